@@ -1,0 +1,59 @@
+# Everything here works on a fresh machine with Go, make and Node.js, as any
+# user. `make run` and `make test` are the two commands to know.
+
+GO      ?= go
+BIN     := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The race detector needs a C compiler; without one its absence is said.
+RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
+CONFORMANCE_RUNS ?= 3
+
+.PHONY: build run test lint unit interop conformance bench fuzz clean install
+
+build:
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/doorward ./cmd/doorward
+	$(GO) build -trimpath -o $(BIN)/notes-server ./examples/notes-server
+
+run: build
+	$(BIN)/doorward serve --config examples/quickstart.yaml
+
+install:
+	test/install.sh
+
+lint:
+	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags interop ./test/...
+	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
+	GOOS=windows $(GO) build ./internal/wire ./internal/principal ./internal/secret ./internal/config
+	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
+
+# unit runs all Go tests, the scripts against the real binary and the fuzz
+# seeds among them, and counts what was skipped.
+unit: build
+	@test -n "$(RACE)" || echo "note: no C compiler, so the race detector is off"
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
+
+interop: build install
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -timeout 15m ./test/interop/...
+
+conformance: build install
+	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) $(GO) run ./test/count -tags interop -timeout 15m ./test/conformance/...
+
+test: lint unit interop
+	$(MAKE) conformance CONFORMANCE_RUNS=1
+
+bench: build
+	$(GO) run ./test/bench -doorward $(BIN)/doorward $(BENCH)
+
+# fuzz runs every fuzz target for FUZZTIME.
+FUZZTIME ?= 30s
+fuzz:
+	@for p in $$($(GO) list ./internal/... ./client/...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+	  done; done
+
+clean:
+	rm -rf $(BIN) test/node_modules

@@ -1,0 +1,262 @@
+// Package client talks to a Doorward daemon over its Unix socket: list tools,
+// call them, and carry a stdio client's whole conversation (Connect).
+//
+// Invariant: the client speaks only to a daemon of its own user, or of root,
+// by the kernel's word on the socket; a path that somebody else has taken over
+// is refused before a byte is sent.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// ErrNoDaemon says that nothing answers on the socket.
+var ErrNoDaemon = errors.New("no doorward daemon answers on the socket")
+
+// RPCError is a JSON-RPC error that came back.
+type RPCError struct {
+	Code    int64
+	Message string
+	Data    []byte // raw JSON, may be nil
+}
+
+func (e *RPCError) Error() string {
+	if len(e.Data) > 0 {
+		return fmt.Sprintf("%s (%d) %s", e.Message, e.Code, e.Data)
+	}
+	return fmt.Sprintf("%s (%d)", e.Message, e.Code)
+}
+
+// Client is a connection to one daemon. It is safe for concurrent use.
+type Client struct {
+	socket string
+	http   *http.Client
+	info   []byte
+}
+
+// New makes a client for the daemon's socket. Nothing is dialled yet.
+// version is the caller's own, for clientInfo.
+func New(socket, version string) *Client {
+	c := &Client{socket: socket}
+	c.info = append([]byte(`{"name":"doorward-cli","version":`), wire.AppendQuote(nil, version)...)
+	c.info = append(c.info, '}')
+	c.http = &http.Client{
+		Transport:     &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 64, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// dial connects and checks who listens: whoever called listen on the socket
+// must be this user, or root under socket activation (identity.md 5.4).
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.socket)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	}
+	who, err := peer.OfUnix(conn.(*net.UnixConn))
+	if errors.Is(err, peer.ErrUnsupported) {
+		return conn, nil
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
+	}
+	who.Close()
+	if who.UID != uint32(os.Geteuid()) && who.UID != 0 {
+		conn.Close()
+		return nil, fmt.Errorf("%s is served by uid %d, which is neither you nor root", c.socket, who.UID)
+	}
+	return conn, nil
+}
+
+// base is a URL whose Host the daemon accepts on its socket.
+const base = "http://doorward"
+
+// Path is where a server is served; "" is the aggregate.
+func Path(server string) string {
+	if server == "" {
+		return "/mcp"
+	}
+	return "/mcp/" + server
+}
+
+// Request sends one stateless request of 2026-07-28 and returns the raw
+// result. An *RPCError is what the other side answered.
+func (c *Client) Request(ctx context.Context, server, method string, params []byte) ([]byte, error) {
+	params = wire.SetIn(params, "_meta",
+		wire.Edit{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
+		wire.Edit{Key: wire.MetaCapabilities, Value: []byte(`{}`)},
+		wire.Edit{Key: wire.MetaClientInfo, Value: c.info})
+	msg := wire.Message{Kind: wire.Request, ID: wire.IntID(1), Method: method, Params: params}
+	resp, err := c.post(ctx, Path(server), &msg, wire.AppendRequest(nil, msg.ID, method, params), modernHeaders(&msg))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var result []byte
+	var failed error
+	err = c.messages(resp, func(m *wire.Message, _ []byte) bool {
+		if m.Kind != wire.Response {
+			return true
+		}
+		result = append([]byte(nil), m.Result...)
+		if m.Error != nil {
+			failed = &RPCError{Code: m.Error.Code, Message: m.Error.Message, Data: append([]byte(nil), m.Error.Data...)}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result == nil && failed == nil {
+		return nil, fmt.Errorf("the daemon answered %s without a result", resp.Status)
+	}
+	return result, failed
+}
+
+// modernHeaders are the headers that repeat a modern message's body.
+func modernHeaders(m *wire.Message) http.Header {
+	h := http.Header{"Mcp-Protocol-Version": {wire.LatestModern}, "Mcp-Method": {m.Method}, "Doorward-Stdio": {"1"}}
+	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
+		h["Mcp-Protocol-Version"] = []string{v}
+	}
+	member := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+		"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}[m.Method]
+	if name, ok := wire.GetString(m.Params, member); ok && member != "" {
+		h["Mcp-Name"] = []string{wire.EncodeHeader(name)}
+	}
+	return h
+}
+
+func (c *Client) post(ctx context.Context, path string, m *wire.Message, body []byte, h http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("making a request: %w", err)
+	}
+	if h != nil {
+		req.Header = h
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("sending %s: %w", m.Method, err)
+	}
+	return resp, nil
+}
+
+// Limits of what a daemon may answer; its own are lower.
+const (
+	maxAnswer = 64 << 20
+	maxEvent  = 64 << 20
+)
+
+// messages reads a response's JSON-RPC messages, from one body or a stream,
+// until f returns false.
+func (c *Client) messages(resp *http.Response, f func(m *wire.Message, raw []byte) bool) error {
+	if kind := resp.Header.Get("Content-Type"); kind == "text/event-stream" {
+		return c.events(resp.Body, func(e wire.Event) bool { return eachMessage(e.Data, f) })
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if len(body) == 0 || body[0] != '{' && body[0] != '[' {
+		if resp.StatusCode >= 400 {
+			return fmt.Errorf("the daemon answered %s", resp.Status)
+		}
+		return nil
+	}
+	eachMessage(body, f)
+	return nil
+}
+
+func eachMessage(raw []byte, f func(*wire.Message, []byte) bool) bool {
+	if len(raw) == 0 {
+		return true
+	}
+	msgs, _, err := wire.ParseBatch(raw, wire.FromServer)
+	if err != nil {
+		return true
+	}
+	for i := range msgs {
+		if !f(&msgs[i], raw) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Client) events(r io.Reader, f func(wire.Event) bool) error {
+	events := wire.NewEventReader(r, maxEvent)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the stream: %w", err)
+		}
+		if !f(e) {
+			return nil
+		}
+	}
+}
+
+// Admin reads one path of the local API into out.
+func (c *Client) Admin(ctx context.Context, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking the daemon: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the daemon answered %s", resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("reading the daemon's answer: %w", err)
+	}
+	return nil
+}
+
+// waitStep is how often a missing daemon is looked for again.
+const waitStep = 100 * time.Millisecond
+
+// Wait returns when a daemon answers, or ctx's error.
+func (c *Client) Wait(ctx context.Context) error {
+	for {
+		conn, err := c.dial(ctx, "", "")
+		if err == nil {
+			return conn.Close()
+		}
+		if !errors.Is(err, ErrNoDaemon) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(waitStep):
+		}
+	}
+}

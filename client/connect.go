@@ -1,0 +1,236 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// ConnectOptions describe one stdio client's connection.
+type ConnectOptions struct {
+	Server string // "" is the aggregate
+	In     io.Reader
+	Out    io.Writer
+	Log    *slog.Logger
+	// Patience is how long a message waits for a daemon that is not there,
+	// such as one that restarts. Default 15 s.
+	Patience time.Duration
+}
+
+// maxLine bounds one message from the client.
+const maxLine = 64 << 20
+
+// farewell is how long answers under way may take after the input has ended.
+const farewell = 30 * time.Second
+
+// Connect carries a stdio client's messages to the daemon and back, both
+// eras, until the input ends. Every request gets an answer: the server's, or
+// after the daemon was lost a clean error, never silence.
+func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.Patience == 0 {
+		o.Patience = 15 * time.Second
+	}
+	s := &shim{c: c, o: o, ctx: ctx, path: Path(o.Server), calls: make(map[string]context.CancelFunc)}
+	err := s.read()
+	s.finish()
+	return err
+}
+
+// shim is one stdio conversation.
+type shim struct {
+	c    *Client
+	o    ConnectOptions
+	ctx  context.Context
+	path string
+	busy sync.WaitGroup
+
+	out sync.Mutex // guards o.Out: one message a line
+
+	mu    sync.Mutex
+	calls map[string]context.CancelFunc // in flight, by raw id
+
+	legacy legacySession
+}
+
+// read takes lines until the input ends.
+func (s *shim) read() error {
+	in := bufio.NewReaderSize(s.o.In, 64<<10)
+	for {
+		line, err := readLine(in)
+		if len(bytes.TrimSpace(line)) > 0 {
+			s.take(line)
+		}
+		switch {
+		case errors.Is(err, io.EOF) || s.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the client's messages: %w", err)
+		}
+	}
+}
+
+var errLongLine = errors.New("a message exceeds the limit")
+
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > maxLine {
+			return nil, errLongLine
+		}
+	}
+}
+
+// take handles one message. Requests run side by side; everything else keeps
+// its order, and so does the handshake.
+func (s *shim) take(line []byte) {
+	m, err := wire.Parse(line, wire.FromClient)
+	if err != nil {
+		s.refuse(nil, -32700, "Parse error")
+		return
+	}
+	modern := wire.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))
+	switch {
+	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
+	case m.Kind != wire.Request:
+		s.legacy.oneWay(s, &m, line)
+	case m.Method == "initialize" && !modern:
+		s.legacy.initialize(s, &m, line)
+	case modern:
+		s.start(&m, func(ctx context.Context) { s.modern(ctx, &m, line) })
+	default:
+		s.start(nil, func(context.Context) { s.legacy.request(s, &m, line) })
+	}
+}
+
+func text(raw []byte) string {
+	t, _ := wire.Text(raw)
+	return t
+}
+
+// start runs one request. m is given when its cancellation is ours to do.
+func (s *shim) start(m *wire.Message, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	if m != nil {
+		s.mu.Lock()
+		s.calls[string(m.ID)] = cancel
+		s.mu.Unlock()
+	}
+	s.busy.Go(func() {
+		defer cancel()
+		f(ctx)
+		if m != nil {
+			s.mu.Lock()
+			delete(s.calls, string(m.ID))
+			s.mu.Unlock()
+		}
+	})
+}
+
+// cancelModern closes the stream of a modern request: that is the
+// cancellation over HTTP (Cancellation).
+func (s *shim) cancelModern(id []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cancel := s.calls[string(id)]
+	if cancel != nil {
+		cancel()
+	}
+	return cancel != nil
+}
+
+// modern carries one stateless request. It is sent again only when it
+// certainly never reached a daemon.
+func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
+	resp, err := s.send(ctx, m, func() (*response, error) {
+		r, err := s.c.post(ctx, s.path, m, line, modernHeaders(m))
+		return &response{r, ""}, err
+	})
+	if err != nil {
+		s.lost(ctx, m.ID, err)
+		return
+	}
+	defer resp.Body.Close()
+	answered := false
+	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
+		answered = answered || got.Kind == wire.Response
+		s.write(raw)
+		return true
+	})
+	if !answered {
+		s.lost(ctx, m.ID, err)
+	}
+}
+
+// send tries until a daemon is there or patience ends.
+func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response, error)) (*response, error) {
+	deadline, cancel := context.WithTimeout(ctx, s.o.Patience)
+	defer cancel()
+	for {
+		resp, err := post()
+		if err == nil || !errors.Is(err, ErrNoDaemon) {
+			return resp, err
+		}
+		if s.c.Wait(deadline) != nil {
+			return nil, err
+		}
+	}
+}
+
+// lost answers a request whose answer will not come.
+func (s *shim) lost(ctx context.Context, id wire.ID, err error) {
+	switch {
+	case ctx.Err() != nil && s.ctx.Err() == nil: // the client cancelled it
+	case errors.Is(err, ErrNoDaemon):
+		s.refuse(id, 1503, "No doorward daemon is running: start it with `doorward serve`")
+	default:
+		s.o.Log.Debug("request lost", "err", err)
+		s.refuse(id, 1502, "The connection to the doorward daemon was lost; the request may have been carried out")
+	}
+}
+
+func (s *shim) refuse(id wire.ID, code int64, message string) {
+	s.write(wire.AppendError(nil, id, &wire.Error{Code: code, Message: message}))
+}
+
+// write puts one message on one line. A newline in valid JSON is white space.
+func (s *shim) write(msg []byte) {
+	line := append(make([]byte, 0, len(msg)+1), msg...)
+	for i, c := range line {
+		if c == '\n' || c == '\r' {
+			line[i] = ' '
+		}
+	}
+	s.out.Lock()
+	defer s.out.Unlock()
+	s.o.Out.Write(append(line, '\n'))
+}
+
+// finish waits for the answers under way and ends the session.
+func (s *shim) finish() {
+	done := make(chan struct{})
+	go func() {
+		s.busy.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-s.ctx.Done():
+	case <-time.After(farewell):
+	}
+	s.legacy.end(s)
+}

@@ -1,0 +1,338 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// legacySession is the shim's session with the daemon: what is needed to open
+// it again when the daemon has forgotten it.
+type legacySession struct {
+	opening sync.Mutex // held while a session is opened
+
+	mu      sync.Mutex
+	id      string
+	init    []byte // the client's initialize message
+	version string
+	ready   bool              // notifications/initialized has been sent
+	level   []byte            // the last logging/setLevel message
+	uris    map[string][]byte // resources/subscribe messages by raw uri
+	hush    context.CancelFunc
+}
+
+// response is an HTTP answer and the session it belongs to.
+type response struct {
+	*http.Response
+	session string
+}
+
+func (l *legacySession) headers() (http.Header, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := http.Header{}
+	if l.id != "" {
+		h["Mcp-Session-Id"] = []string{l.id}
+		h["Mcp-Protocol-Version"] = []string{l.version}
+	}
+	return h, l.id
+}
+
+// initialize opens the session and passes the daemon's answer on.
+func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
+	l.mu.Lock()
+	l.init = append([]byte(nil), line...)
+	l.mu.Unlock()
+	answer, err := l.open(s, m, line)
+	if err != nil {
+		s.lost(s.ctx, m.ID, err)
+		return
+	}
+	s.write(answer)
+}
+
+// open sends initialize and keeps what comes back.
+func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, error) {
+	resp, err := s.send(s.ctx, m, func() (*response, error) {
+		r, err := s.c.post(s.ctx, s.path, m, line, nil)
+		return &response{r, ""}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var answer []byte
+	version := ""
+	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
+		answer = append([]byte(nil), raw...)
+		version, _ = wire.GetString(got.Result, "protocolVersion")
+		return got.Kind != wire.Response
+	})
+	if err == nil && answer == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+		l.mu.Lock()
+		l.id, l.version = id, version
+		l.mu.Unlock()
+	}
+	return answer, nil
+}
+
+// reopen replaces a session that the daemon has forgotten. Several requests
+// may find out at once; one of them does it.
+func (l *legacySession) reopen(s *shim, forgotten string) error {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	l.mu.Lock()
+	line, ready, now, level := l.init, l.ready, l.id, l.level
+	subs := make([][]byte, 0, len(l.uris))
+	for _, sub := range l.uris {
+		subs = append(subs, sub)
+	}
+	l.mu.Unlock()
+	if now != forgotten {
+		return nil
+	}
+	m, err := wire.Parse(line, wire.FromClient)
+	if err != nil {
+		return errors.New("no initialize to repeat")
+	}
+	if _, err := l.open(s, &m, line); err != nil {
+		return err
+	}
+	if !ready {
+		return nil
+	}
+	s.o.Log.Debug("session opened again after the daemon was restarted")
+	l.post(s, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	if level != nil {
+		subs = append(subs, level)
+	}
+	for _, again := range subs {
+		l.post(s, again)
+	}
+	l.hear(s)
+	return nil
+}
+
+// post sends one message whose answer nobody waits for.
+func (l *legacySession) post(s *shim, line []byte) (*response, error) {
+	h, id := l.headers()
+	r, err := s.c.post(s.ctx, s.path, &wire.Message{}, line, h)
+	if err != nil {
+		return nil, err
+	}
+	io.Copy(io.Discard, io.LimitReader(r.Body, maxAnswer))
+	r.Body.Close()
+	return &response{r, id}, nil
+}
+
+// oneWay passes a notification or a response on, in order.
+func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
+	l.mu.Lock()
+	open := l.id != ""
+	l.mu.Unlock()
+	if !open {
+		return // nobody to tell
+	}
+	for range 2 {
+		r, err := s.send(s.ctx, m, func() (*response, error) { return l.post(s, line) })
+		if err != nil || r.StatusCode != http.StatusNotFound || l.reopen(s, r.session) != nil {
+			break
+		}
+	}
+	if m.Method == "notifications/initialized" {
+		l.mu.Lock()
+		l.ready = true
+		l.mu.Unlock()
+		l.hear(s)
+	}
+}
+
+// request carries one request. A session that is unknown to the daemon was
+// not served: it is opened again and the request sent once more.
+func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
+	l.remember(m, line)
+	for again := true; ; again = false {
+		resp, err := s.send(s.ctx, m, func() (*response, error) {
+			h, id := l.headers()
+			r, err := s.c.post(s.ctx, s.path, m, line, h)
+			return &response{r, id}, err
+		})
+		if err != nil {
+			s.lost(s.ctx, m.ID, err)
+			return
+		}
+		if resp.StatusCode == http.StatusNotFound && resp.session != "" && again {
+			resp.Body.Close()
+			if err := l.reopen(s, resp.session); err != nil {
+				s.lost(s.ctx, m.ID, err)
+				return
+			}
+			continue
+		}
+		l.relay(s, m, resp)
+		return
+	}
+}
+
+// remember keeps what a new session must be told again.
+func (l *legacySession) remember(m *wire.Message, line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uri := string(wire.Get(m.Params, "uri"))
+	switch m.Method {
+	case "logging/setLevel":
+		l.level = append([]byte(nil), line...)
+	case "resources/subscribe":
+		if l.uris == nil {
+			l.uris = make(map[string][]byte)
+		}
+		l.uris[uri] = append([]byte(nil), line...)
+	case "resources/unsubscribe":
+		delete(l.uris, uri)
+	}
+}
+
+// relay writes what a POST brings. A stream that ends before the answer is
+// taken up again where it broke, if the daemon numbers its events.
+func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
+	if resp.StatusCode == http.StatusAccepted {
+		resp.Body.Close()
+		return // cancelled: no answer is due
+	}
+	answered, last := false, ""
+	take := func(got *wire.Message, raw []byte) bool {
+		answered = answered || got.Kind == wire.Response
+		s.write(raw)
+		return !answered
+	}
+	var err error
+	for tries := 0; tries < 60; tries++ {
+		if resp.Header.Get("Content-Type") != "text/event-stream" {
+			err = s.c.messages(resp.Response, take)
+		} else {
+			err = s.c.events(resp.Body, func(e wire.Event) bool {
+				if e.HasID {
+					last = e.ID
+				}
+				return eachMessage(e.Data, take)
+			})
+		}
+		resp.Body.Close()
+		if answered || last == "" || s.ctx.Err() != nil {
+			break
+		}
+		time.Sleep(resumePause)
+		next, failed := l.get(s, s.ctx, last)
+		if failed != nil {
+			err = failed
+			break
+		}
+		resp = next
+	}
+	if !answered {
+		s.lost(s.ctx, m.ID, err)
+	}
+}
+
+// resumePause is the time before a broken stream is asked for again.
+const resumePause = 200 * time.Millisecond
+
+func (l *legacySession) get(s *shim, ctx context.Context, last string) (*response, error) {
+	h, id := l.headers()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+s.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = h
+	req.Header.Set("Accept", "text/event-stream")
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	r, err := s.c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if r.StatusCode != http.StatusOK {
+		r.Body.Close()
+		return &response{r, id}, errStatus
+	}
+	return &response{r, id}, nil
+}
+
+var errStatus = errors.New("the stream was refused")
+
+// hear holds the session's standalone stream open.
+func (l *legacySession) hear(s *shim) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	l.mu.Lock()
+	if l.hush != nil {
+		l.hush()
+	}
+	l.hush = cancel
+	l.mu.Unlock()
+	go l.listen(s, ctx)
+}
+
+// listen reads the standalone stream, and opens it again when it breaks; when
+// the daemon has forgotten the session, that is opened again too.
+func (l *legacySession) listen(s *shim, ctx context.Context) {
+	last := ""
+	for ctx.Err() == nil {
+		resp, err := l.get(s, ctx, last)
+		if err == nil {
+			s.c.events(resp.Body, func(e wire.Event) bool {
+				if e.HasID {
+					last = e.ID
+				}
+				return eachMessage(e.Data, func(_ *wire.Message, raw []byte) bool { s.write(raw); return true })
+			})
+			resp.Body.Close()
+		}
+		if errors.Is(err, errStatus) && resp.StatusCode == http.StatusNotFound {
+			if l.reopen(s, resp.session) == nil {
+				return // the new session has its own listener
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		waiting, cancel := context.WithTimeout(ctx, time.Minute)
+		s.c.Wait(waiting)
+		cancel()
+	}
+}
+
+// end tells the daemon that the session is over.
+func (l *legacySession) end(s *shim) {
+	h, id := l.headers()
+	l.mu.Lock()
+	if l.hush != nil {
+		l.hush()
+	}
+	l.mu.Unlock()
+	if id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, base+s.path, nil)
+	if err != nil {
+		return
+	}
+	req.Header = h
+	if resp, err := s.c.http.Do(req); err == nil {
+		resp.Body.Close()
+	}
+}

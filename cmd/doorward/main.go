@@ -1,0 +1,142 @@
+// Doorward stands between AI agents and the MCP servers they use: it knows
+// who is calling, decides what they may do, carries the call, and keeps a
+// record. This command is the daemon and everything a person does with it.
+//
+// Data goes to stdout, talk to stderr. Exit status: 0 done, 1 failed, 2 wrong
+// usage, 3 refused, 4 no daemon.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"strings"
+	"syscall"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/child"
+)
+
+// The exit statuses of the contract.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRefused = 3
+	exitAway    = 4
+)
+
+// version is set by the release build.
+var version = "0.1.0-dev"
+
+// command is one subcommand. run gets the arguments after its name.
+type command struct {
+	usage, help string
+	run         func(ctx context.Context, args []string) error
+}
+
+func commands() map[string]command {
+	return map[string]command{
+		"serve":   {"serve [--config F] [--token-file F] [--dev]", "run the daemon", serve},
+		"connect": {"connect [SERVER]", "stdio <-> daemon, for clients that start a command", connect},
+		"tools":   {"tools [SERVER] [--json]", "what the caller can use", tools},
+		"call":    {"call SERVER TOOL [key=value… | --args JSON]", "call one tool", call},
+		"status":  {"status [--wait 10s] [--json]", "listeners, servers, what is enforced", status},
+		"check":   {"check [--json]", "check the configuration without starting", check},
+		"schema":  {"schema", "print the JSON Schema of doorward.yaml", schema},
+		"version": {"version", "print the version", printVersion},
+		"whoami":  {"whoami [--json]", "what the daemon knows of this caller, each fact with its grade", whoami},
+		"explain": {"explain --as P ACTION RESOURCE", "the decision and the rule behind it", explain},
+		"token":   {"token new|list|revoke", "bearer tokens for TCP listeners", token},
+		"audit":   {"audit tail|verify|export", "read and check the record", auditCommand},
+	}
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "child-supervisor" {
+		os.Exit(child.Supervise(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		usage()
+		if len(args) == 0 {
+			return exitUsage
+		}
+		return exitOK
+	}
+	c, ok := commands()[args[0]]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "doorward: error: unknown command %q\ndoorward: hint: doorward help lists the commands\n", args[0])
+		return exitUsage
+	}
+	return report(c, c.run(ctx, args[1:]))
+}
+
+// failure is an error with its exit status. With quiet there is nothing left
+// to say.
+type failure struct {
+	status int
+	err    error
+	quiet  bool
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(status int, format string, a ...any) error {
+	return &failure{status: status, err: fmt.Errorf(format, a...)}
+}
+
+var errUsage = errors.New("wrong usage")
+
+// report says what went wrong and chooses the exit status.
+func report(c command, err error) int {
+	var f *failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(os.Stderr, "doorward: error: %v\ndoorward: hint: doorward %s\n", err, c.usage)
+		return exitUsage
+	case errors.As(err, &f):
+		if !f.quiet {
+			fmt.Fprintf(os.Stderr, "doorward: error: %v\n", f.err)
+		}
+		return f.status
+	}
+	fmt.Fprintf(os.Stderr, "doorward: error: %v\n", err)
+	if errors.Is(err, client.ErrNoDaemon) {
+		fmt.Fprintln(os.Stderr, "doorward: hint: start it with `doorward serve`")
+		return exitAway
+	}
+	return exitFailed
+}
+
+func usage() {
+	all := commands()
+	names := make([]string, 0, len(all))
+	for n := range all {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	var b strings.Builder
+	b.WriteString("usage: doorward COMMAND [arguments]\n\n")
+	for _, n := range names {
+		fmt.Fprintf(&b, "  %-48s %s\n", all[n].usage, all[n].help)
+	}
+	b.WriteString("\nexample:\n  doorward serve &\n  doorward tools\n  doorward call notes add_note text=hello\n")
+	fmt.Fprint(os.Stderr, b.String())
+}
+
+func printVersion(context.Context, []string) error {
+	fmt.Println("doorward", version)
+	return nil
+}

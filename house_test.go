@@ -1,0 +1,184 @@
+// Package doorward_test holds the rules of the house: who may import whom,
+// and which package alone may do what. Each rule says why.
+package doorward_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/doorward/doorward/"
+
+// mayImport is the house from the ground up: data moves one way.
+var mayImport = map[string]string{
+	"internal/principal": "",
+	"internal/secret":    "",
+	"internal/peer":      "",
+	"internal/wire":      "",
+	"internal/policy":    "principal",
+	"internal/audit":     "principal",
+	"internal/listen":    "peer",
+	"internal/authn":     "principal peer secret store",
+	"internal/gate":      "principal policy audit",
+	"internal/egress":    "secret",
+	"internal/child":     "secret",
+	"internal/upstream":  "wire egress child",
+	"internal/front":     "wire principal",
+	"internal/relay":     "front upstream gate pin wire principal policy",
+	"internal/config":    "secret policy",
+	"internal/admin":     "gate policy principal audit",
+	"internal/daemon":    "*",
+	"internal/doortest":  "",
+	"client":             "wire peer",
+	"cmd/doorward":       "*",
+}
+
+// only says what one or a few packages may do.
+var only = []struct {
+	what  string // an import, or package.Function
+	where string
+	why   string
+}{
+	{"os/exec", "child doortest", "only child starts processes: it owns their groups and ends"},
+	{"golang.org/x/sys/unix", "peer child", "only peer and child use raw system calls"},
+	{"net.Listen", "listen", "only listen opens listeners: the bind table is decided there"},
+	{"net.ListenTCP", "listen", "only listen opens listeners: the bind table is decided there"},
+	{"net.ListenUnix", "listen", "only listen opens listeners: the bind table is decided there"},
+	{"net.Dial", "", "only egress dials upstream addresses, and it judges the dialled address"},
+	{"net.DialTimeout", "", "only egress dials upstream addresses, and it judges the dialled address"},
+	{"net/http.ListenAndServe", "", "only listen opens listeners"},
+	{"net/http.Get", "", "only egress dials; the default client follows redirects and proxies"},
+	{"net/http.Post", "", "only egress dials; the default client follows redirects and proxies"},
+	{"net/http.DefaultClient", "", "only egress dials; the default client follows redirects and proxies"},
+	{"net/http.DefaultTransport", "", "only egress dials; the default transport honours HTTP_PROXY"},
+	{"net/http.DefaultServeMux", "", "imports register handlers on it"},
+	{"os.Exit", "cmd/doorward", "the exit status is decided in one place"},
+	{"flag", "cmd/doorward", "a package takes options, not flags"},
+	{"net/http/pprof", "", "importing it registers handlers"},
+}
+
+type pkg struct {
+	Dir, ImportPath string
+	Imports         []string
+	GoFiles         []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=Dir,ImportPath,Imports,GoFiles", "./cmd/...", "./client/...", "./internal/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+		all = append(all, p)
+	}
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		allowed, known := mayImport[p.ImportPath]
+		if !known {
+			t.Errorf("%s has no place in the house: give it one in mayImport, or a better home for its code", p.ImportPath)
+			continue
+		}
+		for _, i := range p.Imports {
+			name, ours := strings.CutPrefix(i, module)
+			if !ours || allowed == "*" {
+				continue
+			}
+			if !has(allowed, strings.TrimPrefix(name, "internal/")) {
+				t.Errorf("%s imports %s: data moves one way, and the house allows it only %q", p.ImportPath, name, allowed)
+			}
+		}
+	}
+}
+
+func TestOnlyThePackageThatOwnsAThingDoesIt(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		used := uses(t, p)
+		for _, rule := range only {
+			if used[rule.what] && !has(rule.where, strings.TrimPrefix(p.ImportPath, "internal/")) {
+				t.Errorf("%s uses %s: %s", p.ImportPath, rule.what, rule.why)
+			}
+		}
+	}
+}
+
+// uses lists what a package imports and which functions of imported packages
+// it names.
+func uses(t *testing.T, p pkg) map[string]bool {
+	t.Helper()
+	used := make(map[string]bool)
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(token.NewFileSet(), p.Dir+"/"+name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := make(map[string]string)
+		for _, i := range file.Imports {
+			path := strings.Trim(i.Path.Value, `"`)
+			used[path] = true
+			paths[path[strings.LastIndex(path, "/")+1:]] = path
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && paths[x.Name] != "" {
+					used[paths[x.Name]+"."+s.Sel.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	return used
+}
+
+func TestNoInitAndNoUnfinishedWords(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), p.Dir+"/"+name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s/%s has an init: nothing happens by being imported", p.ImportPath, name)
+				}
+			}
+			for _, c := range file.Comments {
+				for _, word := range []string{"TODO", "FIXME", "XXX"} {
+					if strings.Contains(c.Text(), word) {
+						t.Errorf("%s/%s says %s: finish it, or admit the limit in words", p.ImportPath, name, word)
+					}
+				}
+			}
+		}
+	}
+}
+
+func has(list, name string) bool {
+	for _, f := range strings.Fields(list) {
+		if f == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,229 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+const checkpointsName = "checkpoints"
+
+// checkpointLines is how many lines one checkpoint has: origin, count, hash and
+// time, an empty line, the signature, an empty line.
+const checkpointLines = 7
+
+// maxCheckpoint is more bytes than any checkpoint has.
+const maxCheckpoint = 1024
+
+// checkpoint is what a signed note says: that the chain had count records, the
+// last of them with this hash (in hex; Genesis for none).
+type checkpoint struct {
+	tip
+	time string
+}
+
+// sign gives the note with the empty line behind it.
+func (c checkpoint) sign(k *Key) ([]byte, error) {
+	raw, err := hex.DecodeString(string(c.hash[:]))
+	if err != nil {
+		return nil, fmt.Errorf("signing a checkpoint: %w", err)
+	}
+	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\n", Origin, c.seq, base64.StdEncoding.EncodeToString(raw), c.time)
+	b, err := note.Sign(&note.Note{Text: text}, k.signer)
+	if err != nil {
+		return nil, fmt.Errorf("signing a checkpoint: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// badCheckpoint is why a checkpoint cannot be trusted.
+type badCheckpoint string
+
+func (b badCheckpoint) Error() string { return string(b) }
+
+const (
+	errCheckpointForm = badCheckpoint("it is not in the form of a checkpoint")
+	errSignature      = badCheckpoint("its signature is not right")
+)
+
+// parseCheckpoint takes the seven lines of one checkpoint apart. A nil verifier
+// leaves the signature unchecked.
+func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
+	lines := strings.Split(string(b), "\n")
+	if len(lines) != checkpointLines+1 || lines[0] != Origin || lines[4] != "" || lines[6] != "" || lines[7] != "" {
+		return c, errCheckpointForm
+	}
+	if c.seq, err = strconv.ParseUint(lines[1], 10, 64); err != nil || strconv.FormatUint(c.seq, 10) != lines[1] {
+		return c, errCheckpointForm
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	if err != nil || hex.EncodedLen(len(raw)) != hexLen {
+		return c, errCheckpointForm
+	}
+	hex.Encode(c.hash[:], raw)
+	stamp, ok := strings.CutPrefix(lines[3], "time ")
+	if !ok || len(stamp) != len(timeShape) || !isTime([]byte(stamp)) {
+		return c, errCheckpointForm
+	}
+	c.time = stamp
+	return c, checkSignature(b[:len(b)-1], lines[5], v)
+}
+
+// checkSignature insists on exactly one signature in its one possible spelling;
+// base64 has several for most byte strings, and note.Open takes them all.
+func checkSignature(signed []byte, signature string, v note.Verifier) error {
+	encoded := signature[strings.LastIndexByte(signature, ' ')+1:]
+	if _, err := base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
+		return errCheckpointForm
+	}
+	if v == nil {
+		return nil
+	}
+	if _, err := note.Open(signed, note.VerifierList(v)); err != nil {
+		return errSignature
+	}
+	return nil
+}
+
+// checkpointFile is the writer's view of the file: size is the length up to
+// which it holds whole checkpoints, last the newest of them.
+type checkpointFile struct {
+	path string
+	size int64
+	last checkpoint
+	any  bool
+}
+
+// openCheckpoints finds the newest checkpoint of dir and cuts an unfinished one
+// behind it off; cut says how many bytes that were.
+func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, err error) {
+	c.path = filepath.Join(dir, checkpointsName)
+	f, err := os.OpenFile(c.path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if isMissing(err) {
+		return c, 0, nil
+	}
+	if err != nil {
+		return c, 0, fmt.Errorf("opening the checkpoints: %w", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return c, 0, fmt.Errorf("opening the checkpoints: %w", err)
+	}
+	tail := make([]byte, min(fi.Size(), 2*maxCheckpoint))
+	if err := readAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
+		return c, 0, err
+	}
+	whole := lastCheckpoint(tail)
+	cut = int64(len(tail) - len(whole))
+	c.size = fi.Size() - cut
+	if len(whole) > 0 {
+		start := bytes.LastIndex(whole, []byte("\n\n"+Origin+"\n"))
+		if start >= 0 {
+			whole = whole[start+2:]
+		}
+		if c.last, err = parseCheckpoint(whole, v); err != nil {
+			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)
+		}
+		c.any = true
+	} else if cut == 2*maxCheckpoint {
+		return c, 0, fmt.Errorf("%w: the file of checkpoints ends in something else", ErrDamaged)
+	}
+	if cut == 0 {
+		return c, 0, nil
+	}
+	if err := f.Truncate(c.size); err != nil {
+		return c, 0, fmt.Errorf("cutting an unfinished checkpoint off: %w", err)
+	}
+	return c, cut, nil
+}
+
+// lastCheckpoint shortens b to what ends with a signature line and the empty
+// line behind it.
+func lastCheckpoint(b []byte) []byte {
+	for end := len(b); end > 0; {
+		i := bytes.LastIndex(b[:end], []byte("\n\n"))
+		if i < 0 {
+			return nil
+		}
+		line := b[bytes.LastIndexByte(b[:i], '\n')+1 : i]
+		if bytes.HasPrefix(line, []byte("— ")) {
+			return b[:i+2]
+		}
+		end = i + 1
+	}
+	return nil
+}
+
+// add signs c and appends it durably, or leaves the file as it was.
+func (c *checkpointFile) add(next checkpoint, k *Key) error {
+	b, err := next.sign(k)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the checkpoints: %w", err)
+	}
+	defer f.Close()
+	if err := cutBack(f, c.size); err != nil { // drops what an earlier attempt left
+		return fmt.Errorf("writing a checkpoint: %w", err)
+	}
+	if _, err := f.Write(b); err != nil {
+		return errors.Join(fmt.Errorf("writing a checkpoint: %w", err), cutBack(f, c.size))
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("bringing a checkpoint to the disk: %w", err)
+	}
+	if !c.any {
+		if err := syncDir(filepath.Dir(c.path)); err != nil {
+			return fmt.Errorf("bringing the checkpoints to the disk: %w", err)
+		}
+	}
+	c.size += int64(len(b))
+	c.last, c.any = next, true
+	return nil
+}
+
+func stamp(t time.Time) string { return string(appendTime(nil, t)) }
+
+// checkpointReader reads checkpoints one after the other.
+type checkpointReader struct {
+	r    *lineReader
+	v    note.Verifier
+	text []byte
+}
+
+// errUnfinished says that a file ends in the middle of a line or checkpoint.
+var errUnfinished = errors.New("it is unfinished")
+
+// next gives the next checkpoint, io.EOF behind the last, errUnfinished when
+// the file ends too soon, and another error when it is not to be trusted.
+func (r *checkpointReader) next() (checkpoint, error) {
+	r.text = r.text[:0]
+	for i := range checkpointLines {
+		l, err := r.r.next()
+		switch {
+		case err == io.EOF && i > 0:
+			return checkpoint{}, errUnfinished
+		case err != nil:
+			return checkpoint{}, err
+		}
+		r.text = append(append(r.text, l...), '\n')
+		if len(r.text) > maxCheckpoint {
+			return checkpoint{}, errCheckpointForm
+		}
+	}
+	return parseCheckpoint(r.text, r.v)
+}

@@ -1,0 +1,216 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// swapFile puts f in the place of the segment, as if the disk had changed its
+// behaviour, and returns what stood there. Nobody may be writing.
+func swapFile(l *Log, f *os.File) *os.File {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.file
+	l.file = f
+	return old
+}
+
+func openLog(t *testing.T, dir string, o Options) *Log {
+	t.Helper()
+	l, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// unsyncable gives a file that takes writes and has no fsync: a pipe that is
+// read empty.
+func unsyncable(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			if _, err := r.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }
+
+func TestAFailedSyncIsFinal(t *testing.T) {
+	t.Parallel()
+	for _, always := range []bool{true, false} {
+		dir := t.TempDir()
+		l := openLog(t, dir, Options{Always: always, Interval: 10 * time.Millisecond})
+		if _, err := l.Append(act()); err != nil {
+			t.Fatal(err)
+		}
+		for l.State().Seq < 2 || isDirty(l) { // the start is on the disk, the keeper at rest
+			time.Sleep(time.Millisecond)
+		}
+		good := swapFile(l, unsyncable(t))
+		seq, err := l.Append(act())
+		if always && !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("always: appended %d, %v", seq, err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); l.State().State != StateFailed; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("always=%v: never failed", always)
+			}
+		}
+		swapFile(l, good)
+		for range 3 { // the disk is fine again, and nevertheless
+			if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("always=%v: after a failed sync: %v", always, err)
+			}
+		}
+		if s := l.State(); s.State != StateFailed || !strings.Contains(s.Reason, "disk") {
+			t.Errorf("always=%v: state %+v", always, s)
+		}
+		if err := l.Close(); err == nil {
+			t.Errorf("always=%v: Close hides the failure", always)
+		}
+		if r, err := Verify(dir, nil); err != nil || !r.OK || r.Records != 2 {
+			t.Errorf("always=%v: %+v %v", always, r, err)
+		}
+	}
+}
+
+func isDirty(l *Log) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dirty
+}
+
+// writeFails gives a file whose every write fails with ENOSPC.
+func writeFails(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := openLog(t, dir, Options{Interval: time.Hour})
+	good := swapFile(l, writeFails(t))
+	if _, err := l.Append(act()); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("append: %v", err)
+	}
+	const many = 20_000
+	for range many {
+		l.Later(&Record{Kind: Outcome, Source: "gate", Resource: "kept or counted"})
+	}
+	lost := l.State().Lost
+	l.mu.Lock()
+	waiting, size := len(l.next.items), len(l.next.bodies)
+	l.mu.Unlock()
+	if size > laterLimit || lost == 0 {
+		t.Errorf("%d bytes wait, %d records are lost", size, lost)
+	}
+	// The keeper tries again and again; what waits is neither lost nor doubled.
+	time.Sleep(3 * laterDelay)
+	l.mu.Lock()
+	l.uncut = false
+	l.mu.Unlock()
+	swapFile(l, good)
+	seq, err := l.Append(act())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "00000001.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := bytes.Count(b, []byte("kept or counted"))
+	if uint64(kept)+lost != many || kept < waiting-1 {
+		t.Errorf("%d kept and %d lost of %d", kept, lost, many)
+	}
+	if want := []byte(`"action":"audit.lost","count":`); bytes.Count(b, want) != 1 {
+		t.Errorf("the log has %d events audit.lost", bytes.Count(b, want))
+	}
+	if r, err := Verify(dir, nil); err != nil || !r.OK || r.Records != seq+1 {
+		t.Errorf("%+v %v, want %d records", r, err, seq+1)
+	}
+}
+
+func TestARottenDiskIsFailedAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := openLog(t, dir, Options{})
+	readOnly, err := os.Open(filepath.Join(dir, "00000001.jsonl")) // every write is EBADF
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := swapFile(l, readOnly)
+	for range 3 {
+		if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("append: %v", err)
+		}
+	}
+	if s := l.State(); s.State != StateFailed || s.Refused != 3 {
+		t.Errorf("state %+v", s)
+	}
+	swapFile(l, good)
+	if seq, err := l.Append(act()); err != nil || seq != 3 {
+		t.Errorf("append: %d %v, want 3 behind audit.refused", seq, err)
+	}
+}
+
+// Somebody shortens the file below a living writer. It must not be filled up
+// with zeros, and the first failure shows it.
+func TestAFileShortenedFromOutside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, err := LoadOrCreateKey(filepath.Join(t.TempDir(), "audit.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := openLog(t, dir, Options{Key: key, CheckpointEvery: time.Millisecond})
+	for covered := uint64(0); covered == 0; {
+		r, err := Verify(dir, key.Verifier())
+		if err != nil || !r.OK {
+			t.Fatalf("%+v %v", r, err)
+		}
+		covered = r.Covered
+	}
+	if err := os.Truncate(filepath.Join(dir, "00000001.jsonl"), 10); err != nil {
+		t.Fatal(err)
+	}
+	good := swapFile(l, writeFails(t))
+	if _, err := l.Append(act()); err == nil {
+		t.Fatal("appended to /dev/full")
+	}
+	swapFile(l, good)
+	if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrDamaged) {
+		t.Errorf("append: %v", err)
+	}
+	if r, err := Verify(dir, key.Verifier()); err != nil || r.OK || r.FirstBad != 1 {
+		t.Errorf("%+v %v", r, err)
+	}
+}

@@ -1,0 +1,80 @@
+package audit
+
+import "sync"
+
+// group is what one write brings to the file: the bodies of records in the
+// order in which they came. While one group is written the next one collects,
+// so that whoever arrives meanwhile shares a write. Everything in it is guarded
+// by Log.mu, except that bodies and items belong to the leader while it writes.
+type group struct {
+	bodies []byte
+	items  []item
+	front  int // how many of items were put in front after add gave indexes out
+
+	users  int // Appends that still have to read the result
+	done   bool
+	err    error
+	first  uint64    // seq of the record with index 0, when done without err
+	result sync.Cond // signalled when done, or when a user should lead
+}
+
+// item is one record: where its body ends, and whether nobody waits for it.
+type item struct {
+	end   int
+	later bool
+}
+
+// maxKept is how many bytes of a group's buffer are kept for the next one.
+const maxKept = 1 << 20
+
+func newGroup(mu *sync.Mutex) *group {
+	g := &group{}
+	g.result.L = mu
+	return g
+}
+
+// add appends a record; its seq will be the group's first plus index.
+func (g *group) add(body []byte, later bool) (index int) {
+	g.bodies = append(g.bodies, body...)
+	g.items = append(g.items, item{end: len(g.bodies), later: later})
+	return len(g.items) - 1 - g.front
+}
+
+// each calls fn with every body in order.
+func (g *group) each(fn func(body []byte, it item)) {
+	start := 0
+	for _, it := range g.items {
+		fn(g.bodies[start:it.end], it)
+		start = it.end
+	}
+}
+
+func (g *group) reset() {
+	if cap(g.bodies) > maxKept {
+		g.bodies, g.items = nil, nil
+	}
+	g.bodies, g.items = g.bodies[:0], g.items[:0]
+	g.front, g.done, g.err, g.first = 0, false, nil, 0
+}
+
+// keepLater puts the Later records of a group that failed in front of those of
+// next, as far as they fit below limit bytes together; lost is how many did not.
+func (g *group) keepLater(next *group, limit int) (lost int64) {
+	kept := newGroup(nil)
+	g.each(func(body []byte, it item) {
+		switch {
+		case !it.later:
+		case len(kept.bodies)+len(next.bodies)+len(body) > limit:
+			lost++
+		default:
+			kept.add(body, true)
+		}
+	})
+	if len(kept.items) == 0 {
+		return lost
+	}
+	front := len(kept.items)
+	next.each(func(body []byte, it item) { kept.add(body, it.later) })
+	next.bodies, next.items, next.front = kept.bodies, kept.items, next.front+front
+	return lost
+}

@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+)
+
+// wake makes sure that the keeper looks within laterDelay. The caller holds mu.
+// It costs a channel operation only when the keeper was idle.
+func (l *Log) wake() {
+	if l.ticking {
+		return
+	}
+	l.ticking = true
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// keep runs until stop: it writes Later records that no Append took along,
+// syncs, and writes checkpoints. While there is nothing to do it sleeps.
+func (l *Log) keep() {
+	defer close(l.gone)
+	tick := min(laterDelay, l.o.Interval)
+	timer := time.NewTimer(tick)
+	synced := time.Now()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-l.kick:
+			timer.Reset(tick)
+		case <-timer.C:
+			l.flush()
+			if now := time.Now(); now.Sub(synced) >= l.o.Interval-tick/2 {
+				l.keepSynced()
+				synced = now
+			}
+			timer.Reset(l.rest(tick))
+		}
+	}
+}
+
+// rest says for how long there is nothing to do.
+func (l *Log) rest(tick time.Duration) time.Duration {
+	due := l.keepChecked()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ticking = l.broken == nil && (l.dirty || len(l.next.items) > 0); l.ticking {
+		return tick
+	}
+	return max(due, tick)
+}
+
+// flush writes the Later records that wait.
+func (l *Log) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.next.items) > 0 {
+		_ = l.settle(l.next) // a failure is counted and kept in trouble
+	}
+}
+
+func (l *Log) keepSynced() {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	_ = l.sync() // a failure is kept in broken
+}
+
+// keepChecked writes a checkpoint when one is due, and says when to ask again.
+func (l *Log) keepChecked() time.Duration {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	covered := l.o.Key == nil || l.tip.seq == l.checkpoints.last.seq
+	l.mu.Unlock()
+	wait := time.Until(l.nextCheck)
+	switch {
+	case covered:
+		return l.o.CheckpointEvery // or when something is written
+	case wait > 0:
+		return wait
+	}
+	l.nextCheck = time.Now().Add(l.o.CheckpointEvery)
+	if err := l.checkpoint(); err != nil {
+		l.o.Log.Error("audit checkpoint could not be written; trying again", "dir", l.dir, "error", err)
+	}
+	return l.o.CheckpointEvery
+}
+
+// sync brings everything up to the tip to the disk. The caller holds syncMu.
+func (l *Log) sync() error {
+	l.mu.Lock()
+	f, dirty, broken := l.file, l.dirty, l.broken
+	l.dirty = false
+	l.mu.Unlock()
+	if broken != nil || !dirty || f == nil {
+		return broken
+	}
+	if err := datasync(f); err != nil {
+		err = fmt.Errorf("bringing the audit log to the disk: %w", err)
+		l.giveUp(err)
+		return err
+	}
+	return nil
+}
+
+// giveUp makes err final: see the package comment on a failed fsync.
+func (l *Log) giveUp(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+		l.o.Log.Error("audit log could not be synced; every act that needs a record is refused until a restart", "dir", l.dir, "error", err)
+	}
+}
+
+// checkpoint signs the tip, once it is on the disk. The caller holds syncMu.
+func (l *Log) checkpoint() error {
+	if l.o.Key == nil {
+		return nil
+	}
+	l.mu.Lock()
+	c := checkpoint{tip: l.tip, time: stamp(l.o.Now())}
+	l.mu.Unlock()
+	if l.checkpoints.any && l.checkpoints.last.tip == c.tip {
+		return nil
+	}
+	if err := l.sync(); err != nil {
+		return err
+	}
+	return l.checkpoints.add(c, l.o.Key)
+}

@@ -1,0 +1,120 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	hashMember = `,"hash":"`
+	prevMember = `,"prev":"`
+	hexLen     = 2 * sha256.Size
+	// hashTail and prevTail are the lengths of what the two last members take up
+	// at the end of a line, the newline not counted.
+	hashTail = len(hashMember) + hexLen + len(`"}`)
+	prevTail = len(prevMember) + hexLen + len(`"`)
+)
+
+// line is one line of the log, taken apart. Its slices alias the text.
+type line struct {
+	seq        uint64
+	prev, hash []byte // hex
+	signed     []byte // what the hash is over
+}
+
+// parseLine takes text, a line without its newline, apart. It accepts exactly
+// one JSON object without duplicate names that begins with seq, time, kind and
+// source, ends with prev and hash, and has no unescaped control character; it
+// does not look whether the hash is right. Members that it does not know may
+// stand between, because a later version may have written them.
+func parseLine(text []byte) (l line, ok bool) {
+	if len(text) >= MaxLine || len(text) < hashTail+prevTail {
+		return l, false
+	}
+	at := len(text) - hashTail
+	l.signed = text[:at]
+	l.hash, ok = hexMember(text[at:], hashMember, `"}`)
+	if !ok || bytes.Index(text, []byte(`,"hash":`)) != at {
+		return l, false
+	}
+	if l.prev, ok = hexMember(text[at-prevTail:at], prevMember, `"`); !ok {
+		return l, false
+	}
+	if l.seq, ok = parseHead(text); !ok {
+		return l, false
+	}
+	return l, isPlainObject(text)
+}
+
+// intact reports whether the line's hash is that of its text.
+func (l *line) intact() bool {
+	sum := sha256.Sum256(l.signed)
+	var want [hexLen]byte
+	hex.Encode(want[:], sum[:])
+	return bytes.Equal(want[:], l.hash)
+}
+
+func hexMember(text []byte, before, after string) ([]byte, bool) {
+	text, ok := bytes.CutPrefix(text, []byte(before))
+	if !ok {
+		return nil, false
+	}
+	text, ok = bytes.CutSuffix(text, []byte(after))
+	if !ok || len(text) != hexLen {
+		return nil, false
+	}
+	for _, c := range text {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return nil, false
+		}
+	}
+	return text, true
+}
+
+// parseHead reads `{"seq":N,"time":"…","kind":"…","source":"` and gives N.
+func parseHead(text []byte) (seq uint64, ok bool) {
+	if text, ok = bytes.CutPrefix(text, []byte(`{"seq":`)); !ok {
+		return 0, false
+	}
+	digits, text, ok := bytes.Cut(text, []byte(`,"time":"`))
+	if !ok || len(digits) > 20 {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil || seq == 0 || digits[0] == '0' || digits[0] == '+' {
+		return 0, false
+	}
+	if len(text) < len(timeShape) || !isTime(text[:len(timeShape)]) {
+		return 0, false
+	}
+	if text, ok = bytes.CutPrefix(text[len(timeShape):], []byte(`","kind":"`)); !ok {
+		return 0, false
+	}
+	kind := bytes.IndexByte(text, '"')
+	return seq, kind >= 0 && bytes.HasPrefix(text[kind:], []byte(`","source":"`))
+}
+
+const timeShape = "0000-00-00T00:00:00.000000Z"
+
+func isTime(b []byte) bool {
+	for i, c := range b {
+		want := timeShape[i]
+		if want == '0' && (c < '0' || c > '9') || want != '0' && c != want {
+			return false
+		}
+	}
+	return true
+}
+
+func isPlainObject(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' {
+			return false
+		}
+	}
+	return jsontext.Value(text).IsValid()
+}

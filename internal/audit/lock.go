@@ -1,0 +1,82 @@
+//go:build unix
+
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockName is the file whose flock makes one process the writer. Only a writer
+// keeps it; a reader touches it for an instant to learn whether one is there.
+const lockName = "lock"
+
+// lock makes this process the writer of dir until the file is closed. It tries
+// for a moment, because a reader's look must not pass for a second writer.
+func lock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	for try := 0; ; try++ {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || try == 20 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrLocked)
+	}
+	return nil, fmt.Errorf("locking %s: %w", dir, err)
+}
+
+// beingWritten reports whether some process, this one included, has dir open
+// for writing. It is what tells an unfinished last line that a writer is about
+// to finish from one that was torn.
+func beingWritten(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("opening the lock: %w", err)
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for the lock: %w", err)
+	}
+	return false, nil
+}
+
+// isSpace reports whether err means that there is no room, so that waiting and
+// clearing up may help.
+func isSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// isFileLimit reports whether err means that this one file may not grow, which
+// a new segment gets round.
+func isFileLimit(err error) bool { return errors.Is(err, syscall.EFBIG) }
+
+// syncDir makes the creation of files in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

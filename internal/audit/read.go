@@ -1,0 +1,279 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// settleDelay is how often Follow looks at the files. A write that fails on a
+// full disk is cut off again at once; what is still there at the next look is
+// part of the log.
+const settleDelay = 50 * time.Millisecond
+
+// Tail gives the last n records of the log in dir, oldest first, each a line
+// without its newline. It reads backwards and no more than it needs. Records
+// are not verified; an unfinished last line is left out.
+func Tail(dir string, n int) ([][]byte, error) {
+	numbers, err := segments(dir)
+	if err != nil {
+		return nil, err
+	}
+	var lines [][]byte
+	for _, number := range slices.Backward(numbers) {
+		if len(lines) >= n {
+			break
+		}
+		more, err := tailOf(dir, number, n-len(lines))
+		if err != nil {
+			return nil, fmt.Errorf("reading the end of the audit log: %w", err)
+		}
+		lines = append(lines, more...)
+	}
+	slices.Reverse(lines)
+	return lines, nil
+}
+
+// tailOf gives the last n lines of a segment, last line first.
+func tailOf(dir string, number, n int) ([][]byte, error) {
+	f, err := openSegment(dir, number)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	lines, _, err := lastLines(f, fi.Size(), n)
+	return lines, err
+}
+
+// Export writes every finished line of the log in dir to w, as it stands.
+func Export(ctx context.Context, dir string, w io.Writer) error {
+	numbers, err := segments(dir)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		if err := exportSegment(ctx, dir, number, w); err != nil {
+			return fmt.Errorf("exporting the audit log: %w", err)
+		}
+	}
+	return nil
+}
+
+func exportSegment(ctx context.Context, dir string, number int, w io.Writer) error {
+	f, err := openSegment(dir, number)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	end, err := lastNewline(f, fi.Size())
+	if err != nil {
+		return err
+	}
+	for end > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(w, f, min(end, 1<<20))
+		if err != nil {
+			return err
+		}
+		end -= n
+	}
+	return nil
+}
+
+// Follow calls fn with each record from number from on, in order, those that
+// are there already and those that come, until ctx ends (its error is returned)
+// or fn fails. From 0 means those that come from now on. The line has no
+// newline and is valid until fn returns. It needs no daemon and goes on over
+// rotation and restarts. A record is delivered one look, 50 ms, after it was
+// written. Each is held against the one before, and ErrDamaged ends it.
+func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
+	c := &cursor{dir: dir, from: from}
+	defer c.close()
+	if err := c.find(); err != nil {
+		return fmt.Errorf("following the audit log: %w", err)
+	}
+	ticker := time.NewTicker(settleDelay)
+	defer ticker.Stop()
+	for {
+		if err := c.read(ctx, fn); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// cursor is Follow's place in the log.
+type cursor struct {
+	dir    string
+	from   uint64 // first number to deliver; 0: whatever comes
+	number int    // of the segment
+	file   *os.File
+	at     int64 // delivered or passed over up to here
+	there  int64 // size at the last look: what stands before it has settled
+	seq    uint64
+	hash   []byte // of the last line read
+}
+
+func (c *cursor) close() {
+	if c.file != nil {
+		c.file.Close()
+	}
+}
+
+// find chooses where to begin: the newest segment whose first record is not
+// behind from, or the end of the log.
+func (c *cursor) find() error {
+	numbers, err := segments(c.dir)
+	if err != nil {
+		return err
+	}
+	c.number = 1
+	for _, number := range slices.Backward(numbers) {
+		c.number = number
+		first, size, err := firstOf(c.dir, number)
+		if err != nil {
+			return err
+		}
+		if c.from == 0 {
+			c.at = size
+			return nil
+		}
+		if first != 0 && first <= c.from {
+			return nil
+		}
+	}
+	return nil
+}
+
+// firstOf gives the number of a segment's first record, 0 when there is none
+// yet, and the length of what is finished.
+func firstOf(dir string, number int) (seq uint64, size int64, err error) {
+	f, err := openSegment(dir, number)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	if size, err = lastNewline(f, fi.Size()); err != nil || size == 0 {
+		return 0, 0, err
+	}
+	text, err := newLineReader(f).next()
+	if err != nil {
+		return 0, 0, err
+	}
+	l, ok := parseLine(text)
+	if !ok {
+		return 0, 0, fmt.Errorf("%w: %s does not begin with a record", ErrDamaged, filepath.Base(f.Name()))
+	}
+	return l.seq, size, nil
+}
+
+// read delivers what has settled, and goes on to the next segment when this one
+// is finished.
+func (c *cursor) read(ctx context.Context, fn func([]byte) error) error {
+	for {
+		closed, err := c.look()
+		if err != nil || c.file == nil {
+			return err
+		}
+		if err := c.deliver(ctx, closed, fn); err != nil || !closed {
+			return err
+		}
+		if c.at < c.there {
+			return c.damaged("the segment ends in the middle of a record")
+		}
+		c.file.Close()
+		c.file, c.number, c.at, c.there = nil, c.number+1, 0, 0
+	}
+}
+
+func (c *cursor) damaged(what string) error {
+	return fmt.Errorf("%w: behind record %d in %s: %s", ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
+}
+
+// look opens the segment if need be and sets there. closed: a later segment
+// exists, so that nothing more will come in this one.
+func (c *cursor) look() (closed bool, err error) {
+	if c.file == nil {
+		if c.file, err = openSegment(c.dir, c.number); isMissing(err) {
+			c.file = nil
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("following the audit log: %w", err)
+		}
+	}
+	_, err = os.Stat(segmentPath(c.dir, c.number+1))
+	closed = err == nil
+	return closed, nil
+}
+
+func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error) error {
+	fi, err := c.file.Stat()
+	if err != nil {
+		return fmt.Errorf("following the audit log: %w", err)
+	}
+	settled := min(c.there, fi.Size())
+	if c.there = fi.Size(); closed {
+		settled = c.there
+	}
+	switch {
+	case c.there < c.at:
+		return c.damaged("the log became shorter")
+	case settled <= c.at:
+		return ctx.Err()
+	}
+	r := newLineReader(io.NewSectionReader(c.file, c.at, settled-c.at))
+	for ctx.Err() == nil {
+		text, err := r.next()
+		if err == io.EOF || errors.Is(err, errUnfinished) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("following the audit log: %w", err)
+		}
+		if err := c.accept(text); err != nil {
+			return err
+		}
+		c.at += int64(len(text)) + 1
+		if c.seq < c.from {
+			continue
+		}
+		if err := fn(text); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// accept holds a line against the one before.
+func (c *cursor) accept(text []byte) error {
+	l, ok := parseLine(text)
+	if !ok || !l.intact() || c.hash != nil && (l.seq != c.seq+1 || string(l.prev) != string(c.hash)) {
+		return c.damaged("the next record does not continue it")
+	}
+	c.seq, c.hash = l.seq, append(c.hash[:0], l.hash...)
+	return nil
+}

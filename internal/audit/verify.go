@@ -1,0 +1,278 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Report is what Verify found.
+type Report struct {
+	OK          bool   `json:"ok"`
+	Records     uint64 `json:"records"`     // good ones, counted from the first
+	FirstBad    uint64 `json:"first_bad"`   // number of the first record that is missing, altered or not vouched for; 0: none
+	Reason      string `json:"reason"`      // what is wrong with it, for a person; empty when OK
+	Checkpoints int    `json:"checkpoints"` // good ones
+	Covered     uint64 `json:"covered"`     // records that the last good checkpoint vouches for
+	CoveredAt   string `json:"covered_at"`  // its time; empty: none
+	Signatures  bool   `json:"signatures"`  // whether signatures were checked
+}
+
+// Verify reads the whole log in dir: the form, number, prev and hash of every
+// record over all segments, and of every checkpoint its signature and that the
+// chain had that hash at that number. A log shorter than a checkpoint says was
+// rolled back, and fails. Times are not compared; clocks are set.
+//
+// With a nil verifier checkpoints are compared but not authenticated. With one,
+// a log that has records must have a checkpoint.
+//
+// It needs no daemon and disturbs none. While some process holds the log open
+// for writing (its flock says so), an unfinished last line is the writer's and
+// is passed over; otherwise it was torn or cut, and is the first bad record: a
+// start of the daemon would cut it off and record that. Damage is told by the
+// Report; an error means that the log could not be read.
+func Verify(dir string, v note.Verifier) (Report, error) {
+	for try := 0; ; try++ {
+		r, settled, err := verifyOnce(dir, v)
+		if err != nil {
+			return Report{}, fmt.Errorf("verifying the audit log: %w", err)
+		}
+		if r.OK || settled || try == 3 {
+			return r, nil
+		}
+		// A write that failed on a full disk may have been seen before it was cut
+		// off again. True damage will still be there.
+		time.Sleep(2 * settleDelay)
+	}
+}
+
+// verifyOnce is one pass. settled says that looking again is of no use, because
+// nobody writes.
+func verifyOnce(dir string, v note.Verifier) (r Report, settled bool, err error) {
+	w, err := newWalk(dir, v)
+	if err != nil {
+		return Report{}, false, err
+	}
+	defer w.close()
+	err = w.run()
+	r = w.report
+	r.Records, r.Checkpoints, r.Signatures = w.tip.seq, w.seen, v != nil
+	var bad *badRecord
+	if errors.As(err, &bad) {
+		r.FirstBad, r.Reason = bad.seq, bad.reason
+		live, err := beingWritten(dir)
+		return r, !w.live && !live, err
+	}
+	r.OK = err == nil
+	return r, true, err
+}
+
+// badRecord ends a walk: what is wrong, and with which record.
+type badRecord struct {
+	seq    uint64
+	reason string
+}
+
+func (b *badRecord) Error() string { return b.reason }
+
+// walk goes through a log once, records and checkpoints side by side.
+type walk struct {
+	dir    string
+	live   bool // somebody had the log open for writing when the walk began
+	signed bool
+	tip    tip
+	report Report
+
+	file        *os.File // of the checkpoints; nil: none
+	checkpoints *checkpointReader
+	pending     checkpoint // the next one to be met
+	ahead       bool       // pending holds one
+	seen        int
+}
+
+// newWalk looks at the checkpoints before the segments are listed: those that
+// it sees then are about records that are in the file already.
+func newWalk(dir string, v note.Verifier) (*walk, error) {
+	w := &walk{dir: dir, tip: genesis(), signed: v != nil}
+	var err error
+	if w.live, err = beingWritten(dir); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, checkpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if isMissing(err) {
+		return w, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	w.file = f
+	w.checkpoints = &checkpointReader{r: newLineReader(io.NewSectionReader(f, 0, fi.Size())), v: v}
+	return w, nil
+}
+
+func (w *walk) close() {
+	if w.file != nil {
+		w.file.Close()
+	}
+}
+
+func (w *walk) bad(seq uint64, format string, args ...any) error {
+	return &badRecord{seq: seq, reason: fmt.Sprintf(format, args...)}
+}
+
+func (w *walk) run() error {
+	numbers, err := segments(w.dir)
+	if err != nil {
+		return err
+	}
+	if err := w.advance(); err != nil {
+		return err
+	}
+	if err := w.meet(); err != nil {
+		return err
+	}
+	for i, n := range numbers {
+		if n != i+1 {
+			return w.bad(w.tip.seq+1, "segment %s is missing; record %d should be its first", filepath.Base(segmentPath(w.dir, i+1)), w.tip.seq+1)
+		}
+		if err := w.segment(n, i == len(numbers)-1); err != nil {
+			return err
+		}
+	}
+	if w.ahead {
+		return w.bad(w.tip.seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.seq+1, w.tip.seq, w.pending.time, w.pending.seq)
+	}
+	if w.signed && w.seen == 0 && w.tip.seq > 0 {
+		return w.bad(1, "there is no checkpoint, so nobody vouches for any record")
+	}
+	return nil
+}
+
+// segment checks one segment. last: only its end may be unfinished, while
+// somebody writes.
+func (w *walk) segment(n int, last bool) error {
+	f, err := openSegment(w.dir, n)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := newLineReader(f)
+	name := filepath.Base(f.Name())
+	for first := true; ; first = false {
+		next := w.tip.seq + 1
+		text, err := r.next()
+		switch {
+		case err == io.EOF && first && !last:
+			return w.bad(next, "segment %s is empty; record %d should be its first", name, next)
+		case err == io.EOF, errors.Is(err, errUnfinished) && last && w.live:
+			return nil
+		case errors.Is(err, errUnfinished) && last:
+			return w.bad(next, "record %d is unfinished: %s ends in the middle of it and no daemon is writing; if it was stopped by force, its next start cuts this off and records that", next, name)
+		case errors.Is(err, errUnfinished):
+			return w.bad(next, "record %d is unfinished: %s ends in the middle of it", next, name)
+		case errors.Is(err, errTooLong):
+			return w.bad(next, "record %d is not in the form of a record: its line in %s is too long", next, name)
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		if err := w.record(text, name); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) record(text []byte, name string) error {
+	next := w.tip.seq + 1
+	l, ok := parseLine(text)
+	switch {
+	case !ok:
+		return w.bad(next, "record %d in %s was altered: it is not in the form of a record", next, name)
+	case !l.intact():
+		return w.bad(next, "record %d in %s was altered: its hash does not fit its text", next, name)
+	case l.seq > next:
+		return w.bad(next, "record %d is missing: in %s record %d stands in its place", next, name, l.seq)
+	case l.seq < next:
+		return w.bad(next, "record %d is not in its place: in %s record %d stands there", next, name, l.seq)
+	case !bytes.Equal(l.prev, w.tip.hash[:]):
+		return w.bad(next, "record %d in %s does not continue the one before: one of the two was replaced", next, name)
+	}
+	w.tip.seq = l.seq
+	copy(w.tip.hash[:], l.hash)
+	return w.meet()
+}
+
+// meet compares the tip with the checkpoints that are about it.
+func (w *walk) meet() error {
+	for w.ahead && w.pending.seq <= w.tip.seq {
+		c := w.pending
+		if c.seq < w.tip.seq {
+			return w.bad(c.seq+1, "the checkpoint of %s, about %d records, stands behind one about more", c.time, c.seq)
+		}
+		if c.hash != w.tip.hash {
+			return w.bad(max(c.seq, 1), "record %d is not the one that the checkpoint of %s vouches for: the log was rewritten", c.seq, c.time)
+		}
+		w.seen++
+		w.report.Covered, w.report.CoveredAt = c.seq, c.time
+		if err := w.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advance reads the next checkpoint.
+func (w *walk) advance() error {
+	w.ahead = false
+	if w.checkpoints == nil {
+		return nil
+	}
+	c, err := w.checkpoints.next()
+	var bad badCheckpoint
+	switch {
+	case err == io.EOF, errors.Is(err, errUnfinished) && w.live:
+		return nil
+	case errors.Is(err, errUnfinished), errors.As(err, &bad), errors.Is(err, errTooLong):
+		return w.bad(w.report.Covered+1, "checkpoint %d, which should vouch for record %d, cannot be trusted: %v", w.seen+1, w.report.Covered+1, err)
+	case err != nil:
+		return fmt.Errorf("reading the checkpoints: %w", err)
+	}
+	w.pending, w.ahead = c, true
+	return nil
+}
+
+// lineReader gives the lines of a log or of the checkpoints, one at a time.
+type lineReader struct{ br *bufio.Reader }
+
+var errTooLong = errors.New("a line is too long")
+
+func newLineReader(r io.Reader) *lineReader {
+	return &lineReader{br: bufio.NewReaderSize(r, 4*MaxLine)}
+}
+
+// next gives a line without its newline, valid until the next call; io.EOF at
+// the end, errUnfinished when the last line has no newline.
+func (r *lineReader) next() ([]byte, error) {
+	text, err := r.br.ReadSlice('\n')
+	switch {
+	case err == io.EOF && len(text) > 0:
+		return nil, errUnfinished
+	case errors.Is(err, bufio.ErrBufferFull) || err == nil && len(text) > MaxLine:
+		return nil, errTooLong
+	case err != nil:
+		return nil, err
+	}
+	return text[:len(text)-1], nil
+}

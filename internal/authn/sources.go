@@ -1,0 +1,250 @@
+package authn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// lookEvery is how often files are looked at, at most: a revoked token is
+// refused this long after.
+const lookEvery = time.Second
+
+// EnvToken names the environment variable in problems.
+const EnvToken = "DOORWARD_TOKEN"
+
+// source is a static token: a credential, or the problem with it, or neither.
+type source struct {
+	cred    *credential
+	problem string
+}
+
+func envSource(v secret.Value) source {
+	if v.Empty() {
+		return source{}
+	}
+	token, err := Usable(v.Reveal())
+	if err != nil {
+		return source{problem: EnvToken + " " + err.Error()}
+	}
+	c := newCredential(digestOf(token), "env", "env", "", time.Time{})
+	return source{cred: &c}
+}
+
+// tokenFile is --token-file. It is read again when it changes; while it is not
+// usable nobody is let in by it.
+type tokenFile struct {
+	path string
+	source
+	stamp    peer.Stamp
+	settled  bool
+	rotation int
+}
+
+// look reads the file again if it changed, and reports whether the credential
+// or the problem did.
+func (f *tokenFile) look(now time.Time) (changed bool) {
+	if f.path == "" {
+		return false
+	}
+	if s, err := peer.StampOf(f.path); err == nil && s == f.stamp && f.settled {
+		return false
+	}
+	token, stamp, err := readTokenFile(f.path)
+	f.stamp, f.settled = stamp, err == nil && stamp.Settled(now)
+	if err != nil {
+		problem := "the token file " + f.path + " " + err.Error()
+		changed = f.problem != problem
+		f.source = source{problem: problem}
+		return changed
+	}
+	digest := digestOf(token)
+	if f.cred != nil && f.cred.digest == digest {
+		return false
+	}
+	f.rotation++ // another token is another proof: streams of the one before end
+	c := newCredential(digest, "file:"+strconv.Itoa(f.rotation), "file", "", time.Time{})
+	f.source = source{cred: &c}
+	return true
+}
+
+// readTokenFile reads a token that only its owner, us or root, can read.
+func readTokenFile(path string) (token string, stamp peer.Stamp, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	defer file.Close()
+	if stamp, err = peer.StampOfFile(file); err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	if err := ownersOnly(stamp); err != nil {
+		return "", stamp, err
+	}
+	b, err := io.ReadAll(io.LimitReader(file, maxToken+2))
+	if err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	token, err = Usable(string(b))
+	return token, stamp, err
+}
+
+// inner drops the path, which the problem names already.
+func inner(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// ownersOnly: a regular file of ours or root's that group and world can
+// neither read nor write. A credential that systemd passes is root's with mode
+// 0440, where the group bits stand for the access list that admits us.
+func ownersOnly(s peer.Stamp) error {
+	euid := uint32(os.Geteuid())
+	passed := s.UID == 0 && s.GID == 0 && s.Perm == 0o440 && euid != 0
+	switch {
+	case !s.Regular:
+		return errors.New("is not a regular file")
+	case s.UID != euid && s.UID != 0:
+		return fmt.Errorf("belongs to uid %d", s.UID)
+	case s.Perm&0o077 != 0 && !passed:
+		return fmt.Errorf("can be read or written by others (mode %04o): chmod 600", s.Perm)
+	}
+	return nil
+}
+
+// storedTokens is what was last read of the store.
+type storedTokens struct {
+	creds   []credential
+	problem string
+	stamp   peer.Stamp
+	settled bool
+	read    bool
+}
+
+func (st *storedTokens) look(s *Store, now time.Time) (changed bool) {
+	if s == nil {
+		return false
+	}
+	stamp, err := s.stamp()
+	if err == nil && st.read && stamp == st.stamp && st.settled {
+		return false
+	}
+	records, stamp, err := s.load()
+	next := storedTokens{stamp: stamp, read: err == nil, settled: err == nil && stamp.Settled(now)}
+	if err != nil {
+		next.problem = err.Error()
+		changed = next.problem != st.problem
+	} else {
+		next.creds = liveCredentials(records)
+		changed = st.problem != "" || !st.read || !sameCredentials(st.creds, next.creds)
+	}
+	if !changed {
+		next.creds = st.creds
+	}
+	*st = next
+	return changed
+}
+
+func liveCredentials(records []record) []credential {
+	var creds []credential
+	for _, r := range records {
+		if r.Revoked.IsZero() {
+			creds = append(creds, newCredential([32]byte(r.Digest), r.ID, r.Name, r.Scope, r.Expires))
+		}
+	}
+	return creds
+}
+
+func sameCredentials(a, b []credential) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		same := a[i].digest == b[i].digest && a[i].id == b[i].id && a[i].expires == b[i].expires
+		if !same || string(a[i].remote.FactsJSON()) != string(b[i].remote.FactsJSON()) || a[i].remote.Name() != b[i].remote.Name() {
+			return false
+		}
+	}
+	return true
+}
+
+// refresh looks at the files when the last look is old enough. One caller does
+// it, the others go on with the table there is.
+func (a *Authenticator) refresh(now time.Time) {
+	due := a.due.Load()
+	if now.UnixNano() < due && due-now.UnixNano() <= int64(lookEvery) || !a.due.CompareAndSwap(due, now.Add(lookEvery).UnixNano()) {
+		return
+	}
+	a.look(now)
+}
+
+// look reads what changed and puts a new table in place.
+func (a *Authenticator) look(now time.Time) {
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	file := a.file.look(now)
+	stored := a.stored.look(a.store, now)
+	if t := a.table.Load(); t != nil && !file && !stored {
+		return
+	} else if t != nil {
+		a.report(file, a.file.problem, "the token file "+a.file.path)
+		a.report(stored, a.stored.problem, "the token store")
+	}
+	a.table.Store(a.newTable())
+}
+
+func (a *Authenticator) report(changed bool, problem, name string) {
+	switch {
+	case !changed:
+	case problem != "":
+		a.problem(problem + ": its tokens are refused")
+	default:
+		a.problem(name + " was read again")
+	}
+}
+
+func (a *Authenticator) newTable() *table {
+	t := &table{}
+	for _, s := range []source{a.env, a.file.source} {
+		if s.cred != nil {
+			t.creds = append(t.creds, *s.cred)
+		}
+	}
+	t.creds = append(t.creds, a.stored.creds...)
+	return t
+}
+
+// Configured is what the bind table wants to know, and the operator.
+type Configured struct {
+	Set  bool // a usable token from the environment or the file
+	Made bool // a token of the store that is neither revoked nor expired
+	// Problems say which source is not usable and why, never with a token.
+	Problems []string
+}
+
+// Configured looks at the sources now.
+func (a *Authenticator) Configured() Configured {
+	now := a.now()
+	a.look(now)
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	c := Configured{Set: a.env.cred != nil || a.file.cred != nil}
+	for i := range a.stored.creds {
+		c.Made = c.Made || a.stored.creds[i].holds(now)
+	}
+	for _, p := range []string{a.env.problem, a.file.problem, a.stored.problem} {
+		if p != "" {
+			c.Problems = append(c.Problems, p)
+		}
+	}
+	return c
+}

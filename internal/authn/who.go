@@ -1,0 +1,99 @@
+package authn
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/principal"
+)
+
+// The names of facts. factToken carries the id of the token, never its text.
+const (
+	factUID        = "uid"
+	factGID        = "gid"
+	factGroups     = "groups"
+	factLabel      = "label"
+	factPID        = "pid"
+	factInstance   = "instance"
+	factNamespaces = "namespaces"
+	factToken      = "token"
+	factScope      = "scope"
+)
+
+// whoConnected is who the connection itself is; nil for nobody.
+func (a *Authenticator) whoConnected(c *Caller) *principal.Principal {
+	if c.Unix != nil {
+		return a.unixPrincipal(c)
+	}
+	return a.loopbackPrincipal(c)
+}
+
+// unixPrincipal is the peer by the kernel's word: our own user, and alive when
+// we looked. Nil for everybody else.
+func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
+	if c.Unix.UID != a.uid || !c.Unix.Alive() {
+		return nil
+	}
+	return principal.New(principal.UID(c.Unix.UID), unixFacts(c.Unix)...).WithLocal()
+}
+
+// unixFacts grades what identity.md section 6 lists. The pid alone is used
+// again after its process; the instance is attested only where the kernel gave
+// a handle on it. Of a peer in foreign namespaces only the ids count.
+func unixFacts(p *peer.Credentials) []principal.Fact {
+	facts := []principal.Fact{
+		number(factUID, p.UID, principal.Attested),
+		number(factGID, p.GID, principal.Attested),
+		groupsFact(p),
+	}
+	if p.Label != "" {
+		facts = append(facts, principal.Fact{Name: factLabel, Value: p.Label, Grade: principal.Attested})
+	}
+	if p.Foreign {
+		return append(facts, principal.Fact{Name: factNamespaces, Value: "foreign", Grade: principal.Observed},
+			principal.Fact{Name: factPID}, principal.Fact{Name: factInstance})
+	}
+	pid := principal.Fact{Name: factPID}
+	if p.PID > 0 {
+		pid = number(factPID, uint32(p.PID), principal.Observed)
+	}
+	return append(facts, pid, instanceFact(p))
+}
+
+func instanceFact(p *peer.Credentials) principal.Fact {
+	switch {
+	case p.Instance == "":
+		return principal.Fact{Name: factInstance}
+	case p.InstanceAttested:
+		return principal.Fact{Name: factInstance, Value: p.Instance, Grade: principal.Attested}
+	}
+	return principal.Fact{Name: factInstance, Value: p.Instance, Grade: principal.Observed}
+}
+
+func groupsFact(p *peer.Credentials) principal.Fact {
+	if !p.GroupsKnown {
+		return principal.Fact{Name: factGroups}
+	}
+	var all []string
+	for _, g := range p.Groups {
+		all = append(all, strconv.FormatUint(uint64(g), 10))
+	}
+	return principal.Fact{Name: factGroups, Value: strings.Join(all, ","), Grade: principal.Attested}
+}
+
+// loopbackPrincipal is a caller without a token on a loopback listener that
+// asks for none. Another user's socket is refused here once more.
+func (a *Authenticator) loopbackPrincipal(c *Caller) *principal.Principal {
+	if !c.OwnerKnown {
+		return principal.New(principal.LoopbackUnknown, principal.Fact{Name: factUID}).WithLocal()
+	}
+	if c.OwnerUID != a.uid {
+		return nil
+	}
+	return principal.New(principal.Loopback(c.OwnerUID), number(factUID, c.OwnerUID, principal.Observed)).WithLocal()
+}
+
+func number(name string, n uint32, g principal.Grade) principal.Fact {
+	return principal.Fact{Name: name, Value: strconv.FormatUint(uint64(n), 10), Grade: g}
+}

@@ -1,0 +1,65 @@
+package child
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe is one pipe between daemon and child: the daemon's end is close-on-exec and does not block, the other is an ordinary
+// blocking one, as programs expect of their stdio.
+type pipe struct{ ours, theirs int }
+
+type pipeSet struct{ stdin, stdout, stderr, control pipe }
+
+func openPipes() (*pipeSet, error) {
+	s := &pipeSet{}
+	made := 0
+	for _, p := range s.all() {
+		r, w, err := closeOnExecPipe()
+		if err != nil {
+			s.closeFirst(made)
+			return nil, fmt.Errorf("opening a pipe: %w", err)
+		}
+		*p = pipe{ours: r, theirs: w}
+		if p == &s.stdin || p == &s.control {
+			*p = pipe{ours: w, theirs: r}
+		}
+		made++
+		if err := unix.SetNonblock(p.ours, true); err != nil {
+			s.closeFirst(made)
+			return nil, fmt.Errorf("making a pipe non-blocking: %w", err)
+		}
+	}
+	shrink(s.control.ours)
+	return s, nil
+}
+
+// all is in the order of the child's descriptors, 0 to 3.
+func (s *pipeSet) all() []*pipe { return []*pipe{&s.stdin, &s.stdout, &s.stderr, &s.control} }
+
+func (s *pipeSet) theirs() []uintptr {
+	var fds []uintptr
+	for _, p := range s.all() {
+		fds = append(fds, uintptr(p.theirs))
+	}
+	return fds
+}
+
+func (s *pipeSet) closeTheirs() {
+	for _, p := range s.all() {
+		_ = unix.Close(p.theirs)
+	}
+}
+
+func (s *pipeSet) closeOurs() {
+	for _, p := range s.all() {
+		_ = unix.Close(p.ours)
+	}
+}
+
+func (s *pipeSet) closeFirst(n int) {
+	for _, p := range s.all()[:n] {
+		_, _ = unix.Close(p.ours), unix.Close(p.theirs)
+	}
+}

@@ -1,0 +1,230 @@
+package child
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long the daemon itself hunts for what a supervisor left undone, and how long standard error may outlive the process
+// (a descriptor that was handed to a stranger keeps the pipe open).
+const (
+	bypassTime  = 500 * time.Millisecond
+	stderrGrace = time.Second
+)
+
+// Process is one server under its supervisor.
+type Process struct {
+	// Stdin writes to the server. Stop, and the end of the process, close it; closing it earlier is allowed.
+	Stdin *os.File
+	// Stdout reads from the server: its io.EOF says that nobody holds the other end any more, which is not the end of the
+	// process. It is the caller's to close, at any time; after Done what is still in the pipe can be read.
+	Stdout *os.File
+
+	server  string
+	runner  *Runner
+	started time.Time
+	stderr  *stderrReader
+	exit    exitWatch
+	done    chan struct{}
+	err     error // set before done is closed
+
+	mu       sync.Mutex
+	control  int // write end of the control pipe, -1 once closed: closing it ends everything
+	reaped   bool
+	stopping bool
+	killing  bool
+	step     *time.Timer // next rung of the ladder
+}
+
+// launch starts the supervisor. Nothing of the daemon reaches it but the four descriptors and the environment in s.
+func launch(r *Runner, s Spec) (*Process, error) {
+	pipes, err := openPipes()
+	if err != nil {
+		return nil, err
+	}
+	argv := append([]string{"doorward", "child-supervisor", "--", s.Path}, s.Args...)
+	env := s.Env
+	if env == nil {
+		env = []string{}
+	}
+	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Files: pipes.theirs(), Sys: &syscall.SysProcAttr{Setsid: true}}
+	exit, err := start(r.o.Self, argv, attr)
+	pipes.closeTheirs()
+	if err != nil {
+		pipes.closeOurs()
+		return nil, err
+	}
+	return &Process{
+		Stdin:   os.NewFile(uintptr(pipes.stdin.ours), "stdin of "+s.Server),
+		Stdout:  os.NewFile(uintptr(pipes.stdout.ours), "stdout of "+s.Server),
+		server:  s.Server,
+		runner:  r,
+		started: time.Now(),
+		stderr:  newStderrReader(pipes.stderr.ours, s.Stderr),
+		exit:    exit,
+		done:    make(chan struct{}),
+		control: pipes.control.ours,
+	}, nil
+}
+
+// PID is the supervisor's process id.
+func (p *Process) PID() int { return p.exit.pid }
+
+// Done is closed when the server and everything it started are gone and its standard error has been delivered.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the server ended: nil before Done and for exit status 0, else an [*ExitError].
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// StderrCount is the number of bytes that the server wrote to standard error so far, and the number of lines of it that
+// were withheld because there were too many.
+func (p *Process) StderrCount() (bytes, withheld int64) {
+	return p.stderr.bytes.Load(), p.stderr.withheld.Load()
+}
+
+// watch starts the two goroutines that a child costs: one reads standard error, one waits for the end. Both sleep in the
+// runtime's poller and hold no thread.
+func (p *Process) watch() {
+	p.runner.o.Log.Info("child started", "server", p.server, "pid", p.PID())
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.stderr.run()
+	}()
+	go func() {
+		status := p.exit.wait(p.reap)
+		p.ended(status, drained)
+	}()
+}
+
+// reap collects the supervisor's status when there is one. It excludes signal: from here on the pid may be another's.
+func (p *Process) reap(collect func() (syscall.WaitStatus, bool)) (syscall.WaitStatus, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status, ok := collect()
+	p.reaped = p.reaped || ok
+	return status, ok
+}
+
+func (p *Process) ended(status syscall.WaitStatus, drained <-chan struct{}) {
+	p.mu.Lock()
+	if p.step != nil {
+		p.step.Stop()
+	}
+	p.closeControl()
+	p.mu.Unlock()
+	p.Stdin.Close()
+	p.stderr.expire(stderrGrace)
+	<-drained
+
+	p.err = exitError(status)
+	p.runner.o.Log.Info("child ended", "server", p.server, "pid", p.PID(), "status", statusText(p.err),
+		"lived", time.Since(p.started).Round(time.Millisecond))
+	p.runner.release(p)
+	close(p.done)
+}
+
+func exitError(s syscall.WaitStatus) error {
+	switch {
+	case s.Signaled():
+		return &ExitError{Code: 128 + int(s.Signal()), Supervisor: true}
+	case s.ExitStatus() != 0:
+		return &ExitError{Code: s.ExitStatus()}
+	}
+	return nil
+}
+
+func statusText(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// Stop starts the ladder and returns: standard input is closed now, SIGTERM goes to the server's process group after
+// Options.Stdin, SIGKILL to all after Options.Term more. Done is closed at the end. Further calls do nothing.
+func (p *Process) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping || p.reaped {
+		return
+	}
+	p.stopping = true
+	p.Stdin.Close()
+	if !p.killing {
+		p.step = time.AfterFunc(p.runner.o.Stdin, p.terminate)
+	}
+}
+
+// Kill goes to the last rung at once: everything is killed.
+func (p *Process) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killing || p.reaped {
+		return
+	}
+	p.killing = true
+	if p.step != nil {
+		p.step.Stop()
+	}
+	// A server may have stopped its supervisor; SIGCONT lets it see the pipe.
+	p.signal(unix.SIGCONT)
+	p.closeControl()
+	p.step = time.AfterFunc(p.runner.o.LastWatch, p.bypass)
+}
+
+func (p *Process) terminate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killing || p.reaped {
+		return
+	}
+	p.signal(unix.SIGCONT)
+	p.signal(unix.SIGTERM)
+	p.step = time.AfterFunc(p.runner.o.Term, p.Kill)
+}
+
+// bypass is for a supervisor that does not act: the daemon kills its children, level by level, as they are handed up to
+// it, and then the supervisor.
+func (p *Process) bypass() {
+	p.runner.o.Log.Warn("supervisor does not end its server, killing both", "server", p.server, "pid", p.PID())
+	for end := time.Now().Add(bypassTime); p.killChildren() && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signal(unix.SIGKILL)
+}
+
+// killChildren reports whether there was anybody to kill.
+func (p *Process) killChildren() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.reaped && killChildren(p.PID())
+}
+
+// signal needs p.mu: what is not reaped keeps its pid.
+func (p *Process) signal(s syscall.Signal) {
+	if !p.reaped {
+		_ = unix.Kill(p.PID(), s) // fails only when it is already a zombie
+	}
+}
+
+// closeControl needs p.mu.
+func (p *Process) closeControl() {
+	if p.control >= 0 {
+		_ = unix.Close(p.control)
+		p.control = -1
+	}
+}

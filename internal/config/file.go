@@ -1,0 +1,43 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// maxFile is the size in bytes above which a file is no configuration.
+const maxFile = 1 << 20
+
+// readFile reads the configuration after judging who could have written it: the file holds commands, so whoever may
+// write it may run anything as the daemon's user. Links are followed and the opened file is judged. Who may rename
+// files in its directory is not judged: another's file there fails by its owner.
+func readFile(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("there is no such file")
+	} else if err != nil {
+		return nil, fmt.Errorf("opening the file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("examining the file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	if err := judgeOwner(info); err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the file: %w", err)
+	}
+	return b, nil
+}

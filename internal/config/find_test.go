@@ -1,0 +1,74 @@
+package config_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/doorward/doorward/internal/config"
+)
+
+// env makes a lookup from name, value pairs.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+func TestFindConfig(t *testing.T) {
+	t.Parallel()
+	full := env("DOORWARD_CONFIG", "env.yaml", "XDG_CONFIG_HOME", "/xdg", "HOME", "/home/ada")
+	for name, c := range map[string]struct {
+		flag   string
+		env    func(string) (string, bool)
+		exists string
+		want   string
+	}{
+		"the flag":                       {"flag.yaml", full, "doorward.yaml", "flag.yaml"},
+		"the variable":                   {"", full, "doorward.yaml", "env.yaml"},
+		"here":                           {"", env("XDG_CONFIG_HOME", "/xdg"), "doorward.yaml", "doorward.yaml"},
+		"the XDG directory":              {"", env("XDG_CONFIG_HOME", "/xdg", "HOME", "/h"), "/xdg/doorward/doorward.yaml", "/xdg/doorward/doorward.yaml"},
+		"its default":                    {"", env("HOME", "/home/ada"), "/home/ada/.config/doorward/doorward.yaml", "/home/ada/.config/doorward/doorward.yaml"},
+		"an empty variable is unset":     {"", env("DOORWARD_CONFIG", "", "XDG_CONFIG_HOME", "", "HOME", "/h"), "/h/.config/doorward/doorward.yaml", "/h/.config/doorward/doorward.yaml"},
+		"a relative XDG path is not one": {"", env("XDG_CONFIG_HOME", "xdg", "HOME", "/h"), "xdg/doorward/doorward.yaml", ""},
+		"nothing":                        {"", env("HOME", "/h"), "", ""},
+		"no environment":                 {"", nil, "", ""},
+	} {
+		got := config.FindConfig(c.flag, c.env, func(path string) bool { return path == c.exists })
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestFindDirectories(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state, runtime         string // flags
+		env                    func(string) (string, bool)
+		wantState, wantRuntime string // empty: ErrNoHome
+	}{
+		"flags":                 {"s", "r", env("DOORWARD_STATE_DIR", "/x", "DOORWARD_RUNTIME_DIR", "/y"), "s", "r"},
+		"variables":             {"", "", env("DOORWARD_STATE_DIR", "/x", "DOORWARD_RUNTIME_DIR", "/y", "XDG_RUNTIME_DIR", "/z"), "/x", "/y"},
+		"XDG":                   {"", "", env("XDG_STATE_HOME", "/state", "XDG_RUNTIME_DIR", "/run/user/1", "HOME", "/h"), "/state/doorward", "/run/user/1/doorward"},
+		"home":                  {"", "", env("HOME", "/h"), "/h/.local/state/doorward", "/h/.local/state/doorward/run"},
+		"run follows the flag":  {"/s", "", env("HOME", "/h"), "/s", "/s/run"},
+		"run follows the state": {"", "", env("DOORWARD_STATE_DIR", "/x"), "/x", "/x/run"},
+		"relative XDG":          {"", "", env("XDG_STATE_HOME", "s", "XDG_RUNTIME_DIR", "r", "HOME", "/h"), "/h/.local/state/doorward", "/h/.local/state/doorward/run"},
+		"nothing":               {"", "", env(), "", ""},
+		"only a runtime":        {"", "", env("XDG_RUNTIME_DIR", "/run/user/1"), "", "/run/user/1/doorward"},
+	} {
+		state, err := config.FindState(c.state, c.env)
+		if state != c.wantState || errors.Is(err, config.ErrNoHome) != (c.wantState == "") {
+			t.Errorf("%s: state %q, %v", name, state, err)
+		}
+		runtime, err := config.FindRuntime(c.runtime, c.state, c.env)
+		if runtime != c.wantRuntime || errors.Is(err, config.ErrNoHome) != (c.wantRuntime == "") {
+			t.Errorf("%s: runtime %q, %v", name, runtime, err)
+		}
+	}
+}

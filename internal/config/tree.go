@@ -1,0 +1,211 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+)
+
+// tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
+func (d *decoder) tree(content []byte) *yaml.Node {
+	if len(content) > maxFile {
+		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
+		return nil
+	}
+	if i := firstInvalid(content); i >= 0 {
+		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
+		return nil
+	}
+	// JSON is read as JSON, since YAML does not know all of its escapes. What only begins like it is YAML's flow style.
+	if trimmed := bytes.TrimLeft(content, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		if root, err := jsonTree(content); err == nil {
+			return root
+		} else if strings.HasSuffix(d.name, ".json") {
+			d.failAt(jsonErrorLine(content, err), "", "this is not valid JSON")
+			return nil
+		}
+	}
+	return d.yamlTree(content)
+}
+
+// errSecond is a second document in one file.
+var errSecond = errors.New("a second document begins here; put everything into one, without ---")
+
+// yamlTree parses one YAML document and checks that it is a mapping.
+func (d *decoder) yamlTree(content []byte) *yaml.Node {
+	root, err := document(content)
+	if err != nil {
+		d.failAt(errorLine(content, err), "", syntaxText(err))
+		return nil
+	}
+	if root == nil || isNull(root) {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		d.failAt(root.Line, "", "the file must be a mapping, such as mcpServers: {}")
+		return nil
+	}
+	return root
+}
+
+// document parses the only document of content; nil when there is none.
+func document(content []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&second); err == nil {
+		return nil, errSecond
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return doc.Content[0], nil
+}
+
+// errorLine finds the line of a syntax error. The YAML library names the line where the construct around the error
+// began, or the end of the file; the error itself is on the first line with which it appears, and halving finds that.
+func errorLine(content []byte, err error) int {
+	ends := []int{0}
+	for i, c := range content {
+		if c == '\n' {
+			ends = append(ends, i+1)
+		}
+	}
+	if ends[len(ends)-1] < len(content) {
+		ends = append(ends, len(content))
+	}
+	return max(1, sort.Search(len(ends)-1, func(lines int) bool {
+		_, got := document(content[:ends[lines]])
+		return got != nil && syntaxText(got) == syntaxText(err)
+	}))
+}
+
+// Shapes of the YAML library's errors.
+var (
+	yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+	yamlAnchor = regexp.MustCompile(`^yaml: unknown anchor .* referenced$`)
+)
+
+// syntaxText is what to say about an error of the YAML library. A message that quotes the file is not repeated: what
+// it quotes may be a secret that should have been in quotation marks.
+func syntaxText(err error) string {
+	text := err.Error()
+	switch {
+	case errors.Is(err, errSecond):
+		return text
+	case yamlAnchor.MatchString(text):
+		return aliasText
+	}
+	text = yamlPrefix.ReplaceAllString(text, "")
+	if strings.ContainsAny(text, "'\"`\n") {
+		return "this is not valid YAML"
+	}
+	return "this is not valid YAML: " + text
+}
+
+// jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
+func jsonTree(content []byte) (*yaml.Node, error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(content), jsontext.AllowDuplicateNames(true))
+	j := jsonReader{dec: dec, content: content, line: 1}
+	root, err := j.value()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one value")
+	}
+	return root, nil
+}
+
+// jsonReader keeps count of lines. The decoder bounds the depth.
+type jsonReader struct {
+	dec     *jsontext.Decoder
+	content []byte
+	at      int // offset up to which lines are counted
+	line    int
+}
+
+// value reads one value or the end of a container, which is a node without kind.
+func (j *jsonReader) value() (*yaml.Node, error) {
+	tok, err := j.dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	end := int(j.dec.InputOffset())
+	j.line += bytes.Count(j.content[j.at:end], []byte("\n"))
+	j.at = end
+	n := &yaml.Node{Line: j.line, Kind: yaml.ScalarNode, Value: tok.String()}
+	switch tok.Kind() {
+	case '{':
+		n.Kind, n.Tag, n.Value = yaml.MappingNode, "!!map", ""
+		return n, j.children(n)
+	case '[':
+		n.Kind, n.Tag, n.Value = yaml.SequenceNode, "!!seq", ""
+		return n, j.children(n)
+	case '}', ']':
+		n.Kind = 0
+	case '"':
+		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+	case 't', 'f':
+		n.Tag = "!!bool"
+	case 'n':
+		n.Tag = "!!null"
+	default:
+		n.Tag = "!!int"
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	}
+	return n, nil
+}
+
+// children reads up to the end of the container.
+func (j *jsonReader) children(n *yaml.Node) error {
+	for {
+		child, err := j.value()
+		if err != nil || child.Kind == 0 {
+			return err
+		}
+		n.Content = append(n.Content, child)
+	}
+}
+
+// jsonErrorLine is the line of a syntax error, 1 when it has none.
+func jsonErrorLine(content []byte, err error) int {
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return lineOf(content, int(e.ByteOffset))
+	}
+	return 1
+}
+
+// lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.
+func lineOf(content []byte, offset int) int {
+	content = bytes.TrimSuffix(content, []byte("\n"))
+	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))
+}
+
+// firstInvalid is the offset of the first byte that is not UTF-8 or is NUL, -1 when there is none.
+func firstInvalid(b []byte) int {
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size <= 1 || r == 0 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// isNull tells whether a key was given no value.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

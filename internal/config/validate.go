@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// validate checks what the values of the whole file mean together.
+func (d *decoder) validate(c *Config) {
+	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
+		d.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
+	}
+	if c.Listen.Unix == "" {
+		d.also("listen.unix", "this must be auto, off or a path")
+	}
+	for i, l := range c.Listen.HTTP {
+		d.checkListener(fmt.Sprintf("listen.http[%d]", i), l)
+	}
+	d.checkNames(c.Servers)
+	d.checkOAuth(c.OAuth)
+	if u := c.Instructions.URL; u != "" && !isHTTPS(u) {
+		d.also("instructions.url", "this must be an https address without user information, query or fragment")
+	}
+}
+
+// checkNames looks for servers whose names differ in case alone: they would be one in a client that folds case.
+func (d *decoder) checkNames(servers map[string]*Server) {
+	seen := map[string]string{}
+	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
+		if n := servers[a].Line - servers[b].Line; n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		folded := strings.ToLower(name)
+		if first, twice := seen[folded]; twice {
+			d.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
+			continue
+		}
+		seen[folded] = name
+	}
+}
+
+// hostName is a DNS name, lower or upper case.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+
+// checkListener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
+// loopback, and the bind table decides.
+func (d *decoder) checkListener(key string, l Listener) {
+	if l.Addr == "" && !d.failed[key] {
+		d.also(join(key, "addr"), "this must be host:port")
+	}
+	if l.TLS != nil && (l.TLS.Cert == "" || l.TLS.Key == "") {
+		d.also(join(key, "tls"), "this needs both cert and key")
+	}
+	for i, h := range l.Hosts {
+		if !isHost(h) {
+			d.also(fmt.Sprintf("%s.hosts[%d]", key, i), "this must be a host name or literal address, with or without :port, and nothing else")
+		}
+	}
+	for i, o := range l.Origins {
+		if !isOrigin(o) {
+			d.also(fmt.Sprintf("%s.origins[%d]", key, i), "this must be an origin such as https://app.example.com, without a path or wildcard")
+		}
+	}
+}
+
+// isHost tells whether s is what a Host header may say.
+func isHost(s string) bool {
+	host, port := s, ""
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		host, port = s[:i], s[i+1:]
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+			return false
+		}
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(host, "]")
+	}
+	return len(host) <= 253 && hostName.MatchString(host)
+}
+
+// isOrigin tells whether s is what a browser sends as Origin.
+func isOrigin(s string) bool {
+	scheme, host, ok := strings.Cut(s, "://")
+	return ok && (scheme == "http" || scheme == "https") && isHost(host) && host == strings.ToLower(host)
+}
+
+// isHTTPS tells whether s is a plain https address.
+func isHTTPS(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+}
+
+// scopeWord is one of the words of doorward token new --scope.
+var scopeWord = regexp.MustCompile(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
+
+// checkOAuth checks the section when it is in use.
+func (d *decoder) checkOAuth(o OAuth) {
+	if o.Issuer == "" {
+		if o.Audience != "" || len(o.Scopes) > 0 {
+			d.fail("oauth", `its key "issuer" is missing`)
+		}
+		return
+	}
+	if !isHTTPS(o.Issuer) {
+		d.also("oauth.issuer", "this must be an https address without user information, query or fragment")
+	}
+	if o.Audience == "" {
+		d.fail("oauth", "its key \"audience\" is missing; without it tokens that were meant for others would be accepted")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Scopes)) {
+		for i, w := range o.Scopes[name] {
+			if !scopeWord.MatchString(w) {
+				d.also(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), "this must be server:NAME, tool:SERVER/NAME, agent, instructions or admin")
+			}
+		}
+	}
+}
+
+// checkServerURL judges the address of a server.
+func (d *decoder) checkServerURL(key string, s *Server) {
+	raw := s.URL.Reveal()
+	scheme, _, _ := strings.Cut(raw, ":")
+	scheme = strings.ToLower(scheme)
+	switch {
+	case d.muted || d.failed[key]:
+	case scheme != "http" && scheme != "https":
+		d.refuse(key, "the address must begin with https:// or http://")
+	case d.o.CheckURL != nil:
+		if err := d.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
+			d.refuse(key, err.Error())
+		}
+	}
+}
+
+// ownHeaders are written by Doorward or by the connection. A configured one would contradict them.
+var ownHeaders = []string{
+	"accept", "connection", "content-encoding", "content-length", "content-type", "forwarded", "host",
+	"keep-alive", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "proxy-connection", "te",
+	"trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-real-ip",
+}
+
+// headerName is a token of RFC 9110, 5.6.2.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+
+// checkHeaders judges the headers that are sent to a server.
+func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		at, folded := join(key, name), strings.ToLower(name)
+		switch {
+		case !headerName.MatchString(name):
+			d.refuse(at, "this cannot be the name of a header")
+		case slices.Contains(ownHeaders, folded):
+			d.refuse(at, "this header is not for the configuration; leave it out")
+		case strings.ContainsFunc(headers[name].Reveal(), isControl):
+			d.refuse(at, "the value holds a line end or another control character, which no header may")
+		}
+		if first, twice := seen[folded]; twice {
+			d.fail(at, fmt.Sprintf("duplicate header: %s differs in case alone; keep one", first))
+		}
+		seen[folded] = name
+	}
+}
+
+// isControl tells what RFC 9110, 5.5 keeps out of a header's value.
+func isControl(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }
+
+// checkPatterns checks the names of tools.
+func (d *decoder) checkPatterns(key string, patterns []string) {
+	for i, p := range patterns {
+		if p == "" || len(p) > 256 || strings.ContainsFunc(p, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
+			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
+		}
+	}
+}

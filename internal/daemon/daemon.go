@@ -1,0 +1,197 @@
+// Package daemon wires the rooms of the house into one running Doorward. It
+// knows no flags and no signals: cmd/doorward fills Options and ends the
+// context.
+//
+// Invariant: what New opened, Close closes, in reverse order; a listener that
+// the bind table refuses is never bound, and the rest runs without it.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// Options are everything that a daemon is told from outside.
+type Options struct {
+	Config     *config.Config
+	StateDir   string
+	RuntimeDir string
+	Token      secret.Value // DOORWARD_TOKEN, or empty
+	TokenFile  string       // --token-file, or empty
+	Dev        bool
+	Version    string
+	Log        *slog.Logger
+	Say        io.Writer // one line a listener, then `ready`
+}
+
+// ErrNoListener says that nothing is left to serve on.
+var ErrNoListener = errors.New("no listener is left")
+
+// Daemon is one running Doorward.
+type Daemon struct {
+	o       Options
+	uid     uint32
+	log     *slog.Logger
+	audit   *audit.Log
+	gate    *gate.Gate
+	relay   *relay.Relay
+	door    *front.Door
+	auth    *authn.Authenticator
+	runner  *child.Runner
+	events  *doorEvents
+	servers *serverSet
+	key     *audit.Key
+
+	mu        sync.Mutex
+	listeners []*listen.Listener
+	refused   []Refused
+	https     []*http.Server
+	ready     bool
+	cleanup   []func()
+}
+
+// Refused is a listener that stays shut.
+type Refused struct{ Network, Addr, Reason string }
+
+// New opens the state and wires the rooms. Nothing listens yet.
+func New(o Options) (*Daemon, error) {
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log}
+	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openServers, d.openAuth, d.openDoor}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (d *Daemon) onClose(f func()) { d.cleanup = append(d.cleanup, f) }
+
+// openState makes the state directory, private and ours.
+func (d *Daemon) openState() error {
+	dir, err := peer.PrivateDir(d.o.StateDir)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return dir.Close()
+}
+
+func (d *Daemon) openAudit() error {
+	key, err := audit.LoadOrCreateKey(filepath.Join(d.o.StateDir, "audit.key"))
+	if err != nil {
+		return err
+	}
+	d.key = key
+	log, err := audit.Open(AuditDir(d.o.StateDir, d.o.Config), audit.Options{
+		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log})
+	if errors.Is(err, audit.ErrLocked) {
+		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	d.audit = log
+	d.events = newDoorEvents(log)
+	d.onClose(func() {
+		d.events.close()
+		if err := log.Close(); err != nil {
+			d.log.Error("closing the audit log", "err", err)
+		}
+	})
+	return nil
+}
+
+// AuditDir is where the records are.
+func AuditDir(state string, c *config.Config) string {
+	if c != nil && c.Audit.Dir != "" {
+		return c.Audit.Dir
+	}
+	return filepath.Join(state, "audit")
+}
+
+func (d *Daemon) openRunner() error {
+	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Log: d.log})
+	if err != nil {
+		return err
+	}
+	d.runner = r
+	d.onClose(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		if err := r.Close(ctx); err != nil {
+			d.log.Error("ending the servers", "err", err)
+		}
+	})
+	return nil
+}
+
+// stopTime is how long the children may take to end when the daemon stops.
+const stopTime = 6 * time.Second
+
+func (d *Daemon) openServers() error {
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version)
+	if err != nil {
+		return err
+	}
+	d.servers = set
+	d.onClose(set.close)
+	key, err := sealKey(filepath.Join(d.o.StateDir, "seal.key"))
+	if err != nil {
+		return err
+	}
+	sealer, err := relay.NewSealer(key)
+	if err != nil {
+		return err
+	}
+	d.gate = gate.New(set.policy(d.uid), d.audit, d.o.Config.Limits.CallsPerSecond)
+	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
+		Version: d.o.Version, Dev: d.o.Dev})
+	d.onClose(d.relay.Close)
+	return nil
+}
+
+func (d *Daemon) openDoor() error {
+	l := d.o.Config.Limits
+	d.door = front.New(front.Options{
+		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
+		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
+		SessionsPerPrincipal: l.SessionsPerPrincipal, IdleSession: idleSession, StreamTime: l.Stream,
+	})
+	d.onClose(d.door.Close)
+	return nil
+}
+
+// idleSession is how long a session without an open stream outlives its last
+// request. Agents pause for lunch (peers.md, 19).
+const idleSession = 2 * time.Hour
+
+// Close ends everything, newest first. It may be called after a failed New.
+func (d *Daemon) Close() {
+	d.mu.Lock()
+	todo := d.cleanup
+	d.cleanup = nil
+	d.mu.Unlock()
+	for i := len(todo) - 1; i >= 0; i-- {
+		todo[i]()
+	}
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"net/http"
+	"sort"
+
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+)
+
+// paths are what is served beside MCP.
+func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
+	return admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide})
+}
+
+// enterAdmin lets an administrative act through the gate. On TCP it is for
+// loopback listeners alone.
+func (d *Daemon) enterAdmin(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
+	o := listen.From(r.Context())
+	if o == nil || !o.Listener.Local() {
+		return nil, &gate.Refusal{Code: gate.CodeDenied, Rule: "default.admin-local"}
+	}
+	pass, err := d.gate.Enter(gate.Act{Who: who, Action: policy.ActionAdmin, Name: what})
+	if err != nil {
+		return nil, err
+	}
+	return func() { d.gate.Leave(pass, "ok", 0) }, nil
+}
+
+func (d *Daemon) decide(q policy.Request) policy.Decision { return d.gate.Allows(q) }
+
+// status is the state of the daemon as `doorward status` shows it.
+func (d *Daemon) status() admin.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := admin.Status{Version: d.o.Version, Ready: d.ready, Sessions: d.door.Sessions(), Servers: []admin.Server{}, Listeners: []admin.Listener{}}
+	for _, l := range d.listeners {
+		auth := "none"
+		if l.AuthEnforced {
+			auth = "token"
+		}
+		if l.Network == "unix" {
+			auth = "peer"
+		}
+		s.Listeners = append(s.Listeners, admin.Listener{Network: l.Network, Addr: l.Addr(), State: "listening",
+			Auth: auth, TLS: l.TLS, Reason: l.Warning})
+	}
+	for _, r := range d.refused {
+		s.Listeners = append(s.Listeners, admin.Listener{Network: r.Network, Addr: r.Addr, State: "refused", Reason: r.Reason})
+	}
+	for _, b := range d.relay.Status() {
+		s.Servers = append(s.Servers, admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances,
+			Sandbox: "off", Withheld: []string{}, Reason: b.Reason})
+	}
+	sort.Slice(s.Servers, func(i, j int) bool { return s.Servers[i].Name < s.Servers[j].Name })
+	a := d.audit.State()
+	s.Audit = admin.Audit{Seq: a.Seq, State: a.State, Reason: a.Reason}
+	return s
+}

@@ -1,0 +1,98 @@
+package egress
+
+import "net/netip"
+
+// Class is what an address is for, by the IANA special-purpose address registries and the clouds' documentation.
+type Class uint8
+
+// The classes, from threats.md 7.1. The zero value is no address at all.
+const (
+	Invalid     Class = iota
+	Global            // global unicast: may be dialled
+	Loopback          // this host
+	Unspecified       // the wildcard and the rest of 0.0.0.0/8; dialling it reaches loopback
+	Private           // private, unique local, site-local
+	Shared            // carrier-grade NAT, protocol assignments, benchmarking
+	LinkLocal         //
+	Multicast         //
+	Reserved          // reserved, documentation, unallocated
+	Embedded          // IPv6 that carries an IPv4 address in a way that somebody on the path unpacks
+	Metadata          // where a cloud hands out credentials
+	classSentinel
+)
+
+var classNames = [classSentinel]string{
+	Invalid: "invalid", Global: "global", Loopback: "loopback", Unspecified: "wildcard", Private: "private",
+	Shared: "shared", LinkLocal: "link-local", Multicast: "multicast", Reserved: "reserved",
+	Embedded: "embedded IPv4", Metadata: "cloud metadata",
+}
+
+func (c Class) String() string {
+	if c >= classSentinel {
+		return classNames[Invalid]
+	}
+	return classNames[c]
+}
+
+type row struct {
+	prefix netip.Prefix
+	class  Class
+}
+
+func rows(class Class, prefixes ...string) []row {
+	var out []row
+	for _, p := range prefixes {
+		out = append(out, row{netip.MustParsePrefix(p), class})
+	}
+	return out
+}
+
+func concat(groups ...[]row) []row {
+	var out []row
+	for _, g := range groups {
+		out = append(out, g...)
+	}
+	return out
+}
+
+// table is the one list of addresses that are not plain global unicast; the first row that contains an address decides, and
+// so metadata services come before the ranges they hide in. IANA IPv4 and IPv6 special-purpose registries and the clouds'
+// documentation, as of 2026-11.
+var table = concat(
+	rows(Metadata,
+		"169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "fd00:ec2::/32", // AWS
+		"fd20:ce::254/128",   // Google
+		"168.63.129.16/32",   // Azure, a public address
+		"100.100.100.200/32", // Alibaba
+		"192.0.0.192/32"),    // Oracle
+	rows(Loopback, "127.0.0.0/8", "::1/128"),
+	rows(Unspecified, "0.0.0.0/8", "::/128"),
+	rows(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10"),
+	rows(Shared, "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15"),
+	rows(LinkLocal, "169.254.0.0/16", "fe80::/10"),
+	rows(Multicast, "224.0.0.0/4", "ff00::/8"),
+	rows(Reserved, "240.0.0.0/4", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "192.88.99.0/24",
+		"100::/64", "2001:2::/48", "2001:10::/28", "2001:20::/28", "2001:db8::/32", "3fff::/20", "5f00::/16"),
+	rows(Embedded, "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
+)
+
+// globalIPv6 is all that has been given out as global unicast; the rest of the IPv6 space is nobody's.
+var globalIPv6 = netip.MustParsePrefix("2000::/3")
+
+// Classify says what an address is. An IPv4-mapped address is judged as the IPv4 address that it stands for, a zone is
+// ignored.
+func Classify(a netip.Addr) Class {
+	if !a.IsValid() {
+		return Invalid
+	}
+	a = a.Unmap().WithZone("")
+	for _, r := range table {
+		if r.prefix.Contains(a) {
+			return r.class
+		}
+	}
+	if a.Is6() && !globalIPv6.Contains(a) {
+		return Reserved
+	}
+	return Global
+}

@@ -1,0 +1,86 @@
+// Package egress is the one way out: every connection to an upstream server over the network is dialled here.
+//
+// The invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to a moment
+// earlier. The judgement falls on the address that is about to be dialled, for every candidate, inside the dialler; there is
+// no second look-up between check and use (threats.md R58). No proxy is used, no redirect followed, no cookie kept.
+//
+// Admitted limits. A host that reaches the IPv4 internet through NAT64 alone cannot use it here, because an address inside
+// an address is refused. What a permitted server relays to, nobody here can see.
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// ErrForbidden is wrapped by every refusal of an address. The text around it names address and class and is for the
+// operator; a caller sees an upstream failure and nothing more.
+var ErrForbidden = errors.New("address is not allowed as an upstream")
+
+// Policy says what one upstream may be dialled at.
+type Policy struct {
+	// AllowPrivate permits loopback, private and shared addresses; never metadata, link-local, multicast, wildcard or any
+	// other special ones.
+	AllowPrivate bool
+	// Origin narrows AllowPrivate to one origin, as Origin writes it (threats.md R59). Empty: to whatever is dialled.
+	Origin string
+}
+
+// Judge returns nil when a connection to a may be opened, else an error that wraps ErrForbidden.
+func (p Policy) Judge(a netip.Addr) error {
+	class := Classify(a)
+	switch class {
+	case Global:
+		return nil
+	case Loopback, Private, Shared:
+		if p.AllowPrivate {
+			return nil
+		}
+		return fmt.Errorf("%s is a %s address and allow_private is not set: %w", a, class, ErrForbidden)
+	}
+	return fmt.Errorf("%s is a %s address: %w", a, class, ErrForbidden)
+}
+
+// at is the policy that holds for a dial to hostport ("host:port", as the transport writes it).
+func (p Policy) at(hostport string) Policy {
+	if p.AllowPrivate && p.Origin != "" {
+		_, authority, _ := strings.Cut(p.Origin, "://")
+		p.AllowPrivate = strings.EqualFold(authority, hostport)
+	}
+	return p
+}
+
+// CheckLiteral judges what can be judged when the configuration is loaded: a literal address, localhost, and the metadata
+// service's name. Every other name passes here and is judged when it is dialled. The error wraps ErrForbidden.
+func CheckLiteral(u *url.URL, allowPrivate bool) error {
+	host := u.Hostname()
+	if err := checkName(host); err != nil {
+		return err
+	}
+	if isLocalhost(host) {
+		host = "127.0.0.1"
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil // a name
+	}
+	return Policy{AllowPrivate: allowPrivate}.Judge(addr)
+}
+
+// checkName refuses the names under which clouds serve credentials, before anybody is asked for their address.
+func checkName(host string) error {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	const metadata = "metadata.google.internal"
+	if host == metadata || strings.HasSuffix(host, "."+metadata) {
+		return fmt.Errorf("%s is the name of a %s service: %w", host, Metadata, ErrForbidden)
+	}
+	return nil
+}
+
+func isLocalhost(host string) bool {
+	host = strings.ToLower(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}

@@ -1,0 +1,122 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Defaults of [Options].
+const (
+	DefaultDial    = 10 * time.Second
+	DefaultTLS     = 10 * time.Second
+	DefaultHeader  = 10 * time.Minute
+	DefaultIdle    = 90 * time.Second
+	DefaultIdleMax = 256
+	maxHeaderBytes = 64 << 10
+	bufferBytes    = 4 << 10
+)
+
+// Options configure a transport for one upstream. Zero durations mean the defaults, negative ones no limit.
+type Options struct {
+	AllowPrivate bool   // Policy.AllowPrivate
+	Origin       string // Policy.Origin
+
+	Dial   time.Duration // look-up and connect, all candidates together; default 10 s
+	TLS    time.Duration // handshake; default 10 s
+	Header time.Duration // from request sent to response header; default 10 min, for a plain JSON answer comes when the tool is done
+	Idle   time.Duration // an unused connection is closed after it; default 90 s
+
+	MaxIdle   int           // unused connections kept; default 256
+	TLSConfig *tls.Config   // nil: the system's roots, the URL's name, TLS 1.2 and up
+	Resolver  *net.Resolver // nil: the system's
+}
+
+// NewTransport makes the transport for one upstream. It uses no proxy, whatever the environment says, leaves bodies as they
+// are, and refuses every address that Policy does not allow with an error that wraps ErrForbidden.
+func NewTransport(o Options) *http.Transport {
+	tlsConfig := o.TLSConfig.Clone()
+	if tlsConfig == nil {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	idle := o.MaxIdle
+	if idle == 0 {
+		idle = DefaultIdleMax
+	}
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer(o),
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    limit(o.TLS, DefaultTLS),
+		ResponseHeaderTimeout:  limit(o.Header, DefaultHeader),
+		IdleConnTimeout:        limit(o.Idle, DefaultIdle),
+		MaxIdleConns:           idle,
+		MaxIdleConnsPerHost:    idle,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		ReadBufferSize:         bufferBytes,
+		WriteBufferSize:        bufferBytes,
+		// A dead connection under a long stream is noticed by pings, for no timeout runs there.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+}
+
+// NewClient makes a client over NewTransport that follows no redirect, the answer being the redirect itself, keeps no cookie
+// and sets no total time limit.
+func NewClient(o Options) *http.Client {
+	return &http.Client{
+		Transport:     NewTransport(o),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// limit is what net/http understands: zero for none.
+func limit(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return max(d, 0)
+}
+
+func dialer(o Options) func(ctx context.Context, network, hostport string) (net.Conn, error) {
+	policy := Policy{AllowPrivate: o.AllowPrivate, Origin: o.Origin}
+	return func(ctx context.Context, network, hostport string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(hostport)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address to dial: %w", err)
+		}
+		if err := checkName(host); err != nil {
+			return nil, err
+		}
+		policy := policy.at(hostport)
+		d := net.Dialer{
+			Timeout:  limit(o.Dial, DefaultDial),
+			Resolver: o.Resolver,
+			ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+				return policy.control(network, address)
+			},
+		}
+		// Multipath TCP goes round filters that know TCP alone.
+		d.SetMultipathTCP(false)
+		return d.DialContext(ctx, network, hostport)
+	}
+}
+
+// control judges the address that the socket is about to connect to.
+func (p Policy) control(network, address string) error {
+	if network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("dialling over %s: %w", network, ErrForbidden)
+	}
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading the address to dial: %w", err), ErrForbidden)
+	}
+	return p.Judge(target.Addr())
+}

@@ -1,0 +1,89 @@
+package front
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// bodyLimit is how long a client may take to send a body that has been
+// announced.
+const bodyTime = 30 * time.Second
+
+var errTooLarge = errors.New("body too large")
+
+// buffer is a reusable message buffer. What was parsed out of it aliases it,
+// so it goes back only when its exchange has ended.
+type buffer struct{ b []byte }
+
+// keepBuffer is the largest buffer that is kept for reuse.
+const keepBuffer = 64 << 10
+
+type bufferPool struct{ pool sync.Pool }
+
+// bodies is shared by all faces; a pool holds no state of any caller, since
+// every buffer is cut to length zero before it is used again.
+var bodies bufferPool
+
+func (p *bufferPool) get(size int) *buffer {
+	b, _ := p.pool.Get().(*buffer)
+	if b == nil {
+		b = &buffer{}
+	}
+	if cap(b.b) < size {
+		b.b = make([]byte, 0, max(size, 1024))
+	}
+	return b
+}
+
+func (p *bufferPool) put(b *buffer) {
+	if cap(b.b) > keepBuffer {
+		return
+	}
+	b.b = b.b[:0]
+	p.pool.Put(b)
+}
+
+// readBody reads a request's body under the limit. errTooLarge when it is
+// over it, whatever Content-Length said.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, error) {
+	if r.ContentLength > limit {
+		return nil, errTooLarge
+	}
+	size := 4096
+	if r.ContentLength >= 0 {
+		size = int(min(r.ContentLength, keepBuffer)) + 1
+	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+		return nil, err
+	}
+	buf := bodies.get(size)
+	err := fill(buf, r.Body, limit)
+	if err != nil {
+		bodies.put(buf)
+		return nil, err
+	}
+	return buf, rc.SetReadDeadline(time.Time{})
+}
+
+func fill(buf *buffer, r io.Reader, limit int64) error {
+	for {
+		if len(buf.b) == cap(buf.b) {
+			buf.b = append(buf.b, 0)[:len(buf.b)]
+		}
+		n, err := r.Read(buf.b[len(buf.b):cap(buf.b)])
+		buf.b = buf.b[:len(buf.b)+n]
+		if int64(len(buf.b)) > limit {
+			return errTooLarge
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Options are what the door needs from the rest of the house. The functions
+// are called for every request and must be safe for concurrent use.
+type Options struct {
+	Handler Handler
+	// Screen checks Host and Origin, before anything else is looked at. false
+	// is a 403.
+	Screen func(*http.Request) bool
+	// Authenticate says who is calling. ErrLimited is a 429, any other error a
+	// 401; the error itself never reaches the caller.
+	Authenticate func(*http.Request) (*principal.Principal, error)
+	// Holds reports whether what proved a principal still does; asked every
+	// few seconds for sessions and open streams. nil: always.
+	Holds func(*principal.Principal) bool
+	// Refused is told of each refusal at the door: 401, 403, 429.
+	Refused func(r *http.Request, status int)
+	// Paths serve what is not MCP, for authenticated callers, by exact path
+	// or, where the key ends in a slash, by prefix.
+	Paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
+
+	BodyBytes            int64
+	Sessions             int
+	SessionsPerPrincipal int
+	IdleSession          time.Duration
+	// StreamTime is how long the event stream of one call is held open; after
+	// it a client of 2025-11-25 is asked to come back for the rest (SEP-1699).
+	// 0: as long as the call takes.
+	StreamTime time.Duration
+}
+
+// ErrLimited is an Authenticate error: too many failures from one source.
+var ErrLimited = errors.New("too many failed attempts")
+
+// Door is the HTTP handler of every listener. Nothing is served beside it.
+type Door struct {
+	o        Options
+	sessions *sessions
+	streams  sync.Map // *Exchange -> context.CancelFunc: modern streams
+	stop     chan struct{}
+}
+
+// New makes a door. Close ends its sessions.
+func New(o Options) *Door {
+	d := &Door{o: o, sessions: newSessions(o.Sessions, o.SessionsPerPrincipal, o.IdleSession), stop: make(chan struct{})}
+	go d.sweep()
+	return d
+}
+
+// holdEvery is how often the right to a stream is looked at again: a revoked
+// token's streams end within five seconds (contract, "Methods and servers").
+const holdEvery = 3 * time.Second
+
+func (d *Door) sweep() {
+	hold, keep := time.NewTicker(holdEvery), time.NewTicker(keepAlive)
+	defer hold.Stop()
+	defer keep.Stop()
+	for {
+		select {
+		case <-hold.C:
+			d.sweepRevoked()
+		case <-keep.C:
+			d.sessions.sweep()
+			d.Each(func(s *Session) bool { s.nudge(); return true })
+		case <-d.stop:
+			return
+		}
+	}
+}
+
+// sweepRevoked ends the sessions and streams whose principal has lost what
+// proved it.
+func (d *Door) sweepRevoked() {
+	if d.o.Holds == nil {
+		return
+	}
+	d.Each(func(s *Session) bool {
+		if !d.o.Holds(s.Who) {
+			d.sessions.remove(s)
+		}
+		return true
+	})
+	d.streams.Range(func(k, v any) bool {
+		if !d.o.Holds(k.(*Exchange).Who) {
+			v.(context.CancelFunc)()
+		}
+		return true
+	})
+}
+
+// Sessions is the number of open sessions.
+func (d *Door) Sessions() int { return d.sessions.count() }
+
+// Each calls f for every open session until it returns false.
+func (d *Door) Each(f func(*Session) bool) {
+	d.sessions.mu.RLock()
+	all := make([]*Session, 0, len(d.sessions.byID))
+	for _, s := range d.sessions.byID {
+		all = append(all, s)
+	}
+	d.sessions.mu.RUnlock()
+	for _, s := range all {
+		if !f(s) {
+			return
+		}
+	}
+}
+
+// Close ends every session and stream.
+func (d *Door) Close() {
+	close(d.stop)
+	d.sessions.close()
+}
+
+// ServeHTTP keeps the order of protocol.md 3.1: form of the request, Host and
+// Origin, authentication, path, method, and only then the body.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !wellFormed(r) {
+		w.Header().Set("Connection", "close")
+		plain(w, http.StatusBadRequest)
+		return
+	}
+	if !d.o.Screen(r) {
+		d.refuse(w, r, http.StatusForbidden)
+		return
+	}
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
+		return
+	}
+	who, err := d.o.Authenticate(r)
+	if err != nil || !who.Valid() {
+		d.unauthenticated(w, r, err)
+		return
+	}
+	d.route(w, r, who, path)
+}
+
+// wellFormed admits origin-form targets of HTTP/1.1 and 2 without an upgrade
+// (threats R43 and section 3).
+func wellFormed(r *http.Request) bool {
+	return strings.HasPrefix(r.RequestURI, "/") && r.ProtoAtLeast(1, 1) && r.Host != "" &&
+		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
+}
+
+func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, ErrLimited) {
+		w.Header().Set("Retry-After", "1")
+		d.refuse(w, r, http.StatusTooManyRequests)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="doorward"`)
+	d.refuse(w, r, http.StatusUnauthorized)
+}
+
+func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int) {
+	d.o.Refused(r, status)
+	plain(w, status)
+}
+
+// plain answers with a status and its constant text.
+func plain(w http.ResponseWriter, status int) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	w.Write([]byte(http.StatusText(status) + "\n"))
+}
+
+// route picks the face by the path exactly as it was sent: no decoding, no
+// cleaning, no redirect, so that nobody can read it differently (R46).
+func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
+	switch face, server := splitPath(path); face {
+	case "mcp":
+		d.mcp(w, r, who, server)
+	case "sse":
+		d.openSSE(w, r, who, server)
+	case "messages":
+		d.postSSE(w, r, who, server)
+	default:
+		d.other(w, r, who, path)
+	}
+}
+
+// splitPath gives "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
+// What is not exactly of that form has no face.
+func splitPath(path string) (face, server string) {
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return "", ""
+	}
+	face, server, more := strings.Cut(rest, "/")
+	if more && !serverName(server) {
+		return "", ""
+	}
+	return face, server
+}
+
+func serverName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
+	if f := d.o.Paths[path]; f != nil {
+		f(w, r, who)
+		return
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] != '/' {
+			continue
+		}
+		if f := d.o.Paths[path[:i+1]]; f != nil {
+			f(w, r, who)
+			return
+		}
+	}
+	plain(w, http.StatusNotFound)
+}
+
+// mcp serves /mcp and /mcp/{server} in both eras.
+func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if !d.o.Handler.Known(who, server) {
+		fail(w, http.StatusNotFound, nil, errUnknownServer)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		d.post(w, r, who, server)
+	case http.MethodGet:
+		d.listen(w, r, who, server)
+	case http.MethodDelete:
+		d.endSession(w, r, who, server)
+	default:
+		w.Header().Set("Allow", "POST, GET, DELETE")
+		plain(w, http.StatusMethodNotAllowed)
+	}
+}
+
+// inbound is one POST after its body has been read and parsed.
+type inbound struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	who    *principal.Principal
+	server string
+	size   int64
+	json   bool // what the client accepts
+	sse    bool
+	stream bool   // and prefers
+	header string // MCP-Protocol-Version
+}
+
+// post reads, parses and classifies one POST to an MCP endpoint.
+func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	in := inbound{w: w, r: r, who: who, server: server}
+	if !isJSON(r.Header["Content-Type"]) {
+		plain(w, http.StatusUnsupportedMediaType)
+		return
+	}
+	if in.json, in.sse, in.stream = accepts(r.Header["Accept"]); !in.json && !in.sse {
+		plain(w, http.StatusNotAcceptable)
+		return
+	}
+	if !once(r.Header) {
+		fail(w, http.StatusBadRequest, nil, errHeaderOnce)
+		return
+	}
+	buf, ok := d.body(w, r)
+	if !ok {
+		return
+	}
+	defer bodies.put(buf)
+	in.size = int64(len(buf.b))
+	in.header = r.Header.Get("Mcp-Protocol-Version")
+	if len(buf.b) > 0 && firstByte(buf.b) == '[' {
+		d.batch(&in, buf.b)
+		return
+	}
+	m, err := wire.Parse(buf.b, wire.FromClient)
+	if err != nil {
+		fail(w, http.StatusBadRequest, nil, syntax(err))
+		return
+	}
+	d.classify(&in, &m)
+}
+
+// body reads the request's body, or answers why not.
+func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
+	buf, err := readBody(w, r, d.o.BodyBytes)
+	switch {
+	case err == nil:
+		return buf, true
+	case errors.Is(err, errTooLarge):
+		w.Header().Set("Connection", "close")
+		plain(w, http.StatusRequestEntityTooLarge)
+	default:
+		w.Header().Set("Connection", "close")
+		plain(w, http.StatusBadRequest)
+	}
+	return nil, false
+}
+
+// classify settles the era from header and body together (protocol.md 3.2).
+func (d *Door) classify(in *inbound, m *wire.Message) {
+	meta := wire.GetPath(m.Params, "_meta", wire.MetaVersion)
+	version, _ := wire.Text(meta)
+	id := in.r.Header.Get("Mcp-Session-Id")
+	switch {
+	case wire.LooksModern(in.header) || wire.LooksModern(version):
+		d.modern(in, m, version)
+	case in.header != "" && !wire.IsLegacyVersion(in.header):
+		fail(in.w, http.StatusBadRequest, m.ID, badVersion(in.header, version))
+	case m.Method == "initialize" && id == "":
+		d.initialize(in, m)
+	case id != "":
+		d.inSession(in, m, id)
+	case version != "":
+		fail(in.w, http.StatusBadRequest, m.ID, unsupported(version))
+	default:
+		fail(in.w, http.StatusBadRequest, m.ID, errNoVersion)
+	}
+}
+
+// badVersion is the answer to a version that nobody knows: a modern client
+// says it twice, and is told what there is.
+func badVersion(header, meta string) *wire.Error {
+	if header == meta {
+		return unsupported(meta)
+	}
+	return errBadVersion
+}
+
+// unsupported is -32022 with what this route can serve.
+func unsupported(requested string) *wire.Error {
+	data := []byte(`{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":`)
+	data = append(wire.AppendQuote(data, requested), '}')
+	return &wire.Error{Code: CodeVersion, Message: "Unsupported protocol version", Data: data}
+}
+
+func syntax(err error) *wire.Error {
+	e := &wire.Error{Code: CodeParse, Message: "Parse error"}
+	var s *wire.SyntaxError
+	if errors.As(err, &s) && s.Code == CodeInvalidRequest {
+		e = &wire.Error{Code: CodeInvalidRequest, Message: "Invalid request"}
+	}
+	return e
+}
+
+// serve runs one request to its end on its stream.
+func (d *Door) serve(ctx context.Context, x *Exchange) {
+	x.stream.watch()
+	reply := d.o.Handler.Request(ctx, x)
+	x.stream.finish(x.Era, x.ID, reply)
+	x.stream.leave()
+}

@@ -1,0 +1,143 @@
+package front
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/principal"
+)
+
+var errTooMany = errors.New("session cap reached")
+
+// sessions is the table of live sessions. A look-up needs the principal and
+// the route as well as the id, and a miss looks the same whatever missed.
+type sessions struct {
+	limit, each int
+	idle        time.Duration
+	now         func() time.Time
+
+	mu     sync.RWMutex
+	byID   map[string]*Session
+	counts map[string]int // by principal
+	open   int
+	closed bool
+}
+
+func newSessions(limit, each int, idle time.Duration) *sessions {
+	return &sessions{limit: limit, each: each, idle: idle, now: time.Now,
+		byID: make(map[string]*Session), counts: make(map[string]int)}
+}
+
+// reserve counts a session that is about to open.
+func (t *sessions) reserve(who *principal.Principal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.open >= t.limit || t.counts[who.Key()] >= t.each {
+		return errTooMany
+	}
+	t.open++
+	t.counts[who.Key()]++
+	return nil
+}
+
+func (t *sessions) release(who *principal.Principal) {
+	t.mu.Lock()
+	t.open--
+	if t.counts[who.Key()]--; t.counts[who.Key()] == 0 {
+		delete(t.counts, who.Key())
+	}
+	t.mu.Unlock()
+}
+
+// publish makes a reserved session reachable.
+func (t *sessions) publish(s *Session) {
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.byID[s.id] = s
+	}
+	t.mu.Unlock()
+	if closed {
+		s.close()
+	}
+}
+
+// find returns the session, or nil: for an id that is malformed, unknown,
+// ended, of another principal, of another route or of another transport.
+func (t *sessions) find(id string, who *principal.Principal, server string, over transport) *Session {
+	if !wellFormedID(id) {
+		return nil
+	}
+	t.mu.RLock()
+	s := t.byID[id]
+	t.mu.RUnlock()
+	if s == nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() {
+		return nil
+	}
+	s.seen.Store(t.now().UnixNano())
+	return s
+}
+
+// wellFormedID is ^[A-Za-z0-9_-]{8,128}$ (requirements E2).
+func wellFormedID(id string) bool {
+	if len(id) < 8 || len(id) > 128 {
+		return false
+	}
+	for i := 0; i < len(id); i++ {
+		c := id[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// remove ends a session. Ending it twice is harmless.
+func (t *sessions) remove(s *Session) {
+	t.mu.Lock()
+	_, known := t.byID[s.id]
+	delete(t.byID, s.id)
+	t.mu.Unlock()
+	if known {
+		t.release(s.Who)
+	}
+	s.close()
+}
+
+// sweep ends the sessions that nobody has used for the idle time. An open
+// stream counts as use: a client that is gone fails its keep-alive.
+func (t *sessions) sweep() {
+	limit := t.now().Add(-t.idle).UnixNano()
+	var old []*Session
+	t.mu.RLock()
+	for _, s := range t.byID {
+		if s.seen.Load() < limit && !s.Listening() {
+			old = append(old, s)
+		}
+	}
+	t.mu.RUnlock()
+	for _, s := range old {
+		t.remove(s)
+	}
+}
+
+func (t *sessions) count() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.open
+}
+
+// close ends all sessions and admits no more.
+func (t *sessions) close() {
+	t.mu.Lock()
+	t.closed = true
+	all := make([]*Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		all = append(all, s)
+	}
+	t.mu.Unlock()
+	for _, s := range all {
+		t.remove(s)
+	}
+}

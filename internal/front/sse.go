@@ -1,0 +1,138 @@
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// openSSE serves GET /sse and /sse/{server}: the stream of the 2024-11-05
+// transport, whose first event names the address for POSTs. The session lives
+// as long as the stream.
+func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if !d.o.Handler.Known(who, server) {
+		fail(w, http.StatusNotFound, nil, errUnknownServer)
+		return
+	}
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET")
+		plain(w, http.StatusMethodNotAllowed)
+		return
+	}
+	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
+		plain(w, http.StatusNotAcceptable)
+		return
+	}
+	if d.sessions.reserve(who) != nil {
+		w.Header().Set("Retry-After", "5")
+		fail(w, http.StatusServiceUnavailable, nil, errSessions)
+		return
+	}
+	s := newSession(who, server, overSSE, d.sessions.now())
+	d.sessions.publish(s)
+	out, err := takeOver(w)
+	if err != nil {
+		d.sessions.remove(s)
+		return
+	}
+	if out.named("", "endpoint", []byte(endpoint(server, s.id))) != nil {
+		out.close()
+	}
+	s.main.attachRaw(out, 0, true)
+	s.readers.Add(1)
+	out.gone(func() { d.sessions.remove(s) })
+}
+
+func endpoint(server, id string) string {
+	if server != "" {
+		server = "/" + server
+	}
+	return "/messages" + server + "?session_id=" + id
+}
+
+// postSSE serves POST /messages: every message is accepted at once and
+// answered on the session's stream.
+func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		plain(w, http.StatusMethodNotAllowed)
+		return
+	}
+	id, ok := sessionID(r.URL.RawQuery)
+	s := d.sessions.find(id, who, server, overSSE)
+	if !ok || s == nil {
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		return
+	}
+	if !isJSON(r.Header["Content-Type"]) || !once(r.Header) {
+		plain(w, http.StatusUnsupportedMediaType)
+		return
+	}
+	buf, ok := d.body(w, r)
+	if !ok {
+		return
+	}
+	m, err := wire.Parse(buf.b, wire.FromClient)
+	if err != nil {
+		fail(w, http.StatusBadRequest, nil, syntax(err))
+		bodies.put(buf)
+		return
+	}
+	in := &inbound{w: w, r: r, who: who, server: server, size: int64(len(buf.b))}
+	if e := d.accept(in, &m, s, buf); e != nil {
+		fail(w, http.StatusBadRequest, m.ID, e)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusAccepted)
+	w.Write([]byte("Accepted"))
+}
+
+// sessionID reads the one query parameter there is, literally.
+func sessionID(query string) (string, bool) {
+	const key = "session_id="
+	if len(query) <= len(key) || query[:len(key)] != key {
+		return "", false
+	}
+	return query[len(key):], true
+}
+
+// accept starts serving one message. The buffer goes back when it is done.
+func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) *wire.Error {
+	if m.Kind != wire.Request {
+		d.oneWay(in, m, s)
+		bodies.put(buf)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	if !s.enter(m.ID, cancel) {
+		cancel()
+		bodies.put(buf)
+		return errTwice
+	}
+	msg := *m
+	go func() {
+		defer bodies.put(buf)
+		defer cancel()
+		defer s.leave(msg.ID)
+		d.answerSSE(ctx, in, &msg, s)
+	}()
+	return nil
+}
+
+func (d *Door) answerSSE(ctx context.Context, in *inbound, m *wire.Message, s *Session) {
+	st := &stream{log: s.main, shared: true, began: true}
+	var reply Reply
+	switch {
+	case m.Method != "initialize":
+		reply = d.o.Handler.Request(ctx, d.exchange(in, m, s, st))
+	case !s.begin():
+		reply = Reply{Error: errInitialized}
+	default:
+		reply = d.open(ctx, s, in, m)
+	}
+	st.finish(Legacy, m.ID, reply)
+}

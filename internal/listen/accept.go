@@ -1,0 +1,144 @@
+package listen
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/doorward/doorward/internal/peer"
+)
+
+// The reasons for closing a connection at the door, as OnRefused hears them.
+const (
+	ReasonOtherUser    = "the Unix peer is another user"
+	ReasonUnattested   = "the Unix peer could not be attested"
+	ReasonForeign      = "the Unix peer is in another pid or mount namespace"
+	ReasonOtherOwner   = "the loopback socket belongs to another user"
+	ReasonNoOwner      = "no user was found for the loopback socket"
+	ReasonTooMany      = "too many connections on the listener"
+	ReasonTooManyHere  = "too many connections from one address"
+	ReasonAcceptFailed = "accepting failed"
+)
+
+var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOtherOwner,
+	ReasonNoOwner, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed}
+
+func (l *Listener) refuse(reason string) {
+	for i, r := range reasons {
+		if r == reason {
+			l.refused[i].Add(1)
+		}
+	}
+	l.opts.OnRefused(reason)
+}
+
+func (l *Listener) start() {
+	for _, s := range l.sockets {
+		l.loops.Go(func() { l.loop(s) })
+	}
+}
+
+// loop accepts until the socket is closed. Any other error (no descriptors
+// left, a connection that broke in the queue) is waited out: one that was
+// handed to http.Server would end it.
+func (l *Listener) loop(s net.Listener) {
+	wait := time.Duration(0)
+	for {
+		c, err := s.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			l.admit(c)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			l.refuse(ReasonAcceptFailed)
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			select {
+			case <-time.After(wait):
+			case <-l.done:
+				return
+			}
+		}
+	}
+}
+
+// admit seats a connection, asks the kernel about it before its first byte is
+// read, and hands it to Accept; or closes it.
+func (l *Listener) admit(c net.Conn) {
+	remote := addrPort(c.RemoteAddr())
+	key, reason := l.seats.take(remote.Addr())
+	if reason != "" {
+		c.Close()
+		l.refuse(reason)
+		return
+	}
+	stamped := &conn{Conn: c, leave: func() { l.seats.leave(key) }}
+	stamped.origin = Origin{Listener: l, Local: addrPort(c.LocalAddr()), Remote: remote}
+	if reason := l.stamp(c, &stamped.origin); reason != "" {
+		stamped.Close()
+		l.refuse(reason)
+		return
+	}
+	var out net.Conn = stamped
+	if l.tls != nil {
+		out = tls.Server(stamped, l.tls.config())
+	}
+	select {
+	case l.ready <- out:
+	case <-l.done:
+		stamped.Close()
+	}
+}
+
+// stamp finds out who is there. A reason means: close it.
+func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
+	if u, ok := c.(*net.UnixConn); ok {
+		return l.stampUnix(u, o)
+	}
+	if !l.Loopback {
+		return ""
+	}
+	reason = o.stampOwner(peer.OwnerOfTCP)
+	if l.AuthEnforced {
+		return "" // the token decides; the owner only tells failing callers apart
+	}
+	return reason
+}
+
+func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
+	creds, err := peer.OfUnix(c)
+	if err != nil {
+		return ReasonUnattested
+	}
+	o.Peer = creds // closed with the connection from here on
+	switch {
+	case creds.UID != uint32(os.Geteuid()):
+		return ReasonOtherUser
+	case creds.Foreign && !l.opts.AllowForeign:
+		return ReasonForeign
+	}
+	return ""
+}
+
+// stampOwner asks whose socket is at the other end. Another user, or nobody:
+// refused. Where the system cannot tell, the connection is served with less
+// (identity.md 8).
+func (o *Origin) stampOwner(owner func(local, remote netip.AddrPort) (uint32, error)) (reason string) {
+	uid, err := owner(o.Local, o.Remote)
+	switch {
+	case err == nil && uid == uint32(os.Geteuid()):
+		o.Owner, o.OwnerUID = OwnerSame, uid
+		return ""
+	case err == nil:
+		o.Owner, o.OwnerUID = OwnerOther, uid
+		return ReasonOtherOwner
+	case errors.Is(err, peer.ErrUnavailable):
+		o.Owner = OwnerUnknown
+		return ""
+	}
+	return ReasonNoOwner
+}

@@ -1,0 +1,208 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// address is a configured TCP address after classification.
+type address struct {
+	ends     []netip.AddrPort // what will be bound; empty for a name
+	name     string           // a name other than localhost
+	port     uint16
+	dual     bool   // empty host: both families' wildcard
+	loopback bool   // every end is loopback
+	problem  string // why it can never be bound; then nothing else holds
+}
+
+// resolver looks up the addresses of a name.
+type resolver func(ctx context.Context, name string) ([]netip.Addr, error)
+
+func systemResolver(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
+// classify decides what an address is by its text alone; only `localhost` is
+// looked up. Everything that is not positively loopback is not (threats.md
+// R49, R51): mapped and zoned forms are told apart before IsLoopback, which
+// would accept them.
+func classify(ctx context.Context, text string, lookup resolver) address {
+	host, port, problem := splitHostPort(text)
+	if problem != "" {
+		return address{problem: problem}
+	}
+	a := address{port: port}
+	if host == "" {
+		a.dual = true
+		a.ends = []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), port)}
+		return a
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return a.literal(ip)
+	}
+	switch {
+	case equalFold(host, "localhost"):
+		return a.localhost(ctx, lookup)
+	case isName(host):
+		a.name = host
+		return a
+	}
+	return address{problem: "not an IP address, localhost or a host name"}
+}
+
+// literal classifies an IP address. A mapped address binds its IPv4 form and a
+// zone means something for link-local addresses only, so that is what will be
+// bound; neither makes it loopback.
+func (a address) literal(ip netip.Addr) address {
+	a.loopback = isLoopback(ip)
+	ip = ip.Unmap()
+	if !ip.IsLinkLocalUnicast() {
+		ip = ip.WithZone("")
+	}
+	a.ends = []netip.AddrPort{netip.AddrPortFrom(ip, a.port)}
+	a.dual = ip == netip.IPv6Unspecified()
+	return a
+}
+
+func isLoopback(ip netip.Addr) bool {
+	return !ip.Is4In6() && ip.Zone() == "" && ip.IsLoopback()
+}
+
+// localhost resolves the one name that may be loopback. It is, if all its
+// addresses are; those are then bound. The resolver gives IPv4 addresses in
+// mapped form, which is no more than how it stores them.
+func (a address) localhost(ctx context.Context, lookup resolver) address {
+	ips, err := lookup(ctx, "localhost")
+	if err != nil || len(ips) == 0 {
+		return address{problem: "localhost does not resolve: write 127.0.0.1 or [::1]"}
+	}
+	a.loopback = true
+	seen := map[netip.Addr]bool{}
+	for _, ip := range ips {
+		ip = ip.Unmap()
+		a.loopback = a.loopback && isLoopback(ip)
+		if !seen[ip] {
+			seen[ip] = true
+			a.ends = append(a.ends, netip.AddrPortFrom(ip, a.port))
+		}
+	}
+	return a
+}
+
+// resolve fills in the addresses of a name. It is called for listeners that
+// enforce authentication only, so the answer decides nothing.
+func (a address) resolve(ctx context.Context, lookup resolver) (address, error) {
+	if a.name == "" {
+		return a, nil
+	}
+	ips, err := lookup(ctx, a.name)
+	if err != nil || len(ips) == 0 {
+		return a, errors.New("the name does not resolve")
+	}
+	r := address{port: a.port, name: a.name}
+	for _, ip := range ips {
+		r.ends = append(r.ends, netip.AddrPortFrom(ip.Unmap(), a.port))
+	}
+	return r, nil
+}
+
+// splitHostPort takes HOST, HOST:PORT, [IPv6], [IPv6]:PORT and a bare IPv6
+// literal. Brackets hold an IPv6 literal only; a port is a plain number.
+func splitHostPort(text string) (host string, port uint16, problem string) {
+	if text == "" {
+		return "", 0, "the address is empty"
+	}
+	rest := ""
+	switch {
+	case text[0] == '[':
+		var ok bool
+		if host, rest, ok = strings.Cut(text[1:], "]"); !ok || !strings.Contains(host, ":") {
+			return "", 0, "brackets must hold an IPv6 address"
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			return "", 0, "brackets must hold an IPv6 address"
+		}
+	case strings.Count(text, ":") > 1:
+		return text, DefaultPort, ""
+	default:
+		i := strings.IndexByte(text+":", ':')
+		host, rest = text[:i], text[i:]
+	}
+	if rest == "" {
+		return host, DefaultPort, ""
+	}
+	p, ok := parsePort(rest)
+	if !ok {
+		return "", 0, "the port must be a number from 0 to 65535"
+	}
+	return host, p, ""
+}
+
+// parsePort takes ":0" to ":65535" without leading zeros.
+func parsePort(s string) (uint16, bool) {
+	if len(s) < 2 || len(s) > 6 || s[0] != ':' || (s[1] == '0' && len(s) > 2) {
+		return 0, false
+	}
+	n := 0
+	for i := 1; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return uint16(n), n <= 65535
+}
+
+// isName reports whether s can be a host name. One whose last label is a
+// number would be an IPv4 address to other readers (127.1, 0x7f000001,
+// 2130706433), so it is no name; nor is one with a dot at the end.
+func isName(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	labels := strings.Split(s, ".")
+	for _, l := range labels {
+		if !isLabel(l) {
+			return false
+		}
+	}
+	last := labels[len(labels)-1]
+	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(strings.ToLower(last), "0x")
+}
+
+func isLabel(l string) bool {
+	if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
+		return false
+	}
+	for i := range len(l) {
+		c := lower(l[i])
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// equalFold compares ASCII without regard to case. strings.EqualFold would
+// also take the long s and the Kelvin sign.
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}

@@ -1,0 +1,287 @@
+package listen
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary plays other processes itself when helperEnv is set.
+const helperEnv = "DOORWARD_LISTEN_TEST_HELPER"
+
+// queries counts what the resolver would have sent over the network. The
+// whole test process resolves through it, and it answers nothing.
+var queries atomic.Int64
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(helperEnv); mode != "" {
+		if err := helper(mode, os.Args[1:]); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		queries.Add(1)
+		return nil, errors.New("no name server in this test")
+	}}
+	os.Exit(m.Run())
+}
+
+func helper(mode string, args []string) error {
+	switch mode {
+	case "dial": // network, address: connects, sends a byte, says what came back
+		c, err := net.Dial(args[0], args[1])
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.Write([]byte("x"))
+		fmt.Println("connected")
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		n, err := c.Read(make([]byte, 1))
+		fmt.Println("read", n, err == io.EOF || errors.Is(err, syscall.ECONNRESET))
+		_, err = io.Copy(io.Discard, os.Stdin)
+		return err
+	case "dial-and-leave": // path: connects, leaves the descriptor to a child, exits
+		c, err := net.Dial("unix", args[0])
+		if err != nil {
+			return err
+		}
+		f, err := c.(*net.UnixConn).File()
+		if err != nil {
+			return err
+		}
+		heir := exec.Command("/proc/self/exe")
+		heir.Env = []string{helperEnv + "=hold"}
+		heir.Stdin, heir.ExtraFiles = os.Stdin, []*os.File{f}
+		if err := heir.Start(); err != nil {
+			return err
+		}
+		fmt.Println("left")
+		return nil
+	case "hold":
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	case "listen": // path: a daemon that holds the socket until its stdin ends
+		l, err := Open(context.Background(), Spec{Network: "unix", Addr: args[0]}, Credential{}, Options{})
+		if err != nil {
+			return err
+		}
+		fmt.Println("listening")
+		io.Copy(io.Discard, os.Stdin)
+		return l.Close()
+	}
+	return fmt.Errorf("no such helper: %s", mode)
+}
+
+type helperProcess struct {
+	*exec.Cmd
+	out *bufio.Reader
+	in  io.Closer
+}
+
+func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string) *helperProcess {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = []string{helperEnv + "=" + mode}
+	cmd.SysProcAttr = attr
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
+	return &helperProcess{cmd, bufio.NewReader(out), in}
+}
+
+func (h *helperProcess) line(t *testing.T) string {
+	t.Helper()
+	s, err := h.out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("helper said %q and %v", s, err)
+	}
+	return strings.TrimSpace(s)
+}
+
+func asUID(uid uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to start a process with another uid")
+	}
+}
+
+// shortDir is a private directory whose path leaves room for a socket.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func mustOpen(t testing.TB, s Spec, c Credential, o Options) *Listener {
+	t.Helper()
+	l, err := Open(t.Context(), s, c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func openSocket(t testing.TB, o Options) *Listener {
+	t.Helper()
+	return mustOpen(t, Spec{Network: "unix", Addr: filepath.Join(shortDir(t), "s")}, Credential{}, o)
+}
+
+func openLoopback(t testing.TB, o Options) *Listener {
+	t.Helper()
+	return mustOpen(t, Spec{Network: "tcp", Addr: "127.0.0.1:0"}, Credential{}, o)
+}
+
+// accepted runs Accept on its own goroutine and gives what it hands out.
+func accepted(t *testing.T, l *Listener) <-chan net.Conn {
+	t.Helper()
+	ch := make(chan net.Conn, 4096)
+	go func() {
+		defer close(ch)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			ch <- c
+		}
+	}()
+	return ch
+}
+
+func next(t *testing.T, ch <-chan net.Conn) net.Conn {
+	t.Helper()
+	select {
+	case c := <-ch:
+		if c == nil {
+			t.Fatal("the listener was closed")
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	case <-time.After(10 * time.Second):
+		t.Fatal("no connection was handed out")
+		return nil
+	}
+}
+
+func originOf(l *Listener, c net.Conn) *Origin {
+	return From(l.ConnContext(context.Background(), c))
+}
+
+// heard collects what OnRefused hears.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (h *heard) hear(reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, reason)
+}
+
+func (h *heard) list() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.all...)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+// listening reads /proc/net/tcp and tcp6 for sockets that listen on port.
+func listening(t *testing.T, port uint16) (ends []netip.AddrPort) {
+	t.Helper()
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Skipf("needs %s: %v", name, err)
+		}
+		for _, line := range strings.Split(string(b), "\n") {
+			f := strings.Fields(line)
+			if len(f) < 4 || f[3] != "0A" {
+				continue
+			}
+			addr, hexPort, _ := strings.Cut(f[1], ":")
+			var p uint16
+			fmt.Sscanf(hexPort, "%X", &p)
+			if p == port {
+				ends = append(ends, netip.AddrPortFrom(procAddr(t, addr), p))
+			}
+		}
+	}
+	return ends
+}
+
+// procAddr reads the kernel's form: 32-bit words, each in machine order.
+func procAddr(t *testing.T, s string) netip.Addr {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+4 <= len(b); i += 4 {
+		b[i], b[i+1], b[i+2], b[i+3] = b[i+3], b[i+2], b[i+1], b[i]
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return ip
+}
+
+// lastPort walks below the range that the system takes ports from by itself.
+var lastPort atomic.Uint32
+
+// freePort is a port that no test of this process gets twice, and that nobody
+// listened on a moment ago.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	lastPort.CompareAndSwap(0, 15000+uint32(os.Getpid()%10000))
+	for range 1000 {
+		port := uint16(lastPort.Add(1))
+		if len(listening(t, port)) == 0 {
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}

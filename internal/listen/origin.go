@@ -1,0 +1,94 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/doorward/doorward/internal/peer"
+)
+
+// Ownership is what the kernel's socket table says of a loopback TCP caller.
+type Ownership string
+
+// The states. Every fact of this kind is observed: it may refuse, never admit.
+const (
+	OwnerNone    Ownership = ""        // not a loopback listener, or nobody was found
+	OwnerSame    Ownership = "same"    // the daemon's own user
+	OwnerOther   Ownership = "other"   // comes in only where a token is enforced
+	OwnerUnknown Ownership = "unknown" // this system cannot tell
+)
+
+// Origin is what is known of a connection, from the moment of its accept.
+type Origin struct {
+	Listener *Listener
+	Peer     *peer.Credentials // Unix sockets only; lives as long as the connection
+	Owner    Ownership         // loopback TCP
+	OwnerUID uint32            // when OwnerSame or OwnerOther
+	Local    netip.AddrPort    // TCP: the address the connection arrived on
+	Remote   netip.AddrPort    // TCP: the other end
+}
+
+// HostAllowed is Listener.HostAllowed for this connection.
+func (o *Origin) HostAllowed(host string) bool {
+	return o != nil && o.Listener.HostAllowed(host, o.Local)
+}
+
+// OriginAllowed is Listener.OriginAllowed for this connection; the literal
+// address that it arrived on counts too.
+func (o *Origin) OriginAllowed(origin string) bool {
+	return o != nil && o.Listener.originAllowedOn(origin, o.Local)
+}
+
+type originKey struct{}
+
+// ConnContext puts the connection's Origin into ctx; it fits
+// http.Server.ConnContext. A connection that did not come from Accept of this
+// listener gets none, and From answers nil.
+func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if s, ok := c.(*conn); ok && s.origin.Listener == l {
+		return context.WithValue(ctx, originKey{}, &s.origin)
+	}
+	return ctx
+}
+
+// From gives what is known of the connection that ctx belongs to; nil when
+// nothing is, and then the request must be refused.
+func From(ctx context.Context) *Origin {
+	o, _ := ctx.Value(originKey{}).(*Origin)
+	return o
+}
+
+// conn is an admitted connection. Its interface is net.Conn's alone: the
+// *net.UnixConn inside has further ways to read, and none of them may get
+// round what is checked here.
+type conn struct {
+	net.Conn
+	origin Origin
+	once   sync.Once
+	leave  func()
+	err    error
+}
+
+// Close closes the connection, lets its process go and gives the seat back.
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		c.err = c.Conn.Close()
+		c.origin.Peer.Close()
+		c.leave()
+	})
+	return c.err
+}
+
+// CloseWrite lets http.Server end a response without cutting it off.
+func (c *conn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
+}

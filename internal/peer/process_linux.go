@@ -1,0 +1,171 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a hold on one process instance: a pidfd, or before Linux 5.3 the
+// open /proc directory of the pid, which answers ESRCH once that instance is
+// gone, whoever has its pid then. There is neither for one kind of peer only,
+// one outside our pid namespace on a kernel without SO_PEERPIDFD: it is marked
+// Foreign and counts as alive until Close.
+//
+// The descriptor is polled under the lock so that Close cannot hand its number
+// to somebody else in between.
+type process struct {
+	mu     sync.Mutex
+	pidfd  handle
+	dir    *os.File
+	closed bool
+}
+
+// handle is a descriptor plus one, so that the zero value is none.
+type handle int
+
+func newHandle(fd int) handle { return handle(fd + 1) }
+func (h handle) fd() int      { return int(h) - 1 }
+func (h handle) held() bool   { return h > 0 }
+
+func (p *process) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return false
+	case p.pidfd.held():
+		return !readable(p.pidfd.fd())
+	case p.dir != nil:
+		return !ended(p.dir)
+	}
+	return true
+}
+
+func (p *process) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	var err error
+	if p.pidfd.held() {
+		err = unix.Close(p.pidfd.fd())
+	}
+	if p.dir != nil {
+		err = errors.Join(err, p.dir.Close())
+	}
+	return err
+}
+
+// readable: a pidfd becomes readable when its process exits. An error counts
+// as dead.
+func readable(pidfd int) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return err != nil || n != 0
+	}
+}
+
+// openOld is the way of kernels before 6.5: the pid is opened, and uid and
+// start time are compared around it. A pid that was used again before the
+// accept by the same user is not detected; Instance is not attested then.
+func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
+	path := "/proc/" + strconv.Itoa(int(pid))
+	dir, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("opening the peer's process: %w", ErrGone)
+	}
+	if start, err = startTime(path + "/stat"); err != nil {
+		dir.Close()
+		return 0, ErrGone
+	}
+	if got, err := effectiveUID(dir); err != nil || got != uid {
+		dir.Close()
+		return 0, fmt.Errorf("the peer's process has another uid now: %w", ErrGone)
+	}
+	fd, err := unix.PidfdOpen(int(pid), 0)
+	if err != nil && !errors.Is(err, unix.ENOSYS) {
+		dir.Close()
+		return 0, ErrGone
+	}
+	if err == nil {
+		p.pidfd = newHandle(fd)
+	}
+	p.dir = dir
+	if again, err := startTime(path + "/stat"); err != nil || again != start || ended(dir) {
+		p.close()
+		return 0, ErrGone
+	}
+	return start, nil
+}
+
+// readIn reads a small file below an open /proc directory.
+func readIn(dir *os.File, name string) ([]byte, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<16))
+}
+
+// ended reports whether the process behind an open /proc directory is gone or
+// only waits to be reaped.
+func ended(dir *os.File) bool {
+	b, err := readIn(dir, "stat")
+	if err != nil {
+		return true
+	}
+	f := statFields(b)
+	return len(f) == 0 || bytes.ContainsAny(f[0], "ZXx")
+}
+
+func startTime(path string) (uint64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	f := statFields(b)
+	if len(f) < 20 {
+		return 0, errors.New("short stat file")
+	}
+	return strconv.ParseUint(string(f[19]), 10, 64)
+}
+
+// statFields gives the fields of /proc/PID/stat from the state on. The command
+// name before it may contain anything, so the last parenthesis counts.
+func statFields(b []byte) [][]byte {
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return nil
+	}
+	return bytes.Fields(b[i+1:])
+}
+
+func effectiveUID(dir *os.File) (uint32, error) {
+	b, err := readIn(dir, "status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(b) {
+		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
+		if f := bytes.Fields(rest); ok && len(f) > 1 {
+			n, err := strconv.ParseUint(string(f[1]), 10, 32)
+			return uint32(n), err
+		}
+	}
+	return 0, errors.New("no Uid line")
+}

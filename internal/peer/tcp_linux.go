@@ -1,0 +1,197 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// The wire form of linux/inet_diag.h. Ports and addresses are in network
+// order, everything else in the machine's.
+const (
+	diagRequestSize = 56 // struct inet_diag_req_v2
+	diagMessageSize = 72 // struct inet_diag_msg
+	tcpEstablished  = 1
+)
+
+// OwnerOfTCP says which uid owns the far end of a loopback connection, from
+// the kernel's own table (NETLINK_SOCK_DIAG). local and remote are as our
+// accepted end sees them; the socket asked for is the client's, whose source
+// is remote. Ask right after accept: while our end is open nobody else can get
+// these four numbers, but the client may close or hand on its descriptor.
+//
+// The answer is an observation: it may refuse a caller, never admit one.
+// ErrNotFound: the kernel looked and there is no such socket, or it is not
+// established, or no process holds it. ErrUnavailable: this system cannot
+// tell, for all sockets alike. Other errors are to be treated as a refusal.
+func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
+	src, dst := plain(remote), plain(local)
+	if !src.IsValid() || !dst.IsValid() || src.Addr().Is4() != dst.Addr().Is4() {
+		return 0, fmt.Errorf("asking for the owner of a TCP socket: bad pair %v %v: %w", src, dst, ErrNotFound)
+	}
+	d, err := openDiag()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(int(d))
+	uid, err := d.owner(src, dst)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, d.absent(src)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return uid, usableUID(uid)
+}
+
+// plain drops what netlink does not carry: the mapped form and the zone.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// diag is a netlink socket.
+type diag int
+
+func openDiag() (diag, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return -1, fmt.Errorf("opening NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+	}
+	// The kernel answers before sendto returns; the timeout is for a kernel
+	// that does not answer at all.
+	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
+	return diag(fd), nil
+}
+
+// owner asks for exactly one socket. ENOENT comes back both for "no such
+// socket" and for a kernel without the diagnosis module.
+func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
+	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range msgs {
+		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) < diagMessageSize {
+			continue
+		}
+		return ownerIn(m.Data, src, dst)
+	}
+	return 0, fmt.Errorf("NETLINK_SOCK_DIAG: no answer: %w", ErrUnavailable)
+}
+
+// ownerIn reads a struct inet_diag_msg. The kernel falls back to a listening
+// socket when it finds no connection, so state and addresses are compared; an
+// inode of 0 means that no process holds the socket any more.
+func ownerIn(b []byte, src, dst netip.AddrPort) (uint32, error) {
+	state, inode := b[1], binary.NativeEndian.Uint32(b[68:])
+	same := addrPort(b[0], b[4:], b[8:]) == src && addrPort(b[0], b[6:], b[24:]) == dst
+	if !same || state != tcpEstablished || inode == 0 {
+		return 0, ErrNotFound
+	}
+	return binary.NativeEndian.Uint32(b[64:]), nil
+}
+
+// addrPort reads an end; an IPv6 socket that speaks IPv4 shows the mapped form.
+func addrPort(family byte, port, addr []byte) netip.AddrPort {
+	p := binary.BigEndian.Uint16(port)
+	if family == unix.AF_INET {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(addr)), p)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(addr)).Unmap(), p)
+}
+
+// absent tells a missing socket from a kernel without the diagnosis module: a
+// dump of no states at all succeeds only where the module is there.
+func (d diag) absent(src netip.AddrPort) error {
+	any := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	if src.Addr().Is6() {
+		any = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	if _, err := d.ask(diagRequest(any, any, unix.NLM_F_DUMP, 0)); err != nil {
+		return fmt.Errorf("NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+	}
+	return ErrNotFound
+}
+
+// diagRequest is a netlink header and a struct inet_diag_req_v2.
+func diagRequest(src, dst netip.AddrPort, flags uint16, states uint32) []byte {
+	b := make([]byte, unix.NLMSG_HDRLEN+diagRequestSize)
+	ne := binary.NativeEndian
+	ne.PutUint32(b[0:], uint32(len(b)))
+	ne.PutUint16(b[4:], unix.SOCK_DIAG_BY_FAMILY)
+	ne.PutUint16(b[6:], unix.NLM_F_REQUEST|flags)
+	ne.PutUint32(b[8:], 1) // sequence; the socket is used by one goroutine
+
+	r := b[unix.NLMSG_HDRLEN:]
+	r[0] = unix.AF_INET
+	if src.Addr().Is6() {
+		r[0] = unix.AF_INET6
+	}
+	r[1] = unix.IPPROTO_TCP
+	ne.PutUint32(r[4:], states)
+	binary.BigEndian.PutUint16(r[8:], src.Port())
+	binary.BigEndian.PutUint16(r[10:], dst.Port())
+	copy(r[12:28], src.Addr().AsSlice())
+	copy(r[28:44], dst.Addr().AsSlice())
+	ne.PutUint64(r[48:], ^uint64(0)) // cookie: any
+	return b
+}
+
+// ask sends one request and reads what came, up to the end of a dump. An error
+// message of the kernel becomes an error.
+func (d diag) ask(req []byte) ([]netlinkMessage, error) {
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	if err := unix.Sendto(int(d), req, 0, kernel); err != nil {
+		return nil, fmt.Errorf("asking NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+	}
+	buf := make([]byte, 8192)
+	n, from, err := unix.Recvfrom(int(d), buf, 0)
+	for err == unix.EINTR {
+		n, from, err = unix.Recvfrom(int(d), buf, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+	}
+	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
+		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: not from the kernel: %w", ErrUnavailable)
+	}
+	return parseNetlink(buf[:n])
+}
+
+type netlinkMessage struct {
+	Header unix.NlMsghdr
+	Data   []byte
+}
+
+// parseNetlink splits a datagram into messages. NLMSG_ERROR and a failed
+// NLMSG_DONE become the errno in them; EPERM and its like mean that this
+// system does not tell, only ENOENT is about the socket asked for.
+func parseNetlink(b []byte) ([]netlinkMessage, error) {
+	var msgs []netlinkMessage
+	ne := binary.NativeEndian
+	for len(b) >= unix.NLMSG_HDRLEN {
+		h := unix.NlMsghdr{Len: ne.Uint32(b), Type: ne.Uint16(b[4:])}
+		if h.Len < unix.NLMSG_HDRLEN || int(h.Len) > len(b) {
+			break
+		}
+		data := b[unix.NLMSG_HDRLEN:h.Len]
+		if (h.Type == unix.NLMSG_ERROR || h.Type == unix.NLMSG_DONE) && len(data) >= 4 {
+			if code := int32(ne.Uint32(data)); code != 0 {
+				return nil, diagError(unix.Errno(-code))
+			}
+		}
+		msgs = append(msgs, netlinkMessage{h, data})
+		b = b[min(len(b), int(h.Len+3)&^3):]
+	}
+	return msgs, nil
+}
+
+func diagError(errno unix.Errno) error {
+	if errno == unix.ENOENT {
+		return errno
+	}
+	return fmt.Errorf("NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, errno)
+}

@@ -1,0 +1,245 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pairs are the ways a client can reach a loopback listener.
+var pairs = []struct{ name, listen, dial string }{
+	{"IPv4", "127.0.0.1:0", "127.0.0.1"},
+	{"IPv4, another loopback address", "127.8.9.1:0", "127.8.9.1"},
+	{"IPv6", "[::1]:0", "::1"},
+	{"IPv4 through a dual-stack listener", "[::]:0", "127.0.0.1"},
+	{"IPv6 through a dual-stack listener", "[::]:0", "::1"},
+}
+
+func tcpListener(t testing.TB, addr string) *net.TCPListener {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skipf("cannot listen on %s: %v", addr, err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln.(*net.TCPListener)
+}
+
+func dialAddr(ln *net.TCPListener, host string) string {
+	return netip.AddrPortFrom(netip.MustParseAddr(host), addrOf(ln.Addr()).Port()).String()
+}
+
+func TestTheOwnerOfALoopbackClientIsFound(t *testing.T) {
+	t.Parallel()
+	for _, p := range pairs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			ln := tcpListener(t, p.listen)
+			start(t, nil, "dial", "tcp", dialAddr(ln, p.dial)).line(t, "connected")
+			checkOwner(t, ln, uint32(os.Geteuid()))
+		})
+	}
+}
+
+func TestAnotherUsersSocketIsFound(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	for _, p := range pairs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			ln := tcpListener(t, p.listen)
+			start(t, asUID(12345), "dial", "tcp", dialAddr(ln, p.dial)).line(t, "connected")
+			checkOwner(t, ln, 12345)
+		})
+	}
+}
+
+func checkOwner(t *testing.T, ln *net.TCPListener, want uint32) {
+	t.Helper()
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	uid, err := OwnerOfTCP(addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
+	if err != nil || uid != want {
+		t.Errorf("owner %d, %v; want %d", uid, err, want)
+	}
+}
+
+func TestTheOverflowUIDOwnsNothing(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ln := tcpListener(t, "127.0.0.1:0")
+	start(t, asUID(overflowUID()), "dial", "tcp", ln.Addr().String()).line(t, "connected")
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if uid, err := OwnerOfTCP(addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("owner %d, %v; want ErrNoIdentity", uid, err)
+	}
+}
+
+// An IPv6 socket that speaks IPv4 lives in the same table under a mapped address.
+func TestAClientOnAMappedAddressIsFound(t *testing.T) {
+	t.Parallel()
+	ln := tcpListener(t, "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no IPv6: %v", err)
+	}
+	defer unix.Close(fd)
+	to := &unix.SockaddrInet6{Port: int(addrOf(ln.Addr()).Port())}
+	to.Addr = netip.MustParseAddr("::ffff:127.0.0.1").As16()
+	if err := unix.Connect(fd, to); err != nil {
+		t.Fatal(err)
+	}
+	checkOwner(t, ln, uint32(os.Geteuid()))
+}
+
+// A client that speaks MPTCP to a plain listener falls back to TCP and still
+// has an owner.
+func TestAMultipathClientIsFound(t *testing.T) {
+	t.Parallel()
+	lc := net.ListenConfig{}
+	lc.SetMultipathTCP(false)
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := net.Dialer{}
+	d.SetMultipathTCP(true)
+	c, err := d.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	checkOwner(t, ln.(*net.TCPListener), uint32(os.Geteuid()))
+}
+
+// Once the client has closed, nobody owns its end: not a listener on the same
+// port, not whoever was there before.
+func TestAClosedClientHasNoOwner(t *testing.T) {
+	t.Parallel()
+	for _, end := range []struct {
+		name string
+		do   func(*net.TCPConn)
+	}{
+		{"closed", func(c *net.TCPConn) { c.Close() }},
+		{"reset", func(c *net.TCPConn) { c.Write([]byte("x")); c.SetLinger(0); c.Close() }},
+		{"half closed", func(c *net.TCPConn) { c.CloseWrite() }},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			ln := tcpListener(t, "127.0.0.1:0")
+			client, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			conn, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			end.do(client.(*net.TCPConn))
+			local, remote := addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())
+			eventually(t, "the socket is owned by nobody", func() bool {
+				_, err := OwnerOfTCP(local, remote)
+				return errors.Is(err, ErrNotFound)
+			})
+		})
+	}
+}
+
+// The kernel falls back to a listening socket when there is no connection with
+// these numbers. That is no owner of a client.
+func TestAListenerIsNoClient(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		ln := tcpListener(t, addr)
+		a := addrOf(ln.Addr())
+		stranger := netip.AddrPortFrom(a.Addr(), 1)
+		for _, ask := range [][2]netip.AddrPort{{stranger, a}, {a, stranger}, {a, a}} {
+			if uid, err := OwnerOfTCP(ask[0], ask[1]); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%v: owner %d, %v; want ErrNotFound", ask, uid, err)
+			}
+		}
+	}
+}
+
+func TestBadPairsAreNotFound(t *testing.T) {
+	t.Parallel()
+	v4, v6 := netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("[::1]:1")
+	for _, ask := range [][2]netip.AddrPort{{}, {v4, v6}, {v4, {}}, {{}, v4}} {
+		if _, err := OwnerOfTCP(ask[0], ask[1]); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v: %v, want ErrNotFound", ask, err)
+		}
+	}
+}
+
+func TestErrorsOfTheKernelMeanThatItCannotTell(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS} {
+		if _, err := parseNetlink(netlinkError(errno)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
+			t.Errorf("%v: %v, want ErrUnavailable", errno, err)
+		}
+	}
+	if _, err := parseNetlink(netlinkError(unix.ENOENT)); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("ENOENT: %v", err)
+	}
+}
+
+func netlinkError(errno unix.Errno) []byte {
+	b := make([]byte, unix.NLMSG_HDRLEN+4)
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], unix.NLMSG_ERROR)
+	binary.NativeEndian.PutUint32(b[unix.NLMSG_HDRLEN:], uint32(-int32(errno)))
+	return b
+}
+
+func FuzzNetlink(f *testing.F) {
+	f.Add(netlinkError(unix.ENOENT))
+	f.Add([]byte{})
+	f.Add(make([]byte, unix.NLMSG_HDRLEN+diagMessageSize))
+	src := netip.MustParseAddrPort("127.0.0.1:1")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		msgs, err := parseNetlink(b)
+		if err != nil {
+			return
+		}
+		for _, m := range msgs {
+			if len(m.Data) >= diagMessageSize {
+				ownerIn(m.Data, src, src)
+			}
+		}
+	})
+}
+
+func BenchmarkOwnerOfTCP(b *testing.B) {
+	ln := tcpListener(b, "127.0.0.1:0")
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := ln.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	local, remote := addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())
+	for b.Loop() {
+		if _, err := OwnerOfTCP(local, remote); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// noUID is what the kernel answers for a socket that no process connected.
+const noUID = ^uint32(0)
+
+// OfUnix asks the kernel who connected c. The order matters: the handle on the
+// process comes before everything that is read by pid, and the last step looks
+// whether the process was alive after all of it.
+//
+// Errors: ErrGone for a process that has exited, ErrNoIdentity for the
+// overflow uid, otherwise the system call that failed. The caller must Close
+// the result.
+func OfUnix(c *net.UnixConn) (*Credentials, error) {
+	if c == nil {
+		return nil, errors.New("reading peer credentials: no connection")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	var creds *Credentials
+	var inner error
+	err = raw.Control(func(fd uintptr) { creds, inner = attest(int(fd), peerPidfd) })
+	if err != nil {
+		return nil, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	return creds, inner
+}
+
+// attest does OfUnix for a descriptor; pidfd is a parameter so that the way of
+// an older kernel can be walked on a newer one.
+func attest(fd int, pidfd func(int) (int, error)) (*Credentials, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return nil, fmt.Errorf("reading SO_PEERCRED: %w", err)
+	}
+	if err := usableUID(cred.Uid); err != nil {
+		return nil, err
+	}
+	c := &Credentials{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}
+	if err := c.hold(fd, pidfd); err != nil {
+		return nil, err
+	}
+	c.Groups, c.GroupsKnown = peerGroups(fd)
+	c.Label = peerLabel(fd)
+	c.Foreign = foreign(c.PID)
+	if !c.process.alive() {
+		c.process.close()
+		return nil, ErrGone
+	}
+	return c, nil
+}
+
+// hold takes a handle on the peer's process. Only ENOPROTOOPT means that the
+// kernel has no SO_PEERPIDFD; any other error means that the peer is gone, and
+// opening the pid instead could pin somebody else's process.
+func (c *Credentials) hold(fd int, pidfd func(int) (int, error)) error {
+	p, err := pidfd(fd)
+	if err == nil {
+		c.process.pidfd = newHandle(p)
+		c.Instance, c.InstanceAttested = instanceOfPidfd(p, c.PID)
+		return nil
+	}
+	if !errors.Is(err, unix.ENOPROTOOPT) {
+		return fmt.Errorf("reading SO_PEERPIDFD: %w (%w)", ErrGone, err)
+	}
+	if c.PID == 0 {
+		return nil // foreign, without any handle: the listener decides
+	}
+	start, err := c.process.openOld(c.PID, c.UID)
+	if err != nil {
+		return err
+	}
+	c.Instance = composed(c.PID, start)
+	return nil
+}
+
+func peerPidfd(fd int) (int, error) {
+	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+}
+
+// usableUID refuses ids that stand for nobody in particular. The overflow uid
+// is what every uid without a mapping reads as in a user namespace. It is
+// taken at its word in one case only: it is our own uid and every uid is
+// mapped, so that nothing can overflow into it.
+func usableUID(uid uint32) error {
+	if uid == noUID {
+		return ErrNoIdentity
+	}
+	if uid != overflowUID() {
+		return nil
+	}
+	if mapped, err := UIDsMapped(); err == nil && mapped && uid == uint32(os.Geteuid()) {
+		return nil
+	}
+	return fmt.Errorf("uid %d is the overflow uid: %w", uid, ErrNoIdentity)
+}
+
+func overflowUID() uint32 {
+	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		return 65534 // the kernel's built-in value
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	if err != nil {
+		return 65534
+	}
+	return uint32(n)
+}
+
+// UIDsMapped reports whether every uid has its own number here. False means
+// that the daemon runs in a user namespace, where foreign uids cannot be told
+// apart; status must say so.
+func UIDsMapped() (bool, error) {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false, fmt.Errorf("reading the uid map: %w", err)
+	}
+	return strings.Join(strings.Fields(string(b)), " ") == "0 0 4294967295", nil
+}
+
+// peerGroups reads SO_PEERGROUPS (Linux 4.13), for which x/sys has no wrapper.
+// The kernel answers ERANGE with the size it needs.
+func peerGroups(fd int) ([]uint32, bool) {
+	buf := make([]byte, 4*64)
+	for range 2 {
+		size := uint32(len(buf))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+			uintptr(unsafe.Pointer(&buf[0])), uintptr(unsafe.Pointer(&size)), 0)
+		switch {
+		case errno == 0:
+			groups := make([]uint32, 0, size/4)
+			for b := buf[:size]; len(b) >= 4; b = b[4:] {
+				groups = append(groups, binary.NativeEndian.Uint32(b))
+			}
+			return groups, true
+		case errno == unix.ERANGE && int(size) > len(buf):
+			buf = make([]byte, size)
+		default:
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+func peerLabel(fd int) string {
+	s, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_PEERSEC)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// foreign compares the peer's pid and mount namespaces with ours. What cannot
+// be read (another user's process) is not called foreign; the uid decides there.
+func foreign(pid int32) bool {
+	if pid == 0 {
+		return true
+	}
+	for _, ns := range []string{"pid", "mnt"} {
+		ours, err := os.Readlink("/proc/self/ns/" + ns)
+		if err != nil {
+			continue
+		}
+		theirs, err := os.Readlink("/proc/" + strconv.Itoa(int(pid)) + "/ns/" + ns)
+		if err == nil && theirs != ours {
+			return true
+		}
+	}
+	return false
+}
+
+// instanceOfPidfd names the process by the inode of its handle, which is
+// unique for this boot on pidfs (Linux 6.9). Before that all handles share one
+// inode, and pid with start time must do.
+func instanceOfPidfd(pidfd int, pid int32) (string, bool) {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if unix.Fstatfs(pidfd, &fs) == nil && fs.Type == unix.PID_FS_MAGIC && unix.Fstat(pidfd, &st) == nil {
+		return bootID() + "/" + strconv.FormatUint(st.Ino, 10), true
+	}
+	start, err := startTime("/proc/" + strconv.Itoa(int(pid)) + "/stat")
+	if err != nil {
+		return "", false
+	}
+	return composed(pid, start), false
+}
+
+func composed(pid int32, start uint64) string {
+	return bootID() + "/" + strconv.Itoa(int(pid)) + "@" + strconv.FormatUint(start, 10)
+}
+
+// bootID is constant for the life of the kernel, so it is read once.
+var bootID = sync.OnceValue(func() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "boot"
+	}
+	return strings.TrimSpace(string(b))
+})

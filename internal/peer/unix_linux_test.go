@@ -1,0 +1,409 @@
+package peer
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAConnectionCarriesTheKernelsWordAboutItsPeer(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial", "unix", path)
+	c, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.UID != uint32(os.Geteuid()) || c.GID != uint32(os.Getegid()) || int(c.PID) != h.Process.Pid {
+		t.Errorf("got uid %d gid %d pid %d, the client is %d %d %d", c.UID, c.GID, c.PID, os.Geteuid(), os.Getegid(), h.Process.Pid)
+	}
+	ours, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.GroupsKnown || len(c.Groups) != len(ours) {
+		t.Errorf("groups %v (known %v), the client has %v", c.Groups, c.GroupsKnown, ours)
+	}
+	if c.Foreign {
+		t.Error("a process of our own namespaces is called foreign")
+	}
+	if !c.Alive() {
+		t.Error("a running process is called dead")
+	}
+	h.end()
+	eventually(t, "the handle tells of the exit", func() bool { return !c.Alive() })
+}
+
+func TestAnotherUserIsSeenWithItsIdsAndGroups(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ln, path := unixListener(t)
+	h := start(t, asUID(12345), "dial", "unix", path)
+	c, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	slices.Sort(c.Groups)
+	if c.UID != 12345 || c.GID != 12345 || !slices.Equal(c.Groups, []uint32{4, 12345}) {
+		t.Errorf("got uid %d gid %d groups %v", c.UID, c.GID, c.Groups)
+	}
+	_ = h
+}
+
+// The ids are those at connect: a process that gives up its uid afterwards is
+// still the one that connected.
+func TestIdsAreThoseAtConnect(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ln, path := unixListener(t)
+	start(t, nil, "dial-then-drop", path).line(t, "connected")
+	c, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.UID != 0 {
+		t.Errorf("uid %d, want 0", c.UID)
+	}
+}
+
+func TestTheOverflowUIDIsNobody(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ln, path := unixListener(t)
+	start(t, asUID(overflowUID()), "dial", "unix", path)
+	if c, err := OfUnix(acceptUnix(t, ln)); !errors.Is(err, ErrNoIdentity) {
+		t.Fatalf("got %+v, %v; want ErrNoIdentity", c, err)
+	}
+}
+
+// In a user namespace every unmapped uid reads as the overflow uid, so two
+// strangers look alike.
+func TestADaemonInAUserNamespaceRefusesUnmappedPeers(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	path := filepath.Join(openDir(t), "s")
+	h := start(t, &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
+	}, "serve", path)
+	h.line(t, "ready")
+	start(t, asUID(33), "dial", "unix", path)
+	if got := h.served(t); !got.NoIdentity {
+		t.Errorf("an unmapped peer was taken for %+v", got)
+	}
+}
+
+func TestForeignPidNamespaces(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	newPID := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+
+	t.Run("a peer in a container", func(t *testing.T) {
+		t.Parallel()
+		ln, path := unixListener(t)
+		start(t, newPID, "dial", "unix", path)
+		c, err := OfUnix(acceptUnix(t, ln))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if !c.Foreign {
+			t.Error("a process in another pid namespace is not called foreign")
+		}
+	})
+	t.Run("a daemon that cannot see its peer", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(openDir(t), "s")
+		h := start(t, newPID, "serve", path)
+		h.line(t, "ready")
+		start(t, nil, "dial", "unix", path)
+		if got := h.served(t); got.Err != "" || got.PID != 0 || !got.Foreign {
+			t.Errorf("got %+v, want pid 0 and foreign", got)
+		}
+	})
+	t.Run("a peer with its own mounts", func(t *testing.T) {
+		t.Parallel()
+		ln, path := unixListener(t)
+		start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "dial", "unix", path)
+		c, err := OfUnix(acceptUnix(t, ln))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if !c.Foreign {
+			t.Error("a process in another mount namespace is not called foreign")
+		}
+	})
+}
+
+func (h *helperProcess) served(t *testing.T) served {
+	t.Helper()
+	var got served
+	if err := json.Unmarshal([]byte(h.line(t, "")), &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// The connector has exited and been reaped; its heir holds the descriptor.
+func TestADeadConnectorIsRefused(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial-and-leave", path)
+	h.line(t, "left")
+	if err := h.waitExit(); err != nil {
+		t.Fatal(err)
+	}
+	conn := acceptUnix(t, ln)
+	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
+		t.Fatalf("got %+v, %v; want ErrGone", c, err)
+	}
+	conn.Write([]byte("x")) // the heir is there: the connection itself still works
+}
+
+// waitExit reaps the helper while its heirs still hold its pipes.
+func (h *helperProcess) waitExit() error {
+	_, err := h.Process.Wait()
+	return err
+}
+
+// The pid of the dead connector belongs to another living process by the time
+// of the accept. A look into /proc would find that one.
+func TestARecycledPidInheritsNothing(t *testing.T) {
+	needRoot(t)
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial-and-leave", path)
+	h.line(t, "left")
+	if err := h.waitExit(); err != nil {
+		t.Fatal(err)
+	}
+	takePid(t, h.Process.Pid)
+	conn := acceptUnix(t, ln)
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err != nil || int(cred.Pid) != h.Process.Pid {
+			t.Errorf("the stage is wrong: %+v, %v", cred, err)
+		}
+	})
+	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
+		t.Fatalf("got %+v, %v; want ErrGone", c, err)
+	}
+}
+
+// takePid starts helpers until one has that pid.
+func takePid(t *testing.T, pid int) {
+	t.Helper()
+	for range 200 {
+		last := []byte(strconv.Itoa(pid - 1))
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", last, 0); err != nil {
+			t.Skipf("cannot choose the next pid: %v", err)
+		}
+		h := start(t, nil, "hold")
+		if h.Process.Pid == pid {
+			return
+		}
+		h.end()
+	}
+	t.Skip("the pid could not be taken again: something else was faster each time")
+}
+
+func TestAProcessOnAnOlderKernel(t *testing.T) {
+	t.Parallel()
+	old := func(int) (int, error) { return -1, unix.ENOPROTOOPT }
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial", "unix", path)
+	c, err := attestConn(t, acceptUnix(t, ln), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.InstanceAttested || !strings.Contains(c.Instance, "/"+strconv.Itoa(h.Process.Pid)+"@") {
+		t.Errorf("instance %q, attested %v: a composed key must say so", c.Instance, c.InstanceAttested)
+	}
+	withoutPidfd := &Credentials{}
+	if _, err := withoutPidfd.process.openOld(c.PID, c.UID); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(withoutPidfd.process.pidfd.fd()) // before 5.3 there is only the directory
+	withoutPidfd.process.pidfd = 0
+	defer withoutPidfd.Close()
+	if !c.Alive() || !withoutPidfd.Alive() {
+		t.Error("a running process is called dead")
+	}
+	h.end()
+	eventually(t, "the exit shows by pidfd", func() bool { return !c.Alive() })
+	eventually(t, "the exit shows by directory", func() bool { return !withoutPidfd.Alive() })
+}
+
+func TestOnAnOlderKernelADeadPidOrAnotherUserIsRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil, "hold")
+	var p process
+	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())+1); !errors.Is(err, ErrGone) {
+		t.Errorf("another uid than at connect: %v, want ErrGone", err)
+	}
+	h.end()
+	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())); !errors.Is(err, ErrGone) {
+		t.Errorf("a dead pid: %v, want ErrGone", err)
+	}
+}
+
+// Only ENOPROTOOPT means an older kernel. Falling back to the pid for any
+// other error could pin the wrong process.
+func TestNoFallbackWhenTheHandleIsRefused(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	start(t, nil, "dial", "unix", path)
+	conn := acceptUnix(t, ln)
+	for _, errno := range []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENODATA, unix.EMFILE} {
+		failing := func(int) (int, error) { return -1, errno }
+		if c, err := attestConn(t, conn, failing); !errors.Is(err, ErrGone) {
+			t.Errorf("%v: got %+v, %v; want ErrGone", errno, c, err)
+		}
+	}
+}
+
+func attestConn(t *testing.T, conn *net.UnixConn, pidfd func(int) (int, error)) (c *Credentials, err error) {
+	t.Helper()
+	raw, rawErr := conn.SyscallConn()
+	if rawErr != nil {
+		t.Fatal(rawErr)
+	}
+	raw.Control(func(fd uintptr) { c, err = attest(int(fd), pidfd) })
+	return c, err
+}
+
+func TestInstancesOfTwoProcessesDiffer(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	var got []string
+	for range 2 {
+		start(t, nil, "dial", "unix", path)
+		c, err := OfUnix(acceptUnix(t, ln))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if !c.InstanceAttested {
+			t.Skip("this kernel has no pidfs")
+		}
+		got = append(got, c.Instance)
+	}
+	if got[0] == got[1] || got[0] == "" {
+		t.Errorf("instances %q", got)
+	}
+}
+
+func TestCloseEndsTheHandleOnce(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	start(t, nil, "dial", "unix", path)
+	c, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { c.Alive(); c.Close(); c.Alive() })
+	}
+	wg.Wait()
+	if c.Alive() {
+		t.Error("alive after Close")
+	}
+	var none *Credentials
+	if none.Alive() || none.Close() != nil {
+		t.Error("no credentials are alive, or cannot be closed")
+	}
+}
+
+func TestWhatIsNoConnectionHasNoCredentials(t *testing.T) {
+	t.Parallel()
+	if _, err := OfUnix(nil); err == nil {
+		t.Error("nil was attested")
+	}
+	ln, _ := unixListener(t)
+	c, err := net.DialUnix("unix", nil, ln.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := OfUnix(c); err == nil {
+		t.Error("a closed connection was attested")
+	}
+	gram, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(openDir(t), "g"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gram.Close()
+	if c, err := OfUnix(gram); err == nil {
+		t.Errorf("a socket that nobody connected was attested: %+v", c)
+	}
+}
+
+func TestDescriptorsCannotBeSent(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { _, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS) })
+	if err != nil {
+		t.Skip("SO_PASSRIGHTS needs Linux 6.16")
+	}
+	h := start(t, nil, "pass-descriptor", path)
+	conn := acceptUnix(t, ln)
+	if got := h.line(t, "sent"); !strings.HasPrefix(got, "sent true") {
+		t.Errorf("%q, want EPERM", got)
+	}
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	buf, oob := make([]byte, 8), make([]byte, 256)
+	if n, _, _, _, err := conn.ReadMsgUnix(buf, oob); n != 0 && err == nil {
+		t.Errorf("read %d bytes that came with a descriptor", n)
+	}
+}
+
+func BenchmarkOfUnix(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "s")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ln.Close()
+	client, err := net.Dial("unix", path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := ln.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	for b.Loop() {
+		c, err := OfUnix(conn.(*net.UnixConn))
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+}

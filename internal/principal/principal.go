@@ -1,0 +1,136 @@
+// Package principal says who is calling: one canonical name, and facts about
+// the caller, each with the grade of the evidence behind it.
+//
+// It exists so that no other package has to guess. What authenticates a
+// connection or a request makes a Principal; everything after that reads it.
+//
+// Invariants: a Principal never changes after New, so it may be shared between
+// goroutines. A Principal whose name is not canonical is not Valid and has no
+// name, whoever made it: code that forgets to check grants rights to nobody. A
+// grade is set by the code that looked, never by the caller, and it never rises
+// because several lower ones agree.
+package principal
+
+// Fact is one thing known about a caller, for instance {"exe",
+// "/usr/bin/node", Observed}. Name is a constant of ours; Value may come from
+// the caller and is as good as its Grade.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Grade Grade  `json:"grade"`
+}
+
+// Principal is an authenticated caller. The nil pointer and the zero value are
+// nobody: not Valid, not Local, without name and facts.
+type Principal struct {
+	name  string
+	facts []Fact
+	json  []byte
+	local bool
+}
+
+// New makes a principal. A name that Parse refuses gives one that is not
+// Valid, with its facts kept for the record. A fact graded Unavailable loses
+// its value, because what could not be read must not look as if it had been.
+func New(name string, facts ...Fact) *Principal {
+	p := &Principal{facts: make([]Fact, len(facts))}
+	if _, _, err := Parse(name); err == nil {
+		p.name = name
+	}
+	for i, f := range facts {
+		f.Grade = f.Grade.known()
+		if f.Grade == Unavailable {
+			f.Value = ""
+		}
+		p.facts[i] = f
+	}
+	p.json = appendFacts(nil, p.facts)
+	return p
+}
+
+// Name is the canonical name, such as "uid:1000"; empty when not Valid.
+func (p *Principal) Name() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
+}
+
+// Valid reports whether this is somebody. Nothing may be allowed to, stored
+// for, or bound to a principal that is not.
+func (p *Principal) Valid() bool { return p != nil && p.name != "" }
+
+// Key is what the owner of a session, a mailbox or a sealed handle is compared
+// by. It is empty when not Valid, so Valid is asked first. On the Unix socket
+// it is the user alone: processes of one user are not told apart by it.
+func (p *Principal) Key() string { return p.Name() }
+
+// Facts returns a copy of the facts in the order they were given to New.
+func (p *Principal) Facts() []Fact {
+	if p == nil {
+		return nil
+	}
+	return append([]Fact(nil), p.facts...)
+}
+
+// Fact returns the fact of that name. When a name occurs more than once, the
+// one with the best grade answers, so that nothing a caller claims can hide
+// what the kernel attested; of equal grades it is the first.
+func (p *Principal) Fact(name string) (Fact, bool) {
+	var best Fact
+	found := false
+	if p == nil {
+		return best, false
+	}
+	for _, f := range p.facts {
+		if f.Name == name && (!found || f.Grade > best.Grade) {
+			best, found = f, true
+		}
+	}
+	return best, found
+}
+
+// FactsJSON is the JSON array [{"name":…,"value":…,"grade":…}, …] of the facts,
+// "[]" when there are none. It is built once and shared: not to be modified.
+// Text in it is safe to show on a terminal and cut at MaxFactText bytes.
+func (p *Principal) FactsJSON() []byte {
+	if p == nil || p.json == nil {
+		return []byte("[]")
+	}
+	return p.json
+}
+
+// Local reports whether the caller reached us by the Unix socket or a loopback
+// listener, as the listener said and no header.
+func (p *Principal) Local() bool { return p != nil && p.local }
+
+// WithLocal returns the same principal, marked Local.
+func (p *Principal) WithLocal() *Principal {
+	if p == nil {
+		return nil
+	}
+	q := *p
+	q.local = true
+	return &q
+}
+
+// MaxFactText is the number of bytes of a fact's name or value that FactsJSON
+// keeps. The fact itself stays whole: a rule must not match half a path.
+const MaxFactText = 512
+
+func appendFacts(dst []byte, facts []Fact) []byte {
+	dst = append(dst, '[')
+	for i, f := range facts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"name":`...)
+		dst = AppendQuoted(dst, f.Name, MaxFactText)
+		dst = append(dst, `,"value":`...)
+		dst = AppendQuoted(dst, f.Value, MaxFactText)
+		dst = append(dst, `,"grade":"`...)
+		dst = append(dst, f.Grade.String()...)
+		dst = append(dst, `"}`...)
+	}
+	return append(dst, ']')
+}

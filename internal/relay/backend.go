@@ -1,0 +1,137 @@
+package relay
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/principal"
+)
+
+// poolIdle is how long a pooled connection outlives its last use.
+const poolIdle = 10 * time.Minute
+
+var (
+	errInstances   = errors.New("max_instances reached")
+	errConcurrency = errors.New("max_concurrency reached")
+)
+
+// backend is one server with what is open towards it.
+type backend struct {
+	Server
+	live   atomic.Int32  // connections
+	active atomic.Int32  // calls in flight
+	known  atomic.Uint32 // eras that are known to fail, see eraBit
+	spoken atomic.Uint32 // eras that have worked
+	params paramTable
+
+	mu     sync.Mutex
+	pool   map[string]*link
+	closed bool
+}
+
+func newBackend(s Server) *backend {
+	return &backend{Server: s, pool: make(map[string]*link)}
+}
+
+// enter counts a call; leave must follow when it succeeds.
+func (b *backend) enter() error {
+	if n := b.active.Add(1); b.MaxConcurrency > 0 && int(n) > b.MaxConcurrency {
+		b.active.Add(-1)
+		return errConcurrency
+	}
+	return nil
+}
+
+func (b *backend) leave() { b.active.Add(-1) }
+
+// eras lists the eras to try for a client of the given one: its own first,
+// and none that this server is known not to speak (protocol.md 2.4).
+func (b *backend) eras(client front.Era) []front.Era {
+	switch b.Protocol {
+	case "legacy":
+		return []front.Era{front.Legacy}
+	case "modern":
+		return []front.Era{front.Modern}
+	}
+	if b.Kind == "sse" {
+		return []front.Era{front.Legacy}
+	}
+	other := front.Legacy
+	if client == front.Legacy {
+		other = front.Modern
+	}
+	var out []front.Era
+	for _, e := range []front.Era{client, other} {
+		if b.known.Load()&eraBit(e) == 0 {
+			out = append(out, e)
+		}
+	}
+	if len(out) == 0 { // every era failed once: look again
+		b.known.Store(0)
+		return []front.Era{client, other}
+	}
+	return out
+}
+
+func eraBit(e front.Era) uint32 { return 1 << uint(e) }
+
+// lacks notes that the server does not speak an era. Reset by a restart of
+// the daemon or a change of the definition, since both make a new backend.
+func (b *backend) lacks(e front.Era) { b.known.Or(eraBit(e)) }
+
+// perSession reports whether a legacy session gets a connection of its own:
+// handshake state, attribution and subscriptions are per connection there
+// (protocol.md 4.1).
+func (b *backend) perSession() bool {
+	return b.Instances == "auto" || b.Instances == "session" || b.Instances == ""
+}
+
+// pooled returns the connection that who shares with itself, or with
+// everybody where the operator declared that safe.
+func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
+	key := string('0'+rune(client)) + who.Key()
+	if b.Instances == "shared" {
+		key = string('0' + rune(client))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.pool[key]
+	if l == nil {
+		l = newLink(r, b, who, client)
+		l.shared = true
+		b.pool[key] = l
+		if b.closed {
+			l.close()
+		}
+	}
+	l.used.Store(time.Now().UnixNano())
+	return l
+}
+
+// sweep closes pooled connections that nobody has used since before.
+func (b *backend) sweep(before time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, l := range b.pool {
+		if l.used.Load() < before.UnixNano() && !l.busy() {
+			delete(b.pool, key)
+			go l.close()
+		}
+	}
+}
+
+func (b *backend) close() {
+	b.mu.Lock()
+	b.closed = true
+	all := make([]*link, 0, len(b.pool))
+	for _, l := range b.pool {
+		all = append(all, l)
+	}
+	b.mu.Unlock()
+	for _, l := range all {
+		l.close()
+	}
+}

@@ -1,0 +1,139 @@
+package relay
+
+import (
+	"context"
+	"errors"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// target is what is asked of one server, in that server's own names.
+type target struct {
+	method string
+	name   string // tool, prompt or URI; "" when the act is on the server
+	params []byte
+}
+
+// call takes one request through the gate to a server and its answer back.
+func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
+	pass, err := r.gate.Enter(r.act(x, b.Name, t.method, t.name))
+	if err != nil {
+		return r.refused(err)
+	}
+	reply, err := r.forward(ctx, x, b, t)
+	if err != nil {
+		return r.failCall(ctx, b, pass, err)
+	}
+	if reply.Error != nil {
+		r.gate.Leave(pass, "error", int64(len(reply.Error.Raw)))
+		return front.Reply{Error: reply.Error}
+	}
+	r.gate.Leave(pass, "ok", int64(len(reply.Result)))
+	return front.Reply{Result: reply.Result}
+}
+
+// failCall separates what the caller did wrong from what the server did.
+func (r *Relay) failCall(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
+	var wrong invalid
+	if errors.As(err, &wrong) {
+		r.gate.Leave(pass, "invalid", 0)
+		return front.Reply{Error: wrong.e}
+	}
+	return r.fail(ctx, b.Name, pass, err)
+}
+
+var errRefusedServer = errors.New("the server's configuration was refused at start")
+
+// forward finds the connection and sends. A call that certainly did not reach
+// the server is sent once more on a fresh connection; one that may have run
+// never is (peers.md, 3).
+func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t target) (upstream.Reply, error) {
+	if b.Refused != "" {
+		return upstream.Reply{}, errRefusedServer
+	}
+	if err := b.enter(); err != nil {
+		return upstream.Reply{}, err
+	}
+	defer b.leave()
+	l := r.linkFor(x, b)
+	for again := true; ; again = false {
+		c, err := l.get(ctx)
+		if err != nil {
+			return upstream.Reply{}, err
+		}
+		reply, err := r.exchange(ctx, x, l, c, t)
+		if err == nil {
+			return reply, nil
+		}
+		lost := errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
+		if lost || errors.Is(err, upstream.ErrLost) {
+			l.dropDead(c, lost)
+		}
+		if !lost || !again || ctx.Err() != nil {
+			return upstream.Reply{}, err
+		}
+	}
+}
+
+// dropDead forgets a connection that has ended, or whose session is gone.
+func (l *link) dropDead(c *liveConn, sessionGone bool) {
+	if sessionGone || !c.alive() {
+		l.drop(c)
+	}
+}
+
+// linkFor is the connection place that serves this exchange (protocol.md 3.7).
+func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
+	if x.Session == nil {
+		return b.pooled(r, x.Who, front.Modern)
+	}
+	return r.bindingOf(x.Session).link(b, r.sessionInit(x, b))
+}
+
+// exchange sends one request on one connection.
+func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
+	req, err := r.outgoing(ctx, x, l, c, t)
+	if err != nil {
+		return upstream.Reply{}, err
+	}
+	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) { l.during(x, e) })
+	if err != nil {
+		return reply, err
+	}
+	return r.incoming(x, l, c, t, reply)
+}
+
+// during takes what a server says on behalf of a call.
+func (l *link) during(x *front.Exchange, e upstream.Event) {
+	switch {
+	case e.ID != nil:
+		go l.asked(x, keepEvent(e))
+	case e.Method == "notifications/cancelled":
+		l.retract(e.Params)
+	case isChange(e.Method):
+		l.hub.publish(e)
+	case e.Method == "notifications/message" && x.Era == front.Modern && wire.GetPath(x.Params, "_meta", wire.MetaLogLevel) == nil:
+		// "MUST NOT be sent unless that request carried logLevel" (Logging).
+	case blocked(e.Method):
+	default:
+		x.Notify(e.Method, e.Params)
+	}
+}
+
+// blocked names notifications that would put a server's text into the
+// client's conversation unasked; only Doorward itself may use that channel.
+func blocked(method string) bool { return method == "notifications/claude/channel" }
+
+// isChange names the notifications that belong to no call, whatever stream
+// they came on.
+func isChange(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
+		"notifications/resources/list_changed", "notifications/resources/updated":
+		return true
+	}
+	return false
+}

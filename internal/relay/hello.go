@@ -1,0 +1,135 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// initialize opens a legacy session on the route of one server. The server is
+// reached first: what the client is told is what this server offers.
+func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
+	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
+	if err != nil {
+		return r.refused(err)
+	}
+	if b.Refused != "" {
+		return r.fail(ctx, b.Name, pass, errRefusedServer)
+	}
+	c, err := r.linkFor(x, b).get(ctx)
+	if err != nil {
+		return r.fail(ctx, b.Name, pass, err)
+	}
+	result := initializeResult(c, x.Version)
+	r.gate.Leave(pass, "ok", int64(len(result)))
+	return front.Reply{Result: result}
+}
+
+// sessionInit is what a session's client says to a legacy server: its own
+// words, with the version that was negotiated here and without the
+// capabilities that policy will not serve.
+func (r *Relay) sessionInit(x *front.Exchange, b *backend) []byte {
+	return sessionParams(r, x, b, x.Session.Init)
+}
+
+func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte {
+	if wire.Get(init, "clientInfo") == nil {
+		return defaultInit(r.info)
+	}
+	edits := []wire.Edit{{Key: "protocolVersion", Value: wire.AppendQuote(nil, x.Version)}}
+	if caps, changed := r.narrow(x, b, wire.Get(init, "capabilities")); changed {
+		edits = append(edits, wire.Edit{Key: "capabilities", Value: caps})
+	}
+	return wire.Set(init, edits...)
+}
+
+// initializeResult is the server's own result in the client's version; of a
+// modern server, its DiscoverResult put in that form. Subscriptions and
+// extensions need a bridge between the eras and are not offered across it.
+func initializeResult(c *liveConn, version string) []byte {
+	v := wire.AppendQuote(nil, version)
+	if c.era == front.Legacy {
+		return wire.Set(c.hello, wire.Edit{Key: "protocolVersion", Value: v})
+	}
+	caps := wire.Set(orEmpty(wire.Get(c.hello, "capabilities")), wire.Edit{Key: "extensions"})
+	if wire.Get(caps, "resources") != nil {
+		caps = wire.SetIn(caps, "resources", wire.Edit{Key: "subscribe"})
+	}
+	info := wire.GetPath(c.hello, "_meta", wire.MetaServerInfo)
+	if info == nil {
+		info = []byte(`{"name":"unknown","version":"unknown"}`)
+	}
+	edits := []wire.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: caps}, {Key: "serverInfo", Value: info}}
+	if text := wire.Get(c.hello, "instructions"); text != nil {
+		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
+	}
+	return wire.Set(nil, edits...)
+}
+
+func orEmpty(obj []byte) []byte {
+	if obj == nil {
+		return emptyResult
+	}
+	return obj
+}
+
+// served is what every route serves: the modern version, and by handshake the
+// legacy ones.
+var served = []byte(`["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`)
+
+// discover answers server/discover on the route of one server, with that
+// server's own words.
+func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
+	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
+	if err != nil {
+		return r.refused(err)
+	}
+	if b.Refused != "" {
+		return r.fail(ctx, b.Name, pass, errRefusedServer)
+	}
+	c, err := r.linkFor(x, b).get(ctx)
+	if err != nil {
+		return r.fail(ctx, b.Name, pass, err)
+	}
+	result := discoverResult(c)
+	r.gate.Leave(pass, "ok", int64(len(result)))
+	return front.Reply{Result: result}
+}
+
+func discoverResult(c *liveConn) []byte {
+	edits := []wire.Edit{{Key: "supportedVersions", Value: served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
+	if c.era == front.Modern {
+		if wire.Get(c.hello, "resultType") == nil {
+			edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		}
+		if wire.Get(c.hello, "ttlMs") == nil {
+			edits = append(edits, wire.Edit{Key: "ttlMs", Value: []byte("0")})
+		}
+		return wire.Set(c.hello, edits...)
+	}
+	edits = append(edits,
+		wire.Edit{Key: "resultType", Value: []byte(`"complete"`)},
+		wire.Edit{Key: "ttlMs", Value: []byte("0")},
+		wire.Edit{Key: "capabilities", Value: legacyCapabilities(wire.Get(c.hello, "capabilities"))})
+	if text := wire.Get(c.hello, "instructions"); text != nil {
+		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
+	}
+	out := wire.Set(nil, edits...)
+	if info := wire.Get(c.hello, "serverInfo"); info != nil {
+		out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
+	}
+	return out
+}
+
+// legacyCapabilities is what of a legacy server's capabilities a modern
+// client can use: tasks of 2025-11-25 are another protocol.
+func legacyCapabilities(caps []byte) []byte {
+	return wire.Set(orEmpty(caps), wire.Edit{Key: "tasks"})
+}
+
+// mayUse reports whether the principal may use the named entry of a server.
+func (r *Relay) mayUse(x *front.Exchange, b *backend, action, name string) bool {
+	return r.gate.Allows(policy.Request{Who: x.Who, Action: action, Server: b.Name, Name: name}).Allow
+}

@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// listing says what a list method lists: the member of its result, the member
+// that names an entry, and the action that using an entry is.
+type listing struct{ member, name, action string }
+
+func listingOf(method string) (listing, bool) {
+	switch method {
+	case "tools/list":
+		return listing{"tools", "name", "tools/call"}, true
+	case "prompts/list":
+		return listing{"prompts", "name", "prompts/get"}, true
+	case "resources/list":
+		return listing{"resources", "uri", "resources/read"}, true
+	case "resources/templates/list":
+		return listing{"resourceTemplates", "uriTemplate", "resources/read"}, true
+	}
+	return listing{}, false
+}
+
+func isList(method string) bool {
+	_, ok := listingOf(method)
+	return ok
+}
+
+// filterList leaves the entries that this principal may use: the list and the
+// call are decided by the same rule (peers.md, 13). A list that loses nothing
+// keeps its bytes.
+func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
+	kind, _ := listingOf(method)
+	entries := wire.Get(result, kind.member)
+	modern := c.era == front.Modern
+	if method == "tools/list" && modern {
+		l.b.params.learn(entries)
+	}
+	var edits []wire.Edit
+	if kept, changed := r.keep(x.Who, l.b, kind, entries, modern && l.b.Kind != "stdio"); changed {
+		edits = append(edits, wire.Edit{Key: kind.member, Value: kept})
+		if wire.Get(result, "cacheScope") != nil {
+			edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
+		}
+	}
+	if next := wire.Get(result, "nextCursor"); next != nil && x.Era == front.Modern && modern {
+		if sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method); err == nil {
+			edits = append(edits, wire.Edit{Key: "nextCursor", Value: sealed})
+		}
+	}
+	if edits == nil {
+		return result
+	}
+	return wire.Set(result, edits...)
+}
+
+// keep drops what the principal may not use, and, where Doorward is the HTTP
+// client, tools whose header annotations are invalid (protocol.md 3.4).
+func (r *Relay) keep(who *principal.Principal, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
+	out := []byte{'['}
+	changed := false
+	for entry := range wire.Elements(entries) {
+		name, ok := wire.GetString(entry, kind.name)
+		if !ok || !r.gate.Allows(policy.Request{Who: who, Action: kind.action, Server: b.Name, Name: name}).Allow ||
+			checkHeaders && kind.member == "tools" && !validHeaders(entry) {
+			changed = true
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, entry...)
+	}
+	if !changed {
+		return nil, false
+	}
+	return append(out, ']'), true
+}

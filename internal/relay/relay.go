@@ -1,0 +1,244 @@
+// Package relay carries one Exchange from a client's face to a server's face
+// and back: routes, sessions, eras, aggregation.
+//
+// Invariant: nothing reaches a server, and nothing of a server reaches a
+// client, that gate has not let through; params and results travel as the
+// bytes that came, apart from the members that a rule of the protocol names;
+// and a connection, cursor or state of one principal is never used for
+// another.
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sort"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Server is one configured server as the relay sees it.
+type Server struct {
+	Name      string
+	Kind      string // stdio, http or sse: for status
+	Upstream  *upstream.Server
+	Instances string // auto, session, principal or shared
+	Protocol  string // auto, legacy or modern
+	// MaxInstances bounds live connections (children) to this server,
+	// MaxConcurrency the calls in flight. 0: no bound.
+	MaxInstances, MaxConcurrency int
+	// Timeout bounds one call; 0: no bound.
+	Timeout time.Duration
+	// Refused is why this server cannot be used, for status; the rest runs.
+	Refused string
+}
+
+// Options are what the relay is built from.
+type Options struct {
+	Gate    *gate.Gate
+	Servers []Server
+	Seal    *Sealer
+	Log     *slog.Logger
+	Version string // of Doorward, for serverInfo
+	Dev     bool   // error.data.detail
+}
+
+// Relay implements front.Handler.
+type Relay struct {
+	gate    *gate.Gate
+	seal    *Sealer
+	log     *slog.Logger
+	info    []byte // our own {"name","version"}
+	dev     bool
+	table   atomic.Pointer[table]
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// table is the servers of one configuration generation.
+type table struct {
+	byName map[string]*backend
+	sorted []*backend
+}
+
+// New makes a relay. Close ends every connection it opened.
+func New(o Options) *Relay {
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev}
+	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
+	r.info = append(r.info, '}')
+	r.closing, r.close = context.WithCancel(context.Background())
+	r.SetServers(o.Servers)
+	go r.sweep()
+	return r
+}
+
+// SetServers replaces the configured servers. A server whose definition is
+// the same object keeps its connections; one that is gone loses them.
+func (r *Relay) SetServers(servers []Server) {
+	old := r.table.Load()
+	t := &table{byName: make(map[string]*backend, len(servers))}
+	for _, s := range servers {
+		b := newBackend(s)
+		if old != nil && old.byName[s.Name] != nil && old.byName[s.Name].Upstream == s.Upstream {
+			b = old.byName[s.Name]
+		}
+		t.byName[s.Name] = b
+		t.sorted = append(t.sorted, b)
+	}
+	sort.Slice(t.sorted, func(i, j int) bool { return t.sorted[i].Name < t.sorted[j].Name })
+	r.table.Store(t)
+	if old == nil {
+		return
+	}
+	for _, b := range old.sorted {
+		if t.byName[b.Name] != b {
+			b.close()
+		}
+	}
+}
+
+// Close ends every connection.
+func (r *Relay) Close() {
+	r.close()
+	for _, b := range r.table.Load().sorted {
+		b.close()
+	}
+}
+
+func (r *Relay) sweep() {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			for _, b := range r.table.Load().sorted {
+				b.sweep(time.Now().Add(-poolIdle))
+			}
+		case <-r.closing.Done():
+			return
+		}
+	}
+}
+
+// Known implements front.Handler. The aggregate exists for everybody whom the
+// policy knows at all; a server that cannot be used still exists.
+func (r *Relay) Known(who *principal.Principal, server string) bool {
+	if server == "" {
+		return r.gate.Allows(policy.Request{Who: who, Action: "initialize"}).Allow
+	}
+	return r.table.Load().byName[server] != nil && r.visible(who, server)
+}
+
+func (r *Relay) visible(who *principal.Principal, server string) bool {
+	return r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow
+}
+
+// servers are those that who may see, by name.
+func (r *Relay) servers(who *principal.Principal) []*backend {
+	t := r.table.Load()
+	out := make([]*backend, 0, len(t.sorted))
+	for _, b := range t.sorted {
+		if b.Refused == "" && r.visible(who, b.Name) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Request implements front.Handler.
+func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
+	if x.Server == "" {
+		return r.aggregate(ctx, x)
+	}
+	b := r.table.Load().byName[x.Server]
+	if b == nil {
+		return front.Reply{Error: errNoServer}
+	}
+	return r.single(ctx, x, b)
+}
+
+// single serves a request on a route of one server, names as they are.
+func (r *Relay) single(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
+	switch x.Method {
+	case "ping":
+		return front.Reply{Result: emptyResult}
+	case "initialize":
+		return r.initialize(ctx, x, b)
+	case "server/discover":
+		return r.discover(ctx, x, b)
+	case "subscriptions/listen":
+		return r.subscribe(ctx, x, []*backend{b})
+	}
+	return r.call(ctx, x, b, target{method: x.Method, name: nameOf(x.Method, x.Params), params: x.Params})
+}
+
+// Notification implements front.Handler.
+func (r *Relay) Notification(ctx context.Context, x *front.Exchange) {
+	if x.Session == nil {
+		return // nothing that a modern client may send acts on a server
+	}
+	bind := r.bindingOf(x.Session)
+	if x.Method == front.Listening {
+		bind.listen()
+		return
+	}
+	for _, l := range bind.all() {
+		r.notify(ctx, x, l)
+	}
+}
+
+// notify carries a client's notification to one server of its session.
+func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
+	live := l.live.Load()
+	if live == nil || live.era != front.Legacy || l.shared {
+		return
+	}
+	pass, err := r.gate.Enter(r.act(x, l.b.Name, x.Method, ""))
+	if err != nil {
+		return
+	}
+	word := "ok"
+	if err := live.conn.Notify(ctx, x.Method, x.Params); err != nil {
+		word = "failed"
+	}
+	r.gate.Leave(pass, word, 0)
+}
+
+// act describes what an exchange asks of a server, for the gate.
+func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
+	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size}
+	if x.Session != nil {
+		a.Session = x.Session.Digest
+	}
+	return a
+}
+
+// nameOf is the part of a server that a request is about: the tool, prompt or
+// URI that its params name, for the decision and the record.
+func nameOf(method string, params []byte) string {
+	member := ""
+	switch method {
+	case "tools/call", "prompts/get":
+		member = "name"
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		member = "uri"
+	case "completion/complete":
+		ref := wire.Get(params, "ref")
+		if name, ok := wire.GetString(ref, "name"); ok {
+			return name
+		}
+		uri, _ := wire.GetString(ref, "uri")
+		return uri
+	}
+	if member == "" {
+		return ""
+	}
+	name, _ := wire.GetString(params, member)
+	return name
+}

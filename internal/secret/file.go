@@ -1,0 +1,86 @@
+package secret
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// MaxFile is the size in bytes above which a file is no secret.
+const MaxFile = 64 << 10
+
+// Errors of ReadFile, wrapped with the path.
+var (
+	ErrNotRegular    = errors.New("it is not a regular file")
+	ErrWorldReadable = errors.New("every user of the machine can read or write it; run chmod o= on it")
+	ErrTooLarge      = errors.New("it is larger than 64 KiB")
+	ErrEmpty         = errors.New("it is empty")
+)
+
+func isAbs(path string) bool { return filepath.IsAbs(path) }
+
+// ReadFile reads a secret from the regular file at the absolute path, without its last line end. Links are followed,
+// since service managers hand over secrets that way; what counts is the file that was opened.
+func ReadFile(path string) (Value, error) {
+	if !isAbs(path) {
+		return Value{}, ErrPath
+	}
+	b, err := readRegular(path)
+	if err != nil {
+		// The operating system's errors name the path themselves.
+		if _, ok := errors.AsType[*fs.PathError](err); ok {
+			return Value{}, fmt.Errorf("reading a secret: %w", err)
+		}
+		return Value{}, fmt.Errorf("reading a secret from %s: %w", path, err)
+	}
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	b = bytes.TrimSuffix(b, []byte("\r"))
+	if len(b) == 0 {
+		return Value{}, fmt.Errorf("reading a secret from %s: %w", path, ErrEmpty)
+	}
+	return New(string(b)), nil
+}
+
+// readRegular opens and reads the file after judging it. The look before opening keeps us from waiting for the other
+// end of a pipe; the one that decides is at the open file, which nobody can exchange.
+func readRegular(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := judge(f); err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(b) > MaxFile {
+		err = ErrTooLarge
+	}
+	return b, err
+}
+
+// judge looks at the open file. Windows has no mode bits to judge by.
+func judge(f *os.File) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return ErrNotRegular
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o006 != 0:
+		return ErrWorldReadable
+	case info.Size() > MaxFile:
+		return ErrTooLarge
+	}
+	return nil
+}

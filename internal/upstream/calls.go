@@ -1,0 +1,224 @@
+package upstream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// call is one request in flight on a connection whose answers come on a shared
+// stream. It is the caller's mailbox: the reader of the stream puts events and
+// the reply in and rings; the caller's own goroutine takes them out.
+//
+// Whoever removes a call from the table owns its end: the reader that found the
+// answer, or the caller that gave up. That is what makes pooling safe.
+type call struct {
+	id     int64
+	on     func(Event)
+	token  []byte // the client's progress token
+	listen bool   // a subscription: never taken for the one call in flight
+
+	events []Event // guarded by the table's lock
+	size   int     // bytes of params in events; guarded by the table's lock
+
+	reply Reply // written before done is set
+	err   error // written before done is set
+	done  atomic.Bool
+	wake  chan struct{} // capacity 1; a ring may be stale, so the caller looks
+
+	timer  *time.Timer
+	expire <-chan time.Time // the timer's channel, nil without a limit
+}
+
+var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1)} }}
+
+func takeCall(r *Request, on func(Event), limit time.Duration) *call {
+	c := calls.Get().(*call)
+	c.on, c.token, c.listen = on, r.ProgressToken, r.Method == methodListen
+	if limit > 0 {
+		if c.timer == nil {
+			c.timer = time.NewTimer(limit)
+		} else {
+			c.timer.Reset(limit)
+		}
+		c.expire = c.timer.C
+	}
+	return c
+}
+
+// release gives the call back. The caller must own its end.
+func (c *call) release() {
+	if c.expire != nil {
+		c.timer.Stop()
+	}
+	select {
+	case <-c.wake:
+	default:
+	}
+	wake, timer := c.wake, c.timer
+	*c = call{wake: wake, timer: timer}
+	calls.Put(c)
+}
+
+// ring wakes the caller who waits on wake.
+func ring(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish ends the call. Once done is set the caller may be gone, and the call
+// reused: c is not touched any more, and a ring that comes then is stale, which
+// is harmless.
+func (c *call) finish(r Reply, err error) {
+	wake := c.wake
+	c.reply, c.err = r, err
+	c.done.Store(true)
+	ring(wake)
+}
+
+// pending is the table of the calls in flight on one connection.
+type pending struct {
+	mu      sync.Mutex
+	last    int64 // the id minted last
+	calls   map[int64]*call
+	listens int   // how many of calls are subscriptions
+	end     error // why the connection is over; nil while it is not
+	max     int   // bytes of events that may wait for one call
+}
+
+// add mints an id for c and puts it into the table.
+func (p *pending) add(c *call) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end != nil {
+		return unsent(p.end)
+	}
+	if p.calls == nil {
+		p.calls = make(map[int64]*call)
+	}
+	p.last++
+	c.id = p.last
+	p.calls[c.id] = c
+	if c.listen {
+		p.listens++
+	}
+	return nil
+}
+
+// take removes a call; nil when it is not in the table. issued tells an answer
+// that comes late from one to an id that never was.
+func (p *pending) take(id int64) (c *call, issued bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c = p.calls[id]
+	p.remove(c)
+	return c, id > 0 && id <= p.last
+}
+
+func (p *pending) remove(c *call) {
+	if c == nil {
+		return
+	}
+	delete(p.calls, c.id)
+	if c.listen {
+		p.listens--
+	}
+}
+
+// sole is the id of the one call in flight, 0 when there is none or several.
+// Subscriptions do not count: what belongs to them says so.
+func (p *pending) sole() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.calls)-p.listens != 1 {
+		return 0
+	}
+	for id, c := range p.calls {
+		if !c.listen {
+			return id
+		}
+	}
+	return 0
+}
+
+// token is the client's progress token of a call in flight, nil when the call
+// is over or its client gave none.
+func (p *pending) token(id int64) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.calls[id]; c != nil {
+		return c.token
+	}
+	return nil
+}
+
+// verdict is what became of an event offered to a call.
+type verdict uint8
+
+const (
+	taken   verdict = iota + 1
+	absent          // no such call in flight
+	deaf            // the call has no receiver
+	crowded         // more waits than a mailbox holds
+)
+
+// offer puts an event into the mailbox of the call id.
+func (p *pending) offer(id int64, ev Event) verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.calls[id]
+	switch {
+	case c == nil:
+		return absent
+	case c.on == nil:
+		return deaf
+	case len(c.events) >= maxWaiting, c.size > 0 && c.size+len(ev.Params) > p.max:
+		return crowded
+	}
+	c.events = append(c.events, ev)
+	c.size += len(ev.Params)
+	ring(c.wake)
+	return taken
+}
+
+// collect takes the events that wait for c.
+func (p *pending) collect(c *call) []Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	events := c.events
+	c.events, c.size = nil, 0
+	return events
+}
+
+// fail ends every call and the table. The first reason stays.
+func (p *pending) fail(end error) {
+	p.mu.Lock()
+	if p.end != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.end = end
+	broken := p.calls
+	p.calls, p.listens = nil, 0
+	p.mu.Unlock()
+	for _, c := range broken {
+		c.finish(Reply{}, end)
+	}
+}
+
+// ended is the reason given to fail, nil before.
+func (p *pending) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end
+}
+
+// withToken replaces the progress token in params by the minted one, which is
+// the request's own id: unique on the connection, and of no use elsewhere.
+func withToken(params []byte, id int64) []byte {
+	return wire.SetIn(params, "_meta", wire.Edit{Key: "progressToken", Value: wire.IntID(id)})
+}

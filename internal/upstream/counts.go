@@ -1,0 +1,36 @@
+package upstream
+
+import (
+	"log/slog"
+	"sync/atomic"
+)
+
+// Counts says what a server sent that reached nobody, since the daemon began.
+type Counts struct {
+	Garbage    int64 `json:"garbage"`    // lines or events that are no JSON-RPC message
+	Unknown    int64 `json:"unknown"`    // answers to an id that was never issued
+	Late       int64 `json:"late"`       // answers to a call that had ended, second answers among them
+	Stray      int64 `json:"stray"`      // progress and subscription messages of no call in flight
+	Violations int64 `json:"violations"` // messages that the era forbids, and invalid JSON-RPC
+	Dropped    int64 `json:"dropped"`    // events beyond the bounds of a mailbox
+}
+
+type counters struct {
+	garbage, unknown, late, stray, violations, dropped atomic.Int64
+}
+
+// Counts is a snapshot; it never goes back.
+func (s *Server) Counts() Counts {
+	c := &s.counts
+	return Counts{
+		Garbage: c.garbage.Load(), Unknown: c.unknown.Load(), Late: c.late.Load(),
+		Stray: c.stray.Load(), Violations: c.violations.Load(), Dropped: c.dropped.Load(),
+	}
+}
+
+// LogValue gives the counts as attributes.
+func (c Counts) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int64("garbage", c.Garbage), slog.Int64("unknown", c.Unknown), slog.Int64("late", c.Late),
+		slog.Int64("stray", c.Stray), slog.Int64("violations", c.Violations), slog.Int64("dropped", c.Dropped))
+}

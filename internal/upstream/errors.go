@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// What can go wrong, seen from whoever made the call. Every error of this
+// package wraps exactly one of these, unless it is the error of the caller's
+// own context. Their texts are for the operator's log.
+var (
+	ErrNotSent  = errors.New("request not sent")                   // certainly never reached the server: safe to repeat
+	ErrLost     = errors.New("connection to the server lost")      // the call may have run
+	ErrSession  = errors.New("the server forgot the session")      // HTTP 404: not run
+	ErrEra      = errors.New("the server does not speak this era") // the handshake of this era failed
+	ErrBusy     = errors.New("no child process to spare")          // the cap on children
+	ErrProtocol = errors.New("the server broke the protocol")      // its answer makes no sense
+	ErrTooLarge = errors.New("message from the server too large")  // beyond Definition.MaxMessage
+	ErrTimeout  = errors.New("the server did not answer in time")  // the call may have run
+)
+
+// fault is an error of this package: its kind is one of the sentinels, its
+// reason constant operator text, reply the server's refusal where there was one.
+type fault struct {
+	kind   error
+	reason string
+	cause  error       // not of this package, nil when there is none
+	reply  *wire.Error // nil when there is none
+	status int         // HTTP status of the refusal, 0 when there is none
+}
+
+// Error names kind and reason. The message of a JSON-RPC error is the server's
+// own words and stays out; its code is told.
+func (f *fault) Error() string {
+	text := f.kind.Error()
+	if f.reason != "" {
+		text += ": " + f.reason
+	}
+	if f.status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", f.status)
+	}
+	if f.reply != nil {
+		text += fmt.Sprintf(" (code %d)", f.reply.Code)
+	}
+	if f.cause != nil {
+		text += ": " + f.cause.Error()
+	}
+	return text
+}
+
+// Unwrap lets errors.Is find the sentinel and errors.As the *wire.Error.
+func (f *fault) Unwrap() []error {
+	errs := []error{f.kind}
+	if f.cause != nil {
+		errs = append(errs, f.cause)
+	}
+	if f.reply != nil {
+		errs = append(errs, f.reply)
+	}
+	return errs
+}
+
+func newFault(kind error, reason string) error {
+	return &fault{kind: kind, reason: reason}
+}
+
+func newFaultf(kind error, reason string, cause error) error {
+	return &fault{kind: kind, reason: reason, cause: cause}
+}
+
+// unsent turns the end of a connection into the error of a call that came too
+// late for it. A forgotten session stays one, so that the caller opens a new
+// one; everything else is a call that was not sent.
+func unsent(end error) error {
+	if errors.Is(end, ErrSession) {
+		return newFault(ErrSession, "the session ended earlier")
+	}
+	return newFault(ErrNotSent, "the connection is closed")
+}
+
+// isContext reports whether err is the error of a context.
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+var errClosed = newFault(ErrLost, "the connection was closed here")

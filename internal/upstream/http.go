@@ -1,0 +1,292 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Header names, in the form in which http.Header keeps them.
+const (
+	headerSession   = "Mcp-Session-Id"
+	headerVersion   = "Mcp-Protocol-Version"
+	headerMethod    = "Mcp-Method"
+	headerName      = "Mcp-Name"
+	headerParam     = "Mcp-Param-" // prefix
+	headerLastEvent = "Last-Event-Id"
+)
+
+const (
+	mediaJSON   = "application/json"
+	mediaEvents = "text/event-stream"
+)
+
+// maxSessionID bounds the session id of a server, in bytes: some put a token
+// there (threats.md R15).
+const maxSessionID = 4096
+
+// httpConn speaks Streamable HTTP. In the legacy era it is one session; in the
+// modern era nothing but the headers that all its requests share.
+//
+// The goroutine that calls reads the answer itself: there is no hand-over and
+// no copy of a result.
+type httpConn struct {
+	srv    *Server
+	modern bool
+	who    atomic.Pointer[identity]
+	ids    atomic.Int64
+	events outlet // to the owner of the connection
+	own    outlet // what the connection answers itself
+	heard  func() // called when an answer begins; set during a probe only
+
+	ctx    context.Context // of what runs in the background
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	calls     map[int64]*httpCall
+	end       error // why the connection is over; nil while it is not
+	listening bool
+	done      chan struct{}
+}
+
+// identity is what every request of a connection carries. It is replaced, never
+// changed: requests share the header map.
+type identity struct {
+	request *http.Request // the template of a POST
+	session string        // as the server gave it, "" for none
+	version string        // negotiated, "" before
+}
+
+func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
+	c := &httpConn{srv: s, modern: modern, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.events = outlet{on: on, max: s.def.MaxMessage, held: true}
+	c.own = outlet{on: c.answerOwn, max: s.def.MaxMessage}
+	c.become("", "")
+	return c
+}
+
+// become sets what the requests from now on carry.
+func (c *httpConn) become(session, version string) {
+	h := c.srv.header()
+	h["Content-Type"] = []string{mediaJSON}
+	h["Accept"] = []string{mediaJSON + ", " + mediaEvents}
+	if session != "" {
+		h[headerSession] = []string{session}
+	}
+	if version != "" {
+		h[headerVersion] = []string{version}
+	}
+	c.who.Store(&identity{request: c.srv.newRequest(http.MethodPost, h), session: session, version: version})
+}
+
+// header is what every request to this server carries: its own credential and
+// our name.
+func (s *Server) header() http.Header {
+	h := make(http.Header, len(s.def.Headers)+8)
+	for name, values := range s.def.Headers {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	// Accept-Encoding is ours because bodies are read as they come.
+	for _, ours := range []string{headerSession, headerVersion, headerMethod, headerName, headerLastEvent, "Accept-Encoding"} {
+		delete(h, ours)
+	}
+	if h["User-Agent"] == nil {
+		h["User-Agent"] = []string{s.agent}
+	}
+	return h
+}
+
+// newRequest is a request without body to the configured URL. Requests made
+// from it by WithContext spare the parsing of the URL.
+func (s *Server) newRequest(method string, h http.Header) *http.Request {
+	return &http.Request{
+		Method: method, URL: s.url, Host: s.url.Host, Header: h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+}
+
+// post sends body with the header, nil for that of the connection. It goes to
+// the transport directly: there are no redirects to follow, and no cookies.
+func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
+	return c.srv.send(c.who.Load().request.WithContext(ctx), body, header)
+}
+
+func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http.Response, error) {
+	if header != nil {
+		req.Header = header
+	}
+	req.ContentLength = int64(len(body))
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	// With this the transport repeats a request of which nothing was written,
+	// because the server had just closed an idle connection.
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return s.transport.RoundTrip(req)
+}
+
+// Notify implements Conn.
+func (c *httpConn) Notify(ctx context.Context, method string, params []byte) error {
+	var header http.Header
+	if c.modern {
+		header = c.modernHeader(method, params, nil)
+	}
+	return c.tell(ctx, wire.AppendNotification(nil, method, params), header)
+}
+
+// Answer implements Conn. In the modern era servers ask nothing.
+func (c *httpConn) Answer(ctx context.Context, id wire.ID, r Reply) error {
+	if c.modern {
+		return newFault(ErrProtocol, "the modern era has no answers")
+	}
+	return c.tell(ctx, appendAnswer(nil, id, r), nil)
+}
+
+// tell sends a message that has no answer but the status.
+func (c *httpConn) tell(ctx context.Context, body []byte, header http.Header) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if end := c.Err(); end != nil {
+		return unsent(end)
+	}
+	limited, cancel := context.WithTimeout(ctx, c.srv.dialLimit())
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	resp, err := c.post(limited, body, header)
+	if err != nil {
+		return netFault(ctx, limited, err)
+	}
+	defer resp.Body.Close()
+	if err := c.checkSession(resp); err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		_, err := c.refused(resp, 0)
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again; nothing is wanted of it
+	return nil
+}
+
+// checkSession holds the server to the session id it gave.
+func (c *httpConn) checkSession(resp *http.Response) error {
+	given := resp.Header[headerSession]
+	if c.modern || len(given) == 0 || len(given) == 1 && given[0] == c.who.Load().session {
+		return nil
+	}
+	err := newFault(ErrProtocol, "the session id changed")
+	c.fail(err)
+	return err
+}
+
+// adopt takes the session id from the answer to initialize.
+func (c *httpConn) adopt(resp *http.Response) error {
+	given := resp.Header[headerSession]
+	switch {
+	case len(given) == 0:
+		return nil
+	case len(given) > 1 || !isSessionID(given[0]):
+		return newFault(ErrProtocol, "the session id is not usable")
+	}
+	c.become(given[0], "")
+	return nil
+}
+
+// isSessionID: visible ASCII and not too long (2025-11-25 Transports, "Session
+// Management").
+func isSessionID(id string) bool {
+	if id == "" || len(id) > maxSessionID {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] < 0x21 || id[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// Done implements Conn.
+func (c *httpConn) Done() <-chan struct{} { return c.done }
+
+// Err implements Conn.
+func (c *httpConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end
+}
+
+// fail marks the connection as over. Calls in flight go on: each learns its own
+// fate from the server.
+func (c *httpConn) fail(end error) {
+	if c.finish(end) {
+		c.srv.log.Warn("server connection broke", slog.Any("reason", end), slog.Any("counts", c.srv.Counts()))
+		close(c.done)
+	}
+}
+
+// finish stops what runs in the background; false when that was done before.
+func (c *httpConn) finish(end error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end != nil {
+		return false
+	}
+	c.end = end
+	c.cancel()
+	c.events.close()
+	c.own.close()
+	return true
+}
+
+// Close implements Conn: calls in flight are cut off, a session is deleted in
+// the background, and then Done is closed.
+func (c *httpConn) Close() {
+	first := c.finish(errClosed)
+	c.mu.Lock()
+	for _, x := range c.calls {
+		x.cancel()
+	}
+	c.mu.Unlock()
+	switch {
+	case !first:
+	case c.who.Load().session == "":
+		close(c.done)
+	default:
+		go c.deleteSession()
+	}
+}
+
+// deleteSession tells the server that the session is over. Whether it minds is
+// its own affair: 405 is allowed.
+func (c *httpConn) deleteSession() {
+	defer close(c.done)
+	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
+	defer cancel()
+	req := c.who.Load().request.WithContext(ctx)
+	req.Method = http.MethodDelete
+	req.Header = req.Header.Clone()
+	delete(req.Header, "Content-Type")
+	resp, err := c.srv.transport.RoundTrip(req)
+	if err != nil {
+		c.srv.log.Debug("session not deleted", slog.Any("error", err))
+		return
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again
+	resp.Body.Close()
+}
+
+// answerOwn answers what a server asks of the connection itself.
+func (c *httpConn) answerOwn(ev Event) {
+	ctx, cancel := context.WithTimeout(c.ctx, sideLimit)
+	defer cancel()
+	if err := c.Answer(ctx, ev.ID, ownAnswer(ev)); err != nil {
+		c.srv.log.Debug("answer not sent", slog.Any("error", err))
+	}
+}

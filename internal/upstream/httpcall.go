@@ -1,0 +1,355 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// httpCall is one request in flight over HTTP.
+type httpCall struct {
+	c        *httpConn
+	r        *Request
+	on       func(Event)
+	id       int64
+	parent   context.Context // the caller's
+	ctx      context.Context // the caller's, the limit of the call, and Close
+	cancel   context.CancelFunc
+	draining bool // cancel belongs to who drains the stream
+
+	lastEvent string        // id of the last event that had one
+	retry     time.Duration // the server's wish before a new attempt
+	resumes   int           // attempts to resume that brought nothing new
+	bad       int           // refused messages
+}
+
+// Call implements Conn.
+func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return Reply{}, err
+	}
+	x := &httpCall{c: c, r: r, on: on, parent: ctx, retry: defaultRetry}
+	if err := x.begin(); err != nil {
+		return Reply{}, err
+	}
+	defer x.leave()
+	body, header := x.message()
+	resp, err := c.post(x.ctx, body, header)
+	if err != nil {
+		return Reply{}, x.failed(err)
+	}
+	reply, err := x.receive(resp)
+	if err != nil {
+		return Reply{}, x.failed(err)
+	}
+	return reply, nil
+}
+
+// begin enters the call among those that Close cuts off.
+func (x *httpCall) begin() error {
+	c := x.c
+	x.id = c.ids.Add(1)
+	if limit := c.srv.callLimit(x.r.Method); limit > 0 {
+		x.ctx, x.cancel = context.WithTimeout(x.parent, limit)
+	} else {
+		x.ctx, x.cancel = context.WithCancel(x.parent)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end != nil {
+		x.cancel()
+		return unsent(c.end)
+	}
+	if c.calls == nil {
+		c.calls = make(map[int64]*httpCall)
+	}
+	c.calls[x.id] = x
+	return nil
+}
+
+func (x *httpCall) leave() {
+	x.c.mu.Lock()
+	delete(x.c.calls, x.id)
+	x.c.mu.Unlock()
+	if !x.draining {
+		x.cancel()
+	}
+}
+
+// message is the body, and in the modern era the header that repeats it.
+func (x *httpCall) message() (body []byte, header http.Header) {
+	params := x.r.Params
+	if x.r.ProgressToken != nil {
+		params = withToken(params, x.id)
+	}
+	var id [20]byte
+	body = make([]byte, 0, len(params)+len(x.r.Method)+80)
+	body = wire.AppendRequest(body, appendInt(id[:0], x.id), x.r.Method, params)
+	if x.c.modern {
+		header = x.c.modernHeader(x.r.Method, params, x.r.Headers)
+	}
+	return body, header
+}
+
+// receive reads the answer to the POST.
+func (x *httpCall) receive(resp *http.Response) (Reply, error) {
+	if x.c.heard != nil {
+		x.c.heard()
+	}
+	if err := x.checkSession(resp); err != nil {
+		resp.Body.Close()
+		return Reply{}, err
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		return x.c.refused(resp, x.id)
+	}
+	switch {
+	case isMedia(resp, mediaJSON):
+		defer resp.Body.Close()
+		return x.single(resp)
+	case isMedia(resp, mediaEvents):
+		return x.stream(resp)
+	}
+	resp.Body.Close()
+	return Reply{}, &fault{kind: ErrProtocol, reason: "an answer that is neither JSON nor an event stream", status: resp.StatusCode}
+}
+
+func (x *httpCall) checkSession(resp *http.Response) error {
+	if x.r.Method == methodInitialize && !x.c.modern {
+		if resp.StatusCode/100 != 2 {
+			return nil
+		}
+		return x.c.adopt(resp)
+	}
+	return x.c.checkSession(resp)
+}
+
+// single reads an answer that is one JSON body.
+func (x *httpCall) single(resp *http.Response) (Reply, error) {
+	body, err := readBody(resp, x.c.srv.def.MaxMessage)
+	if err != nil {
+		return Reply{}, err
+	}
+	reply, answered, err := x.take(body)
+	switch {
+	case err != nil:
+		return Reply{}, err
+	case !answered:
+		return Reply{}, newFault(ErrProtocol, "an answer to another request")
+	}
+	return reply, nil
+}
+
+// take reads what the server sent on behalf of this call: one message, or in
+// revision 2025-03-26 several. body is not used again by anybody else.
+func (x *httpCall) take(body []byte) (reply Reply, answered bool, err error) {
+	if !x.c.modern && x.c.who.Load().version == wire.V20250326 && isArray(body) {
+		messages, _, err := wire.ParseBatch(body, wire.FromServer)
+		if err != nil {
+			return Reply{}, false, x.garbled()
+		}
+		for _, m := range messages {
+			if x.route(m) {
+				reply, answered = Reply{Result: m.Result, Error: m.Error}, true
+			}
+		}
+		return reply, answered, nil
+	}
+	m, err := wire.Parse(body, wire.FromServer)
+	if err != nil {
+		return Reply{}, false, x.garbled()
+	}
+	if x.route(m) {
+		return Reply{Result: m.Result, Error: m.Error}, true, nil
+	}
+	return Reply{}, false, nil
+}
+
+func (x *httpCall) garbled() error {
+	x.c.srv.counts.violations.Add(1)
+	return newFault(ErrProtocol, "the answer is not valid JSON-RPC")
+}
+
+// route brings a message to its place, and reports whether it is the answer to
+// this call.
+func (x *httpCall) route(m wire.Message) (answered bool) {
+	if m.Kind != wire.Response {
+		x.told(m)
+		return false
+	}
+	id, ok := m.ID.Int()
+	switch {
+	case m.ID == nil, ok && id == x.id:
+		return true
+	case ok && id > 0 && id <= x.c.ids.Load():
+		x.c.srv.counts.late.Add(1)
+	default:
+		x.c.srv.counts.unknown.Add(1)
+	}
+	return false
+}
+
+// told hands on what the server says while it works on this call.
+func (x *httpCall) told(m wire.Message) {
+	counts := &x.c.srv.counts
+	switch {
+	case m.Kind == wire.Request && x.c.modern:
+		counts.violations.Add(1)
+	case m.Kind == wire.Request && m.Method == methodPing:
+		x.c.answerLater(keepEvent(m, false))
+	case m.Method == methodProgress:
+		id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+		if id != x.id || x.r.ProgressToken == nil {
+			counts.stray.Add(1)
+			return
+		}
+		x.give(Event{Method: m.Method, Params: restoreToken(m.Params, x.r.ProgressToken)})
+	default:
+		x.give(keepEvent(m, false))
+	}
+}
+
+func (x *httpCall) give(ev Event) {
+	if x.on != nil {
+		x.on(ev)
+		return
+	}
+	x.c.give(ev)
+}
+
+// give hands an event to the owner of the connection; what cannot be delivered
+// is counted, and refused if it wants an answer.
+func (c *httpConn) give(ev Event) {
+	if c.events.push(ev) {
+		return
+	}
+	c.srv.counts.dropped.Add(1)
+	if ev.ID != nil {
+		c.answerLater(ev)
+	}
+}
+
+func (c *httpConn) answerLater(ev Event) {
+	ev.Params = nil
+	if !c.own.push(ev) {
+		c.srv.counts.dropped.Add(1)
+	}
+}
+
+// failed says what an error of the exchange means, and tells a legacy server
+// that nobody waits any more. In the modern era the closed stream says so.
+func (x *httpCall) failed(err error) error {
+	ended := x.ctx.Err() != nil
+	err = netFault(x.parent, x.ctx, err)
+	if ended && !x.c.modern && x.r.Method != methodInitialize && x.c.Err() == nil {
+		go x.c.sendCancelled(x.id)
+	}
+	return err
+}
+
+func (c *httpConn) sendCancelled(id int64) {
+	ctx, cancel := context.WithTimeout(c.ctx, sideLimit)
+	defer cancel()
+	if err := c.Notify(ctx, methodCancelled, cancelledParams(id)); err != nil {
+		c.srv.log.Debug("cancellation not sent", slog.Any("error", err))
+	}
+}
+
+// netFault classifies an error of an exchange made under ctx, which comes from
+// the caller's context parent. What cannot be shown to be unsent counts as lost.
+func netFault(parent, ctx context.Context, err error) error {
+	var f *fault
+	var timeout net.Error
+	switch {
+	case parent.Err() != nil:
+		return parent.Err()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return newFault(ErrTimeout, "")
+	case ctx.Err() != nil:
+		return errClosed
+	case errors.As(err, &f):
+		return err
+	case isConnecting(err):
+		return newFaultf(ErrNotSent, "connecting to the server", err)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return newFaultf(ErrTimeout, "", err)
+	}
+	return newFaultf(ErrLost, "talking to the server", err)
+}
+
+// isConnecting reports an error that came before there was a connection to send
+// anything on.
+func isConnecting(err error) bool {
+	var dial *net.OpError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, egress.ErrForbidden), errors.As(err, &certificate), errors.As(err, &record):
+		return true
+	}
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// isMedia compares the type of a response without its parameters.
+func isMedia(resp *http.Response, want string) bool {
+	v := resp.Header["Content-Type"]
+	if len(v) == 0 {
+		return false
+	}
+	kind, _, _ := strings.Cut(v[0], ";")
+	return strings.EqualFold(strings.TrimSpace(kind), want)
+}
+
+// trusted is how much of an announced length is believed before it has come, in
+// bytes.
+const trusted = 1 << 20
+
+// readBody reads a whole body of at most max bytes, in one piece of the right
+// size where its length is announced.
+func readBody(resp *http.Response, max int) ([]byte, error) {
+	length := resp.ContentLength
+	if length > int64(max) {
+		return nil, newFault(ErrTooLarge, "a long body")
+	}
+	if length >= 0 && length <= trusted {
+		body := make([]byte, length)
+		if _, err := io.ReadFull(resp.Body, body); err != nil {
+			return nil, newFaultf(ErrLost, "the body was cut short", err)
+		}
+		drainHTTP2(resp)
+		return body, nil
+	}
+	var buf bytes.Buffer
+	if length > 0 {
+		buf.Grow(trusted)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(max)+1))
+	switch {
+	case err != nil:
+		return nil, newFaultf(ErrLost, "the body was cut short", err)
+	case n > int64(max):
+		return nil, newFault(ErrTooLarge, "a long body")
+	}
+	return buf.Bytes(), nil
+}
+
+// drainHTTP2 reads the end of a body whose length was known. HTTP/1 reports it
+// with the last byte; in HTTP/2 closing without having seen it resets the
+// stream, which some servers hold against a client.
+func drainHTTP2(resp *http.Response) {
+	if resp.ProtoMajor >= 2 {
+		var b [1]byte
+		_, _ = resp.Body.Read(b[:])
+	}
+}

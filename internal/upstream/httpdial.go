@@ -1,0 +1,134 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+func (s *Server) legacyHTTP(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {
+	c := s.newHTTP(false, on)
+	result, err := c.initialize(ctx, initParams)
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	c.events.release()
+	return c, result, nil
+}
+
+func (c *httpConn) initialize(ctx context.Context, initParams []byte) ([]byte, error) {
+	reply, err := c.Call(ctx, &Request{Method: methodInitialize, Params: initParams}, nil)
+	if err != nil {
+		return nil, err
+	}
+	version, err := negotiated(reply)
+	if err != nil {
+		return nil, err
+	}
+	c.become(c.who.Load().session, version)
+	if err := c.Notify(ctx, methodInitialized, nil); err != nil {
+		return nil, err
+	}
+	return reply.Result, nil
+}
+
+// modernHTTP probes with server/discover, by the table of protocol.md 2.3. The
+// connection it returns holds nothing open. A server that accepts the request and
+// then says nothing is an old one that does not know the method; one that does
+// not even accept it has not said anything about its era.
+func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
+	probe, cancel := context.WithCancel(ctx)
+	defer cancel()
+	limit := time.AfterFunc(s.dialLimit(), cancel)
+	defer limit.Stop()
+	c := s.newHTTP(true, on)
+	silent := false
+	c.heard = func() { silent = limit.Reset(s.deps.ProbeTimeout) }
+	version, _ := wire.GetString(meta, wire.MetaVersion)
+	c.become("", version)
+	reply, err := c.Call(probe, discover(meta), nil)
+	c.heard = nil
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case silent && (isContext(err) || errors.Is(err, ErrTimeout)):
+		err = newFault(ErrEra, "an empty stream for server/discover")
+	case isContext(err):
+		err = newFault(ErrTimeout, "no answer to server/discover")
+	case err == nil:
+		err = judgeDiscovery(reply)
+	case isForeign(err):
+		err = asEra(err, "no answer of the modern era to server/discover")
+	}
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	c.events.release()
+	return c, reply.Result, nil
+}
+
+// isForeign reports an answer that no modern server gives: any 4xx but those
+// about credentials and load, and anything else that is not JSON-RPC with a
+// 2xx.
+func isForeign(err error) bool {
+	var f *fault
+	if !errors.As(err, &f) || f.kind != ErrProtocol {
+		return false
+	}
+	switch f.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return false
+	}
+	return f.status/100 != 3
+}
+
+// modernHeader is the header of one modern request: what the body says, said
+// again (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*.
+// Nothing else of the client's gets in.
+func (c *httpConn) modernHeader(method string, params []byte, extra http.Header) http.Header {
+	base := c.who.Load().request.Header
+	h := make(http.Header, len(base)+len(extra)+3)
+	for name, values := range extra {
+		if name = http.CanonicalHeaderKey(name); strings.HasPrefix(name, headerParam) {
+			h[name] = values
+		}
+	}
+	for name, values := range base {
+		h[name] = values
+	}
+	values := make([]string, 0, 3)
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if v, ok := wire.Text(wire.GetPath(params, "_meta", wire.MetaVersion)); ok {
+		set(headerVersion, wire.EncodeHeader(v))
+	}
+	set(headerMethod, wire.EncodeHeader(method))
+	if key := nameKey(method); key != "" {
+		if name, ok := wire.GetString(params, key); ok {
+			set(headerName, wire.EncodeHeader(name))
+		}
+	}
+	return h
+}
+
+// nameKey is the member of params that Mcp-Name repeats, "" for methods that
+// have none (Streamable HTTP, "Standard Headers"; SEP-2663 for tasks).
+func nameKey(method string) string {
+	switch method {
+	case "tools/call", "prompts/get":
+		return "name"
+	case "resources/read":
+		return "uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return "taskId"
+	}
+	return ""
+}

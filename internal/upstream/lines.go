@@ -1,0 +1,148 @@
+package upstream
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+// smallBuffer is what an idle connection keeps for reading, in bytes.
+const smallBuffer = 4 << 10
+
+// The sizes of buffers that are lent to a connection while it reads a longer
+// line, in bytes. Beyond the last the buffer is made for the line alone, and
+// given away with it.
+const (
+	midBuffer = 64 << 10
+	bigBuffer = 1 << 20
+)
+
+var (
+	midBuffers = sync.Pool{New: func() any { return new([midBuffer]byte) }}
+	bigBuffers = sync.Pool{New: func() any { return new([bigBuffer]byte) }}
+)
+
+// lineReader reads newline-delimited messages of at most max bytes.
+//
+// Its buffer follows the traffic: a small one of its own, larger ones lent from
+// a pool, and for the largest lines one that goes to the caller with the line,
+// so that a big result is never copied. When everything read is used up the
+// small one is back in place.
+type lineReader struct {
+	r       io.Reader
+	max     int
+	small   []byte
+	buf     []byte // small, or a larger one
+	start   int    // first unused byte
+	end     int    // behind the last byte read
+	scanned int    // bytes from start that hold no newline
+	err     error  // of r, given out when the rest is used up
+}
+
+func newLineReader(r io.Reader, max int) *lineReader {
+	small := make([]byte, smallBuffer)
+	return &lineReader{r: r, max: max, small: small, buf: small}
+}
+
+// next returns the next line without its newline. owned says that its memory
+// is the caller's; otherwise the line is valid until the following call. The
+// last line needs no newline. ErrTooLarge is final.
+func (l *lineReader) next() (line []byte, owned bool, err error) {
+	for {
+		if at := bytes.IndexByte(l.buf[l.start+l.scanned:l.end], '\n'); at >= 0 {
+			return l.cut(l.scanned+at, 1)
+		}
+		l.scanned = l.end - l.start
+		switch {
+		case l.scanned > l.max:
+			return nil, false, newFault(ErrTooLarge, "a line without end")
+		case l.err != nil && l.scanned > 0:
+			return l.cut(l.scanned, 0)
+		case l.err != nil:
+			return nil, false, l.err
+		}
+		l.fill()
+	}
+}
+
+// cut takes n bytes as a line, and skips what ended it.
+func (l *lineReader) cut(n, skip int) ([]byte, bool, error) {
+	if n > l.max {
+		return nil, false, newFault(ErrTooLarge, "a long line")
+	}
+	line := l.buf[l.start : l.start+n : l.start+n]
+	l.start += n + skip
+	l.scanned = 0
+	if len(l.buf) > bigBuffer && n >= len(l.buf)/2 {
+		l.giveAway()
+		return line, true, nil
+	}
+	return line, false, nil
+}
+
+// giveAway leaves the buffer to the line just cut from it.
+func (l *lineReader) giveAway() {
+	rest := l.buf[l.start:l.end]
+	l.buf = l.borrow(len(rest))
+	l.start, l.end = 0, copy(l.buf, rest)
+}
+
+// fill reads once, after making room.
+func (l *lineReader) fill() {
+	rest := l.end - l.start
+	switch {
+	case rest <= len(l.small) && len(l.buf) > len(l.small):
+		l.move(0)
+	case l.end < len(l.buf):
+	case l.start > 0:
+		copy(l.buf, l.buf[l.start:l.end])
+		l.start, l.end = 0, rest
+	}
+	if rest == 0 {
+		l.start, l.end = 0, 0
+	}
+	if l.end == len(l.buf) {
+		l.move(2 * len(l.buf))
+	}
+	var n int
+	n, l.err = l.r.Read(l.buf[l.end:])
+	l.end += n
+}
+
+// move carries the unused bytes into a buffer of at least size bytes that also
+// holds them.
+func (l *lineReader) move(size int) {
+	rest := l.end - l.start
+	next := l.borrow(max(size, rest))
+	copy(next, l.buf[l.start:l.end])
+	l.giveBack()
+	l.buf, l.start, l.end = next, 0, rest
+}
+
+func (l *lineReader) borrow(size int) []byte {
+	switch {
+	case size <= len(l.small):
+		return l.small
+	case size <= midBuffer:
+		return midBuffers.Get().(*[midBuffer]byte)[:]
+	case size <= bigBuffer:
+		return bigBuffers.Get().(*[bigBuffer]byte)[:]
+	}
+	return make([]byte, min(size, max(l.max+2, 2*bigBuffer)))
+}
+
+func (l *lineReader) giveBack() {
+	switch len(l.buf) {
+	case midBuffer:
+		midBuffers.Put((*[midBuffer]byte)(l.buf))
+	case bigBuffer:
+		bigBuffers.Put((*[bigBuffer]byte)(l.buf))
+	}
+	l.buf = l.small
+}
+
+// close gives borrowed memory back.
+func (l *lineReader) close() {
+	l.giveBack()
+	l.start, l.end, l.scanned = 0, 0, 0
+}

@@ -1,0 +1,158 @@
+package upstream
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Pauses before the stream for unasked messages is opened again after a
+// failure.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// listener keeps the GET stream of a legacy session open: the one place for
+// what a server says outside of any call (2025-11-25 Transports, "Listening for
+// Messages from the Server").
+type listener struct {
+	c         *httpConn
+	lastEvent string
+	pause     time.Duration // before the next attempt
+	asked     bool          // the server named the pause
+	bad       int           // refused messages since the last good one
+}
+
+// Listen implements Conn.
+func (c *httpConn) Listen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.modern || c.listening || c.end != nil {
+		return
+	}
+	c.listening = true
+	go (&listener{c: c, pause: firstPause}).run()
+}
+
+// run ends with the connection, or when the server has no such stream.
+func (l *listener) run() {
+	for l.once() {
+		if sleep(l.c.ctx, l.jitter()) != nil {
+			return
+		}
+	}
+}
+
+// once opens the stream and follows it; false when there is no point in another
+// attempt.
+func (l *listener) once() bool {
+	resp, err := l.c.get(l.c.ctx, l.lastEvent)
+	if err != nil {
+		l.slower()
+		return l.c.ctx.Err() == nil
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents):
+		return l.follow(resp)
+	case isPassing(resp.StatusCode):
+		l.slower()
+		return true
+	case resp.StatusCode == http.StatusNotFound && l.c.who.Load().session != "":
+		l.c.fail(&fault{kind: ErrSession, status: resp.StatusCode})
+	case resp.StatusCode != http.StatusMethodNotAllowed:
+		l.c.srv.log.Warn("no stream for messages of the server", slog.Int("status", resp.StatusCode))
+	}
+	return false
+}
+
+// follow reads the stream to its end.
+func (l *listener) follow(resp *http.Response) bool {
+	r := wire.NewEventReader(resp.Body, l.c.srv.def.MaxMessage)
+	l.slower()
+	for {
+		ev, err := r.Next()
+		if err != nil {
+			return l.c.ctx.Err() == nil
+		}
+		l.note(ev)
+		if isMessage(ev) && !l.take(ev.Data) {
+			l.c.srv.log.Warn("too much that is no message on the stream of the server")
+			return false
+		}
+	}
+}
+
+// note remembers where to resume. A stream that brings something earns a quick
+// return.
+func (l *listener) note(ev wire.Event) {
+	if ev.HasID {
+		l.lastEvent = usableEventID(ev.ID)
+	}
+	if ev.Retry >= 0 {
+		l.asked, l.pause = true, retryTime(ev.Retry)
+	}
+	if !l.asked {
+		l.pause = firstPause
+	}
+}
+
+// take brings one message to its place; false when too many were refused.
+func (l *listener) take(data []byte) bool {
+	m, err := wire.Parse(data, wire.FromServer)
+	if err != nil {
+		l.c.srv.counts.garbage.Add(1)
+		l.bad++
+		return l.bad <= maxBad
+	}
+	l.bad = 0
+	switch {
+	case m.Kind == wire.Response:
+		l.c.srv.counts.unknown.Add(1)
+	case m.Kind == wire.Request && m.Method == methodPing:
+		l.c.answerLater(keepEvent(m, false))
+	case m.Method == methodProgress:
+		l.progress(m)
+	default:
+		l.c.give(keepEvent(m, false))
+	}
+	return true
+}
+
+// progress of a call in flight belongs on that call's own stream. Servers that
+// cannot say which that is put it here; then the connection's owner gets it,
+// with the client's token.
+func (l *listener) progress(m wire.Message) {
+	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+	token := l.c.token(id)
+	if token == nil {
+		l.c.srv.counts.stray.Add(1)
+		return
+	}
+	l.c.give(Event{Method: m.Method, Params: restoreToken(m.Params, token)})
+}
+
+func (c *httpConn) token(id int64) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.calls[id]; x != nil {
+		return x.r.ProgressToken
+	}
+	return nil
+}
+
+// slower doubles the pause, unless the server named it.
+func (l *listener) slower() {
+	if !l.asked {
+		l.pause = min(2*l.pause, lastPause)
+	}
+}
+
+// jitter spreads the attempts of sessions that broke together.
+func (l *listener) jitter() time.Duration {
+	return l.pause - time.Duration(rand.Int64N(int64(l.pause)/4+1))
+}

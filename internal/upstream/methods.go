@@ -1,0 +1,26 @@
+package upstream
+
+// Methods that a connection itself has to know.
+const (
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodDiscover    = "server/discover"
+	methodListen      = "subscriptions/listen"
+	methodPing        = "ping"
+	methodProgress    = "notifications/progress"
+	methodCancelled   = "notifications/cancelled"
+)
+
+// ofSession reports whether a notification concerns the connection as a whole,
+// so that it is never taken for part of a call that happens to be in flight.
+func ofSession(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed",
+		"notifications/prompts/list_changed",
+		"notifications/resources/list_changed",
+		"notifications/resources/updated",
+		"notifications/elicitation/complete":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// maxRefusal bounds what is read of the body of an error status, in bytes.
+const maxRefusal = 64 << 10
+
+// codeOldServer is what TypeScript servers send with 400 for a session they do
+// not know, and before initialize ("Server not initialized").
+const codeOldServer = -32000
+
+// refused maps a status other than 2xx. A JSON-RPC error with the call's own id
+// is an answer like any other; in the modern era one without an id is too,
+// since errors there come with an error status (Overview, "Error Codes"). The
+// rest becomes an error, by what the status says about the request.
+func (c *httpConn) refused(resp *http.Response, id int64) (Reply, error) {
+	reply, mine := refusalBody(resp, id)
+	status := resp.StatusCode
+	if isAnswerStatus(status) && (mine || reply != nil && c.modern && id != 0 && status/100 == 4) {
+		return Reply{Error: reply}, nil
+	}
+	err := statusFault(status, reply)
+	if !c.modern && c.who.Load().session != "" && isForgotten(status, reply) {
+		err = &fault{kind: ErrSession, status: status, reply: reply}
+		c.fail(err)
+	}
+	return Reply{}, err
+}
+
+// isForgotten: 404 is what the specification says of an unknown session
+// (2025-11-25 Transports, "Session Management"), 400 with codeOldServer what
+// the TypeScript examples say. Either way nothing has run.
+func isForgotten(status int, reply *wire.Error) bool {
+	return status == http.StatusNotFound || status == http.StatusBadRequest && reply != nil && reply.Code == codeOldServer
+}
+
+// isAnswerStatus: all but those that speak of the client or of the load, not of
+// the request.
+func isAnswerStatus(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return false
+	}
+	return true
+}
+
+// refusalBody is the JSON-RPC error in the body of an error status, nil when
+// there is none, and whether it names the call id.
+func refusalBody(resp *http.Response, id int64) (reply *wire.Error, mine bool) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return nil, false
+	}
+	m, err := wire.Parse(body, wire.FromServer)
+	if err != nil || m.Kind != wire.Response || m.Error == nil {
+		return nil, false
+	}
+	n, ok := m.ID.Int()
+	return m.Error, ok && id != 0 && n == id
+}
+
+// statusFault is the error for a status, by whether the request has run.
+func statusFault(status int, reply *wire.Error) error {
+	f := &fault{kind: ErrProtocol, status: status, reply: reply}
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		f.reason = "the server wants other credentials"
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		f.kind, f.reason = ErrNotSent, "the server is busy"
+	case status/100 == 5:
+		f.kind, f.reason = ErrLost, "the server failed"
+	case status/100 == 3:
+		f.reason = "a redirect, which is not followed"
+	default:
+		f.reason = "the server refused the request"
+	}
+	return f
+}
+
+// isOldRefusal reports whether a refused initialize suggests a server of
+// revision 2024-11-05: 400, 404 or 405, and no body that a newer one would
+// write (protocol.md 2.3).
+func isOldRefusal(err error) bool {
+	var f *fault
+	if !errors.As(err, &f) {
+		return false
+	}
+	switch f.status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return f.reply == nil || !isModernCode(f.reply.Code) && f.reply.Code != codeMethodNotFound
+	}
+	return false
+}
+
+// asEra turns a refusal into ErrEra, and keeps its evidence.
+func asEra(err error, reason string) error {
+	var f *fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	return &fault{kind: ErrEra, reason: reason, status: f.status, reply: f.reply}
+}

@@ -1,0 +1,236 @@
+package upstream
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+
+// endLine makes the message one line. White space between tokens may hold line
+// breaks, when a client wrote them; inside strings JSON has none.
+func endLine(buf *[]byte) []byte {
+	b := *buf
+	if bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {
+		for i, c := range b {
+			if c == '\n' || c == '\r' {
+				b[i] = ' '
+			}
+		}
+	}
+	*buf = append(b, '\n')
+	return *buf
+}
+
+// accept takes one message, or what the server sent in its place, and brings it
+// where it belongs. owned says that b is never used again, so that its parts
+// may be handed on without a copy. An error ends the connection.
+func (s *stream) accept(b []byte, owned bool) error {
+	if s.batch.Load() && isArray(b) {
+		return s.acceptBatch(b, owned)
+	}
+	m, err := wire.Parse(b, wire.FromServer)
+	if err != nil {
+		return s.refused(b)
+	}
+	s.bad, s.badSize = 0, 0
+	s.route(m, owned)
+	return nil
+}
+
+func (s *stream) acceptBatch(b []byte, owned bool) error {
+	messages, _, err := wire.ParseBatch(b, wire.FromServer)
+	if err != nil {
+		return s.refused(b)
+	}
+	s.bad, s.badSize = 0, 0
+	for _, m := range messages {
+		s.route(m, owned)
+	}
+	return nil
+}
+
+func isArray(b []byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	return len(b) > 0 && b[0] == '['
+}
+
+func (s *stream) route(m wire.Message, owned bool) {
+	switch m.Kind {
+	case wire.Response:
+		s.answered(m, owned)
+	case wire.Request:
+		s.asked(m, owned)
+	case wire.Notification:
+		s.told(m, owned)
+	}
+}
+
+// answered brings a response to its call. An error without an id means that the
+// server could not read a request; with one call in flight it is that one.
+func (s *stream) answered(m wire.Message, owned bool) {
+	id, ok := m.ID.Int()
+	if m.ID == nil {
+		id = s.pending.sole()
+		ok = id != 0
+	}
+	if !ok {
+		s.srv.counts.unknown.Add(1)
+		return
+	}
+	c, issued := s.pending.take(id)
+	switch {
+	case c != nil:
+		c.finish(keepReply(m, owned), nil)
+	case issued:
+		s.srv.counts.late.Add(1)
+	default:
+		s.srv.counts.unknown.Add(1)
+	}
+}
+
+// asked brings a request of the server to whoever can answer it.
+func (s *stream) asked(m wire.Message, owned bool) {
+	if s.modern {
+		s.srv.counts.violations.Add(1)
+		return
+	}
+	ev := keepEvent(m, owned)
+	if m.Method == methodPing {
+		s.answerLater(ev)
+		return
+	}
+	if !s.deliver(s.pending.sole(), ev) {
+		s.answerLater(ev)
+	}
+}
+
+func (s *stream) answerLater(ev Event) {
+	ev.Params = nil
+	if !s.own.push(ev) {
+		s.srv.counts.dropped.Add(1)
+	}
+}
+
+// told brings a notification to its call or to the connection.
+func (s *stream) told(m wire.Message, owned bool) {
+	switch {
+	case m.Method == methodProgress:
+		s.progress(m)
+	case s.modern && m.Method == methodCancelled:
+		s.ended(m, owned)
+	default:
+		id, known := s.callOf(m)
+		if !known {
+			s.srv.counts.stray.Add(1)
+			return
+		}
+		s.deliver(id, keepEvent(m, owned))
+	}
+}
+
+// callOf is the call that a notification belongs to, 0 for the connection, and
+// false when it names a subscription that is not open.
+func (s *stream) callOf(m wire.Message) (id int64, known bool) {
+	if s.modern {
+		if raw := wire.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
+			id, ok := wire.ID(raw).Int()
+			return id, ok && s.pending.has(id)
+		}
+	}
+	if ofSession(m.Method) {
+		return 0, true
+	}
+	return s.pending.sole(), true
+}
+
+// deliver gives the event to the call id, or to the connection when there is no
+// such call or it does not listen. False: it was dropped, and counted.
+func (s *stream) deliver(id int64, ev Event) bool {
+	if id != 0 {
+		switch s.pending.offer(id, ev) {
+		case taken:
+			return true
+		case crowded:
+			s.srv.counts.dropped.Add(1)
+			return false
+		}
+	}
+	if s.events.push(ev) {
+		return true
+	}
+	s.srv.counts.dropped.Add(1)
+	return false
+}
+
+// progress restores the client's token. Progress for a token that is not in
+// flight belongs to nobody.
+func (s *stream) progress(m wire.Message) {
+	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+	token := s.pending.token(id)
+	if token == nil {
+		s.srv.counts.stray.Add(1)
+		return
+	}
+	ev := Event{Method: m.Method, Params: restoreToken(m.Params, token)}
+	switch s.pending.offer(id, ev) {
+	case absent, deaf:
+		s.srv.counts.stray.Add(1)
+	case crowded:
+		s.srv.counts.dropped.Add(1)
+	}
+}
+
+func restoreToken(params, token []byte) []byte {
+	return wire.Set(params, wire.Edit{Key: "progressToken", Value: token})
+}
+
+// ended handles the one cancellation that a modern server may send: that of a
+// subscription. The call sees the event, and is over.
+func (s *stream) ended(m wire.Message, owned bool) {
+	id, _ := wire.ID(wire.Get(m.Params, "requestId")).Int()
+	if !s.pending.isListen(id) {
+		s.srv.counts.stray.Add(1)
+		return
+	}
+	s.pending.offer(id, keepEvent(m, owned))
+	if c, _ := s.pending.take(id); c != nil {
+		c.finish(Reply{}, newFault(ErrLost, "the server ended the subscription"))
+	}
+}
+
+func (p *pending) has(id int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[id] != nil
+}
+
+func (p *pending) isListen(id int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.calls[id]
+	return c != nil && c.listen
+}
+
+// keepReply makes a reply that outlives the buffer of m, unless that buffer is
+// handed over with it.
+func keepReply(m wire.Message, owned bool) Reply {
+	if owned {
+		return Reply{Result: m.Result, Error: m.Error}
+	}
+	if m.Error == nil {
+		return Reply{Result: bytes.Clone(m.Result)}
+	}
+	e := *m.Error
+	e.Data, e.Raw = bytes.Clone(e.Data), bytes.Clone(e.Raw)
+	return Reply{Error: &e}
+}
+
+func keepEvent(m wire.Message, owned bool) Event {
+	if owned {
+		return Event{Method: m.Method, Params: m.Params, ID: m.ID}
+	}
+	return Event{Method: m.Method, Params: bytes.Clone(m.Params), ID: bytes.Clone(m.ID)}
+}

@@ -1,0 +1,263 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/child"
+)
+
+// After a child has ended, or was told to, its output is read on for a while:
+// what it said last may be an answer. These bound that, should a stranger hold
+// the other end of the pipe.
+const (
+	lastWords    = 250 * time.Millisecond // after its end
+	farewellTime = 10 * time.Second       // after Stop: longer than the runner's ladder
+)
+
+// stdioConn is a child and what it says.
+type stdioConn struct {
+	stream
+	proc    *child.Process
+	started time.Time
+	out     lineWriter
+	quiet   atomic.Bool // its end says nothing about the server: asked for, or a probe's
+	noted   sync.Once
+}
+
+// startChild starts the server's program and reads from it.
+func (s *Server) startChild(modern bool, on func(Event)) (*stdioConn, error) {
+	if wait := s.backoff.wait(time.Now()); wait > 0 {
+		return nil, newFault(ErrNotSent, fmt.Sprintf("the server keeps ending, next start in %s", wait.Round(time.Millisecond)))
+	}
+	started := time.Now()
+	proc, err := s.deps.Runner.Start(child.Spec{
+		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Stderr: s.stderr(),
+	})
+	switch {
+	case errors.Is(err, child.ErrTooMany):
+		return nil, newFault(ErrBusy, "")
+	case err != nil:
+		s.backoff.ended(started, time.Now())
+		return nil, newFaultf(ErrNotSent, "the server cannot be started", err)
+	}
+	c := &stdioConn{proc: proc, started: started}
+	c.quiet.Store(modern) // until the probe has succeeded
+	c.stream.init(s, modern, on)
+	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done}
+	c.carry, c.gone, c.mourn = c.send, proc.Done(), c.hurry
+	go c.read()
+	return c, nil
+}
+
+// stderr is where a child's standard error goes; nil discards it.
+func (s *Server) stderr() func(string) {
+	if !s.def.KeepStderr {
+		return nil
+	}
+	return func(line string) { s.log.Info("server stderr", slog.String("line", line)) }
+}
+
+// read brings every line to its place until the output ends, and then ends the
+// rest. It is the only reader, and it closes what it read from.
+func (c *stdioConn) read() {
+	defer c.proc.Stdout.Close()
+	lines := newLineReader(c.proc.Stdout, c.srv.def.MaxMessage)
+	defer lines.close()
+	for {
+		line, owned, err := lines.next()
+		if err == nil {
+			err = c.accept(line, owned)
+		}
+		if err != nil {
+			c.broke(err)
+			return
+		}
+	}
+}
+
+// broke ends the connection because of err, which the reader met.
+func (c *stdioConn) broke(err error) {
+	var f *fault
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+		err = newFault(ErrLost, "the server ended")
+	default:
+		err = newFaultf(ErrLost, "reading from the server", err)
+	}
+	c.noteEnd(err)
+	c.fail(err)
+	c.proc.Stop()
+}
+
+// noteEnd lengthens the pause before the next start, when this end was the
+// child's own doing.
+func (c *stdioConn) noteEnd(err error) {
+	if c.quiet.Load() {
+		return
+	}
+	c.noted.Do(func() {
+		wait := c.srv.backoff.ended(c.started, time.Now())
+		c.srv.log.Warn("server connection broke", slog.Any("reason", err),
+			slog.Duration("backoff", wait), slog.Any("counts", c.srv.Counts()))
+	})
+}
+
+// hurry lets the reader finish soon: the child is gone, so that nothing but
+// what is in the pipe can come.
+func (c *stdioConn) hurry() {
+	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(lastWords)) // fails on a closed file: finished already
+}
+
+// send writes one line. A child that has closed its standard input is over,
+// whatever else it does.
+func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
+	begun, err = c.out.write(ctx, expire, b)
+	if err != nil && !isPatience(err) {
+		c.hurry()
+	}
+	return begun, err
+}
+
+// Close implements Conn.
+func (c *stdioConn) Close() { c.stop(errClosed) }
+
+// stop ends the connection on our side.
+func (c *stdioConn) stop(end error) {
+	c.quiet.Store(true)
+	c.fail(end)
+	c.proc.Stop()
+	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(farewellTime)) // fails on a closed file: finished already
+}
+
+// restarts spaces the starts of one server's children.
+type restarts struct {
+	mu sync.Mutex
+	b  child.Backoff
+}
+
+func (r *restarts) wait(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.Wait(now)
+}
+
+func (r *restarts) ended(started, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.Ended(started, now)
+}
+
+// stalled is how long one write may block before its caller's patience is
+// looked at again.
+const stalled = 50 * time.Millisecond
+
+// lineWriter writes whole lines to a child. One line is one write; a child that
+// does not read costs the writer no more than its own patience, and everybody
+// else only the wait for the lock, which each ends for itself.
+type lineWriter struct {
+	f     *os.File
+	lock  chan struct{}   // capacity 1: a mutex that can be given up on, and handed on
+	over  <-chan struct{} // the connection ended
+	until time.Time       // the write deadline in force; guarded by the lock
+}
+
+// write writes b. begun tells, beside an error, that the server may come to see
+// the line: part of it was written, and the rest follows in the background,
+// since half a line would spoil the next.
+func (w *lineWriter) write(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
+	if err := w.acquire(ctx, expire); err != nil {
+		return false, err
+	}
+	rest, err := w.attempt(ctx, expire, b)
+	begun = len(rest) < len(b)
+	if err == nil || !begun || !isPatience(err) {
+		<-w.lock
+		return begun, err
+	}
+	go w.finish(append([]byte(nil), rest...))
+	return begun, err
+}
+
+func (w *lineWriter) acquire(ctx context.Context, expire <-chan time.Time) error {
+	select {
+	case w.lock <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case w.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-expire:
+		return newFault(ErrTimeout, "the server does not read")
+	case <-w.over:
+		return newFault(ErrNotSent, "the connection is closed")
+	}
+}
+
+// attempt writes as long as the caller waits, and returns what is left.
+func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []byte) (rest []byte, err error) {
+	rest = b
+	for {
+		w.refresh()
+		n, err := w.f.Write(rest)
+		rest = rest[n:]
+		switch {
+		case err == nil:
+			return nil, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return rest, writeFault(len(rest) < len(b), err)
+		}
+		select {
+		case <-ctx.Done():
+			return rest, ctx.Err()
+		case <-expire:
+			return rest, newFault(ErrTimeout, "the server does not read")
+		default:
+		}
+	}
+}
+
+// writeFault: a server that saw nothing of a line has not run it; nor, in
+// truth, has one that saw half of it, but who knows how it reads.
+func writeFault(begun bool, err error) error {
+	if begun {
+		return newFaultf(ErrLost, "writing to the server", err)
+	}
+	return newFaultf(ErrNotSent, "writing to the server", err)
+}
+
+// refresh keeps the write deadline ahead. Setting it costs more than the rest
+// of a write, so busy connections do it now and then only.
+func (w *lineWriter) refresh() {
+	now := time.Now()
+	if w.until.Sub(now) > stalled/2 {
+		return
+	}
+	w.until = now.Add(stalled)
+	_ = w.f.SetWriteDeadline(w.until) // fails on a closed file: the write tells
+}
+
+// finish writes the rest of a line whose caller is gone, however long it takes;
+// the end of the process ends it too. It holds the lock meanwhile.
+func (w *lineWriter) finish(rest []byte) {
+	_ = w.f.SetWriteDeadline(time.Time{})
+	_, _ = w.f.Write(rest) // when this fails the connection is over, which its reader notices
+	w.until = time.Time{}
+	<-w.lock
+}
+
+// isPatience reports whether err is the caller's patience ending.
+func isPatience(err error) bool {
+	return isContext(err) || errors.Is(err, ErrTimeout)
+}

@@ -1,0 +1,233 @@
+// Package upstream speaks to MCP servers: over a child's standard streams, over
+// Streamable HTTP in both protocol eras, and over the older HTTP+SSE.
+//
+// It exists so that the rest of Doorward sees one kind of connection, Conn,
+// whatever the server is. A Conn carries raw params one way and raw results
+// the other; it mints the ids and progress tokens that a server sees, so that
+// an answer can only reach the call it was made for, and it treats everything
+// a server says as hostile: strictly parsed once, bounded in size and number,
+// dropped and counted when it belongs to nobody.
+//
+// The invariants: every call ends exactly once, with a reply or with an error
+// that says whether the server may have run it; nothing that a caller keeps
+// aliases a buffer that is used again; a broken server costs its own
+// connection and nothing else; when a connection is over, its process, its
+// descriptors and its goroutines are gone, whatever path led there.
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Kinds of server, the values of Definition.Kind.
+const (
+	KindStdio = "stdio" // a child process, newline-delimited JSON
+	KindHTTP  = "http"  // Streamable HTTP, falling back to HTTP+SSE
+	KindSSE   = "sse"   // HTTP+SSE of revision 2024-11-05
+)
+
+// Defaults of Definition and Deps.
+const (
+	DefaultMaxMessage   = 16 << 20        // bytes of one message, protocol.md 4.1
+	DefaultProbeTimeout = 5 * time.Second // for the answer to server/discover, protocol.md 4.1
+)
+
+// handshakeLimit bounds a handshake where Definition.Timeout sets no limit. A
+// first start may download the server's package, so it is long.
+const handshakeLimit = 2 * time.Minute
+
+// Definition says what one server is and how to reach it.
+type Definition struct {
+	Name string
+	Kind string // KindStdio, KindHTTP or KindSSE
+
+	Path string   // stdio: absolute path of the program
+	Args []string // stdio
+	Env  []string // stdio: the complete environment, "NAME=value"
+	Dir  string   // stdio: working directory, "" for the daemon's
+
+	URL          string      // http, sse
+	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only
+	AllowPrivate bool        // http, sse: loopback and private addresses are allowed
+
+	Timeout    time.Duration // of one call in all; 0: none. subscriptions/listen is exempt
+	MaxMessage int           // bytes of one message from the server; 0: DefaultMaxMessage
+	KeepStderr bool          // stdio: standard error goes to the log, otherwise it is discarded
+}
+
+// Deps are what all servers share.
+type Deps struct {
+	Runner       *child.Runner // starts the children; needed for stdio
+	Log          *slog.Logger  // nil: slog.Default
+	ClientInfo   []byte        // raw {"name":…,"version":…}; becomes the User-Agent of HTTP requests
+	ProbeTimeout time.Duration // 0: DefaultProbeTimeout
+}
+
+// Server is one configured MCP server. It holds no connection itself.
+type Server struct {
+	def       Definition
+	deps      Deps
+	log       *slog.Logger
+	url       *url.URL        // http, sse
+	transport *http.Transport // http, sse
+	agent     string          // User-Agent
+	backoff   restarts        // stdio
+	counts    counters
+}
+
+// New checks the definition. Nothing is started or dialled.
+func New(def Definition, deps Deps) (*Server, error) {
+	s := &Server{def: def, deps: deps, log: deps.Log, agent: userAgent(deps.ClientInfo)}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.log = s.log.With("server", def.Name)
+	if s.def.MaxMessage <= 0 {
+		s.def.MaxMessage = DefaultMaxMessage
+	}
+	if s.deps.ProbeTimeout <= 0 {
+		s.deps.ProbeTimeout = DefaultProbeTimeout
+	}
+	switch def.Kind {
+	case KindStdio:
+		return s, s.checkStdio()
+	case KindHTTP, KindSSE:
+		return s, s.checkHTTP()
+	}
+	return nil, fmt.Errorf("server %q: unknown kind %q", def.Name, def.Kind)
+}
+
+func (s *Server) checkStdio() error {
+	if s.deps.Runner == nil {
+		return fmt.Errorf("server %q: no runner for child processes", s.def.Name)
+	}
+	if s.def.Path == "" {
+		return fmt.Errorf("server %q: no program to start", s.def.Name)
+	}
+	return nil
+}
+
+func (s *Server) checkHTTP() error {
+	u, err := egress.CheckURL(s.def.URL)
+	if err != nil {
+		return fmt.Errorf("server %q: %w", s.def.Name, err)
+	}
+	s.url = u
+	s.transport = egress.NewTransport(egress.Options{
+		AllowPrivate: s.def.AllowPrivate,
+		Origin:       egress.Origin(u),
+		Header:       -1, // the limit of the call holds, which may be none
+	})
+	return nil
+}
+
+// Close releases what no connection owns: idle HTTP connections. Connections
+// that are in use stay; their owner closes them.
+func (s *Server) Close() {
+	if s.transport != nil {
+		s.transport.CloseIdleConnections()
+	}
+}
+
+// Request goes to a server. Params are final apart from the progress token.
+type Request struct {
+	Method        string
+	Params        []byte
+	ProgressToken []byte      // the client's raw token; nil: none. The connection mints its own and restores this one in progress notifications
+	Headers       http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
+}
+
+// Reply is what a server answered: a result, or a JSON-RPC error.
+type Reply struct {
+	Result []byte
+	Error  *wire.Error
+}
+
+// Event is what a server says unasked: a notification, or (ID != nil) a
+// request that wants Answer. The slices belong to the receiver.
+//
+// In the modern era Params still carry the subscription id that the connection
+// minted; restoring the client's own is the caller's work.
+type Event struct {
+	Method string
+	Params []byte
+	ID     wire.ID
+}
+
+// Conn is one connection to a server: a child, a session, or in the modern
+// HTTP era a mere sequence of requests. All methods may be used at once.
+//
+// Two questions of a server never become events: ping is answered here, and a
+// JSON-RPC request in the modern era is a violation, dropped and counted.
+type Conn interface {
+	// Call sends and waits. on is called on the caller's goroutine, in order,
+	// for each message that came on behalf of this call; with nil such messages
+	// go to the connection's own on. When ctx is done the call is cancelled
+	// upstream (notifications/cancelled, or the stream is closed in the modern
+	// HTTP era) and ctx's error is returned.
+	Call(ctx context.Context, r *Request, on func(Event)) (Reply, error)
+	// Notify sends a notification.
+	Notify(ctx context.Context, method string, params []byte) error
+	// Answer answers an Event that has an ID. Legacy era only.
+	Answer(ctx context.Context, id wire.ID, r Reply) error
+	// Listen opens the stream for unasked messages if this kind of connection
+	// has one of its own (legacy Streamable HTTP) and it is not open. It returns
+	// at once; the stream is opened again when it breaks.
+	Listen()
+	// Close ends the connection: calls in flight fail with ErrLost, a session
+	// is deleted, a child is stopped. It returns at once.
+	Close()
+	// Done is closed when the connection can carry no more calls.
+	Done() <-chan struct{}
+	// Err says why, once Done is closed.
+	Err() error
+}
+
+// userAgent makes "name/version" of the client info, as far as it has them.
+func userAgent(info []byte) string {
+	name, _ := wire.GetString(info, "name")
+	version, _ := wire.GetString(info, "version")
+	clean := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r <= ' ' || r > '~' || r == '/' {
+				return -1
+			}
+			return r
+		}, s)
+	}
+	agent := clean(name)
+	if agent == "" {
+		return "doorward"
+	}
+	if v := clean(version); v != "" {
+		agent += "/" + v
+	}
+	return agent
+}
+
+// callLimit is the total time of a call, 0 for none. A subscription is meant
+// to stay open.
+func (s *Server) callLimit(method string) time.Duration {
+	if method == methodListen {
+		return 0
+	}
+	return s.def.Timeout
+}
+
+// dialLimit is the total time of a handshake.
+func (s *Server) dialLimit() time.Duration {
+	if s.def.Timeout > 0 {
+		return s.def.Timeout
+	}
+	return handshakeLimit
+}

@@ -1,0 +1,53 @@
+package wire
+
+import "time"
+
+// The protocol revisions that Doorward knows.
+const (
+	V20241105 = "2024-11-05"
+	V20250326 = "2025-03-26"
+	V20250618 = "2025-06-18"
+	V20251125 = "2025-11-25"
+	V20260728 = "2026-07-28"
+)
+
+// The newest known revision with a handshake, and the newest without.
+const (
+	LatestLegacy = V20251125
+	LatestModern = V20260728
+)
+
+// Keys of _meta that carry the modern era's per-request metadata (MCP
+// Overview, "_meta").
+const (
+	MetaVersion      = "io.modelcontextprotocol/protocolVersion"
+	MetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	MetaClientInfo   = "io.modelcontextprotocol/clientInfo"
+	MetaLogLevel     = "io.modelcontextprotocol/logLevel"
+	MetaServerInfo   = "io.modelcontextprotocol/serverInfo"
+	MetaSubscription = "io.modelcontextprotocol/subscriptionId"
+)
+
+// IsLegacyVersion reports one of the four known revisions with an initialize
+// handshake.
+func IsLegacyVersion(v string) bool {
+	switch v {
+	case V20241105, V20250326, V20250618, V20251125:
+		return true
+	}
+	return false
+}
+
+// IsModernVersion reports a known revision that carries version and
+// capabilities in each request.
+func IsModernVersion(v string) bool { return v == V20260728 }
+
+// LooksModern reports a calendar date from 2026-07-28 on, known or not: such
+// a value settles the era (protocol.md 3.2), whatever becomes of the request.
+func LooksModern(v string) bool {
+	if v == V20260728 {
+		return true
+	}
+	_, err := time.Parse(time.DateOnly, v)
+	return err == nil && v > V20260728
+}

@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"unicode/utf8"
+)
+
+// Marks around a value that a header cannot carry as it is (Streamable HTTP,
+// "Value Encoding"): lower case, exact.
+const (
+	sentinelStart = "=?base64?"
+	sentinelEnd   = "?="
+)
+
+// errHeader says nothing of the value: it goes to the caller as -32020.
+var errHeader = errors.New("header value is neither plain ASCII nor Base64 of UTF-8 text")
+
+// EncodeHeader is s as the value of Mcp-Name or Mcp-Param-*: s itself where a
+// header can carry it unambiguously, else Base64 between the marks.
+func EncodeHeader(s string) string {
+	if isHeaderSafe(s) && strings.Trim(s, " ") == s && !strings.Contains(s, "\t") && !isMarked(s) {
+		return s
+	}
+	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(s)) + sentinelEnd
+}
+
+// DecodeHeader is what the header value v stands for, outer white space
+// trimmed. An error means -32020: v is marked but not Base64 of UTF-8 text, or
+// holds characters that no header may (visible ASCII, space and tab are what
+// RFC 9110 and the MCP specification allow).
+func DecodeHeader(v string) (string, error) {
+	v = strings.Trim(v, " \t")
+	if !isHeaderSafe(v) {
+		return "", errHeader
+	}
+	if !isMarked(v) {
+		return v, nil
+	}
+	if len(v) < len(sentinelStart)+len(sentinelEnd) { // the marks share their question mark
+		return "", errHeader
+	}
+	text, err := base64.StdEncoding.Strict().DecodeString(v[len(sentinelStart) : len(v)-len(sentinelEnd)])
+	if err != nil || !utf8.Valid(text) {
+		return "", errHeader
+	}
+	return string(text), nil
+}
+
+// isMarked reports a value with both marks, to the letter of the
+// specification: even one that is too short to have them side by side, since
+// some reader will try to decode it.
+func isMarked(v string) bool {
+	return strings.HasPrefix(v, sentinelStart) && strings.HasSuffix(v, sentinelEnd)
+}
+
+// isHeaderSafe reports that v is all visible ASCII, space and tab.
+func isHeaderSafe(v string) bool {
+	for i := range len(v) {
+		if (v[i] < ' ' || v[i] > '~') && v[i] != '\t' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,206 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"unicode"
+	"unicode/utf8"
+)
+
+// key is one object key that the scanner remembers until its object closes.
+type key struct {
+	at   int32  // where it stands, for the error
+	off  int32  // its text: in scanner.b, or when negative at ^off in scanner.decoded
+	n    int32  // length of its text
+	wide bool   // not pure ASCII
+	head uint64 // first eight bytes of its text, zero-padded
+}
+
+func (s *scanner) keyText(k *key) []byte {
+	if k.off < 0 {
+		return s.decoded[^k.off:][:k.n]
+	}
+	return s.b[k.off:][:k.n]
+}
+
+// remember settles what a key between start and end means at level lv. Known
+// keys are told apart by the bits of seen; all others are kept for distinct.
+func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64) (field, bool) {
+	k := key{at: int32(start), off: int32(start), n: int32(end - start), wide: kind&hasWide != 0}
+	text := s.b[start:end]
+	if kind&hasEscape != 0 {
+		k.off = ^int32(len(s.decoded))
+		s.decoded = appendUnescaped(s.decoded, text)
+		text = s.decoded[^k.off:]
+		k.n, k.wide = int32(len(text)), !isASCII(text)
+	}
+	if lv > levelBatch {
+		f, variant := vocabularies[lv].find(text, k.wide)
+		if f != fieldNone {
+			if *seen>>f&1 != 0 {
+				s.fail(start, reasonDuplicate)
+				return fieldNone, false
+			}
+			*seen |= 1 << f
+			return f, true
+		}
+		if variant {
+			s.refuse(start, reasonKeyVariant)
+		}
+		if hasControl(text, kind) {
+			s.refuse(start, reasonKeyControl)
+		}
+	}
+	if len(s.keys) == maxMembers {
+		s.fail(start, reasonMembers)
+		return fieldNone, false
+	}
+	k.head = head(text)
+	s.keys = append(s.keys, k)
+	return fieldNone, true
+}
+
+// head is the first eight bytes of text as a number.
+func head(text []byte) uint64 {
+	if len(text) >= 8 {
+		return binary.LittleEndian.Uint64(text)
+	}
+	var h uint64
+	for i, c := range text {
+		h |= uint64(c) << (8 * i)
+	}
+	return h
+}
+
+func isASCII(text []byte) bool {
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// hasControl reports a character of Unicode's class Cc: U+0000 to U+001F,
+// U+007F to U+009F. The text is valid UTF-8; kind is that of its raw form, and
+// DEL is the only one of them that is plain there.
+func hasControl(text []byte, kind textKind) bool {
+	if kind == 0 {
+		return bytes.IndexByte(text, 0x7F) >= 0
+	}
+	for i, c := range text {
+		if c < ' ' || c == 0x7F || c == 0xC2 && text[i+1] < 0xA0 {
+			return true
+		}
+	}
+	return false
+}
+
+// distinct checks the keys of one object against each other: none may repeat,
+// and at the protocol levels none may equal another under case folding. Small
+// objects are compared in pairs, larger ones go through a hash table, so that
+// the time stays linear in what a sender can make us read.
+func (s *scanner) distinct(keys []key, lv level) bool {
+	if len(keys) > 16 {
+		return s.distinctByHash(keys, lv)
+	}
+	for i := 1; i < len(keys); i++ {
+		for j := range i {
+			if s.clash(&keys[i], &keys[j], lv) && !s.reportClash(&keys[i], &keys[j]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clash reports whether two keys may not stand in one object of level lv.
+func (s *scanner) clash(a, b *key, lv level) bool {
+	const lower = 0x20 * ones
+	switch {
+	case lv > levelBatch && (a.wide || b.wide):
+		return bytes.EqualFold(s.keyText(a), s.keyText(b))
+	case a.n != b.n:
+		return false
+	case lv > levelBatch:
+		return a.head|lower == b.head|lower && bytes.EqualFold(s.keyText(a), s.keyText(b))
+	}
+	return a.head == b.head && (a.n <= 8 || bytes.Equal(s.keyText(a), s.keyText(b)))
+}
+
+// reportClash notes a clash; false when it ends the scan.
+func (s *scanner) reportClash(later, earlier *key) bool {
+	if bytes.Equal(s.keyText(later), s.keyText(earlier)) {
+		s.fail(int(later.at), reasonDuplicate)
+		return false
+	}
+	s.refuse(int(later.at), reasonFoldedKeys)
+	return true
+}
+
+// distinctByHash is distinct with an open-addressed table at most half full.
+// Its hash is seeded, so nobody can choose keys that collide.
+func (s *scanner) distinctByHash(keys []key, lv level) bool {
+	size := 64
+	for size < 2*len(keys) {
+		size *= 2
+	}
+	if cap(s.table) < size {
+		s.table = make([]uint32, size)
+	}
+	table := s.table[:size]
+	clear(table)
+	for i := range keys {
+		slot := s.hash(&keys[i], lv) & uint64(size-1)
+		clash := false
+		for ; table[slot] != 0 && !clash; slot = (slot + 1) & uint64(size-1) {
+			other := &keys[table[slot]-1]
+			clash = s.clash(&keys[i], other, lv)
+			if clash && !s.reportClash(&keys[i], other) {
+				return false
+			}
+		}
+		if !clash { // else leave it out: keys that all clash would make one long chain
+			table[slot] = uint32(i + 1)
+		}
+	}
+	return true
+}
+
+// hash is equal for keys that clash.
+func (s *scanner) hash(k *key, lv level) uint64 {
+	text := s.keyText(k)
+	if lv > levelBatch {
+		s.folded = appendFolded(s.folded[:0], text)
+		text = s.folded
+	}
+	return maphash.Bytes(s.seed, text)
+}
+
+// appendFolded appends one representative of all texts that equal text under
+// simple case folding, in the sense of strings.EqualFold.
+func appendFolded(dst, text []byte) []byte {
+	for i := 0; i < len(text); {
+		r, n := rune(text[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(text[i:])
+			r = orbitMin(r)
+		}
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		dst = utf8.AppendRune(dst, r)
+		i += n
+	}
+	return dst
+}
+
+// orbitMin is the smallest of the runes that fold to each other with r.
+func orbitMin(r rune) rune {
+	least := r
+	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+		least = min(least, o)
+	}
+	return least
+}

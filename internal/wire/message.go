@@ -1,0 +1,276 @@
+package wire
+
+import "strconv"
+
+// Kind tells the three shapes of a JSON-RPC message apart.
+type Kind uint8
+
+// A Request has a method and an id, a Notification a method alone, a Response
+// an id and exactly one of result and error.
+const (
+	Request Kind = iota + 1
+	Notification
+	Response
+)
+
+// Side says who sent the bytes. Servers alone may send an error response
+// without an id (MCP Overview, "Error Responses").
+type Side uint8
+
+// The two sides of a connection.
+const (
+	FromClient Side = iota + 1
+	FromServer
+)
+
+// ID is the raw JSON text of an id, `"abc"` or `7`, kept as it came because a
+// client may compare it byte for byte. nil means that there is none.
+type ID []byte
+
+// IntID is the id for the integer n.
+func IntID(n int64) ID {
+	return strconv.AppendInt(nil, n, 10)
+}
+
+// Int is the value of a plain decimal integer that fits int64; false for
+// strings, larger numbers and everything else.
+func (id ID) Int() (int64, bool) {
+	if !isInteger(id) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	return n, err == nil
+}
+
+// Error is the error member of a response. Raw is the error object as it
+// came, and is nil for an error made here.
+type Error struct {
+	Code    int64
+	Message string
+	Data    []byte // raw JSON, nil when absent
+	Raw     []byte
+}
+
+// Error gives the code alone with the message: both are the sender's words,
+// so the text belongs in an operator's log only when the sender is trusted.
+func (e *Error) Error() string {
+	return "JSON-RPC error " + strconv.FormatInt(e.Code, 10) + ": " + e.Message
+}
+
+// Message is one parsed JSON-RPC message. The slices alias the bytes given to
+// Parse. Unknown members of the envelope are not kept: no reader could be told
+// what they mean (protocol.md 3.3, emit rule 2).
+type Message struct {
+	Kind   Kind
+	ID     ID
+	Method string // unescaped
+	Params []byte // raw object, nil when absent
+	Result []byte // raw value of any type
+	Error  *Error
+}
+
+// The two JSON-RPC codes of a refusal.
+const (
+	codeParse   = -32700
+	codeInvalid = -32600
+)
+
+// maxID bounds the raw text of an id, quotes included, in bytes: ids are held
+// for every call in flight and written into every answer.
+const maxID = 256
+
+// Parse reads exactly one message from b and refuses everything that is not
+// one, with a *SyntaxError. The returned slices alias b. An array is refused
+// with -32600; ParseBatch reads those where the negotiated era has them.
+func Parse(b []byte, side Side) (Message, error) {
+	s := takeScanner(b)
+	defer s.release()
+	if !s.document(levelEnvelope) {
+		return Message{}, s.failure()
+	}
+	m := s.message(s.first, side)
+	if s.refused() {
+		return Message{}, s.failure()
+	}
+	return m, nil
+}
+
+// ParseBatch reads a message, or an array of messages; batch reports which.
+// One bad element refuses the whole, and so does an empty array (-32600).
+// batch is right even beside an error, as far as the first byte tells.
+func ParseBatch(b []byte, side Side) (msgs []Message, batch bool, err error) {
+	s := takeScanner(b)
+	defer s.release()
+	if p := s.space(0); p >= len(b) || b[p] != '[' {
+		m, err := Parse(b, side)
+		if err != nil {
+			return nil, false, err
+		}
+		return []Message{m}, false, nil
+	}
+	s.onElement = func(start int) { msgs = append(msgs, s.message(start, side)) }
+	if !s.document(levelBatch) || s.refused() {
+		return nil, true, s.failure()
+	}
+	if len(msgs) == 0 {
+		return nil, true, &SyntaxError{Code: codeInvalid, Offset: s.first, Reason: reasonEmptyBatch}
+	}
+	return msgs, true, nil
+}
+
+// message turns the members that the scanner found in the envelope starting
+// at p into a Message, noting the first thing that JSON-RPC or MCP forbids.
+func (s *scanner) message(p int, side Side) Message {
+	if s.b[p] != '{' {
+		s.refuse(p, reasonNotObject)
+		return Message{}
+	}
+	if v := s.found[fieldJSONRPC].in(s.b); v == nil || !textEquals(v, "2.0") {
+		s.refuse(p, reasonVersion)
+		return Message{}
+	}
+	m := Message{
+		ID:     s.id(),
+		Params: s.found[fieldParams].in(s.b),
+		Result: s.found[fieldResult].in(s.b),
+	}
+	hasError := s.found[fieldError].in(s.b) != nil
+	switch method := s.found[fieldMethod].in(s.b); {
+	case method != nil && (m.Result != nil || hasError):
+		s.refuse(p, reasonMixed)
+	case method != nil:
+		s.call(&m, method)
+	case hasError && m.Result != nil:
+		s.refuse(p, reasonResultAndError)
+	case hasError || m.Result != nil:
+		s.response(&m, p, side)
+	default:
+		s.refuse(p, reasonNoKind)
+	}
+	return m
+}
+
+// id takes the id member as it came. JSON-RPC 2.0 section 5 makes a server
+// that could not read the id answer an error with null; that alone counts as
+// "no id", which response allows to servers. Everywhere else null is refused.
+func (s *scanner) id() ID {
+	at := s.found[fieldID]
+	raw := at.in(s.b)
+	switch {
+	case raw == nil:
+		return nil
+	case raw[0] == 'n' && s.found[fieldError].in(s.b) != nil:
+		return nil
+	case len(raw) > maxID:
+		s.refuse(at.start, reasonLongID)
+	case raw[0] != '"' && !isInteger(raw):
+		s.refuse(at.start, reasonID)
+	}
+	return raw
+}
+
+// call completes a request or a notification.
+func (s *scanner) call(m *Message, method []byte) {
+	m.Kind = Notification
+	if m.ID != nil {
+		m.Kind = Request
+	}
+	m.Method = methodName(method)
+	if m.Method == "" {
+		s.refuse(s.found[fieldMethod].start, reasonMethod)
+	}
+	if m.Params != nil && m.Params[0] != '{' {
+		s.refuse(s.found[fieldParams].start, reasonParams)
+	}
+}
+
+// response completes a response from the envelope at p.
+func (s *scanner) response(m *Message, p int, side Side) {
+	m.Kind = Response
+	if s.found[fieldParams].in(s.b) != nil {
+		s.refuse(s.found[fieldParams].start, reasonMixed)
+	}
+	if m.ID == nil && (side != FromServer || m.Result != nil) {
+		s.refuse(p, reasonNoID)
+	}
+	if m.Result == nil {
+		m.Error = s.errorObject()
+	}
+}
+
+// errorObject reads the error member: an integer code and a string message
+// are required (JSON-RPC 2.0, section 5.1), data may be anything.
+func (s *scanner) errorObject() *Error {
+	at := s.found[fieldError]
+	e := &Error{Raw: at.in(s.b), Data: s.found[fieldData].in(s.b)}
+	if e.Raw[0] != '{' {
+		s.refuse(at.start, reasonErrorObject)
+		return nil
+	}
+	var isCode, isText bool
+	e.Code, isCode = ID(s.found[fieldCode].in(s.b)).Int()
+	e.Message, isText = Text(s.found[fieldMessage].in(s.b))
+	if !isCode || !isText {
+		s.refuse(at.start, reasonErrorObject)
+	}
+	return e
+}
+
+// isInteger reports whether raw is an integer that every reader keeps: no
+// fraction, no exponent, no leading zero, no -0.
+func isInteger(raw []byte) bool {
+	digits := raw
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || digits[0] == '0' && len(raw) > 1 {
+		return false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// textEquals reports whether raw is the JSON string s, escaped or not.
+func textEquals(raw []byte, s string) bool {
+	if len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s {
+		return true
+	}
+	t, ok := Text(raw)
+	return ok && t == s
+}
+
+// methodName is the method that raw names, "" when it is not a string or
+// empty. The usual names cost no allocation.
+func methodName(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	switch string(raw[1 : len(raw)-1]) {
+	case "tools/call":
+		return "tools/call"
+	case "tools/list":
+		return "tools/list"
+	case "resources/read":
+		return "resources/read"
+	case "resources/list":
+		return "resources/list"
+	case "prompts/get":
+		return "prompts/get"
+	case "prompts/list":
+		return "prompts/list"
+	case "ping":
+		return "ping"
+	case "notifications/progress":
+		return "notifications/progress"
+	case "notifications/message":
+		return "notifications/message"
+	case "notifications/cancelled":
+		return "notifications/cancelled"
+	}
+	name, _ := Text(raw)
+	return name
+}

@@ -1,0 +1,267 @@
+package wire
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// cursor walks over the members of an object or the elements of an array that
+// is known to be valid. It reads as little as it can and checks only what
+// keeps it inside the bytes.
+type cursor struct {
+	b     []byte
+	p     int
+	keyAt int // where the key that member read last begins
+}
+
+// open starts at the first item behind the bracket c; false when b does not
+// begin with it.
+func open(b []byte, c byte) (cursor, bool) {
+	w := cursor{b: b}
+	w.space()
+	if w.p >= len(b) || b[w.p] != c {
+		return w, false
+	}
+	w.p++
+	return w, true
+}
+
+func (w *cursor) space() {
+	for w.p < len(w.b) {
+		switch w.b[w.p] {
+		case ' ', '\n', '\r', '\t', ',', ':':
+			w.p++
+		default:
+			return
+		}
+	}
+}
+
+// value skips to the next value and over it; nil at the end of the container.
+// Commas and colons count as space: the bytes are valid.
+func (w *cursor) value() []byte {
+	w.space()
+	start := w.p
+	if w.p >= len(w.b) || w.b[w.p] == '}' || w.b[w.p] == ']' {
+		return nil
+	}
+	w.p = skip(w.b, w.p)
+	return w.b[start:w.p:w.p]
+}
+
+// member is the next key, quotes included, and its value; nil at the end.
+func (w *cursor) member() (rawKey, value []byte) {
+	if rawKey = w.value(); rawKey == nil {
+		return nil, nil
+	}
+	w.keyAt = w.p - len(rawKey)
+	return rawKey, w.value()
+}
+
+// skip is the offset behind the value at p, or len(b).
+func skip(b []byte, p int) int {
+	switch b[p] {
+	case '"':
+		return skipText(b, p)
+	case '{', '[':
+		return skipContainer(b, p)
+	}
+	for p < len(b) {
+		switch b[p] {
+		case ',', ':', '}', ']', ' ', '\n', '\r', '\t':
+			return p
+		}
+		p++
+	}
+	return p
+}
+
+// skipText is the offset behind the string whose opening quote is at p: a
+// quote ends it when an even number of backslashes stands before.
+func skipText(b []byte, p int) int {
+	for p++; p < len(b); {
+		n := bytes.IndexByte(b[p:], '"')
+		if n < 0 {
+			break
+		}
+		slash := p + n
+		for slash > p && b[slash-1] == '\\' {
+			slash--
+		}
+		escaped := (p+n-slash)%2 != 0
+		if p += n + 1; !escaped {
+			return p
+		}
+	}
+	return len(b)
+}
+
+// skipContainer is the offset behind the object or array at p.
+func skipContainer(b []byte, p int) int {
+	depth := 0
+	for p < len(b) {
+		switch b[p] {
+		case '"':
+			p = skipText(b, p)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return p + 1
+			}
+		}
+		p++
+	}
+	return len(b)
+}
+
+// keyIs reports whether the raw key, quotes included, stands for want.
+func keyIs(rawKey []byte, want string) bool {
+	if len(rawKey) < 2 {
+		return false
+	}
+	body := rawKey[1 : len(rawKey)-1]
+	if string(body) == want {
+		return strings.IndexByte(want, '\\') < 0 // else the key has an escape, and stands for less
+	}
+	if len(body) <= len(want) || bytes.IndexByte(body, '\\') < 0 {
+		return false
+	}
+	var buf [64]byte
+	return string(appendUnescaped(buf[:0], body)) == want
+}
+
+// Get is the raw value of the member key of obj; nil when there is none, and
+// when obj is not an object.
+func Get(obj []byte, key string) []byte {
+	w, ok := open(obj, '{')
+	for ok {
+		k, v := w.member()
+		if v == nil {
+			return nil
+		}
+		if keyIs(k, key) {
+			return v
+		}
+	}
+	return nil
+}
+
+// GetPath is Get, once for each of the keys.
+func GetPath(obj []byte, keys ...string) []byte {
+	for _, k := range keys {
+		if obj = Get(obj, k); obj == nil {
+			return nil
+		}
+	}
+	return obj
+}
+
+// GetString is the text of the member key of obj; false when there is none
+// and when it is not a string.
+func GetString(obj []byte, key string) (string, bool) {
+	return Text(Get(obj, key))
+}
+
+// Text is what a raw JSON string stands for; false when raw is none.
+func Text(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	body := raw[1 : len(raw)-1]
+	if bytes.IndexByte(body, '\\') < 0 {
+		return string(body), true
+	}
+	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
+}
+
+// Members yields the unescaped key and the raw value of each member of obj,
+// in the order of the bytes; nothing when obj is not an object.
+func Members(obj []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		w, ok := open(obj, '{')
+		for ok {
+			k, v := w.member()
+			if v == nil {
+				return
+			}
+			name, _ := Text(k)
+			if !yield(name, v) {
+				return
+			}
+		}
+	}
+}
+
+// Elements yields each raw element of arr; nothing when arr is not an array.
+func Elements(arr []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		w, ok := open(arr, '[')
+		for ok {
+			v := w.value()
+			if v == nil || !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// Canonical is raw with the members of each object in byte order of their
+// keys, without white space, and with strings in their shortest form. The
+// text of numbers stays: 1 and 1.0 are different, since some readers tell
+// them apart. It is meant for digests.
+func Canonical(raw []byte) []byte {
+	return appendCanonical(make([]byte, 0, len(raw)), raw, 0)
+}
+
+func appendCanonical(dst, raw []byte, depth int) []byte {
+	if raw = bytes.Trim(raw, " \n\r\t"); len(raw) == 0 || depth > maxDepth {
+		return append(dst, raw...)
+	}
+	switch raw[0] {
+	case '"':
+		text, _ := Text(raw)
+		return AppendQuote(dst, text)
+	case '[':
+		dst = append(dst, '[')
+		for v := range Elements(raw) {
+			dst = appendCanonical(dst, v, depth+1)
+			dst = append(dst, ',')
+		}
+		return closeWith(dst, ']')
+	case '{':
+		return appendCanonicalObject(dst, raw, depth)
+	}
+	return append(dst, raw...)
+}
+
+func appendCanonicalObject(dst, raw []byte, depth int) []byte {
+	type member struct {
+		name  string
+		value []byte
+	}
+	var members []member
+	for name, v := range Members(raw) {
+		members = append(members, member{name, v})
+	}
+	slices.SortFunc(members, func(a, b member) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
+	dst = append(dst, '{')
+	for _, m := range members {
+		dst = append(AppendQuote(dst, m.name), ':')
+		dst = appendCanonical(dst, m.value, depth+1)
+		dst = append(dst, ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// closeWith ends a container, putting c in the place of a last comma.
+func closeWith(dst []byte, c byte) []byte {
+	if last := len(dst) - 1; dst[last] == ',' {
+		dst[last] = c
+		return dst
+	}
+	return append(dst, c)
+}

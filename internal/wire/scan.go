@@ -1,0 +1,287 @@
+package wire
+
+import (
+	"hash/maphash"
+	"math"
+	"sync"
+)
+
+// Limits of one text. Size is the caller's to bound, while reading.
+const (
+	maxDepth   = 128     // containers inside each other; go-sdk stops at 1000
+	maxMembers = 1 << 18 // members of all objects open at one time, which is what the scanner has to remember
+	maxNumber  = 1024    // bytes of one number: longer ones cost some decoders quadratic time
+)
+
+// span is a range of the scanned bytes; the zero span means "not there",
+// since no member value can start at offset zero.
+type span struct{ start, end int }
+
+func (a span) in(b []byte) []byte {
+	if a.end == 0 {
+		return nil
+	}
+	return b[a.start:a.end:a.end]
+}
+
+// scanner validates one JSON text in one forward pass and notes where the
+// members of the envelope are. Functions that move take the offset where they
+// start and return the one behind what they read, or -1 when s.err is set.
+type scanner struct {
+	b     []byte
+	depth int
+	first int // where the top value starts
+
+	err     SyntaxError // the text is not strict JSON; the scan has stopped
+	invalid SyntaxError // first offence against JSON-RPC; the scan goes on, as broken JSON matters more
+
+	found     [fieldCount]span // members of the current envelope and of its error
+	onElement func(start int)  // called behind each element of a batch
+
+	keys    []key    // keys of all open objects, innermost last
+	decoded []byte   // unescaped text of those keys that have escapes
+	table   []uint32 // index for objects too large for comparison in pairs
+	folded  []byte   // one folded key
+	seed    maphash.Seed
+}
+
+// Scanners are reused, so that an ordinary message costs no allocation.
+var scanners = sync.Pool{New: func() any {
+	return &scanner{keys: make([]key, 0, 64), seed: maphash.MakeSeed()}
+}}
+
+func takeScanner(b []byte) *scanner {
+	s := scanners.Get().(*scanner)
+	s.b = b
+	return s
+}
+
+// release returns the scanner to the pool, unless one large message has blown
+// it up: that memory should not stay for good.
+func (s *scanner) release() {
+	const keep = 4096
+	if cap(s.keys) > keep || cap(s.decoded) > keep || cap(s.folded) > keep {
+		return
+	}
+	*s = scanner{keys: s.keys[:0], decoded: s.decoded[:0], folded: s.folded[:0], table: s.table, seed: s.seed}
+	scanners.Put(s)
+}
+
+// fail stops the scan: the text is not strict JSON.
+func (s *scanner) fail(at int, reason string) int {
+	s.err = SyntaxError{Code: codeParse, Offset: at, Reason: reason}
+	return -1
+}
+
+// refuse notes an offence against JSON-RPC, if it is the first.
+func (s *scanner) refuse(at int, reason string) {
+	if s.invalid.Code == 0 {
+		s.invalid = SyntaxError{Code: codeInvalid, Offset: at, Reason: reason}
+	}
+}
+
+func (s *scanner) refused() bool { return s.invalid.Code != 0 }
+
+// failure is the error to report after document or message did not succeed.
+func (s *scanner) failure() error {
+	e := s.err
+	if e.Code == 0 {
+		e = s.invalid
+	}
+	return &e
+}
+
+// ValidateValue checks that b is one strict JSON value: valid UTF-8, no
+// duplicate keys, depth at most 128, only white space around it. The rules
+// for protocol objects are not applied.
+func ValidateValue(b []byte) error {
+	s := takeScanner(b)
+	defer s.release()
+	if !s.document(levelNone) {
+		return s.failure()
+	}
+	return nil
+}
+
+// document scans the whole input as one value of level lv.
+func (s *scanner) document(lv level) bool {
+	if len(s.b) > math.MaxInt32 {
+		s.fail(0, reasonSize)
+		return false
+	}
+	if len(s.b) >= 3 && s.b[0] == 0xEF && s.b[1] == 0xBB && s.b[2] == 0xBF {
+		s.fail(0, reasonBOM)
+		return false
+	}
+	s.first = s.space(0)
+	p := s.value(s.first, lv)
+	if p < 0 {
+		return false
+	}
+	if p = s.space(p); p < len(s.b) {
+		s.fail(p, reasonTrailing)
+		return false
+	}
+	return true
+}
+
+// space skips the white space of RFC 8259, section 2.
+func (s *scanner) space(p int) int {
+	b := s.b
+	for p < len(b) && b[p] <= ' ' {
+		if c := b[p]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			break
+		}
+		p++
+	}
+	return p
+}
+
+// value scans one value.
+func (s *scanner) value(p int, lv level) int {
+	if p >= len(s.b) {
+		return s.fail(p, reasonEOF)
+	}
+	switch s.b[p] {
+	case '"':
+		end, _ := s.text(p)
+		return end
+	case '{':
+		return s.object(p, lv)
+	case '[':
+		return s.array(p, lv)
+	case 't':
+		return s.literal(p, "true")
+	case 'f':
+		return s.literal(p, "false")
+	case 'n':
+		return s.literal(p, "null")
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return s.number(p)
+	}
+	return s.fail(p, reasonValue)
+}
+
+func (s *scanner) literal(p int, want string) int {
+	end := p + len(want)
+	if end > len(s.b) || string(s.b[p:end]) != want {
+		return s.fail(p, reasonLiteral)
+	}
+	return end
+}
+
+// enter counts one more open container.
+func (s *scanner) enter(p int) bool {
+	if s.depth == maxDepth {
+		s.fail(p, reasonDepth)
+		return false
+	}
+	s.depth++
+	return true
+}
+
+// array scans from the bracket at p. Only the elements of a batch have a
+// level of their own: no protocol object hides inside another array.
+func (s *scanner) array(p int, lv level) int {
+	if !s.enter(p) {
+		return -1
+	}
+	if p = s.space(p + 1); p < len(s.b) && s.b[p] == ']' {
+		s.depth--
+		return p + 1
+	}
+	element := levelNone
+	if lv == levelBatch {
+		element = levelEnvelope
+	}
+	for {
+		start := p
+		if p = s.value(p, element); p < 0 {
+			return -1
+		}
+		if lv == levelBatch {
+			s.onElement(start)
+			s.found = [fieldCount]span{}
+		}
+		p = s.space(p)
+		switch {
+		case p >= len(s.b):
+			return s.fail(p, reasonEOF)
+		case s.b[p] == ',':
+			p = s.space(p + 1)
+		case s.b[p] == ']':
+			s.depth--
+			return p + 1
+		default:
+			return s.fail(p, reasonArrayNext)
+		}
+	}
+}
+
+// object scans from the brace at p, and settles its keys when it closes.
+func (s *scanner) object(p int, lv level) int {
+	if !s.enter(p) {
+		return -1
+	}
+	if p = s.space(p + 1); p < len(s.b) && s.b[p] == '}' {
+		s.depth--
+		return p + 1
+	}
+	keys, decoded := len(s.keys), len(s.decoded)
+	var seen uint64
+	for {
+		f := fieldNone
+		if p, f = s.key(p, lv, &seen); p < 0 {
+			return -1
+		}
+		start := p
+		if p = s.value(p, lv.child(f)); p < 0 {
+			return -1
+		}
+		if f != fieldNone {
+			s.note(lv, f, span{start, p})
+		}
+		p = s.space(p)
+		switch {
+		case p >= len(s.b):
+			return s.fail(p, reasonEOF)
+		case s.b[p] == ',':
+			p = s.space(p + 1)
+			continue
+		case s.b[p] != '}':
+			return s.fail(p, reasonObjectNext)
+		}
+		if len(s.keys)-keys > 1 && !s.distinct(s.keys[keys:], lv) {
+			return -1
+		}
+		s.keys, s.decoded = s.keys[:keys], s.decoded[:decoded]
+		s.depth--
+		return p + 1
+	}
+}
+
+// key scans an object key, the colon and the space around it.
+func (s *scanner) key(p int, lv level, seen *uint64) (int, field) {
+	if p >= len(s.b) {
+		return s.fail(p, reasonEOF), fieldNone
+	}
+	if s.b[p] != '"' {
+		return s.fail(p, reasonKey), fieldNone
+	}
+	end, kind := s.text(p)
+	if end < 0 {
+		return -1, fieldNone
+	}
+	f, ok := s.remember(p+1, end-1, kind, lv, seen)
+	if !ok {
+		return -1, fieldNone
+	}
+	p = s.space(end)
+	if p >= len(s.b) {
+		return s.fail(p, reasonEOF), fieldNone
+	}
+	if s.b[p] != ':' {
+		return s.fail(p, reasonColon), fieldNone
+	}
+	return s.space(p + 1), f
+}

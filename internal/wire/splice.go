@@ -1,0 +1,155 @@
+package wire
+
+import "bytes"
+
+// Edit changes one member of an object: to Value, raw JSON, or away when
+// Value is nil.
+type Edit struct {
+	Key   string
+	Value []byte
+}
+
+// Set applies the edits to obj. A member that is there keeps its place, a
+// missing one is appended in the order of the edits, and of two edits of one
+// key the later holds; every byte that is not part of a changed member stays
+// (protocol.md 3.3, emit rule 1). A nil or empty obj means {}. What is not an
+// object has no members and comes back unchanged.
+//
+// The result is new memory, unless nothing was to change: then it is obj.
+func Set(obj []byte, edits ...Edit) []byte {
+	if len(bytes.Trim(obj, " \n\r\t")) == 0 {
+		obj = []byte("{}")
+	}
+	w, ok := open(obj, '{')
+	if !ok || len(edits) == 0 {
+		return obj
+	}
+	if len(edits) > maxEdits {
+		return Set(Set(obj, edits[:maxEdits]...), edits[maxEdits:]...)
+	}
+	e := splice{obj: obj, edits: edits, out: make([]byte, 0, sizeAfter(obj, edits)), last: w.p}
+	e.out = append(e.out, obj[:w.p]...)
+	for i := 0; ; i++ {
+		rawKey, value := w.member()
+		if value == nil {
+			break
+		}
+		e.member(i, rawKey, span{w.keyAt, w.p}, len(value))
+	}
+	return e.finish()
+}
+
+// maxEdits is what splice has bits for.
+const maxEdits = 64
+
+// splice copies an object member by member. Between the opening bracket and
+// each key lies its lead: white space, and from the second on the comma. The
+// lead of the first member goes with whichever member comes first at the end,
+// so that removals leave no comma behind.
+type splice struct {
+	obj     []byte
+	edits   []Edit
+	done    uint64 // bit i: the member of edit i was there
+	out     []byte
+	last    int  // end of the previous member, kept or not
+	first   span // lead of the first member
+	any     bool // a member has been written
+	changed bool
+}
+
+// sizeAfter is enough for obj with the edits applied, unless a key needs
+// escapes.
+func sizeAfter(obj []byte, edits []Edit) int {
+	size := len(obj)
+	for _, e := range edits {
+		size += len(e.Key) + len(e.Value) + len(`,"":`)
+	}
+	return size
+}
+
+// member handles the i-th member, at the given span, whose value is the last
+// n bytes of it.
+func (s *splice) member(i int, rawKey []byte, at span, n int) {
+	lead := span{s.last, at.start}
+	if i == 0 {
+		s.first = lead
+	}
+	s.last = at.end
+	change := s.match(rawKey)
+	if change != nil && change.Value == nil {
+		s.changed = true
+		return
+	}
+	if !s.any {
+		lead = s.first
+	}
+	s.any = true
+	s.out = append(s.out, s.obj[lead.start:lead.end]...)
+	if change == nil {
+		s.out = append(s.out, s.obj[at.start:at.end]...)
+		return
+	}
+	s.changed = true
+	s.out = append(s.out, s.obj[at.start:at.end-n]...)
+	s.out = append(s.out, change.Value...)
+}
+
+// match is the last edit of the key, if any.
+func (s *splice) match(rawKey []byte) (change *Edit) {
+	for i := range s.edits {
+		if keyIs(rawKey, s.edits[i].Key) {
+			s.done |= 1 << i
+			change = &s.edits[i]
+		}
+	}
+	return change
+}
+
+// finish appends what was missing, and the rest of the object.
+func (s *splice) finish() []byte {
+	for i, e := range s.edits {
+		if s.done>>i&1 != 0 || e.Value == nil || s.overruled(i) {
+			continue
+		}
+		if s.any {
+			s.out = append(s.out, ',')
+		}
+		s.any, s.changed = true, true
+		s.out = append(AppendQuote(s.out, e.Key), ':')
+		s.out = append(s.out, e.Value...)
+	}
+	if !s.changed {
+		return s.obj
+	}
+	return append(s.out, s.obj[s.last:]...)
+}
+
+// overruled reports whether a later edit has the same key as edit i.
+func (s *splice) overruled(i int) bool {
+	for _, e := range s.edits[i+1:] {
+		if e.Key == s.edits[i].Key {
+			return true
+		}
+	}
+	return false
+}
+
+// SetIn applies the edits to the object that is the member key of obj. A
+// missing member is made, unless the edits leave it empty. A member that is
+// no object counts as missing: it is replaced when the edits set something,
+// and stays when they only remove.
+func SetIn(obj []byte, key string, edits ...Edit) []byte {
+	inner := Get(obj, key)
+	if len(inner) == 0 || inner[0] != '{' {
+		made := Set(nil, edits...)
+		if len(made) == len("{}") {
+			return Set(obj)
+		}
+		return Set(obj, Edit{key, made})
+	}
+	changed := Set(inner, edits...)
+	if &changed[0] == &inner[0] {
+		return obj
+	}
+	return Set(obj, Edit{key, changed})
+}

@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Event is one server-sent event as its own lines told it. Unlike a browser,
+// the reader does not carry an id or a retry time over to later events.
+type Event struct {
+	ID    string
+	HasID bool   // an id line was there, perhaps an empty one
+	Name  string // the event line; "" means "message"
+	Data  []byte // lines joined by \n; nil without a data line, empty for an empty one
+	Retry int    // milliseconds, -1 when there was no retry line
+}
+
+// AppendEvent appends an event: id and name when they are not empty, one data
+// line for each line of data (so one for empty data), and the blank line. An
+// id or a name that would break the framing is left out.
+func AppendEvent(dst []byte, id, name string, data []byte) []byte {
+	dst = appendField(dst, "id: ", id)
+	dst = appendField(dst, "event: ", name)
+	for more := true; more; {
+		var line []byte
+		line, data, more = cutLine(data)
+		dst = append(dst, "data: "...)
+		dst = append(dst, line...)
+		dst = append(dst, '\n')
+	}
+	return append(dst, '\n')
+}
+
+func appendField(dst []byte, field, value string) []byte {
+	if value == "" || strings.ContainsAny(value, "\r\n\x00") {
+		return dst
+	}
+	dst = append(dst, field...)
+	dst = append(dst, value...)
+	return append(dst, '\n')
+}
+
+// cutLine splits data behind its first line end, if there is one.
+func cutLine(data []byte) (line, rest []byte, more bool) {
+	n := lineEnd(data)
+	if n < 0 {
+		return data, nil, false
+	}
+	line, rest = data[:n], data[n+1:]
+	if data[n] == '\r' && len(rest) > 0 && rest[0] == '\n' {
+		rest = rest[1:]
+	}
+	return line, rest, true
+}
+
+// lineEnd is the offset of the first CR or LF, or -1. It looks at one window
+// after the other, lest many lines that end in CR cost a search for LF to the
+// end of the buffer each.
+func lineEnd(b []byte) int {
+	const window = 4 << 10
+	for from := 0; from < len(b); from += window {
+		part := b[from:min(from+window, len(b))]
+		n := bytes.IndexByte(part, '\n')
+		if n >= 0 {
+			part = part[:n]
+		}
+		if r := bytes.IndexByte(part, '\r'); r >= 0 {
+			n = r
+		}
+		if n >= 0 {
+			return from + n
+		}
+	}
+	return -1
+}

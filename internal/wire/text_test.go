@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Every first byte, with every class of bytes behind it, is judged as by
+// unicode/utf8.
+func TestUTF8(t *testing.T) {
+	t.Parallel()
+	classes := []byte{' ', 'a', 0x7E, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF}
+	for first := 0x80; first <= 0xFF; first++ {
+		for _, b := range classes {
+			for _, c := range classes {
+				for _, d := range classes {
+					text := string([]byte{byte(first), b, c, d})
+					err := ValidateValue([]byte(`"` + text + `"`))
+					if (err == nil) != utf8.ValidString(text) || err != nil && reasonOf(err) != reasonUTF8 {
+						t.Errorf("% x: %v", text, err)
+					}
+				}
+			}
+		}
+		for n := range 4 { // cut by the end of the input
+			text := string(append([]byte{byte(first)}, classes[4:4+n]...))
+			if err := ValidateValue([]byte(`"` + text)); err == nil {
+				t.Errorf("% x: accepted without its end", text)
+			}
+		}
+	}
+}
+
+// The scan by eight bytes stops at every byte that matters, wherever that
+// lies, and at no other.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		for at := range 20 {
+			for _, before := range []string{"a", " ", "!", "#", "[", "]", "\x7f"} {
+				text := strings.Repeat(before, at) + string([]byte{byte(c)}) + strings.Repeat("z", 20-at)
+				want := len(text)
+				if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+					want = at
+				}
+				if got := plain([]byte(text), 0); got != want {
+					t.Errorf("%q: stopped at %d, want %d", text, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Of all escapes of two surrogate halves, or one and something else, only
+// high and low in this order make a character.
+func TestSurrogates(t *testing.T) {
+	t.Parallel()
+	halves := []int{0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 'a'}
+	high := func(r int) bool { return r >= 0xD800 && r < 0xDC00 }
+	low := func(r int) bool { return r >= 0xDC00 && r < 0xE000 }
+	for _, a := range halves {
+		for _, b := range halves {
+			text := fmt.Sprintf(`"\u%04x\u%04X"`, a, b)
+			ok := high(a) && low(b) || !high(a) && !low(a) && !high(b) && !low(b)
+			if err := ValidateValue([]byte(text)); (err == nil) != ok {
+				t.Errorf("%s: %v", text, err)
+			}
+			got, _ := Text([]byte(text))
+			if want := string([]rune{rune(a), rune(b)}); ok && !high(a) && got != want {
+				t.Errorf("%s: %q, want %q", text, got, want)
+			}
+			if want := string(rune((a-0xD800)<<10 + (b - 0xDC00) + 0x10000)); high(a) && low(b) && got != want {
+				t.Errorf("%s: %q, want %q", text, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// results is a whole run, as -json writes it.
+type results struct {
+	Machine  machine       `json:"machine"`
+	Modern   bool          `json:"modern"`
+	Doorward bool          `json:"doorward"`
+	Load     []cell        `json:"load"`
+	Big      []cell        `json:"big"`
+	Openings []opening     `json:"openings"`
+	Idle     []idleCost    `json:"idle"`
+	Verdicts []verdict     `json:"verdicts"`
+	Took     time.Duration `json:"took_ns"`
+	Failures []string      `json:"failures"`
+}
+
+// machine is what a figure cannot be read without.
+type machine struct {
+	Cores    int    `json:"cores"`
+	CPU      string `json:"cpu"`
+	Kernel   string `json:"kernel"`
+	Go       string `json:"go"`
+	Revision string `json:"revision"`     // of the source, when git knows it
+	Load     string `json:"load_average"` // over the minute before; near 0 on a machine fit to measure on
+	Command  string `json:"command"`
+	When     string `json:"when"`
+}
+
+func machineFacts() machine {
+	return machine{
+		Cores: runtime.NumCPU(), CPU: processorName(), Kernel: kernelRelease(), Go: runtime.Version(),
+		Revision: revision(), Load: loadAverage(), Command: "bench " + strings.Join(os.Args[1:], " "),
+		When: time.Now().UTC().Format(time.RFC3339),
+	}
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " +
+		unix.ByteSliceToString(u.Machine[:])
+}
+
+func processorName() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown processor"
+}
+
+// revision asks git, since `go run` does not stamp what it builds.
+func revision() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown revision"
+	}
+	return "revision " + strings.TrimSpace(string(out))
+}
+
+// loadAverage tells how busy the machine was with other things just before the run.
+func loadAverage() string {
+	b, _ := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(b), " ")
+	return average
+}
+
+func (res *results) save(file string) error {
+	b, err := json.MarshalIndent(res, "", "  ")
+	if err == nil {
+		err = os.WriteFile(file, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the figures: %w", err)
+	}
+	return nil
+}
+
+// find returns the cell of a path at a number of sessions, nil when it was not measured.
+func find(cells []cell, name string, sessions int) *cell {
+	for i := range cells {
+		if cells[i].Path == name && cells[i].Sessions == sessions && len(cells[i].Rounds) > 0 {
+			return &cells[i]
+		}
+	}
+	return nil
+}
+
+// median of one figure over the rounds.
+func (c *cell) median(figure func(window) float64) float64 {
+	values := make([]float64, len(c.Rounds))
+	for i, w := range c.Rounds {
+		values[i] = figure(w)
+	}
+	return median(values)
+}
+
+// ratio is the median over the rounds of a figure of c by that of base: each round's two windows lie
+// next to each other in time, so what slowed the machine in a round cancels out.
+func (c *cell) ratio(base *cell, figure func(window) float64) float64 {
+	if base == nil {
+		return 0
+	}
+	var values []float64
+	for i := range min(len(c.Rounds), len(base.Rounds)) {
+		values = append(values, figure(c.Rounds[i])/figure(base.Rounds[i]))
+	}
+	return median(values)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// The figures that are compared.
+func perSecond(w window) float64   { return w.PerSecond }
+func p50(w window) float64         { return float64(w.P50) }
+func p99(w window) float64         { return float64(w.P99) }
+func cpuAll(w window) float64      { return w.cpu() }
+func cpuProxy(w window) float64    { return w.Proxy }
+func cpuUpstream(w window) float64 { return w.Upstream }

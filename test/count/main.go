@@ -1,0 +1,113 @@
+// Count runs `go test -json` with the given arguments and says what happened:
+// the output of each failed test, every skipped test with its reason, and one
+// closing line with the totals. Where CI is set, a skipped test fails the run:
+// a test that could not run there counts as missing, never as passed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// event is one line of `go test -json` (go doc test2json).
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+	ImportPath                    string
+}
+
+type totals struct {
+	passed, failed, skipped int
+	output                  map[string][]string // by package and test
+	broken                  bool                // a package that did not build or end well
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	start := time.Now()
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "count: starting go test:", err)
+		return 1
+	}
+	t := &totals{output: make(map[string][]string)}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(make([]byte, 1<<20), 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			fmt.Println(lines.Text())
+			continue
+		}
+		t.take(e)
+	}
+	err = cmd.Wait()
+	fmt.Printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	fmt.Fprintf(os.Stderr, "in %s\n", time.Since(start).Round(time.Second))
+	switch {
+	case err != nil || t.failed > 0 || t.broken:
+		return 1
+	case t.passed == 0:
+		fmt.Println("no test was executed")
+		return 1
+	case t.skipped > 0 && os.Getenv("CI") != "":
+		fmt.Println("a skipped test counts as missing where CI is set")
+		return 1
+	}
+	return 0
+}
+
+func (t *totals) take(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		t.output[key] = append(t.output[key], e.Output)
+	case "build-output":
+		fmt.Print(e.Output)
+	case "pass":
+		t.end(e, key, &t.passed)
+	case "fail":
+		fmt.Print(strings.Join(t.output[key], ""))
+		t.broken = t.broken || e.Test == ""
+		t.end(e, key, &t.failed)
+	case "skip":
+		if e.Test != "" {
+			fmt.Printf("skipped: %s: %s\n", key, reason(t.output[key]))
+		}
+		t.end(e, key, &t.skipped)
+	}
+}
+
+// end counts a test, and says how long each package took.
+func (t *totals) end(e event, key string, n *int) {
+	delete(t.output, key)
+	if e.Test != "" {
+		*n++
+		return
+	}
+	if e.Action != "skip" {
+		fmt.Printf("%-4s %s %.1fs\n", e.Action, e.Package, e.Elapsed)
+	}
+}
+
+// reason is the text that t.Skip gave.
+func reason(output []string) string {
+	for i := len(output) - 1; i >= 0; i-- {
+		line := strings.TrimSpace(output[i])
+		if line != "" && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "===") {
+			return line
+		}
+	}
+	return "no reason given"
+}
