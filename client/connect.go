@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/wire"
@@ -21,7 +22,7 @@ type ConnectOptions struct {
 	Out    io.Writer
 	Log    *slog.Logger
 	// Patience is how long a message waits for a daemon that is not there,
-	// such as one that restarts. Default 15 s.
+	// such as one that restarts. Default 5 s, well below what clients wait.
 	Patience time.Duration
 }
 
@@ -38,11 +39,14 @@ func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.Patience == 0 {
-		o.Patience = 15 * time.Second
+		o.Patience = 5 * time.Second
 	}
 	s := &shim{c: c, o: o, ctx: ctx, path: Path(o.Server), calls: make(map[string]context.CancelFunc)}
 	err := s.read()
 	s.finish()
+	if err == nil && s.away.Load() && !s.reached.Load() {
+		return ErrNoDaemon
+	}
 	return err
 }
 
@@ -53,6 +57,8 @@ type shim struct {
 	ctx  context.Context
 	path string
 	busy sync.WaitGroup
+
+	away, reached atomic.Bool // a message found no daemon; one found it
 
 	out sync.Mutex // guards o.Out: one message a line
 
@@ -183,9 +189,11 @@ func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response
 	for {
 		resp, err := post()
 		if err == nil || !errors.Is(err, ErrNoDaemon) {
+			s.reached.Store(true)
 			return resp, err
 		}
 		if s.c.Wait(deadline) != nil {
+			s.away.Store(true)
 			return nil, err
 		}
 	}

@@ -127,3 +127,59 @@ func BenchmarkAppendAlwaysParallel(b *testing.B) {
 		}
 	})
 }
+
+// bigLog is a closed log of records records in segments of 4 MiB.
+func bigLog(b *testing.B, key *audit.Key, records int) string {
+	dir := b.TempDir()
+	l, err := audit.Open(dir, audit.Options{Key: key, SegmentBytes: 4 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for r := benchRecord(); records > 0; records-- {
+		l.Later(r)
+	}
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	return dir
+}
+
+// BenchmarkVerify is for a log of 50,000 records.
+func BenchmarkVerify(b *testing.B) {
+	const records = 50_000
+	key := newKey(b)
+	dir := bigLog(b, key, records)
+	cpu(b)
+	for b.Loop() {
+		if r, err := audit.Verify(dir, key.Verifier()); err != nil || !r.OK {
+			b.Fatalf("%+v %v", r, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/records, "ns/record")
+}
+
+// BenchmarkOpen is for opening and closing a log of 50,000 records; it should
+// not depend on that number.
+func BenchmarkOpen(b *testing.B) {
+	key := newKey(b)
+	dir := bigLog(b, key, 50_000)
+	for b.Loop() {
+		l, err := audit.Open(dir, audit.Options{Key: key})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTail(b *testing.B) {
+	dir := bigLog(b, newKey(b), 50_000)
+	for b.Loop() {
+		if lines, err := audit.Tail(dir, 100); err != nil || len(lines) != 100 {
+			b.Fatal(len(lines), err)
+		}
+	}
+}

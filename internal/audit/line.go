@@ -94,8 +94,20 @@ func parseHead(text []byte) (seq uint64, ok bool) {
 	if text, ok = bytes.CutPrefix(text[len(timeShape):], []byte(`","kind":"`)); !ok {
 		return 0, false
 	}
-	kind := bytes.IndexByte(text, '"')
-	return seq, kind >= 0 && bytes.HasPrefix(text[kind:], []byte(`","source":"`))
+	return seq, bytes.HasPrefix(text[stringEnd(text):], []byte(`","source":"`))
+}
+
+// stringEnd is where the first quote stands that is not escaped.
+func stringEnd(text []byte) int {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(text)
 }
 
 const timeShape = "0000-00-00T00:00:00.000000Z"

@@ -29,7 +29,7 @@ func abandonedLog(t *testing.T, key *audit.Key, n int) string {
 func TestATornLineIsCutOffAndRecorded(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
-	base := abandonedLog(t, key, 3)
+	base := abandonedLog(t, key, 2)
 	path := filepath.Join(base, "00000001.jsonl")
 	whole := readFile(t, path)
 	for cut := range len(whole) + 1 {

@@ -30,6 +30,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if len(d.listeners) == 0 {
 		return ErrNoListener
 	}
+	pace := startPacer(func() uint64 { return d.audit.State().Seq })
+	defer pace.close()
 	failed := make(chan error, len(d.listeners))
 	for _, l := range d.listeners {
 		go d.serve(l, failed)

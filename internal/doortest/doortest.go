@@ -177,21 +177,36 @@ func (d *Daemon) Kill9() {
 	d.Wait(10 * time.Second)
 }
 
+// cleanup ends a daemon that the test left running, and fails the test when
+// the daemon does not end in order.
 func (d *Daemon) cleanup() {
 	select {
 	case <-d.done:
 	default:
-		_ = d.cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-d.done:
-		case <-time.After(15 * time.Second):
-			_ = d.cmd.Process.Kill()
-			<-d.done
-			d.t.Errorf("doorward did not stop within 15 s")
+		d.end()
+	}
+	for _, line := range d.Stderr() {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "WARNING: DATA RACE") {
+			d.t.Errorf("doorward wrote %q", line)
 		}
 	}
 	if d.t.Failed() {
 		d.t.Logf("stderr of doorward:\n%s", strings.Join(d.Stderr(), "\n"))
+	}
+}
+
+func (d *Daemon) end() {
+	_ = d.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-d.done:
+	case <-time.After(15 * time.Second):
+		_ = d.cmd.Process.Kill()
+		<-d.done
+		d.t.Errorf("doorward did not stop within 15 s")
+		return
+	}
+	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+		d.t.Errorf("doorward ended with exit status %d", code)
 	}
 }
 

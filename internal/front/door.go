@@ -50,6 +50,7 @@ type Door struct {
 	sessions *sessions
 	streams  sync.Map // *Exchange -> context.CancelFunc: modern streams
 	stop     chan struct{}
+	closing  sync.Once
 }
 
 // New makes a door. Close ends its sessions.
@@ -118,10 +119,12 @@ func (d *Door) Each(f func(*Session) bool) {
 	}
 }
 
-// Close ends every session and stream.
+// Close ends every session and stream. It may be called more than once.
 func (d *Door) Close() {
-	close(d.stop)
-	d.sessions.close()
+	d.closing.Do(func() {
+		close(d.stop)
+		d.sessions.close()
+	})
 }
 
 // ServeHTTP keeps the order of protocol.md 3.1: form of the request, Host and

@@ -87,6 +87,17 @@ func helper(mode string, args []string) error {
 		_, _, err = c.(*net.UnixConn).WriteMsgUnix([]byte("x"), unix.UnixRights(0), nil)
 		fmt.Println("sent", errors.Is(err, unix.EPERM), err)
 		return nil
+	case "ask-without-descriptors": // address: asks for the owner of its own connection
+		c, err := net.Dial("tcp", args[0])
+		if err != nil {
+			return err
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: 0}); err != nil {
+			return err
+		}
+		_, err = OwnerOfTCP(addrOf(c.RemoteAddr()), addrOf(c.LocalAddr()))
+		fmt.Println("asked", err != nil, errors.Is(err, ErrUnavailable))
+		return nil
 	case "serve": // path: attests one connection and prints what it found
 		ln, err := net.Listen("unix", args[0])
 		if err != nil {

@@ -26,7 +26,8 @@ const (
 // The answer is an observation: it may refuse a caller, never admit one.
 // ErrNotFound: the kernel looked and there is no such socket, or it is not
 // established, or no process holds it. ErrUnavailable: this system cannot
-// tell, for all sockets alike. Other errors are to be treated as a refusal.
+// tell, for all sockets alike. Any other error is to be treated as a refusal:
+// it passes, and a caller could bring it about (by using up descriptors, say).
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
 	src, dst := plain(remote), plain(local)
 	if !src.IsValid() || !dst.IsValid() || src.Addr().Is4() != dst.Addr().Is4() {
@@ -58,7 +59,7 @@ type diag int
 func openDiag() (diag, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return -1, fmt.Errorf("opening NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+		return -1, fmt.Errorf("opening NETLINK_SOCK_DIAG: %w", diagError(err))
 	}
 	// The kernel answers before sendto returns; the timeout is for a kernel
 	// that does not answer at all.
@@ -79,7 +80,7 @@ func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
 		}
 		return ownerIn(m.Data, src, dst)
 	}
-	return 0, fmt.Errorf("NETLINK_SOCK_DIAG: no answer: %w", ErrUnavailable)
+	return 0, errors.New("NETLINK_SOCK_DIAG: no answer")
 }
 
 // ownerIn reads a struct inet_diag_msg. The kernel falls back to a listening
@@ -110,10 +111,14 @@ func (d diag) absent(src netip.AddrPort) error {
 	if src.Addr().Is6() {
 		any = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
 	}
-	if _, err := d.ask(diagRequest(any, any, unix.NLM_F_DUMP, 0)); err != nil {
+	_, err := d.ask(diagRequest(any, any, unix.NLM_F_DUMP, 0))
+	switch {
+	case err == nil:
+		return ErrNotFound
+	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
 	}
-	return ErrNotFound
+	return err
 }
 
 // diagRequest is a netlink header and a struct inet_diag_req_v2.
@@ -145,7 +150,7 @@ func diagRequest(src, dst netip.AddrPort, flags uint16, states uint32) []byte {
 func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
 	if err := unix.Sendto(int(d), req, 0, kernel); err != nil {
-		return nil, fmt.Errorf("asking NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+		return nil, fmt.Errorf("asking NETLINK_SOCK_DIAG: %w", diagError(err))
 	}
 	buf := make([]byte, 8192)
 	n, from, err := unix.Recvfrom(int(d), buf, 0)
@@ -153,10 +158,10 @@ func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 		n, from, err = unix.Recvfrom(int(d), buf, 0)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, err)
+		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: %w", err)
 	}
 	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
-		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: not from the kernel: %w", ErrUnavailable)
+		return nil, errors.New("reading NETLINK_SOCK_DIAG: an answer that is not the kernel's")
 	}
 	return parseNetlink(buf[:n])
 }
@@ -167,8 +172,7 @@ type netlinkMessage struct {
 }
 
 // parseNetlink splits a datagram into messages. NLMSG_ERROR and a failed
-// NLMSG_DONE become the errno in them; EPERM and its like mean that this
-// system does not tell, only ENOENT is about the socket asked for.
+// NLMSG_DONE become the error that their number stands for.
 func parseNetlink(b []byte) ([]netlinkMessage, error) {
 	var msgs []netlinkMessage
 	ne := binary.NativeEndian
@@ -189,9 +193,15 @@ func parseNetlink(b []byte) ([]netlinkMessage, error) {
 	return msgs, nil
 }
 
-func diagError(errno unix.Errno) error {
-	if errno == unix.ENOENT {
-		return errno
+// diagError marks the errors that mean that this system does not tell, and
+// will not: no such family (systemd's RestrictAddressFamilies), not permitted,
+// not implemented. Everything else stays what it is.
+func diagError(err error) error {
+	for _, lasting := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT,
+		unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL} {
+		if errors.Is(err, lasting) {
+			return fmt.Errorf("%w (%w)", ErrUnavailable, err)
+		}
 	}
-	return fmt.Errorf("NETLINK_SOCK_DIAG: %w (%w)", ErrUnavailable, errno)
+	return err
 }

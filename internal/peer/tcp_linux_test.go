@@ -188,13 +188,26 @@ func TestBadPairsAreNotFound(t *testing.T) {
 
 func TestErrorsOfTheKernelMeanThatItCannotTell(t *testing.T) {
 	t.Parallel()
-	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS} {
+	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS, unix.EAFNOSUPPORT} {
 		if _, err := parseNetlink(netlinkError(errno)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
 			t.Errorf("%v: %v, want ErrUnavailable", errno, err)
 		}
 	}
-	if _, err := parseNetlink(netlinkError(unix.ENOENT)); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("ENOENT: %v", err)
+}
+
+// An error that passes, or that a caller could bring about, must not read as
+// "this system cannot tell", for then the connection would be served.
+func TestErrorsThatPassAreNotThatTheSystemCannotTell(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EINTR, unix.ENOENT} {
+		if _, err := parseNetlink(netlinkError(errno)); err == nil || errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+	ln := tcpListener(t, "127.0.0.1:0")
+	h := start(t, nil, "ask-without-descriptors", ln.Addr().String())
+	if got := h.line(t, "asked"); got != "asked true false" {
+		t.Errorf("without descriptors: %s; want an error that is not ErrUnavailable", got)
 	}
 }
 
@@ -240,6 +253,44 @@ func BenchmarkOwnerOfTCP(b *testing.B) {
 	for b.Loop() {
 		if _, err := OwnerOfTCP(local, remote); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// diagAnswer is a struct inet_diag_msg for an established IPv4 socket.
+func diagAnswer(src, dst netip.AddrPort, state byte, uid, inode uint32) []byte {
+	b := make([]byte, diagMessageSize)
+	b[0], b[1] = unix.AF_INET, state
+	binary.BigEndian.PutUint16(b[4:], src.Port())
+	binary.BigEndian.PutUint16(b[6:], dst.Port())
+	copy(b[8:], src.Addr().AsSlice())
+	copy(b[24:], dst.Addr().AsSlice())
+	binary.NativeEndian.PutUint32(b[64:], uid)
+	binary.NativeEndian.PutUint32(b[68:], inode)
+	return b
+}
+
+// An answer counts only for the very socket that was asked for, established
+// and held by a process.
+func TestAnAnswerForAnotherSocketIsNone(t *testing.T) {
+	t.Parallel()
+	at := netip.MustParseAddrPort
+	src, dst := at("127.0.0.1:1000"), at("127.0.0.1:2000")
+	if uid, err := ownerIn(diagAnswer(src, dst, tcpEstablished, 7, 42), src, dst); err != nil || uid != 7 {
+		t.Fatalf("the right one: %d, %v", uid, err)
+	}
+	for name, b := range map[string][]byte{
+		"another source port":         diagAnswer(at("127.0.0.1:1001"), dst, tcpEstablished, 7, 42),
+		"another source address":      diagAnswer(at("127.0.0.2:1000"), dst, tcpEstablished, 7, 42),
+		"another destination port":    diagAnswer(src, at("127.0.0.1:2001"), tcpEstablished, 7, 42),
+		"another destination address": diagAnswer(src, at("127.0.0.2:2000"), tcpEstablished, 7, 42),
+		"the other direction":         diagAnswer(dst, src, tcpEstablished, 7, 42),
+		"listening":                   diagAnswer(src, dst, 10, 7, 42),
+		"closing":                     diagAnswer(src, dst, 8, 7, 42),
+		"nobody holds it":             diagAnswer(src, dst, tcpEstablished, 0, 0),
+	} {
+		if uid, err := ownerIn(b, src, dst); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %d, %v", name, uid, err)
 		}
 	}
 }

@@ -21,7 +21,6 @@ var (
 // backend is one server with what is open towards it.
 type backend struct {
 	Server
-	live   atomic.Int32  // connections
 	active atomic.Int32  // calls in flight
 	known  atomic.Uint32 // eras that are known to fail, see eraBit
 	spoken atomic.Uint32 // eras that have worked
@@ -30,10 +29,56 @@ type backend struct {
 	mu     sync.Mutex
 	pool   map[string]*link
 	closed bool
+	conns  map[*liveConn]struct{} // open ones, and dead ones not yet noticed
+	starts int                    // connections being opened
 }
 
 func newBackend(s Server) *backend {
 	return &backend{Server: s, pool: make(map[string]*link)}
+}
+
+// reserve counts a connection that is about to be opened, against the cap on
+// children. Dead ones are noticed here, so that none of them needs a goroutine
+// that waits for its end.
+func (b *backend) reserve() (release func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prune()
+	if b.Kind == "stdio" && b.MaxInstances > 0 && len(b.conns)+b.starts >= b.MaxInstances {
+		return nil, errInstances
+	}
+	b.starts++
+	return func() {
+		b.mu.Lock()
+		b.starts--
+		b.mu.Unlock()
+	}, nil
+}
+
+// keep enters an open connection.
+func (b *backend) keep(c *liveConn) {
+	b.mu.Lock()
+	if b.conns == nil {
+		b.conns = make(map[*liveConn]struct{})
+	}
+	b.conns[c] = struct{}{}
+	b.mu.Unlock()
+}
+
+// prune drops the dead. The caller holds mu.
+func (b *backend) prune() {
+	for c := range b.conns {
+		if !c.alive() {
+			delete(b.conns, c)
+		}
+	}
+}
+
+func (b *backend) instances() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prune()
+	return len(b.conns)
 }
 
 // enter counts a call; leave must follow when it succeeds.
@@ -115,6 +160,7 @@ func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *
 func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.prune()
 	for key, l := range b.pool {
 		if l.used.Load() < before.UnixNano() && !l.busy() {
 			delete(b.pool, key)

@@ -118,10 +118,6 @@ func (l *link) open(done chan struct{}) {
 	if c == nil {
 		return
 	}
-	go func() {
-		<-c.conn.Done()
-		l.b.live.Add(-1)
-	}()
 	if closed {
 		c.conn.Close()
 	} else if l.opened != nil {
@@ -132,15 +128,17 @@ func (l *link) open(done chan struct{}) {
 // connect tries the eras in turn, the clients' own first, so that nothing is
 // bridged that need not be (protocol.md 3.7).
 func (l *link) connect(ctx context.Context) (*liveConn, error) {
-	if n := l.b.live.Add(1); l.b.Kind == "stdio" && l.b.MaxInstances > 0 && int(n) > l.b.MaxInstances {
-		l.b.live.Add(-1)
-		return nil, errInstances
+	release, err := l.b.reserve()
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	var last error
 	for _, era := range l.b.eras(l.client) {
 		c, err := l.connectAs(ctx, era)
 		if err == nil {
 			l.b.spoken.Or(eraBit(era))
+			l.b.keep(c)
 			return c, nil
 		}
 		last = err
@@ -149,7 +147,6 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 		}
 		l.b.lacks(era)
 	}
-	l.b.live.Add(-1)
 	return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, last)
 }
 

@@ -12,7 +12,7 @@ type Status struct {
 func (r *Relay) Status() []Status {
 	var out []Status
 	for _, b := range r.table.Load().sorted {
-		s := Status{Name: b.Name, Kind: b.Kind, State: "idle", Era: b.era(), Instances: int(b.live.Load())}
+		s := Status{Name: b.Name, Kind: b.Kind, State: "idle", Era: b.era(), Instances: b.instances()}
 		if s.Instances > 0 {
 			s.State = "connected"
 		}

@@ -71,7 +71,9 @@ func (s *Server) legacyStdio(ctx context.Context, initParams []byte, on func(Eve
 	}
 	result, err := c.initialize(ctx, initParams)
 	if err != nil {
-		if !isContext(err) {
+		// A server of the other era is no broken one: the next attempt follows
+		// at once.
+		if !isContext(err) && !errors.Is(err, ErrEra) {
 			c.noteEnd(err)
 		}
 		c.stop(err)

@@ -259,8 +259,9 @@ func (s *fakeChild) tool(m fakeMessage) (code int, exit bool) {
 		all := strings.Join(s.answers, "\n")
 		s.mu.Unlock()
 		s.text(m.ID, all)
-	case "my-id":
-		s.text(m.ID, id)
+	case "complain":
+		fmt.Fprintln(os.Stderr, "oh no")
+		s.text(m.ID, "complained")
 	default:
 		s.fail(m.ID, codeInvalidParams, "unknown tool")
 	}

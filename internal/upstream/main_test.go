@@ -96,6 +96,24 @@ func self(t testing.TB) string {
 	return exe
 }
 
+// safeBuffer is a log that can be read while it is written.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *safeBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *safeBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 var discard = slog.New(slog.DiscardHandler)
 
 func testDeps(t testing.TB) Deps {

@@ -59,7 +59,6 @@ func inUse() int {
 	return int(m.HeapInuse + m.StackInuse)
 }
 
-
 func goroutinesIn(function string) int {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]

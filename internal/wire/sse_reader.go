@@ -37,7 +37,7 @@ const (
 	// are many, long-lived and mostly idle.
 	keepBuffer = 64 << 10
 	// readChunk is the least memory to read into.
-	readChunk = 4 << 10
+	readChunk = 1 << 10
 )
 
 // NewEventReader reads events from r whose data is at most maxEvent bytes.

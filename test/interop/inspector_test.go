@@ -15,10 +15,13 @@ import (
 // the result that it prints.
 func inspect(t *testing.T, era string, env []string, target []string, method ...string) map[string]any {
 	t.Helper()
-	argv := append(fixture.Inspector(t), "--protocol-era", era, "--format", "json", "-q", "--method")
-	argv = append(append(argv, method...), target...)
+	argv := append(fixture.Inspector(t), "--protocol-era", era, "--format", "json", "-q")
+	for _, pair := range env {
+		argv = append(argv, "-e", pair) // it hands down nothing of its own
+	}
+	argv = append(append(append(argv, "--method"), method...), target...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = fixture.ClientEnv(t.TempDir(), env...)
+	cmd.Env = fixture.ClientEnv(t.TempDir())
 	out, err := cmd.Output()
 	if err != nil {
 		stderr := []byte{}

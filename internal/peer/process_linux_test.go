@@ -1,0 +1,188 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The connector has exited and been reaped; its heir holds the descriptor.
+func TestADeadConnectorIsRefused(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial-and-leave", path)
+	h.line(t, "left")
+	if err := h.waitExit(); err != nil {
+		t.Fatal(err)
+	}
+	conn := acceptUnix(t, ln)
+	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
+		t.Fatalf("got %+v, %v; want ErrGone", c, err)
+	}
+	conn.Write([]byte("x")) // the heir is there: the connection itself still works
+}
+
+// waitExit reaps the helper while its heirs still hold its pipes.
+func (h *helperProcess) waitExit() error {
+	_, err := h.Process.Wait()
+	return err
+}
+
+// The pid of the dead connector belongs to another living process by the time
+// of the accept. A look into /proc would find that one.
+func TestARecycledPidInheritsNothing(t *testing.T) {
+	needRoot(t)
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial-and-leave", path)
+	h.line(t, "left")
+	if err := h.waitExit(); err != nil {
+		t.Fatal(err)
+	}
+	takePid(t, h.Process.Pid)
+	conn := acceptUnix(t, ln)
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err != nil || int(cred.Pid) != h.Process.Pid {
+			t.Errorf("the stage is wrong: %+v, %v", cred, err)
+		}
+	})
+	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
+		t.Fatalf("got %+v, %v; want ErrGone", c, err)
+	}
+}
+
+// takePid starts helpers until one has that pid.
+func takePid(t *testing.T, pid int) {
+	t.Helper()
+	for range 200 {
+		last := []byte(strconv.Itoa(pid - 1))
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", last, 0); err != nil {
+			t.Skipf("cannot choose the next pid: %v", err)
+		}
+		h := start(t, nil, "hold")
+		if h.Process.Pid == pid {
+			return
+		}
+		h.end()
+	}
+	t.Skip("the pid could not be taken again: something else was faster each time")
+}
+
+func TestAProcessOnAnOlderKernel(t *testing.T) {
+	t.Parallel()
+	old := func(int) (int, error) { return -1, unix.ENOPROTOOPT }
+	ln, path := unixListener(t)
+	h := start(t, nil, "dial", "unix", path)
+	c, err := attestConn(t, acceptUnix(t, ln), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.InstanceAttested || !strings.Contains(c.Instance, "/"+strconv.Itoa(h.Process.Pid)+"@") {
+		t.Errorf("instance %q, attested %v: a composed key must say so", c.Instance, c.InstanceAttested)
+	}
+	withoutPidfd := &Credentials{}
+	if _, err := withoutPidfd.process.openOld(c.PID, c.UID); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(withoutPidfd.process.pidfd.fd()) // before 5.3 there is only the directory
+	withoutPidfd.process.pidfd = 0
+	defer withoutPidfd.Close()
+	if !c.Alive() || !withoutPidfd.Alive() {
+		t.Error("a running process is called dead")
+	}
+	h.end()
+	eventually(t, "the exit shows by pidfd", func() bool { return !c.Alive() })
+	eventually(t, "the exit shows by directory", func() bool { return !withoutPidfd.Alive() })
+}
+
+func TestOnAnOlderKernelADeadPidOrAnotherUserIsRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil, "hold")
+	var p process
+	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())+1); !errors.Is(err, ErrGone) {
+		t.Errorf("another uid than at connect: %v, want ErrGone", err)
+	}
+	h.end()
+	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())); !errors.Is(err, ErrGone) {
+		t.Errorf("a dead pid: %v, want ErrGone", err)
+	}
+}
+
+// Only ENOPROTOOPT means an older kernel. Falling back to the pid for any
+// other error could pin the wrong process.
+func TestNoFallbackWhenTheHandleIsRefused(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	start(t, nil, "dial", "unix", path)
+	conn := acceptUnix(t, ln)
+	for _, errno := range []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENODATA, unix.EMFILE} {
+		failing := func(int) (int, error) { return -1, errno }
+		if c, err := attestConn(t, conn, failing); !errors.Is(err, ErrGone) {
+			t.Errorf("%v: got %+v, %v; want ErrGone", errno, c, err)
+		}
+	}
+}
+
+func attestConn(t *testing.T, conn *net.UnixConn, pidfd func(int) (int, error)) (c *Credentials, err error) {
+	t.Helper()
+	raw, rawErr := conn.SyscallConn()
+	if rawErr != nil {
+		t.Fatal(rawErr)
+	}
+	raw.Control(func(fd uintptr) { c, err = attest(int(fd), pidfd) })
+	return c, err
+}
+
+func TestInstancesOfTwoProcessesDiffer(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	var got []string
+	for range 2 {
+		start(t, nil, "dial", "unix", path)
+		c, err := OfUnix(acceptUnix(t, ln))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if !c.InstanceAttested {
+			t.Skip("this kernel has no pidfs")
+		}
+		got = append(got, c.Instance)
+	}
+	if got[0] == got[1] || got[0] == "" {
+		t.Errorf("instances %q", got)
+	}
+}
+
+func TestCloseEndsTheHandleOnce(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	start(t, nil, "dial", "unix", path)
+	c, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { c.Alive(); c.Close(); c.Alive() })
+	}
+	wg.Wait()
+	if c.Alive() {
+		t.Error("alive after Close")
+	}
+	var none *Credentials
+	if none.Alive() || none.Close() != nil {
+		t.Error("no credentials are alive, or cannot be closed")
+	}
+}
