@@ -20,9 +20,18 @@ func contain() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming a subreaper: %w", err)
 	}
-	// For the reader of a process list; the name would be "exe".
-	_ = os.WriteFile("/proc/self/comm", []byte("doorward-child"), 0)
+	nameSelf("doorward-child")
 	return closeOnExecFrom(controlFD)
+}
+
+// nameSelf is for the reader of a process list, who would see "exe".
+func nameSelf(name string) {
+	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte(name))
+	_ = unix.Close(fd)
 }
 
 func closeOnExecFrom(first int) error {

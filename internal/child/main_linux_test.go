@@ -368,8 +368,9 @@ func newStage(t *testing.T, o Options) *stage {
 		cancel()
 		_ = r.Close(ctx)
 		for _, pid := range s.alive() {
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_ = unix.Kill(pid, unix.SIGKILL)
-			t.Errorf("process %d is left over", pid)
+			t.Errorf("process %d is left over: %s", pid, status)
 		}
 	})
 	return s
@@ -431,7 +432,8 @@ func (s *stage) asNobody(c *exec.Cmd) {
 	dir := must(os.MkdirTemp("", "doorward"))
 	s.t.Cleanup(func() { os.RemoveAll(dir) })
 	copied := filepath.Join(dir, "child.test")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(copied, must(os.ReadFile(self())), 0o755)); err != nil {
+	// By cp, for a descriptor that is open for writing here might be inherited by somebody who is just being started.
+	if err := errors.Join(os.Chmod(dir, 0o755), exec.Command("cp", self(), copied).Run()); err != nil {
 		s.t.Fatal(err)
 	}
 	uid := 300000 + rand.Uint32N(1<<20)

@@ -61,6 +61,8 @@ type Daemon struct {
 	servers *serverSet
 	key     *audit.Key
 
+	reloading sync.Mutex
+
 	mu        sync.Mutex
 	listeners []*listen.Listener
 	refused   []Refused
@@ -149,12 +151,12 @@ func (d *Daemon) openRunner() error {
 const stopTime = 6 * time.Second
 
 func (d *Daemon) openServers() error {
-	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version)
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, nil)
 	if err != nil {
 		return err
 	}
 	d.servers = set
-	d.onClose(set.close)
+	d.onClose(func() { d.servers.close() })
 	key, err := sealKey(filepath.Join(d.o.StateDir, "seal.key"))
 	if err != nil {
 		return err

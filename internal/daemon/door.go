@@ -30,7 +30,7 @@ func (d *Daemon) connContext(l *listen.Listener) func(context.Context, net.Conn)
 // callerOf translates what listen knows into what authn wants to know.
 func callerOf(o *listen.Origin) *authn.Caller {
 	return &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
-		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame, Remote: o.Remote.Addr()}
+		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr()}
 }
 
 // screen is the Host and Origin check of every request (threats R1 to R4).

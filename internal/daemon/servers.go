@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
@@ -17,38 +18,50 @@ import (
 type serverSet struct {
 	config *config.Config
 	relay  []relay.Server
-	open   []*upstream.Server
+	open   map[string]opened
 }
 
-func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string) (*serverSet, error) {
+// opened is an upstream and what it was made of.
+type opened struct {
+	def upstream.Definition
+	up  *upstream.Server
+}
+
+// newServers makes the set of c. An upstream of before whose definition is
+// the same goes over into it.
+func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, before *serverSet) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
 	if err != nil {
 		return nil, fmt.Errorf("naming ourselves: %w", err)
 	}
-	set := &serverSet{config: c}
+	set := &serverSet{config: c, open: make(map[string]opened)}
 	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info}
 	for name, s := range c.Servers {
 		if s.Disabled {
 			continue
 		}
-		set.add(name, s, deps)
+		set.add(name, s, deps, before)
 	}
 	return set, nil
 }
 
 // add takes one server in. A definition that upstream refuses costs that
 // server alone.
-func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps) {
+func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, before *serverSet) {
 	h := s.Doorward
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, Protocol: h.Protocol,
 		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
-		up, err := upstream.New(definition(name, s), deps)
+		def := definition(name, s)
+		up, err := before.same(name, def), error(nil)
+		if up == nil {
+			up, err = upstream.New(def, deps)
+		}
 		if err != nil {
 			r.Refused = err.Error()
 		} else {
 			r.Upstream = up
-			set.open = append(set.open, up)
+			set.open[name] = opened{def, up}
 		}
 	}
 	set.relay = append(set.relay, r)
@@ -85,8 +98,16 @@ func (set *serverSet) policy(uid uint32) *policy.Set {
 	return policy.New(uid, rules)
 }
 
+// same is the upstream of an equal definition, or nil.
+func (set *serverSet) same(name string, def upstream.Definition) *upstream.Server {
+	if set == nil || !reflect.DeepEqual(set.open[name].def, def) {
+		return nil
+	}
+	return set.open[name].up
+}
+
 func (set *serverSet) close() {
-	for _, u := range set.open {
-		u.Close()
+	for _, o := range set.open {
+		o.up.Close()
 	}
 }

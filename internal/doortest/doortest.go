@@ -191,9 +191,11 @@ func (d *Daemon) cleanup() {
 		}
 	}
 	if d.t.Failed() {
-		d.t.Logf("stderr of doorward:\n%s", strings.Join(d.Stderr(), "\n"))
+		d.t.Logf("end of doorward's stderr:\n%s", strings.Join(tail(d.Stderr(), 100), "\n"))
 	}
 }
+
+func tail(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
 func (d *Daemon) end() {
 	_ = d.cmd.Process.Signal(os.Interrupt)

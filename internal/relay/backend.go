@@ -176,8 +176,15 @@ func (b *backend) close() {
 	for _, l := range b.pool {
 		all = append(all, l)
 	}
+	conns := make([]*liveConn, 0, len(b.conns))
+	for c := range b.conns {
+		conns = append(conns, c)
+	}
 	b.mu.Unlock()
 	for _, l := range all {
 		l.close()
+	}
+	for _, c := range conns { // those that sessions hold
+		c.conn.Close()
 	}
 }

@@ -78,14 +78,14 @@ func New(o Options) *Relay {
 	return r
 }
 
-// SetServers replaces the configured servers. A server whose definition is
-// the same object keeps its connections; one that is gone loses them.
+// SetServers replaces the configured servers. A server that is the same in
+// every respect keeps its connections; one that changed or is gone loses them.
 func (r *Relay) SetServers(servers []Server) {
 	old := r.table.Load()
 	t := &table{byName: make(map[string]*backend, len(servers))}
 	for _, s := range servers {
 		b := newBackend(s)
-		if old != nil && old.byName[s.Name] != nil && old.byName[s.Name].Upstream == s.Upstream {
+		if old != nil && old.byName[s.Name] != nil && old.byName[s.Name].Server == s {
 			b = old.byName[s.Name]
 		}
 		t.byName[s.Name] = b

@@ -20,11 +20,10 @@ import (
 
 // everythingServer is go-sdk's conformance server, built once.
 var everythingServer = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "doorward-upstream")
-	if err != nil {
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "everything-server")
+	path := filepath.Join(scratch, "everything-server")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
 	if err != nil {
 		return "", errors.New(string(out))
