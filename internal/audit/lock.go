@@ -39,6 +39,12 @@ func lock(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("locking %s: %w", dir, err)
 }
 
+// unlock gives the lock back. It does not leave that to the closing of the file:
+// a child process that is just being started shares it until its exec.
+func unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // beingWritten reports whether some process, this one included, has dir open
 // for writing. It is what tells an unfinished last line that a writer is about
 // to finish from one that was torn.
@@ -58,7 +64,7 @@ func beingWritten(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("asking for the lock: %w", err)
 	}
-	return false, nil
+	return false, syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 }
 
 // isSpace reports whether err means that there is no room, so that waiting and

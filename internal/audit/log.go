@@ -274,5 +274,5 @@ func (l *Log) Close() error {
 	if l.file != nil {
 		err = errors.Join(err, l.file.Close())
 	}
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, unlock(l.lock))
 }

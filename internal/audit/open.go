@@ -39,7 +39,7 @@ func Open(dir string, o Options) (*Log, error) {
 		if l.file != nil {
 			l.file.Close()
 		}
-		held.Close()
+		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
 	l.mu.Lock()
@@ -48,7 +48,7 @@ func Open(dir string, o Options) (*Log, error) {
 	l.mu.Unlock()
 	if err != nil && !isSpace(err) {
 		l.file.Close()
-		held.Close()
+		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
 	l.nextCheck = time.Now().Add(l.o.CheckpointEvery)

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 
 // controlFD is the read end of the control pipe. Its end of file is the order to kill everything.
 const controlFD = 3
+
+// spareThreads: see provide.
+const spareThreads = 3
 
 // killPatience bounds the hunt for descendants that cannot be killed (another uid) or will not die (sleeping in the
 // kernel): a supervisor must not wait for these for ever.
@@ -40,7 +44,6 @@ func Supervise(args []string) int {
 	// The parent-death signal of the server fires when the thread that forked it ends, not the process (golang/go#27505).
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1)
-	sparing()
 	if len(args) < 2 || args[0] != "--" {
 		return refuse(exitSupervisor, errors.New("usage: child-supervisor -- PATH [ARG…]"))
 	}
@@ -53,18 +56,34 @@ func Supervise(args []string) int {
 	s := &supervisor{signals: make(chan os.Signal, 16), gone: make(chan struct{})}
 	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM)
 	go s.watchControl()
+	provide(spareThreads)
 	if err := s.start(args[1:]); err != nil {
 		return refuse(startStatus(err), fmt.Errorf("starting %s: %w", args[1], err))
 	}
 	return s.run()
 }
 
-// sparing stops the collector until there is something to collect. A supervisor allocates next to nothing, and a collection
-// may need a new thread: where the server has used up the processes that its user may have, the runtime would end for want
-// of it.
-func sparing() {
+// provide makes all the threads that the runtime will ever want here. A server may use up all the processes that its user may
+// have, and the runtime ends a program that cannot get a thread. So some threads are made and left idle, more than the
+// calls that block here at one time, and the collector, which would ask for more, rests until there is something to collect.
+func provide(threads int) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(16 << 20)
+	var made, left sync.WaitGroup
+	release := make(chan struct{})
+	made.Add(threads)
+	for range threads {
+		left.Go(func() {
+			// Locked and waiting, it keeps its thread, and the next one needs another.
+			runtime.LockOSThread()
+			made.Done()
+			<-release
+			runtime.UnlockOSThread()
+		})
+	}
+	made.Wait()
+	close(release)
+	left.Wait()
 }
 
 func refuse(status int, err error) int {

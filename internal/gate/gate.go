@@ -54,28 +54,24 @@ type Act struct {
 
 // Pass is a decision that let an act through; hand it to Leave.
 type Pass struct {
-	Ref uint64
-	act Act
-}
-
-// Recorder is the part of the audit log that the gate needs.
-type Recorder interface {
-	Append(*audit.Record) (uint64, error)
-	Later(*audit.Record)
+	Ref      uint64
+	act      Act
+	resource string
 }
 
 // Gate decides and records. Its methods are safe for concurrent use.
 type Gate struct {
 	policy  atomic.Pointer[policy.Set]
-	log     Recorder
-	rate    float64 // calls per second and principal; 0: no limit
-	buckets sync.Map
-	now     func() time.Time
+	log     *audit.Log
+	rate    float64              // calls per second and principal; 0: no limit
+	buckets sync.Map             // principal's name -> *atomic.Int64, see withinRate
+	clock   func() time.Duration // since the gate was made; it never goes back
 }
 
 // New makes a gate. callsPerSecond limits each principal; 0 means no limit.
-func New(set *policy.Set, log Recorder, callsPerSecond int) *Gate {
-	g := &Gate{log: log, rate: float64(callsPerSecond), now: time.Now}
+func New(set *policy.Set, log *audit.Log, callsPerSecond int) *Gate {
+	start := time.Now()
+	g := &Gate{log: log, rate: float64(callsPerSecond), clock: func() time.Duration { return time.Since(start) }}
 	g.policy.Store(set)
 	return g
 }
@@ -95,8 +91,9 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 		d = policy.Decision{Rule: "limits.calls_per_second"}
 		code = CodeRate
 	}
-	r := record(a)
-	r.Kind, r.Decision, r.Rule, r.Bytes = "decision", verdict(d.Allow), d.Rule, a.Bytes
+	where := resource(a)
+	r := record(a, where)
+	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, verdict(d.Allow), d.Rule, a.Bytes
 	seq, err := g.log.Append(&r)
 	if err != nil {
 		return Pass{}, &Refusal{Code: CodeUnavailable, Rule: d.Rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
@@ -104,19 +101,19 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	if !d.Allow {
 		return Pass{}, &Refusal{Code: code, Ref: seq, Rule: d.Rule}
 	}
-	return Pass{Ref: seq, act: a}, nil
+	return Pass{Ref: seq, act: a, resource: where}, nil
 }
 
 // Leave records how an act ended: result is one constant word, bytes the size
 // of what went back.
 func (g *Gate) Leave(p Pass, result string, bytes int64) {
-	r := record(p.act)
-	r.Kind, r.Ref, r.Result, r.Bytes = "outcome", p.Ref, result, bytes
+	r := record(p.act, p.resource)
+	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
 	g.log.Later(&r)
 }
 
-func record(a Act) audit.Record {
-	return audit.Record{Source: "gate", Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource(a)}
+func record(a Act, resource string) audit.Record {
+	return audit.Record{Source: "gate", Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
 }
 
 func resource(a Act) string {
@@ -128,13 +125,17 @@ func resource(a Act) string {
 
 func verdict(allow bool) string {
 	if allow {
-		return "allow"
+		return audit.Allow
 	}
-	return "deny"
+	return audit.Deny
 }
 
-// withinRate is a generic cell rate limiter with a burst of one second: one
-// atomic word for each principal, so two sessions share no lock.
+// withinRate is a generic cell rate limiter with a burst of one second's
+// worth: one atomic word for each principal, so two sessions share no lock.
+// The word is when the last admitted call would have been due at a steady
+// pace; a call that would be due more than a second ahead has to wait. A word
+// stays for the life of the gate: principals are few, and each was
+// authenticated.
 func (g *Gate) withinRate(who *principal.Principal) bool {
 	if g.rate <= 0 {
 		return true
@@ -145,11 +146,11 @@ func (g *Gate) withinRate(who *principal.Principal) bool {
 	}
 	cell := v.(*atomic.Int64)
 	step := int64(float64(time.Second) / g.rate)
-	now := g.now().UnixNano()
+	now := int64(g.clock())
 	for {
 		tat := cell.Load()
 		next := max(tat, now) + step
-		if next-now > int64(time.Second)+step {
+		if next-now > int64(time.Second) {
 			return false
 		}
 		if cell.CompareAndSwap(tat, next) {

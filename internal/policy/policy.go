@@ -14,10 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/principal"
 )
 
-// Actions that are not MCP methods. Every other action is the method's name.
-const (
-	ActionAdmin = "admin"
-)
+// ActionAdmin is the one action that is neither an MCP method nor one of a
+// built-in server.
+const ActionAdmin = "admin"
 
 // Requests that a server makes of its client. As actions they are judged by
 // the server's ask rules.
@@ -27,10 +26,17 @@ const (
 	AskRoots       = "roots/list"
 )
 
+// The built-in servers. Their own actions are `agent.send` and its like and
+// `instructions.read`.
+const (
+	serverAgent        = "agent"
+	serverInstructions = "instructions"
+)
+
 // Request is one question.
 type Request struct {
 	Who    *principal.Principal
-	Action string // an MCP method, or one of the Action constants
+	Action string // an MCP method, an action of a built-in server, or ActionAdmin
 	Server string // the configured server; empty for acts on Doorward itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
 }
@@ -83,7 +89,7 @@ func New(uid uint32, servers map[string]ServerRules) *Set {
 // caller first; what falls through is denied.
 func (s *Set) Decide(q Request) Decision {
 	if !q.Who.Valid() {
-		return Decision{Rule: "default.nobody", Reason: "no principal"}
+		return nobody
 	}
 	d := s.role(q)
 	if !d.Allow || q.Server == "" {
@@ -106,145 +112,65 @@ func (s *Set) Decide(q Request) Decision {
 	return d
 }
 
+// The decisions that no list has a part in.
+var (
+	nobody          = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
+	owner           = Decision{Allow: true, Rule: "default.owner", Reason: "the daemon's own user on the Unix socket"}
+	loopback        = Decision{Allow: true, Rule: "default.loopback", Reason: "a loopback caller of the daemon's own user"}
+	loopbackUnknown = Decision{Allow: true, Rule: "default.loopback-unknown", Reason: "a loopback caller whose user the system cannot tell"}
+	loopbackAdmin   = Decision{Rule: "default.loopback-no-admin", Reason: "a loopback caller without a token has no admin rights"}
+	tokenAny        = Decision{Allow: true, Rule: "default.token", Reason: "a valid token"}
+	tokenAdmin      = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
+	noMessaging     = Decision{Rule: "default.no-messaging", Reason: "messaging needs a known local user or a token on a local listener"}
+	unknownAction   = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
+)
+
 // role is what the kind of caller may do at all, before a server's own lists.
+// The name is canonical, since the principal is valid.
 func (s *Set) role(q Request) Decision {
-	kind, rest, err := principal.Parse(q.Who.Name())
-	if err != nil {
-		return Decision{Rule: "default.nobody", Reason: "no principal"}
-	}
+	kind, rest, _ := strings.Cut(q.Who.Name(), ":")
 	switch kind {
-	case "uid":
+	case principal.KindUID:
 		if rest == s.uid {
-			return Decision{Allow: true, Rule: "default.owner", Reason: "the daemon's own user on the Unix socket"}
+			return owner
 		}
-	case "loopback":
-		if q.Action == ActionAdmin {
-			return Decision{Rule: "default.loopback-no-admin", Reason: "a loopback caller without a token has no admin rights"}
+	case principal.KindLoopback:
+		switch rest {
+		case s.loopback:
+			return restrict(q, loopback, loopbackAdmin, true)
+		case "unknown":
+			return restrict(q, loopbackUnknown, loopbackAdmin, false)
 		}
-		if rest == s.loopback || rest == "unknown" {
-			return Decision{Allow: true, Rule: "default.loopback", Reason: "a loopback caller of the daemon's own user"}
-		}
-	case "token":
+	case principal.KindToken:
 		return tokenRole(q)
 	}
-	return Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
+	return nobody
 }
 
-// tokenRole is what a token's scope gives. Without one it is every configured
-// server and nothing administrative.
-func tokenRole(q Request) Decision {
-	scope, _ := q.Who.Fact("scope")
-	if scope.Value == "" {
-		if q.Action == ActionAdmin {
-			return Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
-		}
-		return Decision{Allow: true, Rule: "default.token", Reason: "a valid token"}
+// restrict gives d for what a caller other than the owner may do: not admin,
+// no messaging unless it may, and on Doorward itself only what there is.
+func restrict(q Request, d, admin Decision, messaging bool) Decision {
+	switch {
+	case q.Action == ActionAdmin:
+		return admin
+	case !messaging && isMessaging(q):
+		return noMessaging
+	case q.Server == "" && !onDoorward(q.Action):
+		return unknownAction
 	}
-	for rest := scope.Value; rest != ""; {
-		var item string
-		item, rest, _ = strings.Cut(rest, ",")
-		if inScope(strings.TrimSpace(item), q) {
-			return Decision{Allow: true, Rule: "token.scope", Reason: "within the token's scope"}
-		}
-	}
-	return Decision{Rule: "token.scope", Reason: "outside the token's scope"}
+	return d
 }
 
-// inScope reports whether one item of a scope covers q. A tool's scope covers
-// what comes before its call too: the session and the list, which shows that
-// tool alone.
-func inScope(item string, q Request) bool {
-	if q.Action == ActionAdmin {
-		return item == "admin"
-	}
-	kind, rest, _ := strings.Cut(item, ":")
-	switch kind {
-	case "server":
-		return q.Server == "" || q.Server == rest
-	case "tool":
-		server, tool, _ := strings.Cut(rest, "/")
-		if q.Server == "" || q.Server != server {
-			return q.Server == ""
-		}
-		switch q.Action {
-		case "tools/call":
-			return q.Name == tool
-		case "initialize", "server/discover", "tools/list", "subscriptions/listen", "notifications/roots/list_changed", AskElicitation, AskSampling, AskRoots:
-			return true
-		}
-	}
-	return false
+// isMessaging: what sends or reads messages. The session with the built-in
+// server and its empty list are no part of it.
+func isMessaging(q Request) bool {
+	return strings.HasPrefix(q.Action, serverAgent+".") || q.Server == serverAgent && q.Action == "tools/call"
 }
 
-// patterns is a compiled List; the rule names are built once, since Decide
-// runs on every call.
-type patterns struct {
-	allow, deny []pattern
-	none        string // rule when no allow pattern matches
-	any         bool   // allow is exactly `*` and there is no deny
+// onDoorward are the actions that are on no server: the handshakes of the
+// aggregate, and those of the built-in servers.
+func onDoorward(action string) bool {
+	return isHandshake(action) || strings.HasPrefix(action, serverAgent+".") || strings.HasPrefix(action, serverInstructions+".")
 }
 
-type pattern struct {
-	glob, rule string
-}
-
-func compile(prefix string, l List) patterns {
-	p := patterns{none: prefix + ".allow"}
-	for i, g := range l.Allow {
-		p.allow = append(p.allow, pattern{g, prefix + ".allow[" + strconv.Itoa(i) + "]"})
-	}
-	for i, g := range l.Deny {
-		p.deny = append(p.deny, pattern{g, prefix + ".deny[" + strconv.Itoa(i) + "]"})
-	}
-	p.any = len(l.Deny) == 0 && len(l.Allow) == 1 && l.Allow[0] == "*"
-	return p
-}
-
-// decide applies the lists on top of the decision d that let the caller in.
-// A deny always wins; without a matching allow the answer is deny.
-func (p *patterns) decide(name string, d Decision) Decision {
-	if p.any {
-		return d
-	}
-	for _, x := range p.deny {
-		if Match(x.glob, name) {
-			return Decision{Rule: x.rule, Reason: "denied by the server's list"}
-		}
-	}
-	for _, x := range p.allow {
-		if Match(x.glob, name) {
-			return Decision{Allow: true, Rule: x.rule, Reason: "allowed by the server's list"}
-		}
-	}
-	return Decision{Rule: p.none, Reason: "not on the server's list"}
-}
-
-// Match reports whether name matches glob, in which `*` stands for any run
-// of bytes and everything else for itself. Comparison is exact: tool names
-// are case-sensitive.
-func Match(glob, name string) bool {
-	for {
-		head, rest, star := strings.Cut(glob, "*")
-		if !strings.HasPrefix(name, head) {
-			return false
-		}
-		name = name[len(head):]
-		if !star {
-			return name == ""
-		}
-		if rest == "" {
-			return true
-		}
-		// The shortest continuation is found by trying each start; the
-		// recursion is over stars, of which an operator writes few.
-		if !strings.Contains(rest, "*") {
-			return strings.HasSuffix(name, rest)
-		}
-		next, _, _ := strings.Cut(rest, "*")
-		i := strings.Index(name, next)
-		if i < 0 {
-			return false
-		}
-		name, glob = name[i:], rest
-	}
-}
+func isHandshake(action string) bool { return action == "initialize" || action == "server/discover" }

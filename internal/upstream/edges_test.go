@@ -123,7 +123,7 @@ func secureWeb(t *testing.T, h http.Handler) *Server {
 	s := webServer(t, web.URL+"/mcp")
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
-	s.transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	s.transport.Secure.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	return s
 }
 
@@ -176,7 +176,7 @@ func TestHTTP2(t *testing.T) {
 func TestUntrustedCertificateIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := secureWeb(t, http.NotFoundHandler())
-	s.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.transport.Secure.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if _, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil); !errors.Is(err, ErrNotSent) || wrapped(err) != 1 {
 		t.Errorf("got %v", err)
 	}

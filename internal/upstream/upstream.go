@@ -78,10 +78,10 @@ type Server struct {
 	def       Definition
 	deps      Deps
 	log       *slog.Logger
-	url       *url.URL        // http, sse
-	transport *http.Transport // http, sse
-	agent     string          // User-Agent
-	backoff   restarts        // stdio
+	url       *url.URL          // http, sse
+	transport *egress.Transport // http, sse
+	agent     string            // User-Agent
+	backoff   restarts          // stdio
 	counts    counters
 }
 
@@ -123,7 +123,7 @@ func (s *Server) checkHTTP() error {
 		return fmt.Errorf("server %q: %w", s.def.Name, err)
 	}
 	s.url = u
-	s.transport = egress.NewTransport(egress.Options{
+	s.transport = egress.NewRoundTripper(egress.Options{
 		AllowPrivate: s.def.AllowPrivate,
 		Origin:       egress.Origin(u),
 		Header:       -1, // the limit of the call holds, which may be none

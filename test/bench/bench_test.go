@@ -148,25 +148,24 @@ func TestTargetsAreMissedPassedOrUnknown(t *testing.T) {
 		},
 		Idle: []idleCost{{Path: pathHTTP, Sessions: 1000, Start: memory{RSS: 19_532}, Open: memory{RSS: 19_532 + 80_000}}},
 	}
-	words := make(map[string]string)
-	for _, v := range res.judge() {
-		words[v.Target] = v.word()
-	}
-	for target, want := range map[string]string{
-		"HTTP upstream, calls per second, 64 sessions":                              "MISS",
-		"HTTP upstream, p50, 64 sessions":                                           "pass",
-		"HTTP upstream, CPU per call, 64 sessions":                                  "pass",
-		"HTTP upstream, calls per second, 8 sessions":                               "not measured",
-		"stdio upstream, a server a session, calls per second, 64 sessions":         "pass",
-		"stdio upstream, a server a session, CPU per call, 64 sessions":             "MISS",
-		"resident memory at rest, HTTP upstream":                                    "MISS",
-		"resident memory of an idle session with its stream, HTTP upstream":         "pass",
-		"resident memory at rest, stdio upstream, children not counted":             "not measured",
-		"stdio upstream, one server for all sessions, calls per second, 1 sessions": "not measured",
+	var report strings.Builder
+	printVerdicts(&report, res.judge())
+	for _, want := range []string{
+		"| HTTP upstream, calls per second, 64 sessions | at least 0.9 | 0.89 | MISS |",
+		"| HTTP upstream, p50, 64 sessions | at most 1.2 | 1.20 | pass |",
+		"| HTTP upstream, CPU per call, 64 sessions | at most 1.25 | 1.25 | pass |",
+		"| stdio upstream, a server a session, calls per second, 64 sessions | at least 1.8 | 1.80 | pass |",
+		"| stdio upstream, a server a session, CPU per call, 64 sessions | at most 0.65 | 0.70 | MISS |",
+		"| resident memory at rest, HTTP upstream | at most 20 MB | 20.00 MB | MISS |",
+		"| resident memory of an idle session with its stream, HTTP upstream | at most 80 KiB | 80.00 KiB | pass |",
+		"\n15 targets were not measured in this run.\n",
 	} {
-		if words[target] != want {
-			t.Errorf("%s: %q, want %q", target, words[target], want)
+		if !strings.Contains(report.String(), want) {
+			t.Errorf("no %q in\n%s", want, report.String())
 		}
+	}
+	if n := strings.Count(report.String(), "MISS") + strings.Count(report.String(), "pass"); n != 7 {
+		t.Errorf("%d verdicts, want 7", n)
 	}
 }
 

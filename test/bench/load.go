@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// warmUp is how long a path is driven, uncounted, before its first round.
+const warmUp = time.Second
+
 // openAtOnce bounds how many sessions are opened side by side.
 const openAtOnce = 16
 
@@ -167,7 +170,7 @@ func (r *run) compare(paths []*path, n int, tool string, rounds int, d time.Dura
 		sessions, err := openAll(p.entry, n, r.modern)
 		if err == nil {
 			open[i] = sessions
-			_, err = drive(sessions, tool, min(d, time.Second))
+			_, err = drive(sessions, tool, min(d, warmUp))
 		}
 		r.failed(p, err)
 	}

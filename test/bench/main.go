@@ -78,7 +78,7 @@ func parseFlags() (*run, error) {
 	flag.StringVar(&r.doorward, "doorward", "bin/doorward", "the daemon's binary; without it the other paths are measured alone")
 	flag.StringVar(&r.jsonFile, "json", "", "write every round's figures to this `file`")
 	flag.IntVar(&r.rounds, "rounds", 0, "rounds of each comparison (default 5, quick 2)")
-	flag.DurationVar(&r.window, "window", 0, "how long a path is driven in a round (default 2.5s, quick 600ms)")
+	flag.DurationVar(&r.window, "window", 0, "how long a path is driven in a round (default 2.5s, quick 500ms)")
 	flag.IntVar(&r.idleHTTP, "idle", 0, "idle sessions to weigh, with an HTTP upstream (default 1000, quick 200)")
 	flag.IntVar(&r.idleStdio, "idle-stdio", 0, "idle sessions to weigh, with a stdio upstream (default 1000, quick 100)")
 	flag.BoolVar(&r.modern, "modern", false, "speak "+modernVersion+" instead of "+legacyVersion+" (sections load and big)")
@@ -111,7 +111,7 @@ func (r *run) defaults(quick bool) {
 	if r.window <= 0 {
 		r.window = 2500 * time.Millisecond
 		if quick {
-			r.window = 600 * time.Millisecond
+			r.window = 500 * time.Millisecond
 		}
 	}
 }
@@ -212,7 +212,8 @@ func (r *run) loaded(t *tools, results *results) {
 		}
 	}
 	if r.wants("big") {
-		results.Big = r.compare(paths, 1, "big", r.rounds, r.window/2)
+		// A result takes tens of milliseconds: shorter windows would hold too few of them.
+		results.Big = r.compare(paths, 1, "big", r.rounds, max(r.window/2, 800*time.Millisecond))
 	}
 }
 

@@ -102,21 +102,29 @@ func (res *results) printIdle(w io.Writer) {
 	}
 }
 
+// printVerdicts lists the targets that this run can say something about.
 func printVerdicts(w io.Writer, all []verdict) {
 	table(w, "Targets", "Ratios are to the reverse proxy in front of the same tools over HTTP.", "target", "bound", "measured", "")
+	unknown := 0
 	for _, v := range all {
-		bound := "at most"
+		if !v.Known {
+			unknown++
+			continue
+		}
+		bound, unit := "at most", ""
 		if v.AtLeast {
 			bound = "at least"
 		}
-		unit := v.Unit
-		if unit != "" {
-			unit = " " + unit
+		if v.Unit != "" {
+			unit = " " + v.Unit
 		}
-		measured := "-"
-		if v.Known {
-			measured = fmt.Sprintf("%.2f%s", v.Measured, unit)
+		word := "MISS"
+		if v.pass() {
+			word = "pass"
 		}
-		fmt.Fprintf(w, "| %s | %s %g%s | %s | %s |\n", v.Target, bound, v.Bound, unit, measured, v.word())
+		fmt.Fprintf(w, "| %s | %s %g%s | %.2f%s | %s |\n", v.Target, bound, v.Bound, unit, v.Measured, unit, word)
+	}
+	if unknown > 0 {
+		fmt.Fprintf(w, "\n%d targets were not measured in this run.\n", unknown)
 	}
 }

@@ -21,17 +21,6 @@ func (v verdict) pass() bool {
 	return v.Measured <= v.Bound
 }
 
-// word is the last column of the table.
-func (v verdict) word() string {
-	switch {
-	case !v.Known:
-		return "not measured"
-	case v.pass():
-		return "pass"
-	}
-	return "MISS"
-}
-
 // stdioShare is how many calls a second a stdio upstream must reach, of what the reverse proxy reaches in
 // front of the same tools over HTTP, by the number of sessions.
 var stdioShare = map[int]float64{1: 1.3, 8: 1.5, 64: 1.8}

@@ -55,6 +55,8 @@ Suites: `+"`@modelcontextprotocol/conformance`"+` 0.1.16 and 0.2.0-alpha.12, ser
 Fixture: go-sdk v1.8.0 `+"`conformance/everything-server`"+`, direct and behind the doorward binary on `+"`/mcp/{server}`"+`.
 The suites send no Authorization header: the loopback listener has no credential, and the kernel's word on the socket's owner is what authenticates.
 
+A target is the number of checks that pass at least. Behind Doorward server-sse-polling passes two checks more in 0.1.16 than alone, since Doorward's own streams can be resumed; its last check passes only where `+"`limits.stream`"+` makes Doorward end streams in mid-call.
+
 Each pair ran %d times in a row; a cell is checks passed/failed. "requirements 2026-07-28" includes scenarios of the tasks extension, which the fixture does not have and which do not count; its exit status was 0 each time.
 
 `, now.Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.Version(), runs)

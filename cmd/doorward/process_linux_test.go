@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// process is one daemon of a script.
+type process struct {
+	cmd  *exec.Cmd
+	log  *lines
+	done chan struct{}
+}
+
+func (p *process) over(within time.Duration) bool {
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// cmdDaemon starts a daemon and waits until it is ready. A name that is used
+// again stands for a restart: the earlier process must be ending.
+func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, true, "daemon [NAME] [VAR=VALUE…] [FLAG…]")
+	name := "daemon"
+	if len(args) > 0 && args[0][0] != '-' && !pair.MatchString(args[0]) {
+		name, args = args[0], args[1:]
+	}
+	pairs, flags := cutPairs(args)
+	s := stageOf(ts)
+	if old := s.daemons[name]; old != nil && !old.over(10*time.Second) {
+		ts.Fatalf("the earlier daemon %s still runs", name)
+	}
+	cmd := exec.Command(program(ts, "doorward"), append([]string{"serve"}, flags...)...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
+	cmd.WaitDelay = 5 * time.Second // somebody who holds stderr must not hang the script
+	p := &process{cmd: cmd, log: newLines(ts.MkAbs(name + ".log")), done: make(chan struct{})}
+	cmd.Stderr = p.log
+	ts.Check(cmd.Start())
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // its status is read from ProcessState
+		p.log.close()
+	}()
+	s.daemons[name] = p
+	ts.Defer(func() { p.finish(ts) })
+	if _, ok := p.log.take(pattern(ts, "^ready$"), 30*time.Second); !ok {
+		ts.Fatalf("no `ready` on stderr of %s:\n%s", name, p.log)
+	}
+	p.export(ts)
+}
+
+// export sets the variables that a script meets the daemon with.
+func (p *process) export(ts *testscript.TestScript) {
+	ts.Setenv("PID", strconv.Itoa(p.cmd.Process.Pid))
+	urls := 0
+	for _, line := range p.log.seen() {
+		addr, ok := strings.CutPrefix(line, "listening ")
+		if path, unix := strings.CutPrefix(addr, "unix:"); unix {
+			ts.Setenv("SOCK", path)
+		} else if ok {
+			urls++
+			name := "URL"
+			if urls > 1 {
+				name += strconv.Itoa(urls)
+			}
+			ts.Setenv(name, addr)
+		}
+	}
+}
+
+// finish ends a daemon with its script. One that does not go has to be seen.
+func (p *process) finish(ts *testscript.TestScript) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	if !p.over(15 * time.Second) {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		ts.Logf("a daemon did not end within 15 s and was killed")
+	}
+	ts.Logf("[stderr of a daemon]\n%s", tail(p.log.String(), 60))
+}
+
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) == 2 || len(args) == 4, "signal NAME INT|TERM|KILL|HUP [STATUS LIMIT]")
+	p := stageOf(ts).daemons[args[0]]
+	sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}[args[1]]
+	if p == nil || sig == 0 {
+		ts.Fatalf("no daemon %s, or no signal %s", args[0], args[1])
+	}
+	ts.Check(p.cmd.Process.Signal(sig))
+	if len(args) == 2 {
+		return
+	}
+	if !p.over(limit(ts, args[3])) {
+		ts.Fatalf("%s still runs after %s", args[0], args[3])
+	}
+	if got := strconv.Itoa(p.cmd.ProcessState.ExitCode()); got != args[2] {
+		ts.Fatalf("%s ended with status %s", args[0], got)
+	}
+}
+
+// cmdExits runs a command that must end by itself, with one status.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	within := 30 * time.Second
+	if len(args) > 1 && args[0] == "-within" {
+		within, args = limit(ts, args[1]), args[2:]
+	}
+	need(ts, neg, len(args) > 1, "exits [-within LIMIT] STATUS [VAR=VALUE…] CMD…")
+	pairs, argv := cutPairs(args[1:])
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	out, errs, status, err := run1(ctx, ts, pairs, argv)
+	fmt.Fprint(ts.Stdout(), out)
+	fmt.Fprint(ts.Stderr(), errs)
+	if ctx.Err() != nil {
+		ts.Fatalf("it did not end within %s", within)
+	}
+	ts.Check(err)
+	if strconv.Itoa(status) != args[0] {
+		ts.Fatalf("exit status %d", status)
+	}
+}
+
+// run1 runs one command to its end. err says that it could not be run.
+func run1(ctx context.Context, ts *testscript.TestScript, pairs, argv []string) (out, errs string, status int, err error) {
+	var stdout, stderr strings.Builder
+	cmd := exec.CommandContext(ctx, program(ts, argv[0]), argv[1:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode(), err
+}
+
+// program finds a program on the script's PATH.
+func program(ts *testscript.TestScript, name string) string {
+	if strings.Contains(name, "/") {
+		return ts.MkAbs(name)
+	}
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		path := filepath.Join(dir, name)
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	ts.Fatalf("no program %s", name)
+	return ""
+}
+
+// cmdWaitfor looks at a file, or runs a command, until what is there matches.
+func cmdWaitfor(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) >= 3, "waitfor LIMIT REGEXP FILE|CMD…")
+	re := pattern(ts, args[1])
+	last := ""
+	look := func() bool {
+		last, _, _, _ = run1(context.Background(), ts, nil, args[2:]) // a failure is looked at again
+		return re.MatchString(last)
+	}
+	if len(args) == 3 {
+		look = func() bool {
+			b, err := os.ReadFile(ts.MkAbs(args[2]))
+			last = string(b)
+			return err == nil && re.Match(b)
+		}
+	}
+	found := poll(limit(ts, args[0]), look)
+	fmt.Fprint(ts.Stdout(), last)
+	if !found {
+		ts.Fatalf("nothing matches %s within %s", args[1], args[0])
+	}
+}
+
+// cmdChildren counts the servers that run for this script. They are known by
+// $WORK among their arguments. None means that no supervisor is left either.
+func cmdChildren(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) == 2, "children N LIMIT")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var servers, supervisors []string
+	ok := poll(limit(ts, args[1]), func() bool {
+		servers, supervisors = family(ts.Getenv("WORK"))
+		return len(servers) == want && (want > 0 || len(supervisors) == 0)
+	})
+	if !ok {
+		ts.Fatalf("there are %d servers and %d supervisors:\n%s", len(servers), len(supervisors), strings.Join(slices.Concat(servers, supervisors), "\n"))
+	}
+}
+
+// family reads /proc for the processes that carry mark in an argument.
+func family(mark string) (servers, supervisors []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(b), mark) {
+			continue // it has ended, is a zombie, or somebody else's
+		}
+		argv := strings.Split(string(b), "\x00")
+		text := path + " " + strings.Join(argv, " ")
+		switch {
+		case filepath.Base(argv[0]) == "fakemcp":
+			servers = append(servers, text)
+		case len(argv) > 1 && argv[1] == "child-supervisor":
+			supervisors = append(supervisors, text)
+		}
+	}
+	return servers, supervisors
+}
+
+// cmdBound reads the kernel's table of sockets.
+func cmdBound(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, false, len(args) == 1, "[!] bound PORT")
+	port, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	who := ""
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(table)
+		ts.Check(err)
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			if len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				who = line
+			}
+		}
+	}
+	if (who == "") != neg {
+		ts.Fatalf("listening on port %d: %q", port, who)
+	}
+}
+
+// cmdFreeport looks below the range from which the kernel serves port 0, so
+// that no other test gets the port meanwhile.
+func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) > 0, "freeport VAR…")
+	for _, name := range args {
+		ok := poll(5*time.Second, func() bool {
+			port := 12000 + int(time.Now().UnixNano()/1000%20000)
+			l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+			if err != nil {
+				return false
+			}
+			ts.Setenv(name, strconv.Itoa(port))
+			return l.Close() == nil
+		})
+		if !ok {
+			ts.Fatalf("no free port")
+		}
+	}
+}
+
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) == 2, "capture VAR REGEXP")
+	m := pattern(ts, args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(m) < 2 {
+		ts.Fatalf("no group of %s in the last output:\n%s", args[1], ts.ReadFile("stdout"))
+	}
+	ts.Setenv(args[0], m[1])
+}
+
+// cmdBuild makes one of our own programs, as `make build` does.
+func cmdBuild(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, len(args) == 2, "build FILE PACKAGE")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", ts.MkAbs(args[0]), args[1])
+	cmd.Dir = ts.Getenv("ROOT")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		ts.Fatalf("go build: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts of testdata drive the real program: `doorward` in a script is
+// this test binary running main, with its own directories under $WORK, and so
+// is every supervisor that a daemon starts. `fakemcp` is the MCP server behind
+// it, well-behaved or not (fakemcp_linux_test.go). Each script begins with the
+// sentence of the contract that it holds.
+//
+// Verbs beside those of testscript:
+//
+//	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, URL2…, SOCK, PID; stderr in NAME.log
+//	signal NAME SIG [STATUS LIMIT]   send a signal; with STATUS wait for that exit status
+//	exits [-within D] N [VAR=V…] CMD run a command that must end with status N
+//	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
+//	session VAR PATH [FLAG…]         open a legacy session and set VAR to its id
+//	mcp NAME start|send|expect|end|over   a conversation in lines; see talk_linux_test.go
+//	waitfor LIMIT REGEXP FILE|CMD…   until the file, or the command's output, matches
+//	children N LIMIT                 until exactly N servers of this script's daemons run
+//	[!] bound PORT                   somebody listens on the port
+//	freeport VAR…                    ports that are free, outside the kernel's own range
+//	capture VAR REGEXP               the first group in the last output
+//	build FILE PACKAGE               go build
+
+func TestMain(m *testing.M) {
+	// Scripts wait for processes more than they work.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		Setup:               setup,
+		Condition:           condition,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"daemon": cmdDaemon, "signal": cmdSignal, "exits": cmdExits, "http": cmdHTTP, "session": cmdSession,
+			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
+			"capture": cmdCapture, "build": cmdBuild,
+		},
+	})
+}
+
+// condition knows [ipv6]: this host has the address ::1.
+func condition(name string) (bool, error) {
+	if name != "ipv6" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		return false, nil // whatever the reason, there is no binding it
+	}
+	return true, l.Close()
+}
+
+// meta is what every request of 2026-07-28 carries; `$META` in a body.
+const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+
+// stage is what one script has running.
+type stage struct {
+	daemons map[string]*process
+	talks   map[string]*talk
+}
+
+type stageKey struct{}
+
+func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*stage) }
+
+func setup(e *testscript.Env) error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	home := filepath.Join(e.WorkDir, "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	e.Values[stageKey{}] = &stage{daemons: make(map[string]*process), talks: make(map[string]*talk)}
+	e.Vars = append(e.Vars, "ROOT="+root, "HOME="+home, "USER=tester", "LANG=C.UTF-8", "META="+meta,
+		"STATE="+filepath.Join(e.WorkDir, "state"),
+		"DOORWARD_CONFIG="+filepath.Join(e.WorkDir, "doorward.yaml"),
+		"DOORWARD_STATE_DIR="+filepath.Join(e.WorkDir, "state"),
+		"DOORWARD_RUNTIME_DIR="+filepath.Join(e.WorkDir, "run"),
+		// Else each process of a binary built with -race sleeps a second at its end.
+		"GORACE=atexit_sleep_ms=0")
+	return filepath.WalkDir(e.WorkDir, private)
+}
+
+// private takes away what a lax umask gave: doorward refuses a configuration
+// that others can write.
+func private(path string, d fs.DirEntry, err error) error {
+	if err != nil || d.IsDir() {
+		return err
+	}
+	return os.Chmod(path, 0o600)
+}
+
+// environment is what a process of the script sees, and nothing of the
+// tester's own. more are VAR=VALUE pairs.
+func environment(ts *testscript.TestScript, more []string) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "WORK", "GORACE", "GOCOVERDIR",
+		"DOORWARD_CONFIG", "DOORWARD_STATE_DIR", "DOORWARD_RUNTIME_DIR", "DOORWARD_TOKEN"} {
+		if v := ts.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return append(env, more...)
+}
+
+var pair = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
+
+// cutPairs splits VAR=VALUE words off the front.
+func cutPairs(args []string) (pairs, rest []string) {
+	for i, a := range args {
+		if !pair.MatchString(a) {
+			return args[:i], args[i:]
+		}
+	}
+	return args, nil
+}
+
+var variable = regexp.MustCompile(`\$[A-Z][A-Z0-9_]*`)
+
+// fill replaces $NAME in a body, which stands in single quotes in its script.
+func fill(ts *testscript.TestScript, text string) string {
+	return variable.ReplaceAllStringFunc(text, func(v string) string { return ts.Getenv(v[1:]) })
+}
+
+// limit reads a duration. The contract's own times are written in scripts as
+// they stand there; what a machine under load needs beside them is slack.
+func limit(ts *testscript.TestScript, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	ts.Check(err)
+	return d + slack
+}
+
+func need(ts *testscript.TestScript, neg bool, ok bool, usage string) {
+	if neg || !ok {
+		ts.Fatalf("usage: %s", usage)
+	}
+}
+
+func pattern(ts *testscript.TestScript, text string) *regexp.Regexp {
+	re, err := regexp.Compile(`(?m)` + text)
+	ts.Check(err)
+	return re
+}
+
+// poll asks every few milliseconds until done, and reports whether it ever was.
+func poll(within time.Duration, done func() bool) bool {
+	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		if done() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
+func tail(text string, n int) string {
+	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-n):], "\n")
+}

@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/doorward/doorward/internal/principal"
+)
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		glob, name string
+		want       bool
+	}{
+		{"", "", true}, {"", "a", false}, {"a", "", false}, {"a", "a", true}, {"a", "ab", false}, {"a", "A", false},
+		{"*", "", true}, {"*", "anything\n at all", true}, {"**", "x", true},
+		{"a*", "a", true}, {"a*", "ab", true}, {"a*", "ba", false},
+		{"*a", "a", true}, {"*a", "ba", true}, {"*a", "ab", false},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*a", "aba", true},
+		{"a*b*c", "abc", true}, {"a*b*c", "axbxc", true}, {"a*b*c", "acb", false}, {"a*b*c", "abcb", false},
+		{"*ab*ab*", "abab", true}, {"*ab*ab*", "aab", false},
+		{"*aab", "aaab", true}, {"[a]", "a", false}, {"?", "a", false}, {"a.c", "abc", false},
+		{"read_*", "read_", true}, {"read_*", "xread_", false},
+	} {
+		if got := Match(c.glob, c.name); got != c.want {
+			t.Errorf("Match(%q, %q) = %v", c.glob, c.name, got)
+		}
+	}
+}
+
+// A pattern with many stars against a name that almost matches costs no more
+// than its length.
+func TestMatchDoesNotExplode(t *testing.T) {
+	t.Parallel()
+	if Match(strings.Repeat("*a", 1000)+"b", strings.Repeat("a", 100_000)) {
+		t.Error("matched")
+	}
+}
+
+// reference says what Match means, by trying everything.
+func reference(glob, name string) bool {
+	if glob == "" {
+		return name == ""
+	}
+	if glob[0] == '*' {
+		for i := 0; i <= len(name); i++ {
+			if reference(glob[1:], name[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return name != "" && glob[0] == name[0] && reference(glob[1:], name[1:])
+}
+
+func FuzzMatch(f *testing.F) {
+	for _, s := range [][2]string{{"a*b*c", "axxbxxc"}, {"*ab*ab*", "aabbab"}, {"**", ""}, {"a*a", "a"}, {"*é", "é"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, glob, name string) {
+		if len(name) > 24 || strings.Count(glob, "*") > 5 || len(glob) > 24 {
+			return // the reference is exponential
+		}
+		if got, want := Match(glob, name), reference(glob, name); got != want {
+			t.Errorf("Match(%q, %q) = %v, want %v", glob, name, got, want)
+		}
+	})
+}
+
+// A deny pattern more never allows more, whoever asks for whatever.
+func FuzzDenyNeverAllowsMore(f *testing.F) {
+	f.Add("read_*", "*_all", "*", "read_all", "tools/call", "uid:1000", "")
+	f.Add("*", "", "sampling", "x", AskSampling, "token:ci", "server:s")
+	f.Add("*", "*", "", "", AskElicitation, "loopback:unknown", "tool:s/x")
+	f.Fuzz(func(t *testing.T, allow, deny, more, name, action, who, scope string) {
+		var facts []principal.Fact
+		if scope != "" {
+			facts = append(facts, principal.Fact{Name: "scope", Value: scope, Grade: principal.Verified})
+		}
+		p := principal.New(who, facts...)
+		rules := func(deny ...string) map[string]ServerRules {
+			l := List{Allow: []string{allow}, Deny: deny}
+			return map[string]ServerRules{"s": {Tools: l, Ask: l}}
+		}
+		before, after := New(1000, rules(deny)), New(1000, rules(deny, more))
+		for _, server := range []string{"s", "", "other"} {
+			q := Request{Who: p, Action: action, Server: server, Name: name}
+			a, b := before.Decide(q), after.Decide(q)
+			if b.Allow && !a.Allow {
+				t.Errorf("%+v: denied by %s, allowed by %s after another deny pattern", q, a.Rule, b.Rule)
+			}
+			if (a.Allow || b.Allow) && !p.Valid() {
+				t.Errorf("%q is nobody and was allowed", who)
+			}
+			if a.Rule == "" || b.Rule == "" {
+				t.Errorf("%+v: a decision without a rule", q)
+			}
+		}
+	})
+}
