@@ -51,10 +51,11 @@ type header struct{ name, value string }
 //	  -time LIMIT        how long the answer may take; default 30s
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) >= 2, "http METHOD PATH|URL [FLAG…]")
-	send(ts, args)
+	send(ts, ts.Stdout(), args)
 }
 
-func send(ts *testscript.TestScript, args []string) *http.Response {
+// send sends one request and writes the answer to w. nil: there was none.
+func send(ts *testscript.TestScript, w io.Writer, args []string) *http.Response {
 	r := &request{method: args[0], within: 30 * time.Second}
 	r.target(ts, args[1])
 	raw := r.flags(ts, args[2:])
@@ -69,17 +70,17 @@ func send(ts *testscript.TestScript, args []string) *http.Response {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
 	if err != nil {
 		conn.Close()
-		fmt.Fprintf(ts.Stdout(), "no answer: %v\n", err)
+		fmt.Fprintf(w, "no answer: %v\n", err)
 		return nil
 	}
-	printHead(ts, resp)
+	printHead(w, resp)
 	if r.stream != "" {
 		r.listen(ts, conn, resp)
 		return resp
 	}
 	defer conn.Close()
 	body, err := io.ReadAll(resp.Body)
-	fmt.Fprintf(ts.Stdout(), "%s\n", body)
+	fmt.Fprintf(w, "%s\n", body)
 	if err != nil {
 		ts.Fatalf("reading the body: %v", err)
 	}
@@ -227,8 +228,8 @@ func (r *request) bytes() []byte {
 	return b.Bytes()
 }
 
-func printHead(ts *testscript.TestScript, resp *http.Response) {
-	fmt.Fprintln(ts.Stdout(), resp.Status)
+func printHead(w io.Writer, resp *http.Response) {
+	fmt.Fprintln(w, resp.Status)
 	var names []string
 	for name := range resp.Header {
 		if name == "Date" {
@@ -239,10 +240,10 @@ func printHead(ts *testscript.TestScript, resp *http.Response) {
 	slices.Sort(names)
 	for _, name := range names {
 		for _, v := range resp.Header[name] {
-			fmt.Fprintf(ts.Stdout(), "%s: %s\n", name, v)
+			fmt.Fprintf(w, "%s: %s\n", name, v)
 		}
 	}
-	fmt.Fprintln(ts.Stdout())
+	fmt.Fprintln(w)
 }
 
 // listen leaves the body to a conversation.
@@ -266,11 +267,11 @@ func cmdSession(ts *testscript.TestScript, neg bool, args []string) {
 		version, more = more[1], more[2:]
 	}
 	hello := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + version + `","capabilities":{},"clientInfo":{"name":"script","version":"1"}}}`
-	resp := send(ts, append([]string{"POST", args[1], "-d", hello}, more...))
+	resp := send(ts, ts.Stdout(), append([]string{"POST", args[1], "-d", hello}, more...))
 	if resp == nil || resp.Header.Get("Mcp-Session-Id") == "" {
 		ts.Fatalf("no session was opened")
 	}
 	id := resp.Header.Get("Mcp-Session-Id")
 	ts.Setenv(args[0], id)
-	send(ts, append([]string{"POST", args[1], "-session", id, "-d", `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, more...))
+	send(ts, ts.Stdout(), append([]string{"POST", args[1], "-session", id, "-d", `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, more...))
 }

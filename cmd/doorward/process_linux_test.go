@@ -96,13 +96,15 @@ func (p *process) finish(ts *testscript.TestScript) {
 }
 
 func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, len(args) == 2 || len(args) == 4, "signal NAME INT|TERM|KILL|HUP [STATUS LIMIT]")
+	need(ts, neg, len(args) == 2 || len(args) == 4, "signal NAME 0|INT|TERM|KILL|HUP [STATUS LIMIT]")
 	p := stageOf(ts).daemons[args[0]]
 	sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}[args[1]]
-	if p == nil || sig == 0 {
+	if p == nil || sig == 0 && args[1] != "0" {
 		ts.Fatalf("no daemon %s, or no signal %s", args[0], args[1])
 	}
-	ts.Check(p.cmd.Process.Signal(sig))
+	if sig != 0 {
+		ts.Check(p.cmd.Process.Signal(sig))
+	}
 	if len(args) == 2 {
 		return
 	}
@@ -165,14 +167,23 @@ func program(ts *testscript.TestScript, name string) string {
 	return ""
 }
 
-// cmdWaitfor looks at a file, or runs a command, until what is there matches.
+// cmdWaitfor looks at a file, runs a command or sends a request until what is
+// there matches.
 func cmdWaitfor(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, len(args) >= 3, "waitfor LIMIT REGEXP FILE|CMD…")
+	need(ts, neg, len(args) >= 3, "waitfor LIMIT REGEXP FILE|CMD…|http …")
 	re := pattern(ts, args[1])
 	last := ""
 	look := func() bool {
 		last, _, _, _ = run1(context.Background(), ts, nil, args[2:]) // a failure is looked at again
 		return re.MatchString(last)
+	}
+	if args[2] == "http" {
+		look = func() bool {
+			var answer strings.Builder
+			send(ts, &answer, args[3:])
+			last = answer.String()
+			return re.MatchString(last)
+		}
 	}
 	if len(args) == 3 {
 		look = func() bool {

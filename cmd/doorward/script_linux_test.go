@@ -24,12 +24,12 @@ import (
 // Verbs beside those of testscript:
 //
 //	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, URL2…, SOCK, PID; stderr in NAME.log
-//	signal NAME SIG [STATUS LIMIT]   send a signal; with STATUS wait for that exit status
+//	signal NAME SIG [STATUS LIMIT]   send a signal, 0 for none; with STATUS wait for that exit status
 //	exits [-within D] N [VAR=V…] CMD run a command that must end with status N
 //	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
 //	session VAR PATH [FLAG…]         open a legacy session and set VAR to its id
 //	mcp NAME start|send|expect|end|over   a conversation in lines; see talk_linux_test.go
-//	waitfor LIMIT REGEXP FILE|CMD…   until the file, or the command's output, matches
+//	waitfor LIMIT REGEXP FILE|CMD…|http …   until the file, the output or the answer matches
 //	children N LIMIT                 until exactly N servers of this script's daemons run
 //	[!] bound PORT                   somebody listens on the port
 //	freeport VAR…                    ports that are free, outside the kernel's own range

@@ -59,8 +59,6 @@ func unsyncable(t *testing.T) *os.File {
 	return w
 }
 
-func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }
-
 func TestAFailedSyncIsFinal(t *testing.T) {
 	t.Parallel()
 	for _, always := range []bool{true, false} {

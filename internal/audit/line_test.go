@@ -15,6 +15,8 @@ func makeLine(r *Record, now time.Time, t tip) []byte {
 	return appendLine(nil, appendBody(nil, r, now), &t)
 }
 
+func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }
+
 func TestAppendTime(t *testing.T) {
 	t.Parallel()
 	for _, want := range []string{

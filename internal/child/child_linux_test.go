@@ -230,7 +230,7 @@ func TestSupervisorNeedsNothingWhenNothingIsLeft(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, Options{})
 			daemon, in, out := s.daemon(s.asNobody, "as-besieged")
-			if n := len(s.alive()); n < 50 {
+			if n := len(s.alive()); n < 20 {
 				t.Fatalf("%d processes before", n)
 			}
 			if ending == "kill" {

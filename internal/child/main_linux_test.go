@@ -367,6 +367,9 @@ func newStage(t *testing.T, o Options) *stage {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = r.Close(ctx)
+		for end := time.Now().Add(2 * time.Second); len(s.alive()) > 0 && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
 		for _, pid := range s.alive() {
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_ = unix.Kill(pid, unix.SIGKILL)

@@ -2,7 +2,6 @@ package child
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -61,6 +60,7 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 	}
 	if !r.admit(p) {
 		p.Stop()
+		_ = p.Stdout.Close()
 		return nil, ErrClosed
 	}
 	return p, nil
@@ -127,7 +127,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	case <-r.empty:
 		return nil
 	case <-patience.C:
-		return fmt.Errorf("ending child processes: %w: still there: %s", errors.Join(ctx.Err()), r.names())
+		return fmt.Errorf("ending child processes: %w: still there: %s", ctx.Err(), r.names())
 	}
 }
 

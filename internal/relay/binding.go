@@ -24,7 +24,8 @@ type binding struct {
 // held is one link of a session, and how to stop hearing its events.
 type held struct {
 	*link
-	stop func()
+	watcher *watcher
+	stop    func()
 }
 
 func newBinding(r *Relay, s *front.Session) *binding {
@@ -43,12 +44,13 @@ func (d *binding) link(b *backend, init []byte) *link {
 	if b.perSession() {
 		l = newLink(d.r, b, d.session.Who, front.Legacy)
 		l.init = init
-		l.opened = d.opened
+		l.opened = func(c *liveConn) { d.opened(l, c) }
 	} else {
 		l = b.pooled(d.r, d.session.Who, front.Legacy)
 	}
-	stop := l.hub.watch(&watcher{session: d.session, deliver: func(e upstream.Event) { d.deliver(b, e) }})
-	d.links[b] = &held{link: l, stop: stop}
+	w := &watcher{session: d.session, deliver: func(e upstream.Event) { d.deliver(b, e) }}
+	stop := l.hub.watch(w)
+	d.links[b] = &held{link: l, watcher: w, stop: stop}
 	if d.closed {
 		stop()
 		if !l.shared {
@@ -60,14 +62,18 @@ func (d *binding) link(b *backend, init []byte) *link {
 
 // opened brings a new connection to where the session stands: its stream and
 // its log level.
-func (d *binding) opened(c *liveConn) {
+func (d *binding) opened(l *link, c *liveConn) {
+	if c.era == front.Modern {
+		d.hearModern(l)
+		return
+	}
 	d.mu.Lock()
 	listens, level := d.listens, d.level
 	d.mu.Unlock()
 	if listens {
 		c.conn.Listen()
 	}
-	if level == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+	if level == nil || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 		return
 	}
 	req := upstream.Request{Method: "logging/setLevel", Params: level}
@@ -78,6 +84,9 @@ func (d *binding) opened(c *liveConn) {
 
 // deliver hands an event of server b to the session's standalone stream.
 func (d *binding) deliver(b *backend, e upstream.Event) {
+	if wire.GetPath(e.Params, "_meta", wire.MetaSubscription) != nil { // our own listen's id
+		e.Params = wire.SetIn(e.Params, "_meta", wire.Edit{Key: wire.MetaSubscription})
+	}
 	if d.session.Server == "" {
 		e.Params = prefixEvent(b.Name, e)
 	}

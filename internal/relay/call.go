@@ -95,6 +95,11 @@ func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 
 // exchange sends one request on one connection.
 func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
+	if x.Era == front.Legacy && c.era == front.Modern {
+		if reply, done, err := l.emulate(ctx, x, t); done {
+			return reply, err
+		}
+	}
 	req, err := r.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, err

@@ -53,11 +53,15 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 	if info == nil {
 		info = l.r.info
 	}
-	return []wire.Edit{
+	edits := []wire.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
 		{Key: wire.MetaCapabilities, Value: emptyResult},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
+	if level := l.r.bindingOf(x.Session).levelOf(); level != nil {
+		edits = append(edits, wire.Edit{Key: wire.MetaLogLevel, Value: level})
+	}
+	return edits
 }
 
 // modernParams narrows the declared capabilities to what policy serves and

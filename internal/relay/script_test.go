@@ -1,0 +1,491 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// script is an MCP server that a test plays: behind the standard streams of a
+// real child process, or on a real HTTP socket. The handshakes, lists and
+// subscriptions are answered here; the rest is what the test says.
+type script struct {
+	t     *testing.T
+	name  string
+	kind  string // stdio or http
+	era   string // legacy, modern or both
+	caps  string
+	lists map[string]string // results of requests by method
+	// serve answers a request that nothing above does; nil: it echoes params.
+	serve func(q *query)
+	// refuse answers a handshake in its place when it returns true.
+	refuse func(q *query) bool
+
+	address string // of the socket, or the URL
+	mu      sync.Mutex
+	seen    []*query
+	conns   []*conn
+	opened  int
+}
+
+const allCaps = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}}`
+
+// stdio starts a script behind children.
+func stdio(t *testing.T, name, era string) *script {
+	return play(t, &script{t: t, name: name, kind: "stdio", era: era, caps: allCaps})
+}
+
+// web starts a script on an HTTP socket.
+func web(t *testing.T, name, era string) *script {
+	return play(t, &script{t: t, name: name, kind: "http", era: era, caps: allCaps})
+}
+
+func play(t *testing.T, s *script) *script {
+	t.Helper()
+	s.lists = map[string]string{
+		"tools/list":               `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`,
+		"prompts/list":             `{"prompts":[{"name":"greet"}]}`,
+		"resources/list":           `{"resources":[{"uri":"file:///a b","name":"a"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"file:///{p}","name":"p"}]}`,
+	}
+	if s.kind == "http" {
+		s.startWeb()
+	} else {
+		s.startPipe()
+	}
+	return s
+}
+
+// server is the script as the relay is configured with it.
+func (s *script) server(change ...func(*Server, *upstream.Definition)) Server {
+	s.t.Helper()
+	def := upstream.Definition{Name: s.name, Kind: s.kind, AllowPrivate: true, Timeout: 30 * time.Second}
+	if s.kind == "http" {
+		def.URL = s.address
+	} else {
+		def.Path, def.Args, def.Env = self(s.t), []string{"pump", s.address}, []string{"GORACE=" + os.Getenv("GORACE")}
+	}
+	r := Server{Name: s.name, Kind: s.kind, Instances: "auto", Protocol: "auto"}
+	for _, f := range change {
+		f(&r, &def)
+	}
+	up, err := upstream.New(def, upstream.Deps{Runner: runner(s.t), Log: slog.New(slog.DiscardHandler), ClientInfo: []byte(`{"name":"doorward","version":"test"}`)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(up.Close)
+	r.Upstream = up
+	return r
+}
+
+func instances(kind string) func(*Server, *upstream.Definition) {
+	return func(s *Server, _ *upstream.Definition) { s.Instances = kind }
+}
+
+var sharedRunner = sync.OnceValues(func() (*child.Runner, error) {
+	return child.NewRunner(child.Options{Max: -1, Stdin: 300 * time.Millisecond, Term: 300 * time.Millisecond})
+})
+
+func runner(t testing.TB) *child.Runner {
+	t.Helper()
+	r, err := sharedRunner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func self(t testing.TB) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// conn is one connection of the script: a child, a legacy HTTP session, or one
+// for all of modern HTTP.
+type conn struct {
+	s       *script
+	n       int
+	session string
+	say     func(msg []byte) // outside of any request
+	close   func()
+	done    chan struct{}
+
+	mu      sync.Mutex
+	asks    int
+	answers map[string]chan string
+	listens []*query
+	calls   map[string]context.CancelFunc
+}
+
+func (s *script) connect(session string, say func([]byte), closing func()) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	c := &conn{s: s, n: s.opened, session: session, say: say, close: closing, done: make(chan struct{}),
+		answers: make(map[string]chan string), calls: make(map[string]context.CancelFunc)}
+	s.conns = append(s.conns, c)
+	return c
+}
+
+func (s *script) gone(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, x := range s.conns {
+		if x == c {
+			s.conns = append(s.conns[:i], s.conns[i+1:]...)
+			close(c.done)
+			return
+		}
+	}
+}
+
+// open are the connections now, oldest first.
+func (s *script) open() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*conn(nil), s.conns...)
+}
+
+// connected is how many connections there have ever been.
+func (s *script) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
+}
+
+// query is one message of Doorward's, and the way to answer it.
+type query struct {
+	*conn
+	wire.Message
+	raw    string
+	header map[string][]string // HTTP only
+	ctx    context.Context     // ends when Doorward cancels
+	emit   func(msg []byte)
+}
+
+func (q *query) result(format string, args ...any) {
+	body := format
+	if len(args) > 0 {
+		body = fmt.Sprintf(format, args...)
+	}
+	q.emit(wire.AppendResult(nil, q.ID, []byte(body)))
+}
+
+func (q *query) fail(code int64, message string) {
+	q.emit(wire.AppendError(nil, q.ID, &wire.Error{Code: code, Message: message}))
+}
+
+func (q *query) notify(method, params string) {
+	q.emit(wire.AppendNotification(nil, method, []byte(params)))
+}
+
+// ask puts a question to the client on this request's stream and returns the
+// response as it came.
+func (q *query) ask(method, params string) string {
+	id, answer := q.question()
+	q.emit(wire.AppendRequest(nil, wire.ID(id), method, []byte(params)))
+	return q.wait(answer)
+}
+
+func (c *conn) question() (id string, answer chan string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asks++
+	id = fmt.Sprintf(`"ask-%d"`, c.asks)
+	answer = make(chan string, 1)
+	c.answers[id] = answer
+	return id, answer
+}
+
+func (c *conn) wait(answer chan string) string {
+	select {
+	case a := <-answer:
+		return a
+	case <-c.done:
+		return "the connection ended"
+	case <-time.After(20 * time.Second):
+		return "no answer"
+	}
+}
+
+// put asks outside of any request.
+func (c *conn) put(method, params string) string {
+	id, answer := c.question()
+	c.say(wire.AppendRequest(nil, wire.ID(id), method, []byte(params)))
+	return c.wait(answer)
+}
+
+func (c *conn) tell(method, params string) {
+	c.say(wire.AppendNotification(nil, method, []byte(params)))
+}
+
+// name is the tool or prompt that a query is about.
+func (q *query) name() string {
+	n, _ := wire.GetString(q.Params, "name")
+	return n
+}
+
+func (q *query) arg(name string) string {
+	text, _ := wire.GetString(wire.Get(q.Params, "arguments"), name)
+	return text
+}
+
+// take handles one message of Doorward's.
+func (s *script) take(q *query) {
+	s.mu.Lock()
+	s.seen = append(s.seen, q)
+	s.mu.Unlock()
+	switch {
+	case q.Kind == wire.Response:
+		q.mu.Lock()
+		answer := q.answers[string(q.ID)]
+		delete(q.answers, string(q.ID))
+		q.mu.Unlock()
+		if answer != nil {
+			answer <- q.raw
+		}
+	case q.Kind == wire.Notification:
+		if q.Method == "notifications/cancelled" {
+			q.cancel(string(wire.Get(q.Params, "requestId")))
+		}
+	case q.Method == "initialize" || q.Method == "server/discover":
+		s.handshake(q)
+	case q.Method == "subscriptions/listen":
+		s.listen(q)
+	default:
+		s.answer(q)
+	}
+}
+
+func (c *conn) cancel(id string) {
+	c.mu.Lock()
+	cancel := c.calls[id]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+func (s *script) handshake(q *query) {
+	if s.refuse != nil && s.refuse(q) {
+		return
+	}
+	switch {
+	case q.Method == "initialize" && s.era != "modern":
+		version, _ := wire.GetString(q.Params, "protocolVersion")
+		q.result(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":%q,"version":"1"},"instructions":"be kind"}`, version, s.caps, s.name)
+	case q.Method == "initialize":
+		q.fail(-32022, "modern only")
+	case s.era != "legacy":
+		q.result(`{"supportedVersions":["2026-07-28"],"capabilities":%s,"resultType":"complete","ttlMs":5,"cacheScope":"public","instructions":"be kind","_meta":{"io.modelcontextprotocol/serverInfo":{"name":%q,"version":"1"}}}`, s.caps, s.name)
+	default:
+		q.fail(-32601, "Method not found")
+	}
+}
+
+// listen acknowledges and stays until it is cancelled.
+func (s *script) listen(q *query) {
+	q.mu.Lock()
+	q.listens = append(q.listens, q)
+	q.mu.Unlock()
+	q.tag("notifications/subscriptions/acknowledged", `{"notifications":`+string(wire.Get(q.Params, "notifications"))+`}`)
+	<-q.ctx.Done()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, x := range q.listens {
+		if x == q {
+			q.listens = append(q.listens[:i], q.listens[i+1:]...)
+			return
+		}
+	}
+}
+
+// tag sends a notification of a listen.
+func (q *query) tag(method, params string) {
+	q.emit(wire.AppendNotification(nil, method, wire.SetIn([]byte(params), "_meta", wire.Edit{Key: wire.MetaSubscription, Value: q.ID})))
+}
+
+func (s *script) answer(q *query) {
+	s.mu.Lock()
+	serve, list := s.serve, s.lists[q.Method]
+	s.mu.Unlock()
+	switch {
+	case list != "":
+		q.result("%s", list)
+	case serve != nil:
+		serve(q)
+	default:
+		q.result(`{"echo":%s}`, orNull(q.Params))
+	}
+}
+
+func orNull(raw []byte) string {
+	if raw == nil {
+		return "null"
+	}
+	return string(raw)
+}
+
+// setList changes what a list method answers.
+func (s *script) setList(method, result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[method] = result
+}
+
+// change tells everybody who listens, and every legacy connection.
+func (s *script) change(method, params string) {
+	for _, c := range s.open() {
+		c.mu.Lock()
+		listens := append([]*query(nil), c.listens...)
+		c.mu.Unlock()
+		for _, q := range listens {
+			q.tag(method, params)
+		}
+		if s.era != "modern" && len(listens) == 0 {
+			c.tell(method, params)
+		}
+	}
+}
+
+// listening is how many subscriptions/listen are open.
+func (s *script) listening() int {
+	n := 0
+	for _, c := range s.open() {
+		c.mu.Lock()
+		n += len(c.listens)
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// got are the messages of a method so far.
+func (s *script) got(method string) []*query {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*query
+	for _, q := range s.seen {
+		if q.Method == method {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// last waits for the latest message of a method.
+func (s *script) last(method string) *query {
+	s.t.Helper()
+	eventually(s.t, method+" reaches server "+s.name, func() bool { return len(s.got(method)) > 0 })
+	all := s.got(method)
+	return all[len(all)-1]
+}
+
+// startPipe serves children: each is a pump to our socket.
+func (s *script) startPipe() {
+	dir, err := os.MkdirTemp("", "dw")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.address = filepath.Join(dir, "s")
+	l, err := net.Listen("unix", s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		l.Close()
+		for _, c := range s.open() {
+			c.close()
+		}
+		os.RemoveAll(dir)
+	})
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.pipe(nc)
+		}
+	}()
+}
+
+func (s *script) pipe(nc net.Conn) {
+	var writing sync.Mutex
+	c := s.connect("", func(msg []byte) {
+		writing.Lock()
+		defer writing.Unlock()
+		nc.Write(append(msg, '\n'))
+	}, func() { nc.Close() })
+	defer s.gone(c)
+	defer nc.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for in := bufio.NewReaderSize(nc, 1<<20); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		s.line(ctx, c, bytes.TrimSuffix(line, []byte("\n")))
+	}
+}
+
+func (s *script) line(ctx context.Context, c *conn, line []byte) {
+	m, err := wire.Parse(line, wire.FromClient)
+	if err != nil {
+		s.t.Errorf("server %s was sent %q: %v", s.name, line, err)
+		return
+	}
+	q := &query{conn: c, Message: m, raw: string(line), ctx: ctx, emit: c.say}
+	if m.Kind != wire.Request {
+		s.take(q)
+		return
+	}
+	c.in(q)
+	go func() {
+		defer c.out(q)
+		s.take(q)
+	}()
+}
+
+// in makes a request one that can be cancelled.
+func (c *conn) in(q *query) {
+	ctx, cancel := context.WithCancel(q.ctx)
+	q.ctx = ctx
+	c.mu.Lock()
+	c.calls[string(q.ID)] = cancel
+	c.mu.Unlock()
+}
+
+func (c *conn) out(q *query) {
+	c.mu.Lock()
+	cancel := c.calls[string(q.ID)]
+	delete(c.calls, string(q.ID))
+	c.mu.Unlock()
+	cancel()
+}
+
+func contains(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%s: %s\nlacks %s", what, text, p)
+		}
+	}
+}
