@@ -6,7 +6,9 @@ BIN     := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; without one its absence is said.
 RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-CONFORMANCE_RUNS ?= 3
+# Three runs in a row write the results file; `make test` does one and writes none.
+CONFORMANCE_RUNS    ?= 3
+CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
 .PHONY: build run test lint unit interop conformance bench fuzz clean install
 
@@ -36,13 +38,13 @@ unit: build
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
 
 interop: build install
-	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -timeout 15m ./test/interop/...
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
 
 conformance: build install
-	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) $(GO) run ./test/count -tags interop -timeout 15m ./test/conformance/...
+	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
 test: lint unit interop
-	$(MAKE) conformance CONFORMANCE_RUNS=1
+	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build
 	$(GO) run ./test/bench -doorward $(BIN)/doorward $(BENCH)

@@ -174,12 +174,22 @@ func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
 	answered := false
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
 		answered = answered || got.Kind == wire.Response
-		s.write(raw)
+		s.write(named(m.ID, got, raw))
 		return true
 	})
 	if !answered {
 		s.lost(ctx, m.ID, err)
 	}
+}
+
+// named is a message that came for the request id. A refusal that was given
+// before the request was read, such as that of an unknown server, names no
+// request: it is this one's answer, and over stdio nothing else says so.
+func named(id wire.ID, got *wire.Message, raw []byte) []byte {
+	if got.Kind == wire.Response && got.ID == nil {
+		return wire.AppendError(nil, id, got.Error)
+	}
+	return raw
 }
 
 // send tries until a daemon is there or patience ends.

@@ -69,7 +69,7 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	var answer []byte
 	version := ""
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
-		answer = append([]byte(nil), raw...)
+		answer = append([]byte(nil), named(m.ID, got, raw)...)
 		version, _ = wire.GetString(got.Result, "protocolVersion")
 		return got.Kind != wire.Response
 	})
@@ -213,7 +213,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 	answered, last := false, ""
 	take := func(got *wire.Message, raw []byte) bool {
 		answered = answered || got.Kind == wire.Response
-		s.write(raw)
+		s.write(named(m.ID, got, raw))
 		return !answered
 	}
 	var err error

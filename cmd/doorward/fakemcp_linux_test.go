@@ -162,7 +162,7 @@ func (f *fake) serve(r fakeRequest) {
 
 func (f *fake) plainTools() string {
 	var b strings.Builder
-	for _, name := range []string{"secret", "env", "pid", "count", "sleep", "progress", "error", "shout", "crash", "hang", "garbage",
+	for _, name := range []string{"secret", "env", "pid", "count", "sleep", "large", "progress", "error", "shout", "crash", "hang", "garbage",
 		"twice", "endless", "wrongid", "huge", "fork"} {
 		fmt.Fprintf(&b, `,{"name":%q,"description":"the tool %s","inputSchema":{"type":"object"}}`, name, name)
 	}
@@ -197,6 +197,8 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 		_ = json.Unmarshal(arguments, &a) // then it does not sleep
 		time.Sleep(time.Duration(a.Ms) * time.Millisecond)
 		f.text(r, "awake")
+	case "large":
+		f.text(r, strings.Repeat("x", 3_000_000)+"-end")
 	case "progress":
 		f.write(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(token) + `,"progress":1,"total":2}}`)
 		f.text(r, "done, token "+string(token))

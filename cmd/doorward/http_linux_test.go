@@ -43,7 +43,7 @@ type header struct{ name, value string }
 //	  -H 'Name: value'   add a header; without a value leave the default out
 //	  -d BODY            $NAME is replaced     -f FILE  the same from a file, as it is
 //	  -size N            a body of N spaces
-//	  -raw FILE          send the file's bytes instead of a request
+//	  -raw FILE          send the file instead of a request; line ends as CR LF, $NAME replaced
 //	  -unix              over $SOCK
 //	  -bearer TOKEN      -session ID
 //	  -modern            the headers that repeat a body of 2026-07-28
@@ -119,7 +119,7 @@ func (r *request) flags(ts *testscript.TestScript, args []string) (raw []byte) {
 		args = args[1:]
 		switch flag {
 		case "-raw":
-			raw = []byte(ts.ReadFile(value))
+			raw = []byte(strings.ReplaceAll(fill(ts, ts.ReadFile(value)), "\n", "\r\n"))
 		case "-H":
 			name, text, _ := strings.Cut(value, ":")
 			r.headers = append(r.headers, header{name, strings.TrimSpace(text)})

@@ -80,6 +80,9 @@ func (p *process) export(ts *testscript.TestScript) {
 				name += strconv.Itoa(urls)
 			}
 			ts.Setenv(name, addr)
+			_, host, _ := strings.Cut(addr, "://")
+			ts.Setenv("HOST"+name[len("URL"):], host)
+			ts.Setenv("PORT"+name[len("URL"):], host[strings.LastIndexByte(host, ':')+1:])
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 //
 // Verbs beside those of testscript:
 //
-//	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, URL2…, SOCK, PID; stderr in NAME.log
+//	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, HOST, PORT, URL2…, SOCK, PID; stderr in NAME.log
 //	signal NAME SIG [STATUS LIMIT]   send a signal, 0 for none; with STATUS wait for that exit status
 //	exits [-within D] N [VAR=V…] CMD run a command that must end with status N
 //	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
@@ -35,6 +35,7 @@ import (
 //	freeport VAR…                    ports that are free, outside the kernel's own range
 //	capture VAR REGEXP               the first group in the last output
 //	build FILE PACKAGE               go build
+//	web VAR                          MCP servers over HTTP; see fakeweb_linux_test.go
 
 func TestMain(m *testing.M) {
 	// Scripts wait for processes more than they work.
@@ -55,7 +56,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": cmdDaemon, "signal": cmdSignal, "exits": cmdExits, "http": cmdHTTP, "session": cmdSession,
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
-			"capture": cmdCapture, "build": cmdBuild,
+			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb,
 		},
 	})
 }

@@ -133,11 +133,11 @@ type talk struct {
 //	mcp NAME send LINE               $NAME is replaced
 //	[!] mcp NAME expect REGEXP [LIMIT]   a line comes, whatever came before it
 //	mcp NAME end STATUS LIMIT        close its stdin; it must exit by itself
-//	mcp NAME over LIMIT              the other side ends it
+//	[!] mcp NAME over LIMIT          the other side ends it
 //
 // Streams are opened with http -stream.
 func cmdMCP(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg && (len(args) < 2 || args[1] != "expect"), len(args) >= 2, "mcp NAME start|send|expect|end|over …")
+	need(ts, neg && (len(args) < 2 || args[1] != "expect" && args[1] != "over"), len(args) >= 2, "mcp NAME start|send|expect|end|over …")
 	s := stageOf(ts)
 	name, what, args := args[0], args[1], args[2:]
 	if what == "start" {
@@ -157,9 +157,7 @@ func cmdMCP(ts *testscript.TestScript, neg bool, args []string) {
 	case what == "end" && len(args) == 2 && t.in != nil:
 		t.end(ts, args[0], args[1])
 	case what == "over" && len(args) == 1:
-		if !t.out.over(limit(ts, args[0])) {
-			ts.Fatalf("it is still open:\n%s", t.out)
-		}
+		t.over(ts, neg, args[0])
 	default:
 		ts.Fatalf("mcp %s: unknown or wrong arguments", what)
 	}
@@ -209,6 +207,17 @@ func (t *talk) expect(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no line matches %s within %s; it said:\n%s", args[0], within, t.out)
 	}
 	fmt.Fprintln(ts.Stdout(), line)
+}
+
+func (t *talk) over(ts *testscript.TestScript, neg bool, text string) {
+	within, err := time.ParseDuration(text)
+	ts.Check(err)
+	if !neg {
+		within += slack
+	}
+	if t.out.over(within) == neg {
+		ts.Fatalf("it ended within %s: %v; it said:\n%s", within, neg, t.out)
+	}
 }
 
 func (t *talk) end(ts *testscript.TestScript, status, within string) {

@@ -48,7 +48,7 @@ type Spec struct {
 
 	// Stderr receives what the server writes there, line by line, cut at 1 KiB, control characters escaped, at most 300
 	// lines a minute; what is withheld is counted in a line of its own. It is called from one goroutine, never after Done is
-	// closed, and must not block. Nil: the output is drained and counted only.
+	// closed, and must not block. Nil: it goes to the null device.
 	Stderr func(line string)
 }
 

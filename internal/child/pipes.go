@@ -2,6 +2,7 @@ package child
 
 import (
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,10 +13,22 @@ type pipe struct{ ours, theirs int }
 
 type pipeSet struct{ stdin, stdout, stderr, control pipe }
 
-func openPipes() (*pipeSet, error) {
+// openPipes makes the four. Where nobody wants standard error it goes to the null device: an idle child then costs a
+// goroutine and a pipe less, and can write there as much as it likes.
+func openPipes(wantStderr bool) (*pipeSet, error) {
 	s := &pipeSet{}
 	made := 0
 	for _, p := range s.all() {
+		if p == &s.stderr && !wantStderr {
+			null, err := unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				s.closeFirst(made)
+				return nil, fmt.Errorf("opening %s: %w", os.DevNull, err)
+			}
+			*p = pipe{ours: -1, theirs: null}
+			made++
+			continue
+		}
 		r, w, err := closeOnExecPipe()
 		if err != nil {
 			s.closeFirst(made)

@@ -9,12 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long the daemon itself hunts for what a supervisor left undone, and how long standard error may outlive the process
-// (a descriptor that was handed to a stranger keeps the pipe open).
-const (
-	bypassTime  = 500 * time.Millisecond
-	stderrGrace = time.Second
-)
+// stderrGrace is how long standard error may outlive the process: a descriptor that was handed to a stranger keeps the pipe
+// open.
+const stderrGrace = time.Second
 
 // Process is one server under its supervisor.
 type Process struct {
@@ -27,7 +24,7 @@ type Process struct {
 	server  string
 	runner  *Runner
 	started time.Time
-	stderr  *stderrReader
+	stderr  *stderrReader // nil: nobody wants it
 	exit    exitWatch
 	done    chan struct{}
 	err     error // set before done is closed
@@ -42,7 +39,7 @@ type Process struct {
 
 // launch starts the supervisor. Nothing of the daemon reaches it but the four descriptors and the environment in s.
 func launch(r *Runner, s Spec) (*Process, error) {
-	pipes, err := openPipes()
+	pipes, err := openPipes(s.Stderr != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +55,20 @@ func launch(r *Runner, s Spec) (*Process, error) {
 		pipes.closeOurs()
 		return nil, err
 	}
-	return &Process{
+	p := &Process{
 		Stdin:   os.NewFile(uintptr(pipes.stdin.ours), "stdin of "+s.Server),
 		Stdout:  os.NewFile(uintptr(pipes.stdout.ours), "stdout of "+s.Server),
 		server:  s.Server,
 		runner:  r,
 		started: time.Now(),
-		stderr:  newStderrReader(pipes.stderr.ours, s.Stderr),
 		exit:    exit,
 		done:    make(chan struct{}),
 		control: pipes.control.ours,
-	}, nil
+	}
+	if s.Stderr != nil {
+		p.stderr = newStderrReader(pipes.stderr.ours, s.Stderr)
+	}
+	return p, nil
 }
 
 // PID is the supervisor's process id.
@@ -88,20 +88,26 @@ func (p *Process) Err() error {
 }
 
 // StderrCount is the number of bytes that the server wrote to standard error so far, and the number of lines of it that
-// were withheld because there were too many.
+// were withheld because there were too many. Zero when Spec.Stderr is nil.
 func (p *Process) StderrCount() (bytes, withheld int64) {
+	if p.stderr == nil {
+		return 0, 0
+	}
 	return p.stderr.bytes.Load(), p.stderr.withheld.Load()
 }
 
-// watch starts the two goroutines that a child costs: one reads standard error, one waits for the end. Both sleep in the
-// runtime's poller and hold no thread.
+// watch starts the goroutine that waits for the end, and where somebody wants standard error the one that reads it. Both
+// sleep in the runtime's poller and hold no thread.
 func (p *Process) watch() {
 	p.runner.o.Log.Info("child started", "server", p.server, "pid", p.PID())
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		p.stderr.run()
-	}()
+	var drained chan struct{}
+	if p.stderr != nil {
+		drained = make(chan struct{})
+		go func() {
+			defer close(drained)
+			p.stderr.run()
+		}()
+	}
 	go func() {
 		status := p.exit.wait(p.reap)
 		p.ended(status, drained)
@@ -125,8 +131,10 @@ func (p *Process) ended(status syscall.WaitStatus, drained <-chan struct{}) {
 	p.closeControl()
 	p.mu.Unlock()
 	p.Stdin.Close()
-	p.stderr.expire(stderrGrace)
-	<-drained
+	if p.stderr != nil {
+		p.stderr.expire(stderrGrace)
+		<-drained
+	}
 
 	p.err = exitError(status)
 	p.runner.o.Log.Info("child ended", "server", p.server, "pid", p.PID(), "status", statusText(p.err),
@@ -195,12 +203,17 @@ func (p *Process) terminate() {
 	p.step = time.AfterFunc(p.runner.o.Term, p.Kill)
 }
 
-// bypass is for a supervisor that does not act: the daemon kills its children, level by level, as they are handed up to
-// it, and then the supervisor.
+// bypass is for a supervisor that does not act, or not fast enough: the daemon kills its children, level by level, as they
+// are handed up to it, and the supervisor itself only when nobody is left below: what outlives it is out of reach. The
+// kernel's list of children may miss one now and then, so it has to be empty more than once.
 func (p *Process) bypass() {
-	p.runner.o.Log.Warn("supervisor does not end its server, killing both", "server", p.server, "pid", p.PID())
-	for end := time.Now().Add(bypassTime); p.killChildren() && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
+	p.runner.o.Log.Warn("supervisor is slow to end its server, the daemon helps", "server", p.server, "pid", p.PID())
+	empty := 0
+	for end := time.Now().Add(killPatience); empty < 3 && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		empty++
+		if p.killChildren() {
+			empty = 0
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

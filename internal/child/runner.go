@@ -121,7 +121,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	for _, p := range r.snapshot() {
 		p.Kill()
 	}
-	patience := time.NewTimer(r.o.LastWatch + bypassTime)
+	patience := time.NewTimer(r.o.LastWatch + time.Second)
 	defer patience.Stop()
 	select {
 	case <-r.empty:

@@ -29,15 +29,15 @@ const controlFD = 3
 const spareThreads = 3
 
 // killPatience bounds the hunt for descendants that cannot be killed (another uid) or will not die (sleeping in the
-// kernel): a supervisor must not wait for these for ever.
+// kernel): nobody must wait for these for ever.
 const killPatience = 10 * time.Second
 
 // Supervise is the hidden subcommand `doorward child-supervisor -- PATH ARGS…`. It runs one server and returns the exit
 // status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
 // Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, the environment is the server's. SIGTERM goes on to the
-// server's process group; every other signal is ignored as soon as the server runs, SIGKILL and SIGSTOP aside. It must run on the main goroutine of a process that does nothing else: it changes process-wide state and
-// reaps every child there is.
+// server's process group; every other signal is ignored as soon as the server runs, SIGKILL and SIGSTOP aside. It must run
+// on the main goroutine of a process that does nothing else: it changes process-wide state and reaps every child there is.
 //
 // Words before `--` are reserved for the measures of containment that will be asked for here.
 func Supervise(args []string) int {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -14,7 +15,7 @@ const (
 	heapTarget  = 16 << 20
 	lazyPercent = 400
 	usualFactor = 100
-	paceEvery   = 2 * time.Second
+	paceEvery   = time.Second
 	// worthFreeing is how much dead memory an idle daemon gives back.
 	worthFreeing = 6 << 20
 )
@@ -67,6 +68,10 @@ func (p *pacer) pace() {
 		p.trimmed = false
 	case !p.trimmed && dead > worthFreeing:
 		p.trimmed = true
+		// Each collection halves the stacks that idle goroutines no longer
+		// need; FreeOSMemory is a third one.
+		runtime.GC()
+		runtime.GC()
 		debug.FreeOSMemory()
 	}
 }

@@ -52,7 +52,7 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, bef
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, Protocol: h.Protocol,
 		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
-		def := definition(name, s)
+		def := definition(name, s, set.config.Log.Level == "debug")
 		up, err := before.same(name, def), error(nil)
 		if up == nil {
 			up, err = upstream.New(def, deps)
@@ -67,9 +67,9 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, bef
 	set.relay = append(set.relay, r)
 }
 
-func definition(name string, s *config.Server) upstream.Definition {
+func definition(name string, s *config.Server, keepStderr bool) upstream.Definition {
 	def := upstream.Definition{Name: name, Kind: s.Kind, Path: s.Path, Dir: s.Cwd, URL: s.URL.Reveal(),
-		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout}
+		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout, KeepStderr: keepStderr}
 	for _, a := range s.Args {
 		def.Args = append(def.Args, a.Reveal())
 	}

@@ -2,18 +2,11 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
-	"sort"
 	"sync"
-	"time"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/wire"
 )
-
-// listTime is how long a merged list waits for one server. Who is later is
-// left out of this page, and the client is told to look again when it is up.
-const listTime = 20 * time.Second
 
 // aggregate serves a request on /mcp: every server the caller may use.
 func (r *Relay) aggregate(ctx context.Context, x *front.Exchange) front.Reply {
@@ -65,22 +58,24 @@ func (r *Relay) discoverAll(x *front.Exchange) front.Reply {
 }
 
 // setLevels passes a log level to every server of the session, now and when
-// one is reached later.
+// one is reached later. A server that does not answer delays nobody.
 func (r *Relay) setLevels(ctx context.Context, x *front.Exchange) front.Reply {
-	if x.Session == nil {
-		return front.Reply{Error: errNoMethod}
+	if x.Session == nil || severity(wire.Get(x.Params, "level")) < 0 {
+		return front.Reply{Error: errParams}
 	}
+	ctx, cancel := context.WithTimeout(ctx, sideTime)
+	defer cancel()
 	bind := r.bindingOf(x.Session)
-	bind.mu.Lock()
-	bind.level = append([]byte(nil), x.Params...)
-	bind.mu.Unlock()
-	for _, l := range bind.all() {
-		c := l.live.Load()
+	bind.setLevel(x.Params)
+	var wg sync.WaitGroup
+	for _, h := range bind.all() {
+		c := h.live.Load()
 		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
-		r.call(ctx, x, l.b, target{method: x.Method, params: x.Params})
+		wg.Go(func() { r.call(ctx, x, h.b, target{method: x.Method, params: x.Params}) })
 	}
+	wg.Wait()
 	return front.Reply{Result: emptyResult}
 }
 
@@ -138,149 +133,4 @@ func plainReference(x *front.Exchange, t target) (string, target, *wire.Error) {
 		t.params = wire.SetIn(x.Params, "ref", wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
 	}
 	return server, t, errParams
-}
-
-// page is one server's share of a merged list.
-type page struct {
-	server string
-	cursor []byte // raw inner cursor to ask with; nil: from the start
-}
-
-// mergedList asks all servers at once and joins what comes in time, ordered
-// by server. One that is down, slow or forbidden hides none of the others.
-func (r *Relay) mergedList(ctx context.Context, x *front.Exchange) front.Reply {
-	pages, reply := r.pages(x)
-	if reply != nil {
-		return *reply
-	}
-	kind, _ := listingOf(x.Method)
-	parts := make([]share, len(pages))
-	var wg sync.WaitGroup
-	for i, p := range pages {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			parts[i] = r.share(ctx, x, kind, p)
-		}()
-	}
-	wg.Wait()
-	return front.Reply{Result: r.join(x, kind, parts)}
-}
-
-// share is what one server contributed.
-type share struct {
-	server  string
-	entries []byte // a JSON array in the aggregate's names; nil: nothing
-	next    []byte // raw inner cursor
-}
-
-func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p page) share {
-	b := r.table.Load().byName[p.server]
-	if b == nil {
-		return share{server: p.server}
-	}
-	ctx, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
-	t := target{method: x.Method, params: wire.Set(x.Params, wire.Edit{Key: "cursor", Value: p.cursor})}
-	reply := r.call(ctx, x, b, t)
-	if reply.Error != nil || reply.None {
-		if ctx.Err() != nil && x.Session != nil {
-			go r.whenUp(x, b, kind)
-		}
-		return share{server: p.server}
-	}
-	return share{server: p.server, entries: prefixEntries(p.server, kind, wire.Get(reply.Result, kind.member)),
-		next: wire.Get(reply.Result, "nextCursor")}
-}
-
-// whenUp tells a session that a slow server has come up after its list went
-// out without it.
-func (r *Relay) whenUp(x *front.Exchange, b *backend, kind listing) {
-	ctx, cancel := context.WithTimeout(x.Session.Context(), dialTime)
-	defer cancel()
-	if _, err := r.linkFor(x, b).get(ctx); err != nil {
-		return
-	}
-	name := kind.member
-	if name == "resourceTemplates" {
-		name = "resources"
-	}
-	x.Session.Notify("notifications/"+name+"/list_changed", nil)
-}
-
-// prefixEntries rewrites each entry's name into the aggregate's.
-func prefixEntries(server string, kind listing, entries []byte) []byte {
-	out := []byte{'['}
-	for entry := range wire.Elements(entries) {
-		name, ok := wire.GetString(entry, kind.name)
-		if !ok {
-			continue
-		}
-		if kind.name == "name" {
-			name = joinName(server, name)
-		} else {
-			name = joinURI(server, name)
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, wire.Set(entry, wire.Edit{Key: kind.name, Value: wire.AppendQuote(nil, name)})...)
-	}
-	return append(out, ']')
-}
-
-// join makes one result of all shares.
-func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
-	out := []byte(`{"` + kind.member + `":[`)
-	rest := make(map[string]json.RawMessage)
-	first := true
-	for _, p := range parts {
-		if len(p.entries) > 2 {
-			if !first {
-				out = append(out, ',')
-			}
-			first = false
-			out = append(out, p.entries[1:len(p.entries)-1]...)
-		}
-		if p.next != nil {
-			rest[p.server] = json.RawMessage(p.next)
-		}
-	}
-	out = append(out, ']')
-	if len(rest) > 0 {
-		inner, _ := json.Marshal(rest)
-		if sealed, err := r.seal.sealCursor(inner, x.Who, "", x.Method); err == nil {
-			out = append(append(out, `,"nextCursor":`...), sealed...)
-		}
-	}
-	if x.Era == front.Modern {
-		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
-	}
-	return append(out, '}')
-}
-
-// pages is what to ask of whom: every visible server from the start, or where
-// the client's cursor says.
-func (r *Relay) pages(x *front.Exchange) ([]page, *front.Reply) {
-	raw := wire.Get(x.Params, "cursor")
-	if raw == nil {
-		var out []page
-		for _, b := range r.servers(x.Who) {
-			out = append(out, page{server: b.Name})
-		}
-		return out, nil
-	}
-	inner, err := r.seal.openCursor(raw, x.Who, "", x.Method)
-	var rest map[string]json.RawMessage
-	if err != nil || json.Unmarshal(inner, &rest) != nil {
-		return nil, &front.Reply{Error: errCursor}
-	}
-	var out []page
-	for server, cursor := range rest {
-		if r.visible(x.Who, server) {
-			out = append(out, page{server: server, cursor: cursor})
-		}
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].server < out[j].server })
-	return out, nil
 }

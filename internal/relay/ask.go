@@ -2,10 +2,12 @@ package relay
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -15,63 +17,56 @@ const askTime = 10 * time.Minute
 
 // Answers to a server that may not ask, or whose client cannot be asked.
 var (
-	declined    = upstream.Reply{Result: []byte(`{"action":"decline"}`)}
-	cancelled   = upstream.Reply{Result: []byte(`{"action":"cancel"}`)}
-	notAskable  = upstream.Reply{Error: errNoMethod}
-	emptyAnswer = upstream.Reply{Result: emptyResult}
+	declined   = upstream.Reply{Result: []byte(`{"action":"decline"}`)}
+	cancelled  = upstream.Reply{Result: []byte(`{"action":"cancel"}`)}
+	notAskable = upstream.Reply{Error: errNoMethod}
 )
 
 // asked serves a request that a legacy server makes of its client: x is the
-// exchange whose call it came with, or nil. It runs on a goroutine of its own
-// and always answers the server, once.
-func (l *link) asked(x *front.Exchange, e upstream.Event) {
-	c := l.live.Load()
-	if c == nil {
+// exchange whose call it came with, or nil. It returns at once; the server is
+// answered once, unless it takes its question back.
+func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
+	ctx, cancel := context.WithTimeout(l.ctx, askTime)
+	q := c.note(e.ID, cancel)
+	if q == nil {
+		cancel()
+		l.r.log.Warn("too many questions of a server at once, or two under one id", "server", l.b.Name)
+		go l.reply(c, e.ID, refusal(e.Method))
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.r.closing, askTime)
-	defer cancel()
-	id := string(e.ID)
-	l.mu.Lock()
-	if l.asks == nil {
-		l.asks = make(map[string]context.CancelFunc)
-	}
-	l.asks[id] = cancel
-	l.mu.Unlock()
-	reply := l.answer(ctx, x, e)
-	l.mu.Lock()
-	delete(l.asks, id)
-	l.mu.Unlock()
-	if err := c.conn.Answer(context.WithoutCancel(ctx), e.ID, reply); err != nil {
-		l.r.log.Debug("answer to server not delivered", "server", l.b.Name, "err", err)
-	}
+	go func() {
+		defer cancel()
+		go func() { // nobody waits for the answer once the connection is gone
+			select {
+			case <-c.conn.Done():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		reply := l.answer(ctx, x, e)
+		if c.settle(e.ID, q) && c.alive() {
+			l.reply(c, e.ID, reply)
+		}
+	}()
 }
 
-// retract ends the question that a server no longer wants answered.
-func (l *link) retract(params []byte) {
-	l.mu.Lock()
-	cancel := l.asks[string(wire.Get(params, "requestId"))]
-	l.mu.Unlock()
-	if cancel != nil {
-		cancel()
+func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
+	ctx, cancel := context.WithTimeout(l.ctx, sideTime)
+	defer cancel()
+	if err := c.conn.Answer(ctx, id, reply); err != nil {
+		l.r.log.Debug("answer to server not delivered", "server", l.b.Name, "err", err)
 	}
 }
 
 // answer decides, records and asks.
 func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
-	if e.Method == "ping" {
-		return emptyAnswer
-	}
-	session := l.sessionFor(x)
-	if session == nil {
-		return refusal(e.Method)
-	}
-	a := l.r.act(&front.Exchange{Who: session.Who, Session: session, Size: int64(len(e.Params))}, l.b.Name, e.Method, "")
-	pass, err := l.r.gate.Enter(a)
+	who, session := l.askedOf(x)
+	act := front.Exchange{Who: who, Session: session, Size: int64(len(e.Params))}
+	pass, err := l.r.gate.Enter(l.r.act(&act, l.b.Name, e.Method, ""))
 	if err != nil {
 		return refusal(e.Method)
 	}
-	if name := capabilityOf(e.Method); name != "" && wire.GetPath(session.Init, "capabilities", name) == nil {
+	if session == nil || !serves(wire.Get(session.Init, "capabilities"), e.Method, e.Params) {
 		l.r.gate.Leave(pass, "unsupported", 0)
 		return refusal(e.Method)
 	}
@@ -100,16 +95,17 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 	return s.Ask(ctx, method, params)
 }
 
-// sessionFor is the one session that a question can belong to: its call's, or
-// that of a connection which serves a single session.
-func (l *link) sessionFor(x *front.Exchange) *front.Session {
-	if x != nil {
-		return x.Session
+// askedOf is whom a question is for. On a pooled connection nobody can be
+// asked: no capability was declared there, and which of several calls a
+// question belongs to is a guess that could show it to the wrong caller.
+func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session) {
+	switch {
+	case l.private():
+		return l.session.Who, l.session
+	case x != nil:
+		return x.Who, nil
 	}
-	if l.shared {
-		return nil
-	}
-	return l.hub.onlySession()
+	return l.who, nil
 }
 
 func refusal(method string) upstream.Reply {
@@ -117,4 +113,60 @@ func refusal(method string) upstream.Reply {
 		return declined
 	}
 	return notAskable
+}
+
+// serves reports whether a client that declared caps can be asked this. A
+// method that Doorward does not know is between the client and the server.
+func serves(caps []byte, method string, params []byte) bool {
+	capability := capabilityOf(method)
+	if capability == "" {
+		return true
+	}
+	declared := wire.Get(caps, capability)
+	if declared == nil || method != policy.AskElicitation {
+		return declared != nil
+	}
+	if mode, _ := wire.GetString(params, "mode"); mode == "url" {
+		text, _ := wire.GetString(params, "url")
+		return wire.Get(declared, "url") != nil && safeURL(text)
+	}
+	return wire.Get(declared, "form") != nil || wire.Get(declared, "url") == nil
+}
+
+// safeURL admits what a user may be sent to: https, or this machine
+// (protocol.md 3.9). Nothing is fetched here.
+func safeURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || u.Host == "" {
+		return false
+	}
+	switch u.Hostname() {
+	case "localhost", "127.0.0.1", "::1":
+		return u.Scheme == "http" || u.Scheme == "https"
+	}
+	return u.Scheme == "https"
+}
+
+// askOf maps a client capability to the action that policy decides.
+var askOf = []struct{ capability, action string }{
+	{"elicitation", policy.AskElicitation},
+	{"sampling", policy.AskSampling},
+	{"roots", policy.AskRoots},
+}
+
+func capabilityOf(method string) string {
+	for _, a := range askOf {
+		if a.action == method {
+			return a.capability
+		}
+	}
+	return ""
+}
+
+// label puts the server's name in front of what it asks the user: clients
+// show who asks, and they know only Doorward (Elicitation, "Security
+// Considerations").
+func label(server string, params []byte) []byte {
+	msg, _ := wire.GetString(params, "message")
+	return wire.Set(params, wire.Edit{Key: "message", Value: wire.AppendQuote(nil, "["+server+"] "+msg)})
 }

@@ -2,20 +2,24 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
 // poolIdle is how long a pooled connection outlives its last use.
 const poolIdle = 10 * time.Minute
 
 var (
-	errInstances   = errors.New("max_instances reached")
-	errConcurrency = errors.New("max_concurrency reached")
+	errInstances     = errors.New("max_instances reached")
+	errConcurrency   = errors.New("max_concurrency reached")
+	errRefusedServer = errors.New("the server's configuration was refused at start")
+	errGone          = fmt.Errorf("the server is no longer configured: %w", upstream.ErrNotSent)
 )
 
 // backend is one server with what is open towards it.
@@ -44,6 +48,12 @@ func (b *backend) reserve() (release func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prune()
+	switch {
+	case b.Refused != "":
+		return nil, errRefusedServer
+	case b.closed:
+		return nil, errGone
+	}
 	if b.Kind == "stdio" && b.MaxInstances > 0 && len(b.conns)+b.starts >= b.MaxInstances {
 		return nil, errInstances
 	}
@@ -55,14 +65,19 @@ func (b *backend) reserve() (release func(), err error) {
 	}, nil
 }
 
-// keep enters an open connection.
-func (b *backend) keep(c *liveConn) {
+// keep enters an open connection; false when the server was taken out of the
+// configuration while it opened.
+func (b *backend) keep(c *liveConn) bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
 	if b.conns == nil {
 		b.conns = make(map[*liveConn]struct{})
 	}
 	b.conns[c] = struct{}{}
-	b.mu.Unlock()
+	return true
 }
 
 // prune drops the dead. The caller holds mu.
@@ -139,14 +154,13 @@ func (b *backend) perSession() bool {
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
 	key := string('0'+rune(client)) + who.Key()
 	if b.Instances == "shared" {
-		key = string('0' + rune(client))
+		key, who = string('0'+rune(client)), nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.pool[key]
 	if l == nil {
 		l = newLink(r, b, who, client)
-		l.shared = true
 		b.pool[key] = l
 		if b.closed {
 			l.close()

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"sync"
 
 	"github.com/doorward/doorward/internal/front"
@@ -16,16 +17,21 @@ type binding struct {
 
 	mu      sync.Mutex
 	links   map[*backend]*held
-	level   []byte // params of the last logging/setLevel on the aggregate
-	listens bool   // the client has its standalone stream open
+	level   []byte // params of the last logging/setLevel
+	listens bool   // the client has opened its standalone stream
 	closed  bool
 }
 
-// held is one link of a session, and how to stop hearing its events.
+// held is one link of a session, and what hears its events.
 type held struct {
 	*link
 	watcher *watcher
 	stop    func()
+}
+
+// bindingOf is the binding of an exchange's session, made on first use.
+func (r *Relay) bindingOf(s *front.Session) *binding {
+	return s.Attached(func() front.Attachment { return newBinding(r, s) }).(*binding)
 }
 
 func newBinding(r *Relay, s *front.Session) *binding {
@@ -34,56 +40,58 @@ func newBinding(r *Relay, s *front.Session) *binding {
 
 // link returns the session's link to b, made on first use with init as the
 // session's initialize params.
-func (d *binding) link(b *backend, init []byte) *link {
+func (d *binding) link(b *backend, init func() []byte) *link {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h := d.links[b]; h != nil {
 		return h.link
 	}
-	var l *link
+	h := &held{watcher: &watcher{all: b.perSession(), want: lists(), listens: d.listens || d.session.Listening()}}
+	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
 	if b.perSession() {
-		l = newLink(d.r, b, d.session.Who, front.Legacy)
-		l.init = init
-		l.opened = func(c *liveConn) { d.opened(l, c) }
+		h.link = newLink(d.r, b, d.session.Who, front.Legacy)
+		h.link.session = d.session
+		h.link.init = init()
+		h.link.opened = d.opened
 	} else {
-		l = b.pooled(d.r, d.session.Who, front.Legacy)
+		h.link = b.pooled(d.r, d.session.Who, front.Legacy)
 	}
-	w := &watcher{session: d.session, deliver: func(e upstream.Event) { d.deliver(b, e) }}
-	stop := l.hub.watch(w)
-	d.links[b] = &held{link: l, watcher: w, stop: stop}
+	h.stop = h.link.hub.watch(h.watcher)
+	d.links[b] = h
 	if d.closed {
-		stop()
-		if !l.shared {
-			go l.close()
-		}
+		h.close()
 	}
-	return l
+	return h.link
 }
 
-// opened brings a new connection to where the session stands: its stream and
-// its log level.
-func (d *binding) opened(l *link, c *liveConn) {
-	if c.era == front.Modern {
-		d.hearModern(l)
-		return
+// close lets go of the link, and ends it when it is the session's own.
+func (h *held) close() {
+	h.stop()
+	if h.link.private() {
+		h.link.close()
 	}
+}
+
+// opened brings a new connection to the log level of the session.
+func (d *binding) opened(ctx context.Context, c *liveConn) {
 	d.mu.Lock()
-	listens, level := d.listens, d.level
+	level := d.level
 	d.mu.Unlock()
-	if listens {
-		c.conn.Listen()
-	}
-	if level == nil || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+	if level == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 		return
 	}
 	req := upstream.Request{Method: "logging/setLevel", Params: level}
-	if _, err := c.conn.Call(d.session.Context(), &req, nil); err != nil {
+	if _, err := c.conn.Call(ctx, &req, nil); err != nil {
 		d.r.log.Debug("setting the log level failed", "err", err)
 	}
 }
 
-// deliver hands an event of server b to the session's standalone stream.
+// deliver hands an event of server b to the session's standalone stream, as
+// long as the session may use that server.
 func (d *binding) deliver(b *backend, e upstream.Event) {
+	if !d.r.mayHear(d.session.Who, b, e) {
+		return
+	}
 	if wire.GetPath(e.Params, "_meta", wire.MetaSubscription) != nil { // our own listen's id
 		e.Params = wire.SetIn(e.Params, "_meta", wire.Edit{Key: wire.MetaSubscription})
 	}
@@ -94,25 +102,27 @@ func (d *binding) deliver(b *backend, e upstream.Event) {
 }
 
 // all are the links in use.
-func (d *binding) all() []*link {
+func (d *binding) all() []*held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make([]*link, 0, len(d.links))
+	out := make([]*held, 0, len(d.links))
 	for _, h := range d.links {
-		out = append(out, h.link)
+		out = append(out, h)
 	}
 	return out
 }
 
-// listen opens the servers' own standalone streams, now that there is
-// somewhere for their messages to go.
+// listen has the servers told that somebody listens, now that there is
+// somewhere for their messages to go. A connection that opens meanwhile sees
+// it by itself.
 func (d *binding) listen() {
 	d.mu.Lock()
 	d.listens = true
 	d.mu.Unlock()
-	for _, l := range d.all() {
-		if c := l.live.Load(); c != nil {
-			c.conn.Listen()
+	for _, h := range d.all() {
+		h.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		if c := h.live.Load(); c != nil {
+			h.hub.opened(c)
 		}
 	}
 }
@@ -125,14 +135,29 @@ func (d *binding) Close() {
 	d.links = make(map[*backend]*held)
 	d.mu.Unlock()
 	for _, h := range links {
-		h.stop()
-		if !h.shared {
-			h.link.close()
-		}
+		h.close()
 	}
 }
 
-// bindingOf is the binding of an exchange's session, made on first use.
-func (r *Relay) bindingOf(s *front.Session) *binding {
-	return s.Attached(func() front.Attachment { return newBinding(r, s) }).(*binding)
+// heldOf is how the session holds a link; nil when it does no longer.
+func (d *binding) heldOf(l *link) *held {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.links[l.b]; h != nil && h.link == l {
+		return h
+	}
+	return nil
+}
+
+func (d *binding) setLevel(params []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.level = append([]byte(nil), params...)
+}
+
+// levelOf is the log level that the session has asked for, raw.
+func (d *binding) levelOf() []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return wire.Get(d.level, "level")
 }

@@ -8,90 +8,78 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// emulate serves what a legacy client may ask and a modern server no longer
-// has: a log level becomes part of each request, a subscription part of the
-// one listen (protocol.md 3.8, 3.10). False for any other method.
-func (l *link) emulate(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, bool, error) {
-	bind := l.r.bindingOf(x.Session)
+// levels are the severities of log messages, least first (RFC 5424).
+var levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
+
+// severity is the place of a raw level, -1 for what is none.
+func severity(raw []byte) int {
+	for i, l := range levels {
+		if string(raw) == l {
+			return i
+		}
+	}
+	return -1
+}
+
+// hearsLog decides whether a modern client gets a log message with its call:
+// only if that request named a level, and the message is at or above it
+// (Logging; protocol.md 3.11).
+func hearsLog(x *front.Exchange, message []byte) bool {
+	least := wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
+	return least != nil && severity(wire.Get(message, "level")) >= severity(least)
+}
+
+// remember keeps what a legacy session sets up with a server beyond one call,
+// so that it holds on the next connection too, and serves it here where a
+// modern server has no such thing any more: there a log level becomes part of
+// each request, a subscription part of the one listen (protocol.md 3.8, 3.10).
+// done is false for what goes on to the server.
+func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
+	reply = upstream.Reply{Result: emptyResult}
 	switch t.method {
 	case "logging/setLevel":
-		bind.mu.Lock()
-		bind.level = append([]byte(nil), t.params...)
-		bind.mu.Unlock()
-	case "resources/subscribe", "resources/unsubscribe":
-		if err := bind.want(ctx, l, t.name, t.method == "resources/subscribe"); err != nil {
-			return upstream.Reply{}, true, err
+		if severity(wire.Get(t.params, "level")) < 0 {
+			return reply, true, invalid{errParams}
 		}
-	default:
-		return upstream.Reply{}, false, nil
+		l.r.bindingOf(x.Session).setLevel(t.params)
+		return reply, c.era == front.Modern, nil
+	case "resources/subscribe":
+		done, err = l.subscribe(ctx, x, c, t.name)
+		return reply, done, err
+	case "resources/unsubscribe":
+		return reply, l.unsubscribe(x, c, t.name), nil
 	}
-	return upstream.Reply{Result: emptyResult}, true, nil
+	return reply, false, nil
 }
 
-// hearModern begins to listen on a modern server for a legacy session, which
-// is told of every list that changes.
-func (d *binding) hearModern(l *link) {
-	w := d.watcherOf(l)
-	if w == nil {
-		return
+func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (done bool, err error) {
+	h := l.r.bindingOf(x.Session).heldOf(l)
+	if h == nil {
+		return true, front.ErrCannotAsk
 	}
-	l.hub.mu.Lock()
-	if w.want == nil {
-		w.want = &filter{tools: true, prompts: true, resources: true, uris: make(map[string]bool)}
+	modern := c.era == front.Modern
+	l.hub.adjust(h.watcher, func(w *watcher) {
+		w.want = w.want.with(uri, true)
+		w.listens = w.listens || modern
+	})
+	if !modern {
+		return false, nil
 	}
-	l.hub.mu.Unlock()
-	ctx, cancel := context.WithTimeout(d.session.Context(), listTime)
-	defer cancel()
-	if _, err := l.hub.cover(ctx, w); err != nil {
-		d.r.log.Debug("listening to server failed", "server", l.b.Name, "err", err)
+	granted, err := l.hub.cover(ctx, h.watcher)
+	if err == nil && !granted.uris[uri] {
+		l.unsubscribe(x, c, uri)
+		err = invalid{errNoURI}
 	}
+	return true, err
 }
 
-// want adds a resource to what the session hears of a modern server, or takes
-// it away.
-func (d *binding) want(ctx context.Context, l *link, uri string, on bool) error {
-	w := d.watcherOf(l)
-	if w == nil {
-		return front.ErrCannotAsk
+// unsubscribe reports whether that is all there is to do: a server is told
+// when nobody else on the connection hears of the resource.
+func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done bool) {
+	h := l.r.bindingOf(x.Session).heldOf(l)
+	if h == nil {
+		return true
 	}
-	l.hub.mu.Lock()
-	if w.want == nil {
-		w.want = &filter{tools: true, prompts: true, resources: true}
-	}
-	uris := make(map[string]bool, len(w.want.uris)+1) // publish reads the old one
-	for u := range w.want.uris {
-		uris[u] = true
-	}
-	if on {
-		uris[uri] = true
-	} else {
-		delete(uris, uri)
-	}
-	next := *w.want
-	next.uris = uris
-	w.want = &next
-	l.hub.mu.Unlock()
-	if !on {
-		return nil
-	}
-	_, err := l.hub.cover(ctx, w)
-	return err
-}
-
-// watcherOf is what the session hears a link with.
-func (d *binding) watcherOf(l *link) *watcher {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h := d.links[l.b]
-	if h == nil || h.link != l {
-		return nil
-	}
-	return h.watcher
-}
-
-// levelOf is the log level that a legacy session has asked for, raw.
-func (d *binding) levelOf() []byte {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return wire.Get(d.level, "level")
+	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, false) })
+	return c.era == front.Modern || l.hub.wanted(uri, h.watcher)
 }

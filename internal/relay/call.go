@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
@@ -29,10 +30,19 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t targe
 	}
 	if reply.Error != nil {
 		r.gate.Leave(pass, "error", int64(len(reply.Error.Raw)))
-		return front.Reply{Error: reply.Error}
+		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
 	}
 	r.gate.Leave(pass, "ok", int64(len(reply.Result)))
 	return front.Reply{Result: reply.Result}
+}
+
+// statusFor is the HTTP status of a server's error where the code alone would
+// mislead: what a tool could not find is not the method that called it.
+func statusFor(method string, e *wire.Error) int {
+	if e.Code == front.CodeNoMethod && mayAsk(method) {
+		return http.StatusOK
+	}
+	return 0
 }
 
 // failCall separates what the caller did wrong from what the server did.
@@ -45,44 +55,43 @@ func (r *Relay) failCall(ctx context.Context, b *backend, pass gate.Pass, err er
 	return r.fail(ctx, b.Name, pass, err)
 }
 
-var errRefusedServer = errors.New("the server's configuration was refused at start")
-
 // forward finds the connection and sends. A call that certainly did not reach
-// the server is sent once more on a fresh connection; one that may have run
-// never is (peers.md, 3).
+// the server is sent once more, on a fresh connection if the old one is over;
+// one that may have run never is (peers.md, 3).
 func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t target) (upstream.Reply, error) {
-	if b.Refused != "" {
-		return upstream.Reply{}, errRefusedServer
-	}
 	if err := b.enter(); err != nil {
 		return upstream.Reply{}, err
 	}
 	defer b.leave()
 	l := r.linkFor(x, b)
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
 	for again := true; ; again = false {
 		c, err := l.get(ctx)
 		if err != nil {
 			return upstream.Reply{}, err
 		}
 		reply, err := r.exchange(ctx, x, l, c, t)
+		if again && l.refusedHeaders(c, t, reply) {
+			b.params.forget()
+			continue
+		}
 		if err == nil {
 			return reply, nil
 		}
-		lost := errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
-		if lost || errors.Is(err, upstream.ErrLost) {
-			l.dropDead(c, lost)
-		}
-		if !lost || !again || ctx.Err() != nil {
+		l.drop(c)
+		notRun := errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
+		if !notRun || !again || ctx.Err() != nil {
 			return upstream.Reply{}, err
 		}
 	}
 }
 
-// dropDead forgets a connection that has ended, or whose session is gone.
-func (l *link) dropDead(c *liveConn, sessionGone bool) {
-	if sessionGone || !c.alive() {
-		l.drop(c)
-	}
+// refusedHeaders: a modern HTTP server that wants other Mcp-Param headers has
+// changed its tools unnoticed, and has not run the call (Streamable HTTP,
+// "Client Behavior").
+func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool {
+	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.method == "tools/call" && l.mirrors(c)
 }
 
 // linkFor is the connection place that serves this exchange (protocol.md 3.7).
@@ -90,13 +99,13 @@ func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
 		return b.pooled(r, x.Who, front.Modern)
 	}
-	return r.bindingOf(x.Session).link(b, r.sessionInit(x, b))
+	return r.bindingOf(x.Session).link(b, func() []byte { return r.sessionInit(x, b) })
 }
 
 // exchange sends one request on one connection.
 func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
-	if x.Era == front.Legacy && c.era == front.Modern {
-		if reply, done, err := l.emulate(ctx, x, t); done {
+	if x.Session != nil {
+		if reply, done, err := l.remember(ctx, x, c, t); done || err != nil {
 			return reply, err
 		}
 	}
@@ -104,7 +113,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) { l.during(x, e) })
+	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) { l.during(c, x, e) })
 	if err != nil {
 		return reply, err
 	}
@@ -112,17 +121,18 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 }
 
 // during takes what a server says on behalf of a call.
-func (l *link) during(x *front.Exchange, e upstream.Event) {
+func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 	switch {
 	case e.ID != nil:
-		go l.asked(x, keepEvent(e))
+		l.asked(c, x, e)
 	case e.Method == "notifications/cancelled":
-		l.retract(e.Params)
+		c.retract(e.Params)
 	case isChange(e.Method):
 		l.hub.publish(e)
-	case e.Method == "notifications/message" && x.Era == front.Modern && wire.GetPath(x.Params, "_meta", wire.MetaLogLevel) == nil:
-		// "MUST NOT be sent unless that request carried logLevel" (Logging).
+	case e.Method == "notifications/message" && x.Era == front.Modern && !hearsLog(x, e.Params):
 	case blocked(e.Method):
+	case x.Server == "":
+		x.Notify(e.Method, prefixEvent(l.b.Name, e))
 	default:
 		x.Notify(e.Method, e.Params)
 	}
@@ -131,14 +141,3 @@ func (l *link) during(x *front.Exchange, e upstream.Event) {
 // blocked names notifications that would put a server's text into the
 // client's conversation unasked; only Doorward itself may use that channel.
 func blocked(method string) bool { return method == "notifications/claude/channel" }
-
-// isChange names the notifications that belong to no call, whatever stream
-// they came on.
-func isChange(method string) bool {
-	switch method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
-		"notifications/resources/list_changed", "notifications/resources/updated":
-		return true
-	}
-	return false
-}

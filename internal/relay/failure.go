@@ -38,14 +38,13 @@ type failed struct {
 	code   int64
 	text   string
 	word   string // for the outcome record
-	retry  int
-	cancel bool
-	err    error
+	retry  int    // seconds, for Retry-After
+	cancel bool   // nobody waits for an answer
 }
 
 // classify turns what an upstream face reports into the contract's table.
 func classify(ctx context.Context, err error) failed {
-	f := failed{code: codeUpstream, text: "Upstream failed", word: "failed", err: err}
+	f := failed{code: codeUpstream, text: "Upstream failed", word: "failed"}
 	switch {
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		f.code, f.text, f.word = codeTimeout, "Upstream timed out", "timeout"
@@ -59,13 +58,24 @@ func classify(ctx context.Context, err error) failed {
 
 // fail ends an act that its server did not answer.
 func (r *Relay) fail(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
+	r.gate.Leave(pass, classify(ctx, err).word, 0)
+	return r.failure(ctx, server, pass, err)
+}
+
+// failure is the answer to an act that its server did not answer.
+func (r *Relay) failure(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
 	f := classify(ctx, err)
-	r.gate.Leave(pass, f.word, 0)
 	if f.cancel {
 		return front.Reply{None: true}
 	}
 	r.log.Warn("upstream failed", "server", server, "ref", pass.Ref, "result", f.word, "err", err)
 	return front.Reply{Error: r.local(f.code, f.text, pass.Ref, err), RetryAfter: f.retry}
+}
+
+// failedHere reports an error of Doorward's own about its server, as opposed
+// to one that the server answered or policy gave.
+func failedHere(e *wire.Error) bool {
+	return e != nil && e.Raw == nil && (e.Code == codeUpstream || e.Code == codeTimeout || e.Code == codeBusy)
 }
 
 // refused is the answer to an act that gate did not let in.

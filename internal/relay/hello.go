@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -14,9 +13,6 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
 	if err != nil {
 		return r.refused(err)
-	}
-	if b.Refused != "" {
-		return r.fail(ctx, b.Name, pass, errRefusedServer)
 	}
 	c, err := r.linkFor(x, b).get(ctx)
 	if err != nil {
@@ -83,9 +79,6 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 	if err != nil {
 		return r.refused(err)
 	}
-	if b.Refused != "" {
-		return r.fail(ctx, b.Name, pass, errRefusedServer)
-	}
 	c, err := r.linkFor(x, b).get(ctx)
 	if err != nil {
 		return r.fail(ctx, b.Name, pass, err)
@@ -124,9 +117,4 @@ func discoverResult(c *liveConn) []byte {
 // client can use: tasks of 2025-11-25 are another protocol.
 func legacyCapabilities(caps []byte) []byte {
 	return wire.Set(orEmpty(caps), wire.Edit{Key: "tasks"})
-}
-
-// mayUse reports whether the principal may use the named entry of a server.
-func (r *Relay) mayUse(x *front.Exchange, b *backend, action, name string) bool {
-	return r.gate.Allows(policy.Request{Who: x.Who, Action: action, Server: b.Name, Name: name}).Allow
 }

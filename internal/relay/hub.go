@@ -2,68 +2,35 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// filter is what a listener wants to hear (Subscriptions, "Filter").
-type filter struct {
-	tools, prompts, resources bool
-	uris                      map[string]bool
-}
-
-// watcher hears a server's changes. A session with a connection of its own
-// hears everything (want nil).
+// watcher hears a server's changes. What it wants is guarded by its hub.
 type watcher struct {
-	session *front.Session
-	want    *filter
-	deliver func(upstream.Event) // must not block
-}
-
-// wants decides whether an event is for w.
-func (w *watcher) wants(e upstream.Event) bool {
-	if w.want == nil {
-		return true
-	}
-	switch e.Method {
-	case "notifications/tools/list_changed":
-		return w.want.tools
-	case "notifications/prompts/list_changed":
-		return w.want.prompts
-	case "notifications/resources/list_changed":
-		return w.want.resources
-	case "notifications/resources/updated":
-		uri, _ := wire.GetString(e.Params, "uri")
-		return w.want.uris[uri]
-	}
-	return false
+	all     bool    // a session with a connection of its own hears everything
+	want    *filter // the changes it hears otherwise, and the resources it asked for
+	listens bool    // its client can be told: the server has to be listened to
+	deliver func(upstream.Event)
 }
 
 // hub spreads what a server says outside its calls to those who listen, and
-// holds the one listen that a modern server needs for that. One for each
-// link: over one pipe several listens would replace each other in servers
-// that keep one for a connection.
+// holds the one listen that a server needs for that. One for each link: over
+// one pipe several listens would replace each other in servers that keep one
+// for a connection (go-sdk v1.8.0 does).
 type hub struct {
 	link *link
 
 	mu       sync.Mutex
 	watchers map[*watcher]struct{}
-	now      *listening
-}
-
-// listening is one upstream subscriptions/listen, or what stands for it on a
-// legacy connection.
-type listening struct {
-	conn    *liveConn
-	uris    map[string]bool
-	acked   chan struct{} // closed when honoured is known
-	ended   chan struct{} // closed when the upstream call has ended
-	granted []byte        // the honoured notifications object; nil: refused
-	cancel  context.CancelFunc
+	now      *listening // what is in force or being opened; nil: nothing
+	last     *listening // begun last, ended or not
 }
 
 func (h *hub) watch(w *watcher) (stop func()) {
@@ -81,16 +48,36 @@ func (h *hub) unwatch(w *watcher) {
 	defer h.mu.Unlock()
 	delete(h.watchers, w)
 	if h.now != nil && !h.listeners() {
+		h.now.final = true
 		h.now.cancel()
 		h.now = nil
 	}
 }
 
-// listeners reports whether anybody is left who wanted a listen. The caller
-// holds mu.
+// adjust changes what a watcher wants.
+func (h *hub) adjust(w *watcher, f func(*watcher)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(w)
+}
+
+// wanted reports whether a watcher other than w hears of the resource.
+func (h *hub) wanted(uri string, w *watcher) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for o := range h.watchers {
+		if o != w && o.want.uris[uri] {
+			return true
+		}
+	}
+	return false
+}
+
+// listeners reports whether anybody is left for whom a server has to be
+// listened to. The caller holds mu.
 func (h *hub) listeners() bool {
 	for w := range h.watchers {
-		if w.want != nil {
+		if w.listens {
 			return true
 		}
 	}
@@ -103,22 +90,11 @@ func (h *hub) watched() bool {
 	return len(h.watchers) > 0
 }
 
-func (h *hub) onlySession() *front.Session {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.watchers) != 1 {
-		return nil
-	}
-	for w := range h.watchers {
-		return w.session
-	}
-	return nil
-}
-
-// publish hands an event to everybody who wants it. A change of the tools
-// also makes what was learnt about them stale.
+// publish hands an event to everybody who wants it. What is no change belongs
+// to nobody in particular on a connection that several share, and is dropped
+// there. A change of the tools also makes what was learnt about them stale.
 func (h *hub) publish(e upstream.Event) {
-	if e.Method == "notifications/tools/list_changed" {
+	if e.Method == toolsChanged {
 		h.link.b.params.forget()
 	}
 	if blocked(e.Method) {
@@ -127,157 +103,119 @@ func (h *hub) publish(e upstream.Event) {
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for w := range h.watchers {
-		if w.wants(e) {
+		if w.all || w.want.wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
 	}
-	alone := len(h.watchers) == 1
 	h.mu.Unlock()
-	if !isChange(e.Method) && !alone {
-		return // it belongs to nobody in particular on a shared connection
-	}
 	for _, w := range to {
 		w.deliver(e)
 	}
 }
 
-// cover makes sure that the server tells of what w wants, and returns the
-// notifications object that the server honours.
-func (h *hub) cover(ctx context.Context, w *watcher) ([]byte, error) {
+var errNoWatcher = errors.New("nobody listens any more")
+
+// cover makes sure that the server tells of what w wants, and returns what it
+// honours of that.
+func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 	c, err := h.link.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
-	cur := h.now
-	if cur == nil || cur.conn != c || !subset(w.want.uris, cur.uris) {
-		if cur != nil {
-			cur.cancel()
-		}
-		cur = h.start(c, cur)
+	if _, watching := h.watchers[w]; !watching {
+		h.mu.Unlock()
+		return nil, errNoWatcher
 	}
+	cur := h.now
+	if cur == nil || cur.conn != c || !covers(cur.uris, w.want.uris) {
+		cur = h.start(c, 0)
+	}
+	want := w.want
 	h.mu.Unlock()
 	select {
 	case <-cur.acked:
-		return cur.granted, nil
+		return want.both(&cur.granted), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// start opens the listen that covers all watchers. The caller holds mu.
-func (h *hub) start(c *liveConn, before *listening) *listening {
-	ctx, cancel := context.WithCancel(h.link.r.closing)
-	l := &listening{conn: c, uris: make(map[string]bool), acked: make(chan struct{}), ended: make(chan struct{}), cancel: cancel}
+// opened is told of each new connection, and of each client that begins to
+// listen: the server is listened to where somebody does.
+func (h *hub) opened(c *liveConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.listeners():
+	case h.sessionsAlone(c):
+		c.conn.Listen()
+	case h.now == nil || h.now.conn != c:
+		h.start(c, 0)
+	}
+}
+
+// sessionsAlone: legacy sessions on a legacy connection say themselves what
+// they subscribe to. Nobody else hears such a link.
+func (h *hub) sessionsAlone(c *liveConn) bool {
+	return h.link.client == front.Legacy && c.era == front.Legacy
+}
+
+// restore subscribes a new connection to what sessions had subscribed to on
+// the one before.
+func (h *hub) restore(ctx context.Context, c *liveConn) {
+	if !h.sessionsAlone(c) {
+		return
+	}
+	for _, uri := range h.resources() {
+		req := upstream.Request{Method: "resources/subscribe", Params: uriParams(uri)}
+		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
+			h.link.r.log.Warn("a subscription was not restored", "server", h.link.b.Name, "err", err)
+		}
+	}
+}
+
+// resources are those that somebody hears of, in a fixed order.
+func (h *hub) resources() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	uris := make(map[string]bool)
 	for w := range h.watchers {
-		if w.want == nil {
+		maps.Copy(uris, w.want.uris)
+	}
+	return slices.Sorted(maps.Keys(uris))
+}
+
+func uriParams(uri string) []byte {
+	return wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})
+}
+
+// start opens the listen that covers all watchers; tries counts the ones
+// before it that the server did not acknowledge. The caller holds mu.
+func (h *hub) start(c *liveConn, tries int) *listening {
+	ctx, cancel := context.WithCancel(h.link.ctx)
+	l := &listening{hub: h, conn: c, ctx: ctx, cancel: cancel, before: h.last, tries: tries,
+		uris: make(map[string]bool), acked: make(chan struct{}), ended: make(chan struct{})}
+	for w := range h.watchers {
+		if !w.listens {
 			continue
 		}
 		for uri := range w.want.uris {
 			l.uris[uri] = true
 		}
 	}
-	h.now = l
-	if c.era == front.Modern {
-		go h.hold(ctx, l, before)
-	} else {
-		go h.follow(ctx, l)
-	}
+	h.now, h.last = l, l
+	go l.run()
 	return l
 }
 
-// hold keeps a modern listen open. Where the connection is one pipe, the one
-// before must have ended first: a server that keeps one listen for a
-// connection would end both (go-sdk v1.8.0 does).
-func (h *hub) hold(ctx context.Context, l *listening, before *listening) {
-	defer close(l.ended)
-	if before != nil && before.conn == l.conn && h.link.b.Kind == "stdio" {
-		select {
-		case <-before.ended:
-		case <-time.After(2 * time.Second):
-		}
-	}
-	params := append([]byte(`{"_meta":`), h.link.meta(nil)...)
-	params = append(append(params, `,"notifications":`...), everything(l.uris)...)
-	req := upstream.Request{Method: "subscriptions/listen", Params: append(params, '}')}
-	acked := false
-	_, err := l.conn.conn.Call(ctx, &req, func(e upstream.Event) {
-		if e.Method == "notifications/subscriptions/acknowledged" {
-			if !acked {
-				acked = true
-				l.granted = append([]byte(nil), wire.Get(e.Params, "notifications")...)
-				close(l.acked)
-			}
-			return
-		}
-		h.publish(e)
-	})
-	if !acked {
-		close(l.acked)
-	}
-	if ctx.Err() == nil && acked {
-		h.restart(l, err)
-	}
+// everything is what Doorward listens for: all kinds of change, and the given
+// resources. What a client did not ask for is left out on its side.
+func everything(uris map[string]bool) []byte {
+	f := lists()
+	f.uris = uris
+	return f.json()
 }
 
-// restart re-opens a listen that ended by itself, as long as somebody
-// listens: the clients' own stay open, and are told to look again.
-func (h *hub) restart(l *listening, err error) {
-	h.link.r.log.Info("server ended its listen", "server", h.link.b.Name, "err", err)
-	select {
-	case <-time.After(time.Second):
-	case <-h.link.r.closing.Done():
-		return
-	}
-	ctx, cancel := context.WithTimeout(h.link.r.closing, dialTime)
-	defer cancel()
-	c, err := h.link.get(ctx)
-	if err != nil {
-		return
-	}
-	h.mu.Lock()
-	if h.now != l || !h.listeners() {
-		h.mu.Unlock()
-		return
-	}
-	next := h.start(c, nil)
-	h.mu.Unlock()
-	<-next.acked
-	for _, m := range []string{"tools", "prompts", "resources"} {
-		h.publish(upstream.Event{Method: "notifications/" + m + "/list_changed"})
-	}
-}
-
-// follow stands for a listen on a legacy connection: changes come by
-// themselves on its standalone stream, resources by subscription.
-func (h *hub) follow(ctx context.Context, l *listening) {
-	defer close(l.ended)
-	l.conn.conn.Listen()
-	caps := wire.Get(l.conn.hello, "capabilities")
-	f := filter{uris: make(map[string]bool)}
-	f.tools = isTrue(wire.GetPath(caps, "tools", "listChanged"))
-	f.prompts = isTrue(wire.GetPath(caps, "prompts", "listChanged"))
-	f.resources = isTrue(wire.GetPath(caps, "resources", "listChanged"))
-	if isTrue(wire.GetPath(caps, "resources", "subscribe")) {
-		for uri := range l.uris {
-			params := append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
-			reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: "resources/subscribe", Params: params}, nil)
-			if err == nil && reply.Error == nil {
-				f.uris[uri] = true
-			}
-		}
-	}
-	l.granted = f.json()
-	close(l.acked)
-}
-
-func isTrue(raw []byte) bool { return string(raw) == "true" }
-
-func subset(a, b map[string]bool) bool {
-	for k := range a {
-		if !b[k] {
-			return false
-		}
-	}
-	return true
-}
+// overOnePipe reports whether a second listen would disturb the first.
+func (l *link) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || l.b.Kind == "stdio" }

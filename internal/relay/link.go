@@ -14,44 +14,56 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// dialTime bounds a start: package runners may have to install first.
-const dialTime = 90 * time.Second
+const (
+	// dialTime bounds a start: package runners may have to install first.
+	dialTime = 90 * time.Second
+	// sideTime bounds what is sent to a server beside the calls: it may have
+	// stopped reading.
+	sideTime = 10 * time.Second
+)
 
 // link is one place towards a server: a connection when there is one, and
 // what is needed to open it again after it was lost.
 type link struct {
-	r      *Relay
-	b      *backend
-	who    *principal.Principal
-	client front.Era       // of the clients that use it
-	init   []byte          // initialize params for a legacy server
-	shared bool            // by several sessions
-	opened func(*liveConn) // told of each new connection; may be nil
+	r       *Relay
+	b       *backend
+	who     *principal.Principal             // whose it is; nil when principals share it
+	session *front.Session                   // whose alone it is; nil for a pooled one
+	client  front.Era                        // of the clients that use it
+	init    []byte                           // initialize params for a legacy server
+	opened  func(context.Context, *liveConn) // before anybody uses a new one; may be nil
+	ctx     context.Context                  // ends with the link
+	end     context.CancelFunc
 
-	live atomic.Pointer[liveConn]
-	used atomic.Int64
-	hub  hub
+	live  atomic.Pointer[liveConn]
+	used  atomic.Int64 // when, in Unix nanoseconds
+	calls atomic.Int32 // in flight
+	hub   hub
+	late  latecomer
 
-	mu     sync.Mutex
-	dial   chan struct{} // closed when the dial under way ends
-	err    error         // of the last dial
-	closed bool
-	asks   map[string]context.CancelFunc // server's requests under way, by raw id
+	mu   sync.Mutex
+	dial *dialling // under way; nil when none is
 }
 
-// liveConn is an open connection and what its server said at the start.
-type liveConn struct {
-	conn  upstream.Conn
-	era   front.Era
-	hello []byte // InitializeResult or DiscoverResult, raw
+// dialling is one attempt to open a connection, for all who wait for it.
+type dialling struct {
+	done chan struct{} // closed when c and err are set
+	c    *liveConn
+	err  error
 }
 
 func newLink(r *Relay, b *backend, who *principal.Principal, client front.Era) *link {
 	l := &link{r: r, b: b, who: who, client: client, init: defaultInit(r.info)}
+	l.ctx, l.end = context.WithCancel(r.closing)
 	l.hub.link = l
+	l.late.link = l
 	l.used.Store(time.Now().UnixNano())
 	return l
 }
+
+// private: one session's alone, so that whatever the server says on it is
+// meant for that session.
+func (l *link) private() bool { return l.session != nil }
 
 // defaultInit declares no capability: what no client can be asked for must
 // not be offered.
@@ -61,68 +73,80 @@ func defaultInit(info []byte) []byte {
 }
 
 // get returns the open connection, or opens one. Several callers share one
-// dial; each waits as long as its own context allows.
+// dial; each waits as long as its own context and the server's limit allow.
 func (l *link) get(ctx context.Context) (*liveConn, error) {
 	if c := l.live.Load(); c != nil && c.alive() {
 		return c, nil
 	}
-	l.mu.Lock()
-	if c := l.live.Load(); c != nil && c.alive() {
-		l.mu.Unlock()
-		return c, nil
+	d, err := l.dialled()
+	if err != nil {
+		return nil, err
 	}
-	if l.closed {
-		l.mu.Unlock()
-		return nil, fmt.Errorf("connection closed: %w", upstream.ErrNotSent)
+	if l.b.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.b.Timeout)
+		defer cancel()
 	}
-	if l.dial == nil {
-		l.dial = make(chan struct{})
-		go l.open(l.dial)
-	}
-	wait := l.dial
-	l.mu.Unlock()
 	select {
-	case <-wait:
+	case <-d.done:
+		return d.c, d.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c := l.live.Load(); c != nil {
-		return c, nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return nil, l.err
 }
 
-func (c *liveConn) alive() bool {
-	select {
-	case <-c.conn.Done():
-		return false
-	default:
-		return true
+// dialled is the attempt to wait for: one that has found the connection there,
+// the one under way, or a new one.
+func (l *link) dialled() (*dialling, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.live.Load(); c != nil && c.alive() {
+		d := &dialling{done: make(chan struct{}), c: c}
+		close(d.done)
+		return d, nil
 	}
+	if l.ctx.Err() != nil {
+		return nil, fmt.Errorf("connection closed: %w", upstream.ErrNotSent)
+	}
+	if l.dial == nil {
+		l.dial = &dialling{done: make(chan struct{})}
+		go l.open(l.dial)
+	}
+	return l.dial, nil
 }
 
 // open dials once and publishes the outcome.
-func (l *link) open(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(l.r.closing, dialTime)
+func (l *link) open(d *dialling) {
+	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
 	defer cancel()
 	c, err := l.connect(ctx)
+	if err == nil {
+		l.prepare(ctx, c)
+	}
 	l.mu.Lock()
-	l.live.Store(c)
-	l.err = err
 	l.dial = nil
-	closed := l.closed
-	l.mu.Unlock()
-	close(done)
-	if c == nil {
-		return
-	}
-	if closed {
+	if err == nil && l.ctx.Err() != nil {
 		c.conn.Close()
-	} else if l.opened != nil {
-		l.opened(c)
 	}
+	if err == nil {
+		l.live.Store(c)
+	}
+	l.mu.Unlock()
+	d.c, d.err = c, err
+	close(d.done)
+	if err == nil {
+		l.hub.opened(c)
+	}
+}
+
+// prepare brings a new connection to where the one before stood.
+func (l *link) prepare(ctx context.Context, c *liveConn) {
+	ctx, cancel := context.WithTimeout(ctx, sideTime)
+	defer cancel()
+	if l.opened != nil {
+		l.opened(ctx, c)
+	}
+	l.hub.restore(ctx, c)
 }
 
 // connect tries the eras in turn, the clients' own first, so that nothing is
@@ -133,12 +157,16 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 		return nil, err
 	}
 	defer release()
+	l.pause(ctx)
 	var last error
 	for _, era := range l.b.eras(l.client) {
 		c, err := l.connectAs(ctx, era)
+		if err == nil && !l.b.keep(c) {
+			c.conn.Close()
+			return nil, errGone
+		}
 		if err == nil {
 			l.b.spoken.Or(eraBit(era))
-			l.b.keep(c)
 			return c, nil
 		}
 		last = err
@@ -150,69 +178,88 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 	return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, last)
 }
 
+// shortPause is the longest pause between a server's end and its next start
+// that a call waits out: a crash costs the call that was being served, not the
+// one after it. Of a server that keeps ending the caller hears at once.
+const shortPause = time.Second
+
+func (l *link) pause(ctx context.Context) {
+	wait := l.b.Upstream.Pause()
+	if wait <= 0 || wait > shortPause {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+}
+
 func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) {
-	var c upstream.Conn
-	var hello []byte
+	c := &liveConn{era: era, ready: make(chan struct{})}
+	// A server may speak before the dial has returned; what it says then waits.
+	on := func(e upstream.Event) {
+		<-c.ready
+		l.event(c, e)
+	}
 	var err error
 	if era == front.Modern {
-		c, hello, err = l.b.Upstream.DialModern(ctx, l.meta(nil), l.event)
+		c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.meta(), on)
 	} else {
-		c, hello, err = l.b.Upstream.DialLegacy(ctx, l.init, l.event)
+		c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &liveConn{conn: c, era: era, hello: hello}, nil
+	close(c.ready)
+	return c, nil
 }
 
 // meta is the _meta of requests that Doorward makes itself.
-func (l *link) meta(more []byte) []byte {
+func (l *link) meta() []byte {
 	m := []byte(`{"` + wire.MetaVersion + `":"` + wire.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
-	m = append(m, l.r.info...)
-	m = append(m, more...)
-	return append(m, '}')
+	return append(append(m, l.r.info...), '}')
 }
 
-// drop forgets a connection that turned out to be dead or forgotten.
+// withMeta are params for a request that Doorward makes itself on c.
+func (l *link) withMeta(c *liveConn, edits ...wire.Edit) []byte {
+	if c.era == front.Modern {
+		edits = append([]wire.Edit{{Key: "_meta", Value: l.meta()}}, edits...)
+	}
+	return wire.Set(nil, edits...)
+}
+
+// drop forgets a connection that has ended, so that the next call opens a new
+// one. One that lives stays: its other calls are in flight.
 func (l *link) drop(c *liveConn) {
-	if l.live.CompareAndSwap(c, nil) {
-		c.conn.Close()
+	if !c.alive() {
+		l.live.CompareAndSwap(c, nil)
 	}
 }
 
 // busy reports whether a sweep must leave it alone.
-func (l *link) busy() bool { return l.hub.watched() }
+func (l *link) busy() bool { return l.calls.Load() > 0 || l.hub.watched() }
 
-// close ends the connection for good.
+// close ends the link for good, and with it what waits for it. It returns at
+// once.
 func (l *link) close() {
+	l.end()
 	l.mu.Lock()
-	l.closed = true
-	for _, cancel := range l.asks {
-		cancel()
-	}
+	c := l.live.Load()
 	l.mu.Unlock()
-	if c := l.live.Load(); c != nil {
+	if c != nil {
 		c.conn.Close()
 	}
 }
 
-// event takes what the server says outside any call. It runs on the
-// connection's reader and must not block.
-func (l *link) event(e upstream.Event) {
+// event takes what the server says outside any call, one event after the
+// other.
+func (l *link) event(c *liveConn, e upstream.Event) {
 	switch {
 	case e.ID != nil:
-		go l.asked(nil, keepEvent(e))
+		l.asked(c, nil, e)
 	case e.Method == "notifications/cancelled":
-		l.retract(e.Params)
+		c.retract(e.Params)
 	default:
 		l.hub.publish(e)
 	}
-}
-
-// keepEvent copies an event that outlives its delivery: a connection reuses
-// its buffers.
-func keepEvent(e upstream.Event) upstream.Event {
-	e.Params = append([]byte(nil), e.Params...)
-	e.ID = append(wire.ID(nil), e.ID...)
-	return e
 }

@@ -8,19 +8,20 @@ import (
 )
 
 // listing says what a list method lists: the member of its result, the member
-// that names an entry, and the action that using an entry is.
-type listing struct{ member, name, action string }
+// that names an entry, the action that using an entry is, and the notification
+// of its change.
+type listing struct{ member, name, action, changed string }
 
 func listingOf(method string) (listing, bool) {
 	switch method {
 	case "tools/list":
-		return listing{"tools", "name", "tools/call"}, true
+		return listing{"tools", "name", "tools/call", toolsChanged}, true
 	case "prompts/list":
-		return listing{"prompts", "name", "prompts/get"}, true
+		return listing{"prompts", "name", "prompts/get", promptsChanged}, true
 	case "resources/list":
-		return listing{"resources", "uri", "resources/read"}, true
+		return listing{"resources", "uri", "resources/read", resourcesChanged}, true
 	case "resources/templates/list":
-		return listing{"resourceTemplates", "uriTemplate", "resources/read"}, true
+		return listing{"resourceTemplates", "uriTemplate", "resources/read", resourcesChanged}, true
 	}
 	return listing{}, false
 }
@@ -36,27 +37,36 @@ func isList(method string) bool {
 func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listingOf(method)
 	entries := wire.Get(result, kind.member)
-	modern := c.era == front.Modern
-	if method == "tools/list" && modern {
-		l.b.params.learn(entries)
+	if method == "tools/list" && (x.Era == front.Modern || c.era == front.Modern) {
+		l.b.params.learn(l.b.params.now.Load(), entries, false)
 	}
 	var edits []wire.Edit
-	if kept, changed := r.keep(x.Who, l.b, kind, entries, modern && l.b.Kind != "stdio"); changed {
+	if kept, changed := r.keep(x.Who, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, wire.Edit{Key: kind.member, Value: kept})
 		if wire.Get(result, "cacheScope") != nil {
 			edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 		}
 	}
-	if next := wire.Get(result, "nextCursor"); next != nil && x.Era == front.Modern && modern {
-		if sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method); err == nil {
-			edits = append(edits, wire.Edit{Key: "nextCursor", Value: sealed})
+	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
+		sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method)
+		if err != nil {
+			r.log.Error("sealing a cursor", "err", err)
 		}
+		edits = append(edits, wire.Edit{Key: "nextCursor", Value: sealed}) // none rather than a bare one
 	}
 	if edits == nil {
 		return result
 	}
 	return wire.Set(result, edits...)
 }
+
+// seals reports whether cursors of this connection are bound to their
+// principal. A session with a handshake of its own is bound by the server.
+func (l *link) seals(c *liveConn) bool { return !l.private() || c.era == front.Modern }
+
+// mirrors reports whether Doorward is the HTTP client of a modern server, who
+// repeats parameters in headers.
+func (l *link) mirrors(c *liveConn) bool { return c.era == front.Modern && l.b.Kind != "stdio" }
 
 // keep drops what the principal may not use, and, where Doorward is the HTTP
 // client, tools whose header annotations are invalid (protocol.md 3.4).
@@ -66,7 +76,7 @@ func (r *Relay) keep(who *principal.Principal, b *backend, kind listing, entries
 	for entry := range wire.Elements(entries) {
 		name, ok := wire.GetString(entry, kind.name)
 		if !ok || !r.gate.Allows(policy.Request{Who: who, Action: kind.action, Server: b.Name, Name: name}).Allow ||
-			checkHeaders && kind.member == "tools" && !validHeaders(entry) {
+			checkHeaders && kind.member == "tools" && headersOf(entry).broken {
 			changed = true
 			continue
 		}

@@ -1,123 +1,73 @@
 package relay
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// paramHeader is one tool parameter that a header repeats
-// (Streamable HTTP, "Schema Extension").
-type paramHeader struct {
-	key  string   // canonical header key, Mcp-Param-X
-	path []string // members of arguments from the root
-	kind string   // string, integer or boolean
-}
-
 // paramTable is what has been learnt of a server's tools. It is forgotten
 // when the server says that its tools changed.
 type paramTable struct {
-	mu     sync.Mutex
-	known  bool
-	byTool map[string][]paramHeader
+	now atomic.Pointer[paramSet] // read on every modern call, so without a lock
+	mu  sync.Mutex               // held to replace it
 }
 
-// learn adds the tools of one page.
-func (p *paramTable) learn(tools []byte) {
+// paramSet is never changed, only replaced.
+type paramSet struct {
+	complete bool // a tool that is not in it has no annotation
+	byTool   map[string]toolHeaders
+}
+
+// toolHeaders are one tool's annotations.
+type toolHeaders struct {
+	params []paramHeader
+	broken bool // the tool must not be offered over HTTP (protocol.md 3.4)
+}
+
+// learn adds the tools of one page to what is known since the set before. When
+// that has been forgotten meanwhile, the page is of the past, and left out.
+func (p *paramTable) learn(before *paramSet, tools []byte, complete bool) *paramSet {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.byTool == nil {
-		p.byTool = make(map[string][]paramHeader)
+	if p.now.Load() != before {
+		return before
+	}
+	next := &paramSet{complete: complete, byTool: make(map[string]toolHeaders)}
+	if before != nil {
+		maps.Copy(next.byTool, before.byTool)
+		next.complete = complete || before.complete
 	}
 	for tool := range wire.Elements(tools) {
 		if name, ok := wire.GetString(tool, "name"); ok {
-			p.byTool[name], _ = paramHeaders(tool)
+			next.byTool[name] = headersOf(tool)
 		}
 	}
-}
-
-func (p *paramTable) complete() {
-	p.mu.Lock()
-	p.known = true
-	p.mu.Unlock()
+	p.now.Store(next)
+	return next
 }
 
 func (p *paramTable) forget() {
 	p.mu.Lock()
-	p.known, p.byTool = false, nil
+	p.now.Store(nil)
 	p.mu.Unlock()
 }
 
-func (p *paramTable) of(tool string) (headers []paramHeader, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	headers, ok := p.byTool[tool]
-	return headers, ok || p.known
-}
-
-// validHeaders reports whether a tool's annotations are as the specification
-// wants them; an HTTP client must drop the others from its list.
-func validHeaders(tool []byte) bool {
-	_, ok := paramHeaders(tool)
-	return ok
-}
-
-// paramHeaders reads the annotations of one tool: on string, integer and
-// boolean properties that are reached through `properties` alone, each a
-// token, unique without regard to case.
-func paramHeaders(tool []byte) ([]paramHeader, bool) {
-	schema := wire.Get(tool, "inputSchema")
-	if !strings.Contains(string(schema), `x-mcp-header`) {
-		return nil, true
+func (s *paramSet) of(tool string) (h toolHeaders, known bool) {
+	if s == nil {
+		return h, false
 	}
-	w := headerWalk{seen: make(map[string]bool), ok: true}
-	w.walk(schema, nil)
-	return w.out, w.ok
-}
-
-type headerWalk struct {
-	out  []paramHeader
-	seen map[string]bool
-	ok   bool
-}
-
-func (w *headerWalk) walk(schema []byte, path []string) {
-	for name, prop := range wire.Members(wire.Get(schema, "properties")) {
-		at := append(append([]string(nil), path...), name)
-		if raw := wire.Get(prop, "x-mcp-header"); raw != nil {
-			w.add(raw, prop, at)
-		}
-		w.walk(prop, at)
-	}
-}
-
-func (w *headerWalk) add(raw, prop []byte, path []string) {
-	name, isText := wire.Text(raw)
-	kind, _ := wire.GetString(prop, "type")
-	key := http.CanonicalHeaderKey("Mcp-Param-" + name)
-	if !isText || !isToken(name) || w.seen[key] || kind != "string" && kind != "integer" && kind != "boolean" {
-		w.ok = false
-		return
-	}
-	w.seen[key] = true
-	w.out = append(w.out, paramHeader{key: key, path: path, kind: kind})
-}
-
-// isToken is RFC 9110's token.
-func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	h, ok := s.byTool[tool]
+	return h, ok || s.complete
 }
 
 // mirror checks the Mcp-Param-* headers of a modern client against the body,
@@ -128,26 +78,27 @@ func (r *Relay) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveC
 	if t.method != "tools/call" {
 		return nil
 	}
-	known, err := l.paramHeaders(ctx, c, t.name)
+	tool, err := l.headersOf(ctx, c, t.name)
 	if err != nil {
 		return err
 	}
-	args := wire.Get(t.params, "arguments")
-	if x.Era == front.Modern && x.Header != nil {
-		if !headersMatch(x.Header, known, args) {
-			return invalid{errHeaders}
-		}
+	if tool.broken && l.mirrors(c) {
+		return invalid{errNoTool} // it is on no list either
 	}
-	if c.era != front.Modern || l.b.Kind == "stdio" {
+	args := wire.Get(t.params, "arguments")
+	if x.Era == front.Modern && x.Header != nil && !headersMatch(x.Header, tool.params, args) {
+		return invalid{errHeaders}
+	}
+	if !l.mirrors(c) {
 		return nil
 	}
 	req.Headers = make(http.Header)
 	for k, v := range x.Header {
-		if strings.HasPrefix(k, "Mcp-Param-") {
+		if strings.HasPrefix(k, paramPrefix) {
 			req.Headers[k] = v
 		}
 	}
-	for _, h := range known {
+	for _, h := range tool.params {
 		delete(req.Headers, h.key)
 		if text, ok := headerText(wire.GetPath(args, h.path...)); ok {
 			req.Headers[h.key] = []string{wire.EncodeHeader(text)}
@@ -156,40 +107,33 @@ func (r *Relay) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveC
 	return nil
 }
 
-// paramHeaders returns a tool's annotations, asking the server for its tools
-// when none are known yet.
-func (l *link) paramHeaders(ctx context.Context, c *liveConn, tool string) ([]paramHeader, error) {
-	if h, known := l.b.params.of(tool); known {
+// maxPages bounds a server that pages for ever.
+const maxPages = 100
+
+// headersOf returns a tool's annotations, asking the server for its tools
+// when they are not known yet.
+func (l *link) headersOf(ctx context.Context, c *liveConn, tool string) (toolHeaders, error) {
+	set := l.b.params.now.Load()
+	if h, known := set.of(tool); known {
 		return h, nil
 	}
-	cursor := []byte(nil)
-	for range maxPages {
-		req := upstream.Request{Method: "tools/list"}
-		if c.era == front.Modern {
-			req.Params = wire.Set(nil, wire.Edit{Key: "_meta", Value: l.meta(nil)})
-		}
-		if cursor != nil {
-			req.Params = wire.Set(req.Params, wire.Edit{Key: "cursor", Value: cursor})
-		}
+	var cursor []byte
+	for page := range maxPages {
+		req := upstream.Request{Method: "tools/list", Params: l.withMeta(c, wire.Edit{Key: "cursor", Value: cursor})}
 		reply, err := c.conn.Call(ctx, &req, nil)
 		if err != nil {
-			return nil, err
+			return toolHeaders{}, err
 		}
-		if reply.Error != nil {
-			break // a server without tools: the call itself will say so
-		}
-		l.b.params.learn(wire.Get(reply.Result, "tools"))
-		if cursor = wire.Get(reply.Result, "nextCursor"); cursor == nil {
+		// An error is a server without tools: the call itself will say so.
+		cursor = wire.Get(reply.Result, "nextCursor")
+		set = l.b.params.learn(set, wire.Get(reply.Result, "tools"), cursor == nil || page == maxPages-1)
+		if cursor == nil {
 			break
 		}
 	}
-	l.b.params.complete()
-	h, _ := l.b.params.of(tool)
+	h, _ := set.of(tool)
 	return h, nil
 }
-
-// maxPages bounds a server that pages for ever.
-const maxPages = 100
 
 // headersMatch compares each annotated parameter with its header: both
 // absent, or both there and equal; a null counts as absent.
@@ -214,22 +158,27 @@ func headersMatch(h http.Header, known []paramHeader, args []byte) bool {
 	return true
 }
 
-func sameValue(kind, a, b string) bool {
-	if a == b {
+// maxInteger is the largest integer that every reader has exactly.
+const maxInteger = 1<<53 - 1
+
+// sameValue compares integers by value, as far as every reader has them
+// exactly, and everything else by its text.
+func sameValue(kind, header, body string) bool {
+	if header == body {
 		return true
 	}
 	if kind != "integer" {
 		return false
 	}
-	x, err1 := strconv.ParseInt(a, 10, 64)
-	y, err2 := strconv.ParseFloat(b, 64)
-	return err1 == nil && err2 == nil && float64(x) == y
+	a, err1 := strconv.ParseInt(header, 10, 64)
+	b, err2 := strconv.ParseFloat(body, 64)
+	return err1 == nil && err2 == nil && a >= -maxInteger && a <= maxInteger && float64(a) == b
 }
 
 // headerText is a parameter's value as a header writes it: a string as it is,
 // a number or boolean as its JSON text.
 func headerText(raw []byte) (string, bool) {
-	if raw == nil || string(raw) == "null" {
+	if raw == nil || bytes.Equal(raw, []byte("null")) {
 		return "", false
 	}
 	if s, ok := wire.Text(raw); ok {

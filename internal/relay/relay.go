@@ -11,6 +11,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -157,8 +158,8 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 		return r.aggregate(ctx, x)
 	}
 	b := r.table.Load().byName[x.Server]
-	if b == nil {
-		return front.Reply{Error: errNoServer}
+	if b == nil { // taken out since the door looked
+		return front.Reply{Error: errNoServer, Status: http.StatusNotFound}
 	}
 	return r.single(ctx, x, b)
 }
@@ -180,29 +181,58 @@ func (r *Relay) single(ctx context.Context, x *front.Exchange, b *backend) front
 
 // Notification implements front.Handler.
 func (r *Relay) Notification(ctx context.Context, x *front.Exchange) {
-	if x.Session == nil {
-		return // nothing that a modern client may send acts on a server
-	}
-	bind := r.bindingOf(x.Session)
 	if x.Method == front.Listening {
-		bind.listen()
+		r.bindingOf(x.Session).listen()
 		return
 	}
-	for _, l := range bind.all() {
+	for _, l := range r.hearers(x) {
 		r.notify(ctx, x, l)
 	}
 }
 
-// notify carries a client's notification to one server of its session.
+// hearers are the open connections that a client's notification goes to: the
+// one server of its route, whatever it says, or on the aggregate all that it
+// can mean. Only roots/list_changed has a meaning without a server's name.
+func (r *Relay) hearers(x *front.Exchange) []*link {
+	if x.Session == nil {
+		return r.modernHearers(x)
+	}
+	var out []*link
+	for _, h := range r.bindingOf(x.Session).all() {
+		rooted := x.Method == rootsChanged
+		if h.private() && (x.Server != "" || rooted) && (!rooted || wire.GetPath(h.init, "capabilities", "roots") != nil) {
+			out = append(out, h.link)
+		}
+	}
+	return out
+}
+
+const rootsChanged = "notifications/roots/list_changed"
+
+// modernHearers: what the era defines acts on nothing here (a cancellation
+// names the client's own ids, which no server knows); what it does not define
+// is between the client and the one server.
+func (r *Relay) modernHearers(x *front.Exchange) []*link {
+	b := r.table.Load().byName[x.Server]
+	if b == nil || x.Method == "notifications/cancelled" || x.Method == "notifications/initialized" || x.Method == rootsChanged {
+		return nil
+	}
+	return []*link{b.pooled(r, x.Who, front.Modern)}
+}
+
+// notify carries a client's notification to one server. It is lost where no
+// connection is open, as it would be on a server that has just started.
 func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	live := l.live.Load()
-	if live == nil || live.era != front.Legacy || l.shared {
+	if live == nil || live.era != x.Era {
 		return
 	}
 	pass, err := r.gate.Enter(r.act(x, l.b.Name, x.Method, ""))
 	if err != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sideTime)
+	defer cancel()
 	word := "ok"
 	if err := live.conn.Notify(ctx, x.Method, x.Params); err != nil {
 		word = "failed"

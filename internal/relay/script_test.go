@@ -33,6 +33,9 @@ type script struct {
 	serve func(q *query)
 	// refuse answers a handshake in its place when it returns true.
 	refuse func(q *query) bool
+	// onNotification is told of what wants no answer.
+	onNotification func(q *query)
+	proceed        chan struct{} // what arrive waits for
 
 	address string // of the socket, or the URL
 	mu      sync.Mutex
@@ -55,6 +58,7 @@ func web(t *testing.T, name, era string) *script {
 
 func play(t *testing.T, s *script) *script {
 	t.Helper()
+	s.proceed = make(chan struct{})
 	s.lists = map[string]string{
 		"tools/list":               `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}`,
 		"prompts/list":             `{"prompts":[{"name":"greet"}]}`,
@@ -236,6 +240,14 @@ func (c *conn) tell(method, params string) {
 	c.say(wire.AppendNotification(nil, method, []byte(params)))
 }
 
+// arrive waits for the test to say proceed.
+func (q *query) arrive() {
+	select {
+	case <-q.s.proceed:
+	case <-q.s.t.Context().Done():
+	}
+}
+
 // name is the tool or prompt that a query is about.
 func (q *query) name() string {
 	n, _ := wire.GetString(q.Params, "name")
@@ -264,6 +276,9 @@ func (s *script) take(q *query) {
 	case q.Kind == wire.Notification:
 		if q.Method == "notifications/cancelled" {
 			q.cancel(string(wire.Get(q.Params, "requestId")))
+		}
+		if s.onNotification != nil {
+			s.onNotification(q)
 		}
 	case q.Method == "initialize" || q.Method == "server/discover":
 		s.handshake(q)
@@ -435,7 +450,7 @@ func (s *script) pipe(nc net.Conn) {
 	}, func() { nc.Close() })
 	defer s.gone(c)
 	defer nc.Close()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	for in := bufio.NewReaderSize(nc, 1<<20); ; {
 		line, err := in.ReadBytes('\n')

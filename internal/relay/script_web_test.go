@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -125,11 +124,10 @@ func (w *webScript) post(rw http.ResponseWriter, r *http.Request, body []byte) {
 		rw.WriteHeader(http.StatusAccepted)
 		return
 	}
-	a := &webAnswer{rw: rw, done: make(chan struct{})}
+	a := &webAnswer{rw: rw}
 	q.emit = a.emit
-	q.ctx = context.WithoutCancel(r.Context()) // in the legacy era a closed stream cancels nothing
-	if c == w.modern {
-		q.ctx = r.Context()
+	if c != w.modern {
+		q.ctx = w.t.Context() // in the legacy era a closed stream cancels nothing
 	}
 	c.in(q)
 	defer c.out(q)
@@ -157,7 +155,6 @@ type webAnswer struct {
 	mu     sync.Mutex
 	stream bool
 	over   bool
-	done   chan struct{}
 }
 
 func (a *webAnswer) emit(msg []byte) {

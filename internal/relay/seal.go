@@ -16,13 +16,16 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// sealedFor is how long a sealed handle can come back.
-const sealedFor = time.Hour
+// How long a sealed handle can come back.
+const (
+	sealedFor = time.Hour
+	taskLife  = 7 * 24 * time.Hour
+)
 
 var errSeal = errors.New("handle is not one of ours for this principal, server and request")
 
-// Sealer encrypts and binds what travels through a client: requestState and
-// cursors. A server sees one caller, Doorward, and cannot bind them to a user
+// Sealer encrypts and binds what travels through a client: requestState,
+// cursors and the ids of tasks. A server sees one caller, Doorward, and cannot bind them to a user
 // itself (threats R16; protocol.md 3.9).
 type Sealer struct {
 	aead cipher.AEAD
@@ -56,10 +59,11 @@ type handle struct {
 const (
 	forState  = "dw1.state"
 	forCursor = "dw1.cursor"
+	forTask   = "dw1.task"
 )
 
-func (s *Sealer) seal(purpose string, h handle) ([]byte, error) {
-	h.Expires = s.now().Add(sealedFor).Unix()
+func (s *Sealer) seal(purpose string, h handle, life time.Duration) ([]byte, error) {
+	h.Expires = s.now().Add(life).Unix()
 	plain, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 }
 
 func (s *Sealer) sealState(inner []byte, who *principal.Principal, server string, t target) ([]byte, error) {
-	return s.seal(forState, handle{Who: who.Key(), Server: server, Method: t.method, Digest: digest(t), Inner: inner})
+	return s.seal(forState, handle{Who: who.Key(), Server: server, Method: t.method, Digest: digest(t), Inner: inner}, sealedFor)
 }
 
 func (s *Sealer) openState(raw []byte, who *principal.Principal, server string, t target) ([]byte, error) {
@@ -106,12 +110,24 @@ func (s *Sealer) openState(raw []byte, who *principal.Principal, server string, 
 }
 
 func (s *Sealer) sealCursor(inner []byte, who *principal.Principal, server, method string) ([]byte, error) {
-	return s.seal(forCursor, handle{Who: who.Key(), Server: server, Method: method, Inner: inner})
+	return s.seal(forCursor, handle{Who: who.Key(), Server: server, Method: method, Inner: inner}, sealedFor)
 }
 
 func (s *Sealer) openCursor(raw []byte, who *principal.Principal, server, method string) ([]byte, error) {
 	h, err := s.open(forCursor, raw)
 	if err != nil || h.Who != who.Key() || h.Server != server || h.Method != method {
+		return nil, errSeal
+	}
+	return h.Inner, nil
+}
+
+func (s *Sealer) sealTask(inner []byte, who *principal.Principal, server string) ([]byte, error) {
+	return s.seal(forTask, handle{Who: who.Key(), Server: server, Inner: inner}, taskLife)
+}
+
+func (s *Sealer) openTask(raw []byte, who *principal.Principal, server string) ([]byte, error) {
+	h, err := s.open(forTask, raw)
+	if err != nil || h.Who != who.Key() || h.Server != server {
 		return nil, errSeal
 	}
 	return h.Inner, nil

@@ -1,9 +1,8 @@
 package relay
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/policy"
@@ -11,34 +10,69 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// errAsksTooMuch is an upstream failure: the server asked this client for
-// something that it did not declare or that policy forbids.
-var errAsksTooMuch = fmt.Errorf("the server asked for what the client does not offer: %w", upstream.ErrProtocol)
-
 // outgoing makes the upstream request of an exchange: the params as they
 // came, apart from what the eras and the bindings require (protocol.md 3.8).
 func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
-	req := upstream.Request{Method: t.method, Params: t.params,
-		ProgressToken: wire.GetPath(t.params, "_meta", "progressToken")}
-	switch {
-	case x.Era == front.Legacy && c.era == front.Legacy:
-		return req, nil
-	case x.Era == front.Legacy:
-		req.Params = wire.SetIn(t.params, "_meta", l.modernMeta(x)...)
-	case c.era == front.Legacy:
-		req.Params = wire.SetIn(t.params, "_meta", legacyMeta...)
-		req.Params = wire.Set(req.Params, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"})
-	default:
-		p, err := r.modernParams(x, l, t)
-		if err != nil {
-			return req, err
-		}
-		req.Params = p
+	req := upstream.Request{Method: t.method, Params: t.params}
+	if l.foreignTasks(c, t.method) {
+		return req, invalid{errNoMethod}
 	}
+	// A server's progress may be read while the call ends and the buffer of
+	// its params is used again, so the token is a copy.
+	req.ProgressToken = bytes.Clone(wire.GetPath(t.params, "_meta", "progressToken"))
+	params, err := r.openHandles(x, l, c, t)
+	if err != nil {
+		return req, err
+	}
+	switch {
+	case x.Era == front.Legacy && c.era == front.Modern:
+		params = wire.SetIn(params, "_meta", l.modernMeta(x)...)
+	case x.Era == front.Modern && c.era == front.Legacy:
+		params = wire.SetIn(params, "_meta", legacyMeta...)
+	case x.Era == front.Modern:
+		if caps, changed := r.narrow(x, l.b, wire.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
+			params = wire.SetIn(params, "_meta", wire.Edit{Key: wire.MetaCapabilities, Value: caps})
+		}
+	}
+	req.Params = params
 	if x.Era == front.Modern || c.era == front.Modern {
 		return req, r.mirror(ctx, x, l, c, t, &req)
 	}
 	return req, nil
+}
+
+// openHandles gives the server its own words for what was sealed on the way
+// to this client: the state of a question, a cursor, the id of a task. What
+// only two modern ends can mean is left out for others.
+func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
+	p := t.params
+	switch {
+	case mayAsk(t.method) && x.Era == front.Modern && c.era == front.Modern:
+		raw := wire.Get(p, "requestState")
+		if raw == nil {
+			return p, nil
+		}
+		inner, err := r.seal.openState(raw, x.Who, l.b.Name, t)
+		if err != nil {
+			return nil, invalid{errState}
+		}
+		return wire.Set(p, wire.Edit{Key: "requestState", Value: inner}), nil
+	case mayAsk(t.method) && x.Era != c.era:
+		return wire.Set(p, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
+	case isList(t.method) && l.seals(c):
+		raw := wire.Get(p, "cursor")
+		if raw == nil {
+			return p, nil
+		}
+		inner, err := r.seal.openCursor(raw, x.Who, l.b.Name, t.method)
+		if err != nil {
+			return nil, invalid{errCursor}
+		}
+		return wire.Set(p, wire.Edit{Key: "cursor", Value: inner}), nil
+	case isTask(t.method) && c.era == front.Modern:
+		return r.openTask(x, l, p)
+	}
+	return p, nil
 }
 
 // legacyMeta removes what a legacy server would not understand and keeps the
@@ -62,38 +96,6 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 		edits = append(edits, wire.Edit{Key: wire.MetaLogLevel, Value: level})
 	}
 	return edits
-}
-
-// modernParams narrows the declared capabilities to what policy serves and
-// opens the sealed state, between two modern ends.
-func (r *Relay) modernParams(x *front.Exchange, l *link, t target) ([]byte, error) {
-	p := t.params
-	caps := wire.GetPath(p, "_meta", wire.MetaCapabilities)
-	if narrowed, changed := r.narrow(x, l.b, caps); changed {
-		p = wire.SetIn(p, "_meta", wire.Edit{Key: wire.MetaCapabilities, Value: narrowed})
-	}
-	if raw := wire.Get(p, "requestState"); raw != nil {
-		inner, err := r.seal.openState(raw, x.Who, l.b.Name, t)
-		if err != nil {
-			return nil, invalid{errState}
-		}
-		p = wire.Set(p, wire.Edit{Key: "requestState", Value: inner})
-	}
-	if raw := wire.Get(p, "cursor"); raw != nil && isList(t.method) {
-		inner, err := r.seal.openCursor(raw, x.Who, l.b.Name, t.method)
-		if err != nil {
-			return nil, invalid{errCursor}
-		}
-		p = wire.Set(p, wire.Edit{Key: "cursor", Value: inner})
-	}
-	return p, nil
-}
-
-// askOf maps a client capability to the action that policy decides.
-var askOf = []struct{ capability, action string }{
-	{"elicitation", policy.AskElicitation},
-	{"sampling", policy.AskSampling},
-	{"roots", policy.AskRoots},
 }
 
 // narrow removes the capabilities that policy will not serve: what nobody may
@@ -130,14 +132,51 @@ func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, repl
 	if isList(t.method) {
 		reply.Result = r.filterList(x, l, c, t.method, reply.Result)
 	}
+	if c.era == front.Modern {
+		reply.Result = r.sealTask(x, l, t, reply.Result)
+	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		reply.Result = wire.Set(reply.Result, wire.Edit{Key: "resultType"}, wire.Edit{Key: "ttlMs"}, wire.Edit{Key: "cacheScope"})
+		reply.Result = legacyResult(t.method, reply.Result)
 	case x.Era == front.Modern:
 		reply.Result = modernResult(t.method, reply.Result)
 	}
 	return reply, nil
 }
+
+// legacyResult removes what only the modern era has: the kind of a result,
+// caching hints, and structured output that is no object (protocol.md 3.8).
+func legacyResult(method string, result []byte) []byte {
+	edits := []wire.Edit{{Key: "resultType"}}
+	if hasHints(method) {
+		edits = append(edits, wire.Edit{Key: "ttlMs"}, wire.Edit{Key: "cacheScope"})
+	}
+	switch method {
+	case "tools/call":
+		if out := wire.Get(result, "structuredContent"); len(out) > 0 && out[0] != '{' {
+			edits = append(edits, wire.Edit{Key: "structuredContent"})
+		}
+	case "tools/list":
+		edits = append(edits, wire.Edit{Key: "tools", Value: legacyTools(wire.Get(result, "tools"))})
+	}
+	return wire.Set(result, edits...)
+}
+
+// legacyTools drops output schemas whose root is no object.
+func legacyTools(tools []byte) []byte {
+	out := []byte{'['}
+	for tool := range wire.Elements(tools) {
+		schema := wire.Get(tool, "outputSchema")
+		if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
+			tool = wire.Set(tool, wire.Edit{Key: "outputSchema"})
+		}
+		out = append(comma(out), tool...)
+	}
+	return append(out, ']')
+}
+
+// hasHints lists the methods whose results carry caching hints (Caching).
+func hasHints(method string) bool { return isList(method) || method == "resources/read" }
 
 // modernResult adds what a modern client requires and a server left out:
 // resultType, and the caching hints of the methods that have them, at their
@@ -147,7 +186,7 @@ func modernResult(method string, result []byte) []byte {
 	if wire.Get(result, "resultType") == nil {
 		edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
-	if isList(method) || method == "resources/read" {
+	if hasHints(method) {
 		if wire.Get(result, "ttlMs") == nil {
 			edits = append(edits, wire.Edit{Key: "ttlMs", Value: []byte("0")})
 		}
@@ -168,83 +207,4 @@ func translateError(x *front.Exchange, c *liveConn, e *wire.Error) *wire.Error {
 		return &wire.Error{Code: front.CodeInvalidParams, Message: e.Message, Data: e.Data}
 	}
 	return e
-}
-
-// inputRequired passes a multi-round-trip result on: every question is
-// checked against what this request declared and what policy allows, and the
-// state is sealed, since the server cannot bind it to a user it never sees.
-func (r *Relay) inputRequired(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	if x.Era != front.Modern || !mayAsk(t.method) {
-		return reply, errAsksTooMuch
-	}
-	result := reply.Result
-	asks := wire.Get(result, "inputRequests")
-	labelled, err := r.checkAsks(x, l, asks)
-	if err != nil {
-		return reply, err
-	}
-	if labelled != nil {
-		result = wire.Set(result, wire.Edit{Key: "inputRequests", Value: labelled})
-	}
-	if state := wire.Get(result, "requestState"); state != nil {
-		sealed, err := r.seal.sealState(state, x.Who, l.b.Name, t)
-		if err != nil {
-			return reply, fmt.Errorf("sealing requestState: %w", err)
-		}
-		result = wire.Set(result, wire.Edit{Key: "requestState", Value: sealed})
-	}
-	reply.Result = result
-	return reply, nil
-}
-
-// mayAsk lists the methods that may answer input_required (MRTR, "Supported
-// Requests").
-func mayAsk(method string) bool {
-	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
-}
-
-// checkAsks decides and records each question and labels elicitations with
-// the server's name. It returns nil when nothing had to change.
-func (r *Relay) checkAsks(x *front.Exchange, l *link, asks []byte) ([]byte, error) {
-	declared := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
-	var edits []wire.Edit
-	for key, ask := range wire.Members(asks) {
-		method, _ := wire.GetString(ask, "method")
-		if capability := capabilityOf(method); capability == "" || wire.Get(declared, capability) == nil {
-			return nil, errAsksTooMuch
-		}
-		pass, err := r.gate.Enter(r.act(x, l.b.Name, method, ""))
-		if err != nil {
-			return nil, errors.Join(errAsksTooMuch, err)
-		}
-		r.gate.Leave(pass, "asked", int64(len(ask)))
-		if method == policy.AskElicitation {
-			params := label(l.b.Name, wire.Get(ask, "params"))
-			edits = append(edits, wire.Edit{Key: key, Value: wire.Set(ask, wire.Edit{Key: "params", Value: params})})
-		}
-	}
-	if edits == nil {
-		return nil, nil
-	}
-	return wire.Set(asks, edits...), nil
-}
-
-func capabilityOf(method string) string {
-	for _, a := range askOf {
-		if a.action == method {
-			return a.capability
-		}
-	}
-	return ""
-}
-
-// label puts the server's name in front of what it asks the user: clients
-// show who asks, and they know only Doorward (Elicitation, "Security
-// Considerations").
-func label(server string, params []byte) []byte {
-	msg, ok := wire.GetString(params, "message")
-	if !ok {
-		return params
-	}
-	return wire.Set(params, wire.Edit{Key: "message", Value: wire.AppendQuote(nil, "["+server+"] "+msg)})
 }

@@ -79,6 +79,7 @@ func (s *Server) legacyStdio(ctx context.Context, initParams []byte, on func(Eve
 		c.stop(err)
 		return nil, nil, err
 	}
+	c.worked.Store(true)
 	c.events.release()
 	return c, result, nil
 }
@@ -134,6 +135,7 @@ func (s *Server) modernStdio(ctx context.Context, meta []byte, on func(Event)) (
 		c.stop(err)
 		return nil, nil, err
 	}
+	c.worked.Store(true)
 	c.quiet.Store(false)
 	c.events.release()
 	return c, reply.Result, nil

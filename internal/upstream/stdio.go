@@ -29,6 +29,7 @@ type stdioConn struct {
 	started time.Time
 	out     lineWriter
 	quiet   atomic.Bool // its end says nothing about the server: asked for, or a probe's
+	worked  atomic.Bool // its handshake was completed
 	noted   sync.Once
 }
 
@@ -56,6 +57,10 @@ func (s *Server) startChild(modern bool, on func(Event)) (*stdioConn, error) {
 	go c.read()
 	return c, nil
 }
+
+// Pause is how long the server's next start has to wait because its last
+// process ended by itself; 0: not at all. A Dial before that fails at once.
+func (s *Server) Pause() time.Duration { return s.backoff.wait(time.Now()) }
 
 // stderr is where a child's standard error goes; nil discards it.
 func (s *Server) stderr() func(string) {
@@ -105,7 +110,13 @@ func (c *stdioConn) noteEnd(err error) {
 		return
 	}
 	c.noted.Do(func() {
-		wait := c.srv.backoff.ended(c.started, time.Now())
+		started := c.started
+		if c.worked.Load() {
+			// It served somebody: whoever can crash his own instance must not
+			// keep everybody else's from starting.
+			started = time.Time{}
+		}
+		wait := c.srv.backoff.ended(started, time.Now())
 		c.srv.log.Warn("server connection broke", slog.Any("reason", err),
 			slog.Duration("backoff", wait), slog.Any("counts", c.srv.Counts()))
 	})

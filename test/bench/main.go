@@ -55,6 +55,7 @@ type run struct {
 	doorward  string
 	jsonFile  string
 	only      []string
+	names     []string // of the paths to measure; empty: all
 	levels    []int // numbers of concurrent sessions
 	rounds    int
 	window    time.Duration
@@ -74,6 +75,7 @@ func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
 	quick := flag.Bool("quick", false, "about one minute: fewer and shorter rounds, 200 idle sessions")
 	only := flag.String("only", strings.Join(sections, ","), "comma-separated `sections` to run")
+	names := flag.String("paths", "", "comma-separated `names` of the paths to measure beside the reverse proxy, as the report writes them (default all)")
 	levels := flag.String("sessions", "1,8,64", "comma-separated `numbers` of concurrent sessions")
 	flag.StringVar(&r.doorward, "doorward", "bin/doorward", "the daemon's binary; without it the other paths are measured alone")
 	flag.StringVar(&r.jsonFile, "json", "", "write every round's figures to this `file`")
@@ -91,6 +93,9 @@ func parseFlags() (*run, error) {
 		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	r.defaults(*quick)
+	if *names != "" {
+		r.names = append(strings.Split(*names, ","), pathDirect, pathReverse)
+	}
 	return r, r.lists(*only, *levels)
 }
 
@@ -138,6 +143,8 @@ func (r *run) lists(only, levels string) error {
 }
 
 func (r *run) wants(section string) bool { return slices.Contains(r.only, section) }
+
+func (r *run) measures(name string) bool { return len(r.names) == 0 || slices.Contains(r.names, name) }
 
 // progress says on stderr how far the run is.
 func (r *run) progress(format string, args ...any) {
@@ -221,6 +228,9 @@ func (r *run) loaded(t *tools, results *results) {
 func (r *run) startAll(t *tools) []*path {
 	var paths []*path
 	add := func(name string, start func() (*path, error)) *path {
+		if !r.measures(name) {
+			return nil
+		}
 		p, err := start()
 		if r.failed(&path{name: name}, err) {
 			return nil
@@ -267,6 +277,9 @@ func (r *run) weigh(t *tools, results *results) {
 		}
 	}
 	weigh := func(name string, n int, start func() (*path, error)) {
+		if !r.measures(name) {
+			return
+		}
 		cost, err := r.idle(name, n, start)
 		if !r.failed(&path{name: name}, err) {
 			results.Idle = append(results.Idle, cost)

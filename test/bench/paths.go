@@ -19,9 +19,9 @@ const (
 	pathReverse = "reverse proxy"  // httputil.ReverseProxy in front of that server
 	pathHTTP    = "doorward http"  // Doorward in front of that server
 	pathStdio   = "doorward stdio" // Doorward in front of the same tools on stdio, a server a session
-	pathShared  = "doorward stdio, shared"
+	pathShared  = "doorward stdio shared"
 	pathBridge  = "bare bridge" // HTTP to stdio without a single check: the ceiling
-	pathOne     = "bare bridge, shared"
+	pathOne     = "bare bridge shared"
 )
 
 // path is one way to the tools, and the processes that make it up.

@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"context"
+	"sync"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// liveConn is an open connection and what its server said at the start.
+type liveConn struct {
+	conn  upstream.Conn
+	era   front.Era
+	hello []byte        // InitializeResult or DiscoverResult, raw
+	ready chan struct{} // closed when the fields above are set
+
+	mu   sync.Mutex
+	asks map[string]*question // the server's requests under way, by raw id
+}
+
+// question is a request of a server while its client thinks about it.
+type question struct {
+	cancel    context.CancelFunc
+	retracted bool // the server wants no answer any more
+}
+
+// openQuestions is how many requests of one server may wait for its client.
+const openQuestions = 64
+
+func (c *liveConn) alive() bool {
+	select {
+	case <-c.conn.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// note enters a question. It is nil when there are too many, and for a second
+// one under the id of the first, which one answer would answer both.
+func (c *liveConn) note(id wire.ID, cancel context.CancelFunc) *question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.asks) >= openQuestions || c.asks[string(id)] != nil {
+		return nil
+	}
+	if c.asks == nil {
+		c.asks = make(map[string]*question)
+	}
+	q := &question{cancel: cancel}
+	c.asks[string(id)] = q
+	return q
+}
+
+// settle takes a question out and reports whether its answer is still wanted.
+func (c *liveConn) settle(id wire.ID, q *question) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asks, string(id))
+	return !q.retracted
+}
+
+// retract ends the question that a notifications/cancelled of the server names.
+func (c *liveConn) retract(params []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.asks[string(wire.Get(params, "requestId"))]; q != nil {
+		q.retracted = true
+		q.cancel()
+	}
+}

@@ -1,0 +1,204 @@
+package relay
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// listening is one upstream subscriptions/listen, or what stands for it on a
+// legacy connection.
+type listening struct {
+	hub    *hub
+	conn   *liveConn
+	ctx    context.Context
+	cancel context.CancelFunc
+	before *listening // what this one takes the place of; nil once that is over
+	tries  int        // how many before it failed in a row
+	final  bool       // nobody takes its place; guarded by the hub
+
+	uris    map[string]bool // that it asks for
+	acked   chan struct{}   // closed when granted is known
+	granted filter          // what the server honours; nothing when it refused
+	ended   chan struct{}   // closed when it is over
+}
+
+// Pauses before a listen is opened again, doubled with each failure.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// run keeps the listen until it ends, and then sees to its successor.
+func (l *listening) run() {
+	h := l.hub
+	before := l.before
+	l.before = nil
+	if before != nil && h.link.overOnePipe(l.conn) {
+		before.stop()
+	}
+	ok := false
+	acknowledge := func(granted []byte) {
+		if !ok {
+			ok = true
+			l.granted = *parseFilter(granted)
+			close(l.acked)
+			l.replaced(before)
+		}
+	}
+	var err error
+	if l.conn.era == front.Modern {
+		err = l.hold(acknowledge)
+	} else {
+		l.follow(acknowledge)
+	}
+	if !ok {
+		close(l.acked)
+		if before != nil {
+			before.cancel()
+		}
+	}
+	close(l.ended)
+	if l.ctx.Err() == nil {
+		h.link.r.log.Info("server ended its listen", "server", h.link.b.Name, "acknowledged", ok, "err", err)
+		h.reopen(l, ok, before != nil)
+	}
+	l.cancel()
+}
+
+// stop ends a listen and waits for the server to be told, but not for ever.
+func (l *listening) stop() {
+	l.cancel()
+	select {
+	case <-l.ended:
+	case <-time.After(2 * time.Second):
+	}
+}
+
+// replaced ends the listen before this one. When that was over already, what
+// changed meanwhile is unknown, and everybody is told to look again.
+func (l *listening) replaced(before *listening) {
+	if before == nil {
+		return
+	}
+	gap := before.ctx.Err() != nil
+	before.cancel()
+	if gap {
+		l.hub.lookAgain()
+	}
+}
+
+func (h *hub) lookAgain() {
+	for _, m := range []string{toolsChanged, promptsChanged, resourcesChanged} {
+		h.publish(upstream.Event{Method: m})
+	}
+	for _, uri := range h.resources() {
+		h.publish(upstream.Event{Method: resourceUpdated, Params: uriParams(uri)})
+	}
+}
+
+// hold keeps a modern listen open.
+func (l *listening) hold(acknowledge func([]byte)) error {
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, wire.Edit{Key: "notifications", Value: everything(l.uris)})}
+	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
+		if e.Method == "notifications/subscriptions/acknowledged" {
+			acknowledge(wire.Get(e.Params, "notifications"))
+		}
+		if isChange(e.Method) {
+			l.hub.publish(e)
+		}
+	})
+	return err
+}
+
+// follow stands for a listen on a legacy connection: changes come by
+// themselves on its standalone stream, resources by subscription.
+func (l *listening) follow(acknowledge func([]byte)) {
+	l.conn.conn.Listen()
+	caps := wire.Get(l.conn.hello, "capabilities")
+	f := filter{uris: make(map[string]bool)}
+	f.tools = isTrue(wire.GetPath(caps, "tools", "listChanged"))
+	f.prompts = isTrue(wire.GetPath(caps, "prompts", "listChanged"))
+	f.resources = isTrue(wire.GetPath(caps, "resources", "listChanged"))
+	if isTrue(wire.GetPath(caps, "resources", "subscribe")) {
+		for uri := range l.uris {
+			f.uris[uri] = l.tell("resources/subscribe", uri)
+		}
+	}
+	maps.DeleteFunc(f.uris, func(_ string, ok bool) bool { return !ok })
+	acknowledge(f.json())
+	select {
+	case <-l.ctx.Done():
+	case <-l.conn.conn.Done():
+		return
+	}
+	l.hub.mu.Lock()
+	final := l.final
+	l.hub.mu.Unlock()
+	if final {
+		for uri := range f.uris {
+			l.tell("resources/unsubscribe", uri)
+		}
+	}
+}
+
+// tell sends a subscription of a resource, or its end, and reports whether the
+// server took it.
+func (l *listening) tell(method, uri string) bool {
+	ctx, cancel := context.WithTimeout(l.hub.link.ctx, sideTime)
+	defer cancel()
+	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: uriParams(uri)}, nil)
+	return err == nil && reply.Error == nil
+}
+
+// reopen opens a listen again that ended by itself, as long as somebody
+// listens: the clients' own stay open, and are told to look again. A server
+// that refuses the first one is taken at its word.
+func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
+	tries := ended.tries + 1
+	if acknowledged {
+		tries = 0
+	}
+	if !acknowledged && !replaced && tries == 1 {
+		h.forget(ended)
+		return
+	}
+	for pause := firstRetry << min(tries, 6); ; pause *= 2 {
+		select {
+		case <-time.After(min(pause, lastRetry)):
+		case <-h.link.ctx.Done():
+			return
+		}
+		c, err := h.link.get(h.link.ctx)
+		if h.replace(ended, c, err, tries) {
+			return
+		}
+	}
+}
+
+func (h *hub) forget(l *listening) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now == l {
+		h.now = nil
+	}
+}
+
+// replace starts the successor of a listen that ended, and reports whether
+// there is nothing left to do about it.
+func (h *hub) replace(ended *listening, c *liveConn, err error, tries int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now != ended || !h.listeners() {
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	h.start(c, tries)
+	return true
+}

@@ -1,0 +1,156 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+const (
+	// listTime is how long a merged list waits for one server. Who is later is
+	// left out of it, and the client is told to look again when it is up.
+	listTime = 20 * time.Second
+	// lateTime is how long for one that owes the answer since an earlier list.
+	lateTime = time.Second
+)
+
+// page is one server's share of a merged list.
+type page struct {
+	server string
+	cursor []byte // raw inner cursor to ask with; nil: from the start
+}
+
+// mergedList asks all servers at once and joins what comes in time, ordered
+// by server. One that is down, slow or forbidden hides none of the others.
+func (r *Relay) mergedList(ctx context.Context, x *front.Exchange) front.Reply {
+	pages, reply := r.pages(x)
+	if reply != nil {
+		return *reply
+	}
+	kind, _ := listingOf(x.Method)
+	parts := make([]share, len(pages))
+	var wg sync.WaitGroup
+	for i, p := range pages {
+		wg.Go(func() { parts[i] = r.share(ctx, x, kind, p) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return front.Reply{None: true}
+	}
+	return front.Reply{Result: r.join(x, kind, parts)}
+}
+
+// share is what one server contributed.
+type share struct {
+	server  string
+	entries []byte // a JSON array in the aggregate's names; nil: nothing
+	next    []byte // raw inner cursor
+}
+
+// share asks one server. Who owes the same list already is not waited for
+// again; when it answers, whoever listens is told to look once more.
+func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p page) share {
+	b := r.table.Load().byName[p.server]
+	if b == nil {
+		return share{server: p.server}
+	}
+	l := r.linkFor(x, b)
+	limit := listTime
+	if l.late.expected(x.Method) {
+		limit = lateTime
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := target{method: x.Method, params: wire.Set(x.Params, wire.Edit{Key: "cursor", Value: p.cursor})}
+	reply := r.call(limited, x, b, t)
+	if reply.Error != nil || reply.None {
+		if failedHere(reply.Error) && ctx.Err() == nil {
+			l.late.missed(x.Method)
+		}
+		return share{server: p.server}
+	}
+	return share{server: p.server, entries: prefixEntries(p.server, kind, wire.Get(reply.Result, kind.member)),
+		next: wire.Get(reply.Result, "nextCursor")}
+}
+
+// prefixEntries rewrites each entry's name into the aggregate's.
+func prefixEntries(server string, kind listing, entries []byte) []byte {
+	out := []byte{'['}
+	for entry := range wire.Elements(entries) {
+		name, ok := wire.GetString(entry, kind.name)
+		if !ok {
+			continue
+		}
+		if kind.name == "name" {
+			name = joinName(server, name)
+		} else {
+			name = joinURI(server, name)
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, wire.Set(entry, wire.Edit{Key: kind.name, Value: wire.AppendQuote(nil, name)})...)
+	}
+	return append(out, ']')
+}
+
+// join makes one result of all shares.
+func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
+	out := []byte(`{"` + kind.member + `":[`)
+	rest := make(map[string]json.RawMessage)
+	first := true
+	for _, p := range parts {
+		if len(p.entries) > 2 {
+			if !first {
+				out = append(out, ',')
+			}
+			first = false
+			out = append(out, p.entries[1:len(p.entries)-1]...)
+		}
+		if p.next != nil {
+			rest[p.server] = json.RawMessage(p.next)
+		}
+	}
+	out = append(out, ']')
+	if len(rest) > 0 {
+		inner, _ := json.Marshal(rest)
+		if sealed, err := r.seal.sealCursor(inner, x.Who, "", x.Method); err == nil {
+			out = append(append(out, `,"nextCursor":`...), sealed...)
+		}
+	}
+	if x.Era == front.Modern {
+		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
+	}
+	return append(out, '}')
+}
+
+// pages is what to ask of whom: every visible server from the start, or where
+// the client's cursor says.
+func (r *Relay) pages(x *front.Exchange) ([]page, *front.Reply) {
+	raw := wire.Get(x.Params, "cursor")
+	if raw == nil {
+		var out []page
+		for _, b := range r.servers(x.Who) {
+			out = append(out, page{server: b.Name})
+		}
+		return out, nil
+	}
+	inner, err := r.seal.openCursor(raw, x.Who, "", x.Method)
+	var rest map[string]json.RawMessage
+	if err != nil || json.Unmarshal(inner, &rest) != nil {
+		return nil, &front.Reply{Error: errCursor}
+	}
+	var out []page
+	for server, cursor := range rest {
+		if r.visible(x.Who, server) {
+			out = append(out, page{server: server, cursor: cursor})
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].server < out[j].server })
+	return out, nil
+}

@@ -1,0 +1,268 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// ackTime is how long the acknowledgement of a listen on the aggregate waits
+// for servers. Who is later is listened to all the same, and the client is
+// told to look at its lists again.
+const ackTime = 5 * time.Second
+
+// queued is how many different events may wait for a slow client.
+const queued = 256
+
+// subscription is one client's subscriptions/listen: events wait in a short
+// queue until the exchange's own goroutine writes them. A change that is
+// already waiting is not queued twice, since it says only "look again".
+type subscription struct {
+	r    *Relay
+	x    *front.Exchange
+	want *filter // in the client's names
+	wake chan struct{}
+
+	mu      sync.Mutex
+	wait    []upstream.Event
+	cut     bool    // something found no room
+	granted *filter // in the client's names, until acked
+	acked   bool
+}
+
+func (s *subscription) put(e upstream.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.wait {
+		if w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
+			return
+		}
+	}
+	if len(s.wait) >= queued {
+		if !s.cut {
+			s.r.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
+		}
+		s.cut = true
+		return
+	}
+	s.wait = append(s.wait, e)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *subscription) take() []upstream.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.wait
+	s.wait = nil
+	return out
+}
+
+// tag puts the id of the client's own listen request on a notification.
+func (s *subscription) tag(params []byte) []byte {
+	return wire.SetIn(params, "_meta", wire.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
+}
+
+// ear is what a subscription hears one server with.
+type ear struct {
+	sub  *subscription
+	b    *backend
+	link *link
+	w    *watcher
+	pass gate.Pass
+	stop func()
+	word string // for the outcome
+}
+
+// subscribe serves subscriptions/listen on one server or on all of them.
+func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*backend) front.Reply {
+	want := wire.Get(x.Params, "notifications")
+	switch {
+	case x.Era != front.Modern:
+		return front.Reply{Error: errNoMethod}
+	case len(want) == 0 || want[0] != '{':
+		return front.Reply{Error: errParams}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &subscription{r: r, x: x, want: parseFilter(want), wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}
+	var ears []*ear
+	for _, b := range servers {
+		e, err := s.listenTo(b)
+		if err != nil && x.Server != "" {
+			return r.refused(err)
+		}
+		if err == nil {
+			ears = append(ears, e)
+			defer e.close()
+		}
+	}
+	if x.Server == "" {
+		s.openAll(ctx, ears)
+		return s.serve(ctx, r.closing.Done())
+	}
+	if err := ears[0].open(ctx); err != nil {
+		ears[0].word = classify(ctx, err).word
+		return r.failure(ctx, x.Server, ears[0].pass, err)
+	}
+	return s.serve(ctx, ears[0].link.ctx.Done())
+}
+
+// listenTo adds one server, if policy lets the client listen to it. A resource
+// that the client may not read is left out.
+func (s *subscription) listenTo(b *backend) (*ear, error) {
+	x, r := s.x, s.r
+	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
+	if err != nil {
+		return nil, err
+	}
+	e := &ear{sub: s, b: b, pass: pass, word: "ended", link: b.pooled(r, x.Who, front.Modern)}
+	mine := *s.want
+	mine.uris = make(map[string]bool)
+	for uri := range s.want.uris {
+		if plain, ok := plainURI(x.Server == "", b.Name, uri); ok && r.mayRead(x.Who, b, plain) {
+			mine.uris[plain] = true
+		}
+	}
+	e.w = &watcher{want: &mine, listens: true, deliver: e.deliver}
+	e.stop = e.link.hub.watch(e.w)
+	return e, nil
+}
+
+func (e *ear) close() {
+	e.stop()
+	e.sub.r.gate.Leave(e.pass, e.word, 0)
+}
+
+// deliver queues an event, if policy still lets the client have it.
+func (e *ear) deliver(ev upstream.Event) {
+	x := e.sub.x
+	if !e.sub.r.mayHear(x.Who, e.b, ev) {
+		return
+	}
+	if x.Server == "" {
+		ev.Params = prefixEvent(e.b.Name, ev)
+	}
+	e.sub.put(ev)
+}
+
+// open waits until the server listens for this subscription, and enters what
+// it honours. When the acknowledgement is out already, the client is told to
+// look again instead.
+func (e *ear) open(ctx context.Context) error {
+	got, err := e.link.hub.cover(ctx, e.w)
+	if err != nil {
+		return err
+	}
+	s := e.sub
+	s.mu.Lock()
+	late := s.acked
+	if !late {
+		g := s.granted
+		g.tools, g.prompts, g.resources = g.tools || got.tools, g.prompts || got.prompts, g.resources || got.resources
+		for uri := range got.uris {
+			g.uris[clientURI(s.x.Server == "", e.b.Name, uri)] = true
+		}
+	}
+	s.mu.Unlock()
+	for _, m := range []string{toolsChanged, promptsChanged, resourcesChanged} {
+		if late && s.want.wants(m, nil) {
+			s.put(upstream.Event{Method: m})
+		}
+	}
+	return nil
+}
+
+// openAll opens all servers at once and returns when it is time for the
+// acknowledgement. That a list changes the aggregate can say of every kind,
+// since a server that comes up later changes them.
+func (s *subscription) openAll(ctx context.Context, ears []*ear) {
+	s.granted.tools, s.granted.prompts, s.granted.resources = s.want.tools, s.want.prompts, s.want.resources
+	settled := make(chan struct{}, len(ears))
+	for _, e := range ears {
+		go e.persist(ctx, settled)
+	}
+	limit := time.NewTimer(ackTime)
+	defer limit.Stop()
+	for range ears {
+		select {
+		case <-settled:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// persist opens one server, again and again until it is up. The first outcome
+// settles what the acknowledgement waits for.
+func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		err := e.open(ctx)
+		if settled != nil {
+			settled <- struct{}{}
+			settled = nil
+		}
+		if err == nil {
+			return
+		}
+		e.sub.r.log.Debug("listening to server failed", "server", e.b.Name, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		case <-e.link.ctx.Done():
+			return
+		}
+	}
+}
+
+// serve acknowledges, and writes events until the client leaves or what it
+// listens to is no more; then it says so, and answers (Cancellation;
+// Subscriptions, "Graceful Closure").
+func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Reply {
+	s.mu.Lock()
+	s.acked = true
+	ack := append([]byte(`{"notifications":`), s.granted.json()...)
+	s.mu.Unlock()
+	s.x.StartStream()
+	s.x.Notify("notifications/subscriptions/acknowledged", s.tag(append(ack, '}')))
+	for {
+		select {
+		case <-s.wake:
+			for _, e := range s.take() {
+				s.x.Notify(e.Method, s.tag(e.Params))
+			}
+		case <-ctx.Done():
+			return front.Reply{None: true}
+		case <-gone:
+			params := append([]byte(`{"requestId":`), s.x.ID...)
+			s.x.Notify("notifications/cancelled", s.tag(append(params, '}')))
+			return front.Reply{Result: s.tag([]byte(`{"resultType":"complete"}`))}
+		}
+	}
+}
+
+func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string) bool {
+	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri}).Allow
+}
+
+// mayHear looks at the policy again when something is delivered: it may have
+// changed since the client began to listen (protocol.md 3.10).
+func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event) bool {
+	if e.Method == resourceUpdated {
+		uri, _ := wire.GetString(e.Params, "uri")
+		return r.mayRead(who, b, uri)
+	}
+	return r.visible(who, b.Name)
+}

@@ -1,0 +1,56 @@
+package relay
+
+import (
+	"strings"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+var errNoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
+
+// isTask lists the methods that name a task (SEP-2663).
+func isTask(method string) bool {
+	switch method {
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return true
+	}
+	return false
+}
+
+// openTask puts the server's own id into the params of a task's method. A
+// server sees one caller and cannot tell whose a task is, so the client holds
+// a sealed id (protocol.md 3.14).
+func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
+	inner, err := r.seal.openTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
+	if err != nil {
+		return nil, invalid{errNoTask}
+	}
+	return wire.Set(params, wire.Edit{Key: "taskId", Value: inner}), nil
+}
+
+// sealTask hides a task's id from everybody else: sealed where it is new, and
+// in the client's own words where the client had named it.
+func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
+	id := wire.Get(result, "taskId")
+	if id == nil {
+		return result
+	}
+	sealed := wire.Get(x.Params, "taskId")
+	if !isTask(t.method) {
+		if kind, _ := wire.GetString(result, "resultType"); kind != "task" {
+			return result
+		}
+		var err error
+		if sealed, err = r.seal.sealTask(id, x.Who, l.b.Name); err != nil {
+			r.log.Error("sealing a task's id", "err", err)
+		}
+	}
+	return wire.Set(result, wire.Edit{Key: "taskId", Value: sealed})
+}
+
+// foreignTasks: tasks of 2025-11-25 belong to a connection, so on one that
+// several principals share they would be everybody's.
+func (l *link) foreignTasks(c *liveConn, method string) bool {
+	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
+}
