@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -215,6 +216,29 @@ func cmdChildren(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	if !ok {
 		ts.Fatalf("there are %d servers and %d supervisors:\n%s", len(servers), len(supervisors), strings.Join(slices.Concat(servers, supervisors), "\n"))
+	}
+}
+
+// leaveNothing holds for every script: when its daemons are gone, so is
+// everything that they started. What is not, is killed.
+func leaveNothing(t testing.TB, mark string) {
+	var pids []int
+	gone := poll(2*time.Second+slack, func() bool {
+		servers, supervisors := family(mark)
+		pids = pids[:0]
+		for _, text := range slices.Concat(servers, supervisors) {
+			if pid, err := strconv.Atoi(strings.Split(text, "/")[2]); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return len(pids) == 0
+	})
+	if gone {
+		return
+	}
+	t.Errorf("processes %v outlived their daemon", pids)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 	}
 }
 

@@ -95,6 +95,7 @@ func setup(e *testscript.Env) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
+	e.Defer(func() { leaveNothing(e.T().(testing.TB), e.WorkDir) })
 	e.Values[stageKey{}] = &stage{daemons: make(map[string]*process), talks: make(map[string]*talk)}
 	e.Vars = append(e.Vars, "ROOT="+root, "HOME="+home, "USER=tester", "LANG=C.UTF-8", "META="+meta,
 		"STATE="+filepath.Join(e.WorkDir, "state"),

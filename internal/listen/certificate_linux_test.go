@@ -122,8 +122,10 @@ func TestAChangedCertificateIsTakenOver(t *testing.T) {
 	// A key that does not belong to the certificate: the pair in use stays,
 	// and it is said once.
 	writePair(t, filepath.Join(dir, "c3"), keyFile)
-	if !serves(second, later()) || !serves(second, later()) || len(notices) != 2 {
-		t.Errorf("half a change: %q", notices)
+	for range 2 {
+		if !serves(second, later()) || len(notices) != 2 {
+			t.Errorf("half a change: %q", notices)
+		}
 	}
 	os.Remove(keyFile)
 	if !serves(second, later()) || len(notices) != 3 {

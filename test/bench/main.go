@@ -56,7 +56,7 @@ type run struct {
 	jsonFile  string
 	only      []string
 	names     []string // of the paths to measure; empty: all
-	levels    []int // numbers of concurrent sessions
+	levels    []int    // numbers of concurrent sessions
 	rounds    int
 	window    time.Duration
 	opensEach int

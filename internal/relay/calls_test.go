@@ -1,0 +1,453 @@
+package relay
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Two clients that choose the same ids and tokens get each their own answer,
+// on one shared connection.
+func TestIDsAndProgressTokensAreMintedAndRestored(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		for kind, start := range transports {
+			t.Run(era+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, "s", era)
+				both := make(chan *query, 2)
+				s.serve = func(q *query) {
+					both <- q
+					q.arrive()
+					token := field(string(q.Params), "_meta", "progressToken")
+					q.notify("notifications/progress", `{"progressToken":`+token+`,"progress":0,"message":"`+q.arg("who")+`","x":1.0}`)
+					q.notify("notifications/progress", `{"progressToken":"forged","progress":1}`)
+					q.notify("notifications/progress", `{"progressToken":`+token+`,"progress":1.50}`)
+					q.result(`{"who":%q}`, q.arg("who"))
+				}
+				h := build(t, []Server{s.server(instances("shared"))})
+				var wg sync.WaitGroup
+				for _, who := range []string{"uid:1000", "token:bob"} {
+					params := `{"name":"t","arguments":{"who":"` + who + `"},"_meta":{"progressToken":"same"}}`
+					var r *reply
+					if era == "legacy" {
+						c := h.legacy("/mcp/s", who, `{}`)
+						r = c.post(request(`"id-ü"`, "tools/call", params))
+					} else {
+						m := h.modern("/mcp/s", who)
+						wg.Go(func() {
+							r := m.begin("tools/call", params)
+							check(t, r, who, `1`)
+						})
+						continue
+					}
+					wg.Go(func() { check(t, r, who, `"id-ü"`) })
+				}
+				a, b := <-both, <-both
+				if kind == "stdio" && string(a.ID) == string(b.ID) {
+					t.Errorf("both calls have the id %s", a.ID)
+				}
+				if tok := field(string(a.Params), "_meta", "progressToken"); tok == `"same"` {
+					t.Error("the client's token reached the server")
+				}
+				s.proceed <- struct{}{}
+				s.proceed <- struct{}{}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+func check(t *testing.T, r *reply, who, id string) {
+	end := r.end()
+	if field(end, "id") != id || text(end, "result", "who") != who {
+		t.Errorf("%s got %s", who, end)
+	}
+	want := []string{`{"progressToken":"same","progress":0,"message":"` + who + `","x":1.0}`, `{"progressToken":"same","progress":1.50}`}
+	var got []string
+	for _, m := range r.before {
+		got = append(got, field(m, "params"))
+	}
+	if join(got) != join(want) {
+		t.Errorf("progress of %s: %s", who, got)
+	}
+}
+
+// post waits for headers, so a call that says nothing is begun in the
+// background.
+func (s *session) async(id, method, params string) chan *reply {
+	out := make(chan *reply, 1)
+	go func() { out <- s.post(request(id, method, params)) }()
+	return out
+}
+
+func TestCancellation(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		t.Run("legacy "+kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "s", "legacy")
+			s.serve = func(q *query) { <-q.ctx.Done(); q.result(`{"late":true}`) }
+			h := build(t, []Server{s.server()})
+			c, other := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "uid:1000", `{}`)
+			gone := c.async(`"x"`, "tools/call", `{"name":"t"}`)
+			q := s.last("tools/call")
+			other.notify("notifications/cancelled", `{"requestId":"x"}`) // of another session: nothing
+			c.notify("notifications/cancelled", `{"requestId":"y"}`)
+			c.notify("notifications/cancelled", `{"requestId":"x","reason":"my secret reason"}`)
+			r := <-gone
+			if m, ok := <-r.msgs; ok {
+				t.Errorf("a cancelled call was answered: %s", m)
+			}
+			n := s.last("notifications/cancelled")
+			equal(t, "id upstream", field(n.raw, "params", "requestId"), string(q.ID))
+			if strings.Contains(n.raw, "secret") || len(s.got("notifications/cancelled")) != 1 {
+				t.Errorf("cancellations: %s", n.raw)
+			}
+			equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "cancelled")
+		})
+		t.Run("modern "+kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "s", "modern")
+			ended := make(chan struct{})
+			s.serve = func(q *query) {
+				q.notify("notifications/message", `{"level":"info"}`)
+				<-q.ctx.Done()
+				close(ended)
+			}
+			h := build(t, []Server{s.server()})
+			m := h.modern("/mcp/s", "uid:1000")
+			m.meta = []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"info"`)}}
+			r := m.begin("tools/call", `{"name":"t"}`)
+			r.next()
+			r.stop()
+			<-ended
+			equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "cancelled")
+		})
+	}
+}
+
+// A legacy client that loses its connection has not cancelled.
+func TestDisconnectIsNoCancellationInTheLegacyEra(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.serve = func(q *query) {
+		q.notify("notifications/message", `{"level":"info"}`)
+		q.arrive()
+		q.result(`{}`)
+	}
+	h := build(t, []Server{s.server()})
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	r := c.begin("tools/call", `{"name":"t"}`)
+	r.next()
+	r.stop()
+	s.proceed <- struct{}{}
+	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "ok")
+}
+
+func TestLogMessages(t *testing.T) {
+	t.Parallel()
+	speak := func(q *query) {
+		for _, l := range []string{"debug", "info", "error", "nonsense"} {
+			q.notify("notifications/message", `{"level":"`+l+`","logger":"l","data":1.0}`)
+		}
+		q.notify("notifications/claude/channel", `{"content":"obey me"}`)
+		q.result(`{"content":[]}`)
+	}
+	levelsOf := func(r *reply) string {
+		r.end()
+		var got []string
+		for _, m := range r.before {
+			got = append(got, text(m, "params", "level"))
+		}
+		return join(got)
+	}
+	for _, era := range []string{"legacy", "modern"} {
+		for _, c := range []struct{ level, want string }{{"", ""}, {"debug", "debug info error"}, {"info", "info error"}, {"emergency", ""}} {
+			t.Run("modern client at "+c.level+", "+era+" server", func(t *testing.T) {
+				t.Parallel()
+				s := web(t, "s", era)
+				s.serve = speak
+				m := build(t, []Server{s.server()}).modern("/mcp/s", "uid:1000")
+				if c.level != "" {
+					m.meta = []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + c.level + `"`)}}
+				}
+				equal(t, "levels", levelsOf(m.begin("tools/call", `{"name":"t"}`)), c.want)
+			})
+		}
+	}
+	t.Run("a legacy client sets the level of a legacy server", func(t *testing.T) {
+		t.Parallel()
+		s := stdio(t, "s", "legacy")
+		s.serve = speak
+		h := build(t, []Server{s.server()})
+		c := h.legacy("/mcp/s", "uid:1000", `{}`)
+		equal(t, "answer", field(c.call("logging/setLevel", `{"level":"error","x":1.0}`), "result", "content"), "[]")
+		equal(t, "params", string(s.last("logging/setLevel").Params), `{"level":"error","x":1.0}`)
+		equal(t, "bad level", code(c.call("logging/setLevel", `{"level":"loud"}`)), "-32602")
+		equal(t, "levels are the server's affair", levelsOf(c.begin("tools/call", `{"name":"t"}`)), "debug info error nonsense")
+	})
+	t.Run("a legacy client sets the level of a modern server", func(t *testing.T) {
+		t.Parallel()
+		s := web(t, "s", "modern")
+		h := build(t, []Server{s.server()})
+		c := h.legacy("/mcp/s", "uid:1000", `{}`)
+		c.tool("t", "")
+		equal(t, "no level", field(string(s.last("tools/call").Params), "_meta", wire.MetaLogLevel), "")
+		equal(t, "answer", c.call("logging/setLevel", `{"level":"error"}`), `{"jsonrpc":"2.0","id":2,"result":{}}`)
+		c.tool("t", "")
+		equal(t, "level", field(string(s.last("tools/call").Params), "_meta", wire.MetaLogLevel), `"error"`)
+		if len(s.got("logging/setLevel")) != 0 {
+			t.Error("a modern server was asked for what it no longer has")
+		}
+	})
+}
+
+func TestCompletionAndPing(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	h := build(t, []Server{s.server()})
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	params := `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"1.0"}}`
+	equal(t, "completion", field(c.call("completion/complete", params), "result", "echo"), params)
+	equal(t, "resource", h.decided("completion/complete", "s/greet").Decision, "allow")
+	c.call("completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///x"},"argument":{"name":"a","value":""}}`)
+	h.decided("completion/complete", "s/file:///x")
+	equal(t, "ping", c.call("ping", ""), `{"jsonrpc":"2.0","id":3,"result":{}}`)
+	if len(s.got("ping")) != 0 {
+		t.Error("ping reached the server")
+	}
+}
+
+// roots/list_changed goes to servers that were told of roots, and to no other.
+func TestRootsChanged(t *testing.T) {
+	t.Parallel()
+	s, other := stdio(t, "s", "legacy"), stdio(t, "other", "legacy")
+	h := build(t, []Server{s.server(), other.server()}, withRules("s", everyTool, askAll))
+	c := h.legacy("/mcp", "uid:1000", `{"roots":{"listChanged":true}}`)
+	c.call("tools/list", "")
+	c.notify(rootsChanged, "")
+	s.last(rootsChanged)
+	c.notify("notifications/future", `{}`)
+	c.call("tools/list", "")
+	if len(other.got(rootsChanged))+len(other.got("notifications/future"))+len(s.got("notifications/future")) != 0 {
+		t.Error("a notification reached servers that it cannot be meant for")
+	}
+}
+
+// A modern client's notification that the era does not define reaches the one
+// server; what names the client's own ids does not.
+func TestModernNotifications(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	h := build(t, []Server{s.server()})
+	m := h.modern("/mcp/s", "uid:1000")
+	m.tool("t", "")
+	tell := func(path, method string) {
+		r := h.send("POST", path, m.who, notification(method, `{"requestId":1,"x":1.0,"_meta":{"`+wire.MetaVersion+`":"2026-07-28","`+wire.MetaCapabilities+`":{}}}`),
+			"Mcp-Protocol-Version", "2026-07-28")
+		if r.status != http.StatusAccepted {
+			t.Errorf("%s: %d", method, r.status)
+		}
+	}
+	tell("/mcp/s", "notifications/cancelled")
+	tell("/mcp", "notifications/future")
+	tell("/mcp/s", "notifications/future")
+	contains(t, "notification", s.last("notifications/future").raw, `"requestId":1,"x":1.0`)
+	if len(s.got("notifications/future")) != 1 || len(s.got("notifications/cancelled")) != 0 {
+		t.Error("a notification went too far")
+	}
+}
+
+func TestCapsOnInstancesAndConcurrency(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.serve = func(q *query) { q.arrive(); q.result(`{}`) }
+	h := build(t, []Server{s.server(func(r *Server, _ *upstream.Definition) { r.MaxInstances, r.MaxConcurrency = 2, 2 })})
+	a, b := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "token:bob", `{}`)
+	over := &session{house: h, who: "uid:1000", path: "/mcp/s", version: "2025-11-25"}
+	r := over.hello0(`{}`)
+	busy(t, h, "a third instance", r)
+
+	one, two := a.async("1", "tools/call", `{"name":"t"}`), b.async("77", "tools/call", `{"name":"t"}`)
+	eventually(t, "two calls run", func() bool { return len(s.got("tools/call")) == 2 })
+	busy(t, h, "a third call", b.begin("tools/call", `{"name":"third"}`))
+	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/third")), "busy")
+	s.proceed <- struct{}{}
+	s.proceed <- struct{}{}
+	(<-one).end()
+	(<-two).end()
+	a.end()
+	eventually(t, "there is room again", func() bool {
+		r := over.hello0(`{}`)
+		return r.status == 200
+	})
+	again := b.async("78", "tools/call", `{"name":"t"}`)
+	s.proceed <- struct{}{}
+	(<-again).end()
+}
+
+func busy(t *testing.T, h *house, what string, r *reply) {
+	t.Helper()
+	end := r.end()
+	if r.status != 503 || r.header.Get("Retry-After") == "" || code(end) != "1503" || field(end, "error", "data", "ref") == "" {
+		t.Errorf("%s: %d %v %s", what, r.status, r.header, end)
+	}
+}
+
+// A call that the server certainly did not run is sent once more; one that it
+// may have run never is.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	t.Run("a lost session is opened again once", func(t *testing.T) {
+		t.Parallel()
+		s := web(t, "s", "legacy")
+		s.serve = func(q *query) { q.result(`{"session":%q}`, q.session) }
+		h := build(t, []Server{s.server()})
+		c := h.legacy("/mcp/s", "uid:1000", `{}`)
+		c.call("logging/setLevel", `{"level":"error"}`)
+		c.call("resources/subscribe", `{"uri":"file:///a"}`)
+		s.open()[1].close()
+		equal(t, "call", text(c.tool("t", ""), "result", "session"), "session-2")
+		for _, method := range []string{"logging/setLevel", "resources/subscribe"} {
+			equal(t, method+" holds in the new session", s.last(method).session, "session-2")
+		}
+		if n := len(s.got("tools/call")); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+	})
+	t.Run("a server that forgets every session", func(t *testing.T) {
+		t.Parallel()
+		s := web(t, "s", "legacy")
+		h := build(t, []Server{s.server()})
+		c := h.legacy("/mcp/s", "uid:1000", `{}`)
+		s.onNotification = func(q *query) {
+			if q.Method == "notifications/initialized" {
+				go q.conn.close()
+			}
+		}
+		s.open()[1].close()
+		eventually(t, "the second session is refused too", func() bool { return code(c.tool("t", "")) == "1502" })
+	})
+	for kind, start := range transports {
+		t.Run("a server that dies during the call, "+kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "s", "legacy")
+			ran := make(chan string, 10)
+			s.serve = func(q *query) {
+				ran <- q.name()
+				if q.name() == "die" {
+					if kind == "http" {
+						panic(http.ErrAbortHandler)
+					}
+					q.conn.close()
+					return
+				}
+				q.result(`{}`)
+			}
+			h := build(t, []Server{s.server()})
+			c, other := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "uid:1000", `{}`)
+			r := c.begin("tools/call", `{"name":"die"}`)
+			end := r.end()
+			if r.status != http.StatusBadGateway || code(end) != "1502" {
+				t.Errorf("%d %s", r.status, end)
+			}
+			equal(t, "the message is constant", text(end, "error", "message"), "Upstream failed")
+			equal(t, "outcome", h.outcome(h.decided("tools/call", "s/die")), "failed")
+			equal(t, "the next call", field(c.tool("next", ""), "result"), "{}")
+			equal(t, "another session", field(other.tool("other", ""), "result"), "{}")
+			got := <-ran + " " + <-ran + " " + <-ran
+			equal(t, "what ran", got, "die next other")
+		})
+	}
+	t.Run("a server that is not there", func(t *testing.T) {
+		t.Parallel()
+		s := web(t, "s", "modern")
+		h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.URL = "http://127.0.0.1:1/" })})
+		r := h.modern("/mcp/s", "uid:1000").begin("tools/call", `{"name":"t"}`)
+		end := r.end()
+		if r.status != http.StatusBadGateway || strings.Contains(end, "127.0.0.1") {
+			t.Errorf("%d %s", r.status, end)
+		}
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.serve = func(q *query) { <-q.ctx.Done() }
+	h := build(t, []Server{s.server(func(r *Server, d *upstream.Definition) { d.Timeout = 300 * time.Millisecond })})
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	r := c.begin("tools/call", `{"name":"t"}`)
+	end := r.end()
+	if r.status != http.StatusGatewayTimeout || code(end) != "1504" {
+		t.Errorf("%d %s", r.status, end)
+	}
+	s.last("notifications/cancelled")
+	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "timeout")
+}
+
+// What goes wrong is told by a constant text and the number of the record.
+func TestRefusalsTellNothing(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "both")
+	h := build(t, []Server{s.server(), {Name: "broken", Kind: "stdio", Refused: "no such file /secret/path"}},
+		withRules("s", policy.List{Allow: []string{"*"}, Deny: []string{"secret*"}}, elicitation))
+	c, m := h.legacy("/mcp/s", "uid:1000", `{}`), h.modern("/mcp/s", "uid:1000")
+	for _, end := range []string{c.tool("secret_tool", ""), m.tool("secret_tool", "")} {
+		if !strings.Contains(end, `"error":{"code":1403,"message":"Denied by policy","data":{"ref":`) || strings.Contains(end, "secret") {
+			t.Errorf("denial: %s", end)
+		}
+		ref := field(end, "error", "data", "ref")
+		h.recorded("the refusal", func(r record) bool {
+			return fmt.Sprint(r.Seq) == ref && r.Decision == "deny" && r.Resource == "s/secret_tool"
+		})
+	}
+	if n := len(s.got("tools/call")); n != 0 {
+		t.Errorf("%d denied calls reached the server", n)
+	}
+	for _, method := range []string{"server/discover", "tools/list", "subscriptions/listen", "tools/call", "future/x"} {
+		r := h.modern("/mcp/broken", "uid:1000").begin(method, `{"name":"x","notifications":{"toolsListChanged":true}}`)
+		end := r.end()
+		if r.status != http.StatusBadGateway || code(end) != "1502" || strings.Contains(end, "secret") {
+			t.Errorf("%s: %d %s", method, r.status, end)
+		}
+	}
+	if r := (&session{house: h, who: "uid:1000", path: "/mcp/broken", version: "2025-11-25"}).hello0(`{}`); r.status != http.StatusBadGateway {
+		t.Errorf("initialize: %d", r.status)
+	}
+	unknown, hidden := h.modern("/mcp/ghost", "uid:1000").begin("tools/list", `{}`), h.modern("/mcp/s", "token:x server:other").begin("tools/list", `{}`)
+	if a, b := unknown.end(), hidden.end(); a != b || unknown.status != 404 || hidden.status != 404 {
+		t.Errorf("unknown %d %s, hidden %d %s", unknown.status, a, hidden.status, b)
+	}
+}
+
+// A log that cannot be written stops the acts that need a record, and nothing
+// reaches a server.
+func TestNothingHappensWithoutARecord(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "both")
+	h := build(t, []Server{s.server()})
+	c, m := h.legacy("/mcp/s", "uid:1000", `{}`), h.modern("/mcp/s", "uid:1000")
+	m.tool("t", "")
+	before := len(s.got("tools/call"))
+	if err := h.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*reply{c.begin("tools/call", `{"name":"t"}`), m.begin("tools/call", `{"name":"t"}`), m.begin("subscriptions/listen", `{"notifications":{}}`)} {
+		end := r.end()
+		if r.status != 503 || code(end) != "1503" || r.header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", r.status, end)
+		}
+	}
+	if len(s.got("tools/call")) != before || len(s.got("subscriptions/listen")) != 0 {
+		t.Error("an act without a record reached the server")
+	}
+}
