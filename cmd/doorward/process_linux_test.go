@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 )
 
 // process is one daemon of a script.
@@ -59,7 +61,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		p.log.close()
 	}()
 	s.daemons[name] = p
-	ts.Defer(func() { p.finish(ts) })
+	ts.Defer(func() { p.finish(ts, s.t) })
 	if _, ok := p.log.take(pattern(ts, "^ready$"), 30*time.Second); !ok {
 		ts.Fatalf("no `ready` on stderr of %s:\n%s", name, p.log)
 	}
@@ -88,13 +90,19 @@ func (p *process) export(ts *testscript.TestScript) {
 	}
 }
 
-// finish ends a daemon with its script. One that does not go has to be seen.
-func (p *process) finish(ts *testscript.TestScript) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+// finish ends a daemon with its script. It must end by itself and well, and
+// nothing that it said may be the runtime's complaint.
+func (p *process) finish(ts *testscript.TestScript, t testing.TB) {
+	asked := p.cmd.Process.Signal(syscall.SIGTERM) == nil // else it is gone
 	if !p.over(15 * time.Second) {
 		_ = p.cmd.Process.Kill()
 		<-p.done
-		ts.Logf("a daemon did not end within 15 s and was killed")
+		t.Errorf("a daemon did not end within 15 s and was killed")
+	} else if status := p.cmd.ProcessState.ExitCode(); asked && status > 0 {
+		t.Errorf("a daemon ended with status %d", status)
+	}
+	if m := regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: ).*`).FindString(p.log.String()); m != "" {
+		t.Errorf("a daemon said %q", m)
 	}
 	ts.Logf("[stderr of a daemon]\n%s", tail(p.log.String(), 60))
 }
@@ -310,6 +318,22 @@ func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no group of %s in the last output:\n%s", args[1], ts.ReadFile("stdout"))
 	}
 	ts.Setenv(args[0], m[1])
+}
+
+// cmdFilelimit sets how large the files of a daemon may grow: to that daemon
+// the disk is full.
+func cmdFilelimit(ts *testscript.TestScript, neg bool, args []string) {
+	p := stageOf(ts).daemons[args[0]]
+	need(ts, neg, len(args) == 2 && p != nil, "filelimit NAME BYTES|none")
+	var l unix.Rlimit
+	ts.Check(unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &l))
+	l.Cur = l.Max
+	if args[1] != "none" {
+		n, err := strconv.ParseUint(args[1], 10, 64)
+		ts.Check(err)
+		l.Cur = n
+	}
+	ts.Check(unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &l, nil))
 }
 
 // cmdBuild makes one of our own programs, as `make build` does.

@@ -34,6 +34,7 @@ import (
 //	[!] bound PORT                   somebody listens on the port
 //	freeport VAR…                    ports that are free, outside the kernel's own range
 //	capture VAR REGEXP               the first group in the last output
+//	filelimit NAME BYTES|none        no file of the daemon may grow beyond
 //	build FILE PACKAGE               go build
 //	web VAR                          MCP servers over HTTP; see fakeweb_linux_test.go
 
@@ -57,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"daemon": cmdDaemon, "signal": cmdSignal, "exits": cmdExits, "http": cmdHTTP, "session": cmdSession,
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb,
+			"filelimit": cmdFilelimit,
 		},
 	})
 }
@@ -78,6 +80,7 @@ const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 
 // stage is what one script has running.
 type stage struct {
+	t       testing.TB
 	daemons map[string]*process
 	talks   map[string]*talk
 }
@@ -95,8 +98,9 @@ func setup(e *testscript.Env) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	e.Defer(func() { leaveNothing(e.T().(testing.TB), e.WorkDir) })
-	e.Values[stageKey{}] = &stage{daemons: make(map[string]*process), talks: make(map[string]*talk)}
+	t := e.T().(testing.TB)
+	e.Defer(func() { leaveNothing(t, e.WorkDir) })
+	e.Values[stageKey{}] = &stage{t: t, daemons: make(map[string]*process), talks: make(map[string]*talk)}
 	e.Vars = append(e.Vars, "ROOT="+root, "HOME="+home, "USER=tester", "LANG=C.UTF-8", "META="+meta,
 		"STATE="+filepath.Join(e.WorkDir, "state"),
 		"DOORWARD_CONFIG="+filepath.Join(e.WorkDir, "doorward.yaml"),

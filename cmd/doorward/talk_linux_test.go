@@ -122,7 +122,6 @@ func (l *lines) over(within time.Duration) bool {
 type talk struct {
 	in   io.WriteCloser // nil for a stream
 	out  *lines
-	stop func()
 	done chan struct{} // closed when the command has ended; nil for a stream
 	cmd  *exec.Cmd
 }

@@ -161,7 +161,7 @@ func wellFormed(r *http.Request) bool {
 
 func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, ErrLimited) {
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", "5")
 		d.refuse(w, r, http.StatusTooManyRequests)
 		return
 	}

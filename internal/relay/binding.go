@@ -92,13 +92,25 @@ func (d *binding) deliver(b *backend, e upstream.Event) {
 	if !d.r.mayHear(d.session.Who, b, e) {
 		return
 	}
-	if wire.GetPath(e.Params, "_meta", wire.MetaSubscription) != nil { // our own listen's id
-		e.Params = wire.SetIn(e.Params, "_meta", wire.Edit{Key: wire.MetaSubscription})
-	}
+	e.Params = withoutListen(e.Params)
 	if d.session.Server == "" {
 		e.Params = prefixEvent(b.Name, e)
 	}
 	d.session.Notify(e.Method, e.Params)
+}
+
+// withoutListen removes the id of our own listen, which means nothing to a
+// legacy client.
+func withoutListen(params []byte) []byte {
+	meta := wire.Get(params, "_meta")
+	if wire.Get(meta, wire.MetaSubscription) == nil {
+		return params
+	}
+	meta = wire.Set(meta, wire.Edit{Key: wire.MetaSubscription})
+	for range wire.Members(meta) {
+		return wire.Set(params, wire.Edit{Key: "_meta", Value: meta})
+	}
+	return wire.Set(params, wire.Edit{Key: "_meta"})
 }
 
 // all are the links in use.

@@ -36,19 +36,13 @@ func TestIDsAndProgressTokensAreMintedAndRestored(t *testing.T) {
 				var wg sync.WaitGroup
 				for _, who := range []string{"uid:1000", "token:bob"} {
 					params := `{"name":"t","arguments":{"who":"` + who + `"},"_meta":{"progressToken":"same"}}`
-					var r *reply
 					if era == "legacy" {
 						c := h.legacy("/mcp/s", who, `{}`)
-						r = c.post(request(`"id-ü"`, "tools/call", params))
-					} else {
-						m := h.modern("/mcp/s", who)
-						wg.Go(func() {
-							r := m.begin("tools/call", params)
-							check(t, r, who, `1`)
-						})
+						wg.Go(func() { check(t, c.post(request(`"id-ü"`, "tools/call", params)), who, `"id-ü"`) })
 						continue
 					}
-					wg.Go(func() { check(t, r, who, `"id-ü"`) })
+					m := h.modern("/mcp/s", who)
+					wg.Go(func() { check(t, m.begin("tools/call", params), who, `1`) })
 				}
 				a, b := <-both, <-both
 				if kind == "stdio" && string(a.ID) == string(b.ID) {

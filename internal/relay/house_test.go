@@ -200,3 +200,5 @@ func (h *house) count(action, resource string) int {
 	}
 	return n
 }
+
+func exchangeOf(who string) *front.Exchange { return &front.Exchange{Who: principal.New(who)} }

@@ -100,10 +100,14 @@ func (h *hub) publish(e upstream.Event) {
 	if blocked(e.Method) {
 		return
 	}
+	// A legacy server keeps its client's subscriptions itself; towards a modern
+	// one they are ours to keep.
+	c := h.link.live.Load()
+	ours := e.Method == resourceUpdated && c != nil && c.era == front.Modern
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for w := range h.watchers {
-		if w.all || w.want.wants(e.Method, e.Params) {
+		if w.all && !ours || w.want.wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
 	}

@@ -33,6 +33,8 @@ type script struct {
 	serve func(q *query)
 	// refuse answers a handshake in its place when it returns true.
 	refuse func(q *query) bool
+	// onListen is what a listen honours; "" refuses it. nil: what it asks for.
+	onListen func(q *query) string
 	// onNotification is told of what wants no answer.
 	onNotification func(q *query)
 	proceed        chan struct{} // what arrive waits for
@@ -135,7 +137,7 @@ type conn struct {
 	asks    int
 	answers map[string]chan string
 	listens []*query
-	calls   map[string]context.CancelFunc
+	calls   map[*query]context.CancelFunc
 }
 
 func (s *script) connect(session string, say func([]byte), closing func()) *conn {
@@ -143,7 +145,7 @@ func (s *script) connect(session string, say func([]byte), closing func()) *conn
 	defer s.mu.Unlock()
 	s.opened++
 	c := &conn{s: s, n: s.opened, session: session, say: say, close: closing, done: make(chan struct{}),
-		answers: make(map[string]chan string), calls: make(map[string]context.CancelFunc)}
+		answers: make(map[string]chan string), calls: make(map[*query]context.CancelFunc)}
 	s.conns = append(s.conns, c)
 	return c
 }
@@ -291,10 +293,11 @@ func (s *script) take(q *query) {
 
 func (c *conn) cancel(id string) {
 	c.mu.Lock()
-	cancel := c.calls[id]
-	c.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	defer c.mu.Unlock()
+	for q, cancel := range c.calls {
+		if string(q.ID) == id {
+			cancel()
+		}
 	}
 }
 
@@ -317,10 +320,18 @@ func (s *script) handshake(q *query) {
 
 // listen acknowledges and stays until it is cancelled.
 func (s *script) listen(q *query) {
+	granted := string(wire.Get(q.Params, "notifications"))
+	if s.onListen != nil {
+		granted = s.onListen(q)
+	}
+	if granted == "" {
+		q.fail(-32603, "not now")
+		return
+	}
 	q.mu.Lock()
 	q.listens = append(q.listens, q)
 	q.mu.Unlock()
-	q.tag("notifications/subscriptions/acknowledged", `{"notifications":`+string(wire.Get(q.Params, "notifications"))+`}`)
+	q.tag("notifications/subscriptions/acknowledged", `{"notifications":`+granted+`}`)
 	<-q.ctx.Done()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -484,14 +495,14 @@ func (c *conn) in(q *query) {
 	ctx, cancel := context.WithCancel(q.ctx)
 	q.ctx = ctx
 	c.mu.Lock()
-	c.calls[string(q.ID)] = cancel
+	c.calls[q] = cancel
 	c.mu.Unlock()
 }
 
 func (c *conn) out(q *query) {
 	c.mu.Lock()
-	cancel := c.calls[string(q.ID)]
-	delete(c.calls, string(q.ID))
+	cancel := c.calls[q]
+	delete(c.calls, q)
 	c.mu.Unlock()
 	cancel()
 }

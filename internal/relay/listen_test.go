@@ -1,0 +1,392 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+const everyList = `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`
+
+func subscriptionID(msg string) string { return field(msg, "params", "_meta", wire.MetaSubscription) }
+
+func TestListenOnOneServer(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		for _, era := range []string{"modern", "legacy"} {
+			t.Run(era+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, "s", era)
+				h := build(t, []Server{s.server()})
+				m := h.modern("/mcp/s", "uid:1000")
+				m.last = 41
+				r, ack := m.subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///a"],"future":true}`)
+				equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
+				equal(t, "id", subscriptionID(ack), "42")
+				if era == "legacy" {
+					equal(t, "subscribed", string(s.last("resources/subscribe").Params), `{"uri":"file:///a"}`)
+				}
+				s.change(promptsChanged, `{}`) // not asked for
+				s.change(resourceUpdated, `{"uri":"file:///b"}`)
+				s.change("notifications/future", `{}`)
+				s.change(resourceUpdated, `{"uri":"file:///a","x":1.0,"_meta":{"y":1.0}}`)
+				update := r.next()
+				equal(t, "update", field(update, "method")+field(update, "params", "uri")+field(update, "params", "x")+field(update, "params", "_meta", "y")+subscriptionID(update), `"notifications/resources/updated""file:///a"1.01.042`)
+				s.change(toolsChanged, `{}`)
+				changed := r.next()
+				equal(t, "change", field(changed, "method")+subscriptionID(changed), `"`+toolsChanged+`"42`)
+				r.stop()
+				if era == "legacy" {
+					equal(t, "unsubscribed", string(s.last("resources/unsubscribe").Params), `{"uri":"file:///a"}`)
+				} else {
+					eventually(t, "the server's listen ends", func() bool { return s.listening() == 0 })
+				}
+				equal(t, "outcome", h.outcome(h.decided("subscriptions/listen", "s")), "ended")
+			})
+		}
+	}
+}
+
+// Nothing comes before the acknowledgement, and that comes only when the
+// server has given its own.
+func TestListenIsAcknowledgedAfterTheServer(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	s.onListen = func(q *query) string {
+		q.tag(toolsChanged, `{}`)
+		q.arrive()
+		return `{"promptsListChanged":true}`
+	}
+	h := build(t, []Server{s.server()})
+	got := make(chan *reply)
+	go func() {
+		got <- h.modern("/mcp/s", "uid:1000").begin("subscriptions/listen", `{"notifications":`+everyList+`}`)
+	}()
+	s.last("subscriptions/listen")
+	select {
+	case <-got:
+		t.Fatal("acknowledged before the server")
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.proceed <- struct{}{}
+	r := <-got
+	equal(t, "ack", field(r.next(), "params", "notifications"), `{"promptsListChanged":true}`)
+	equal(t, "then the change", text(r.next(), "method"), toolsChanged)
+}
+
+// Several listens of a client at once, on a server that keeps one for a
+// connection: each hears what it asked for, under its own id.
+func TestSeveralListensOnOneServer(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "s", "modern")
+			h := build(t, []Server{s.server()})
+			m := h.modern("/mcp/s", "uid:1000")
+			tools, _ := m.subscribe(`{"toolsListChanged":true}`)
+			one, _ := m.subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///1"]}`)
+			two, _ := m.subscribe(`{"resourceSubscriptions":["file:///2"]}`)
+			eventually(t, "one listen for all", func() bool { return s.listening() == 1 })
+			s.change(resourceUpdated, `{"uri":"file:///1"}`)
+			s.change(resourceUpdated, `{"uri":"file:///2"}`)
+			s.change(toolsChanged, `{}`)
+			for _, c := range []struct {
+				r         *reply
+				id, wants string
+			}{{tools, "1", "tools"}, {one, "2", "1 tools"}, {two, "3", "2"}} {
+				want := map[string]bool{}
+				for _, w := range strings.Fields(c.wants) {
+					want[w] = true
+				}
+				for len(want) > 0 {
+					msg := c.r.next()
+					equal(t, "id", subscriptionID(msg), c.id)
+					what := strings.TrimPrefix(text(msg, "params", "uri"), "file:///")
+					if text(msg, "method") == toolsChanged {
+						what = "tools"
+					}
+					if !strings.Contains(c.wants, what) {
+						t.Errorf("listen %s heard %s", c.id, msg)
+					}
+					delete(want, what)
+				}
+			}
+			equal(t, "union", field(s.last("subscriptions/listen").raw, "params", "notifications", "resourceSubscriptions"), `["file:///1","file:///2"]`)
+			one.stop()
+			two.stop()
+			s.change(toolsChanged, `{}`)
+			tools.nextOf(toolsChanged)
+			tools.stop()
+			eventually(t, "the last one ends it", func() bool { return s.listening() == 0 })
+		})
+	}
+}
+
+// A server that restarts costs nobody his listen: it is opened again, and its
+// clients look again.
+func TestListenSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"modern", "legacy"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := stdio(t, "s", era)
+			h := build(t, []Server{s.server()})
+			r, _ := h.modern("/mcp/s", "uid:1000").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
+			eventually(t, "the child of the probe is gone", func() bool { return len(s.open()) == 1 })
+			before := s.connected()
+			s.open()[0].close()
+			equal(t, "look again", text(r.next(), "method"), toolsChanged)
+			equal(t, "at the resource too", text(r.next(), "params", "uri"), "file:///a")
+			eventually(t, "the second child", func() bool { return s.connected() == before+1 && len(s.open()) == 1 })
+			s.change(resourceUpdated, `{"uri":"file:///a","again":true}`)
+			for field(r.next(), "params", "again") == "" {
+			}
+		})
+	}
+	t.Run("a modern server that ends its listen", func(t *testing.T) {
+		t.Parallel()
+		s := web(t, "s", "modern")
+		h := build(t, []Server{s.server()})
+		r, _ := h.modern("/mcp/s", "uid:1000").subscribe(`{"toolsListChanged":true}`)
+		c := s.open()[0]
+		c.mu.Lock()
+		q := c.listens[0]
+		c.mu.Unlock()
+		q.result(`{"resultType":"complete"}`)
+		c.cancel(string(q.ID))
+		equal(t, "look again", text(r.next(), "method"), toolsChanged)
+		s.change(toolsChanged, `{}`)
+		equal(t, "a change", text(r.next(), "method"), toolsChanged)
+	})
+}
+
+func TestListenRefused(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	refuse := true
+	s.serve = nil
+	s.onListen = func(q *query) string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if refuse {
+			return ""
+		}
+		return everyList
+	}
+	h := build(t, []Server{s.server()})
+	m := h.modern("/mcp/s", "uid:1000")
+	_, ack := m.subscribe(everyList)
+	equal(t, "nothing is honoured", field(ack, "params", "notifications"), `{}`)
+	s.mu.Lock()
+	refuse = false
+	s.mu.Unlock()
+	_, ack = m.subscribe(everyList)
+	equal(t, "the next one asks again", field(ack, "params", "notifications"), everyList)
+	for _, params := range []string{`{}`, `{"notifications":[]}`, `{"notifications":null}`} {
+		equal(t, params, code(m.call("subscriptions/listen", params)), "-32602")
+	}
+	equal(t, "a legacy client has no such method", code(h.legacy("/mcp/s", "uid:1000", `{}`).call("subscriptions/listen", `{"notifications":{}}`)), "-32601")
+	down := web(t, "down", "modern")
+	h = build(t, []Server{down.server(func(_ *Server, d *upstream.Definition) { d.URL = "http://127.0.0.1:1/" })})
+	r := h.modern("/mcp/down", "uid:1000").begin("subscriptions/listen", `{"notifications":{}}`)
+	if end := r.end(); r.status != 502 || code(end) != "1502" {
+		t.Errorf("a server that is down: %d %s", r.status, end)
+	}
+}
+
+func TestListenOnTheAggregate(t *testing.T) {
+	t.Parallel()
+	a, b := web(t, "alpha", "modern"), stdio(t, "beta", "legacy")
+	h := build(t, []Server{a.server(), b.server()})
+	m := h.modern("/mcp", "uid:1000")
+	r, ack := m.subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["doorward://alpha/file:///1","doorward://beta/file:///2","doorward://ghost/x","bare"]}`)
+	equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true,"resourceSubscriptions":["doorward://alpha/file:///1","doorward://beta/file:///2"]}`)
+	equal(t, "alpha's", field(a.last("subscriptions/listen").raw, "params", "notifications", "resourceSubscriptions"), `["file:///1"]`)
+	equal(t, "beta's", string(b.last("resources/subscribe").Params), `{"uri":"file:///2"}`)
+	a.change(resourceUpdated, `{"uri":"file:///2"}`) // beta's, not alpha's
+	a.change(resourceUpdated, `{"uri":"file:///1"}`)
+	equal(t, "update", text(r.next(), "params", "uri"), "doorward://alpha/file:///1")
+	b.change(resourceUpdated, `{"uri":"file:///2"}`)
+	equal(t, "update", text(r.next(), "params", "uri"), "doorward://beta/file:///2")
+	b.change(toolsChanged, `{}`)
+	equal(t, "change", text(r.next(), "method"), toolsChanged)
+}
+
+// A server that hangs delays the acknowledgement for a moment only.
+func TestHangingServerDoesNotHoldAListenUp(t *testing.T) {
+	t.Parallel()
+	a, bad := web(t, "alpha", "modern"), stdio(t, "bad", "modern")
+	bad.refuse = func(q *query) bool { q.arrive(); return false }
+	h := build(t, []Server{a.server(), bad.server()})
+	began := time.Now()
+	r, _ := h.modern("/mcp", "uid:1000").subscribe(everyList)
+	if d := time.Since(began); d > ackTime+3*time.Second {
+		t.Errorf("acknowledged after %s", d)
+	}
+	a.change(toolsChanged, `{}`)
+	r.nextOf(toolsChanged)
+	close(bad.proceed)
+	r.nextOf(promptsChanged) // it came up: look again
+	bad.change(resourcesChanged, `{}`)
+	r.nextOf(resourcesChanged)
+}
+
+// Another principal's listen hears nothing of a private connection, and what
+// policy forbids is left out, also when it changes its mind.
+func TestListenHearsOnlyWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "modern")
+	h := build(t, []Server{s.server()})
+	ann, _ := h.modern("/mcp/s", "token:ann").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///ann"]}`)
+	bob, _ := h.modern("/mcp/s", "token:bob").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///ann"]}`)
+	eventually(t, "a child for each", func() bool { return len(s.open()) == 2 })
+	first := s.open()[0]
+	first.mu.Lock()
+	q := first.listens[0]
+	first.mu.Unlock()
+	q.tag(resourceUpdated, `{"uri":"file:///ann"}`)
+	ann.next()
+	q.tag(toolsChanged, `{}`)
+	ann.next()
+	bob.silent()
+
+	scoped, ack := h.modern("/mcp/s", "token:c tool:s/echo").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///c"]}`)
+	equal(t, "no resource that it may not read", field(ack, "params", "notifications"), `{"toolsListChanged":true}`)
+	h.gate.SetPolicy(policy.New(1000, nil))
+	s.change(toolsChanged, `{}`)
+	s.change(resourceUpdated, `{"uri":"file:///ann"}`)
+	for _, r := range []*reply{ann, bob, scoped} {
+		r.silent()
+	}
+	h.gate.SetPolicy(policy.New(1000, h.rules))
+	s.change(toolsChanged, `{}`)
+	bob.next()
+}
+
+// When Doorward stops, or the server is taken out of the configuration, a
+// client is told that its listen is over.
+func TestListenEndsGracefully(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	h := build(t, []Server{s.server()})
+	m := h.modern("/mcp/s", "uid:1000")
+	r, _ := m.subscribe(everyList)
+	h.relay.SetServers(nil)
+	over := r.next()
+	equal(t, "cancelled", text(over, "method")+field(over, "params", "requestId")+subscriptionID(over), "notifications/cancelled11")
+	end := r.next()
+	equal(t, "result", field(end, "id")+text(end, "result", "resultType"), "1complete")
+	h = build(t, []Server{s.server()})
+	r, _ = h.modern("/mcp", "uid:1000").subscribe(everyList)
+	h.relay.Close()
+	r.nextOf("notifications/cancelled")
+	contains(t, "result", r.next(), `"resultType":"complete"`)
+}
+
+// A legacy session hears changes on its standalone stream, of servers of
+// either era, and what it subscribes to.
+func TestStandaloneStream(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		for kind, start := range transports {
+			t.Run(era+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, "s", era)
+				h := build(t, []Server{s.server()})
+				c, other := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "uid:1000", `{}`)
+				stream, quiet := c.listen(), other.listen()
+				if era == "modern" {
+					eventually(t, "listens", func() bool { return s.listening() == 2 })
+				}
+				equal(t, "subscribe", field(c.call("resources/subscribe", `{"uri":"file:///a"}`), "error"), "")
+				tell := func(method, params string) { s.open()[len(s.open())-2].tell(method, params) }
+				if era == "modern" {
+					tell = func(method, params string) { s.tellListeners("file:///a", method, params) }
+					eventually(t, "the new listen", func() bool { return strings.Contains(s.last("subscriptions/listen").raw, "file:///a") })
+				}
+				tell(resourceUpdated, `{"uri":"file:///a","x":1.0}`)
+				update := stream.nextOf(resourceUpdated)
+				for field(update, "params", "x") == "" { // told to look again when the listen changed
+					update = stream.nextOf(resourceUpdated)
+				}
+				equal(t, "update", field(update, "params"), `{"uri":"file:///a","x":1.0}`)
+				tell(toolsChanged, `{}`)
+				stream.nextOf(toolsChanged)
+				equal(t, "unsubscribe", field(c.call("resources/unsubscribe", `{"uri":"file:///a"}`), "error"), "")
+				quiet.silent()
+			})
+		}
+	}
+}
+
+// On a connection that several sessions share each hears the resources that
+// it subscribed to, and the server is told when the last one has left.
+func TestSubscriptionsOnASharedConnection(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "legacy")
+	s.serve = func(q *query) { q.result(`{}`) }
+	h := build(t, []Server{s.server(instances("shared"))})
+	ann, bob := h.legacy("/mcp/s", "token:ann", `{}`), h.legacy("/mcp/s", "token:bob", `{}`)
+	a, b := ann.listen(), bob.listen()
+	ann.call("resources/subscribe", `{"uri":"file:///ann"}`)
+	ann.call("resources/subscribe", `{"uri":"file:///both"}`)
+	bob.call("resources/subscribe", `{"uri":"file:///both"}`)
+	c := s.open()[1]
+	c.tell(resourceUpdated, `{"uri":"file:///ann"}`)
+	c.tell("notifications/message", `{"level":"info","data":"of somebody's call"}`)
+	c.tell(resourceUpdated, `{"uri":"file:///both"}`)
+	equal(t, "ann", text(a.next(), "params", "uri")+" "+text(a.next(), "params", "uri"), "file:///ann file:///both")
+	equal(t, "bob", text(b.next(), "params", "uri"), "file:///both")
+	ann.call("resources/unsubscribe", `{"uri":"file:///both"}`)
+	if n := len(s.got("resources/unsubscribe")); n != 0 {
+		t.Error("one who leaves takes the other's subscription along")
+	}
+	c.tell(resourceUpdated, `{"uri":"file:///both"}`)
+	equal(t, "bob still hears", text(b.next(), "params", "uri"), "file:///both")
+	bob.call("resources/unsubscribe", `{"uri":"file:///both"}`)
+	s.last("resources/unsubscribe")
+	a.silent()
+}
+
+// A client that reads slowly is not sent the same change twice, and keeps
+// nobody else waiting.
+func TestSlowListener(t *testing.T) {
+	t.Parallel()
+	s := &subscription{wake: make(chan struct{}, 1)}
+	for range 10 {
+		s.put(upstream.Event{Method: toolsChanged})
+		s.put(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"a"}`)})
+		s.put(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"b"}`)})
+	}
+	if n := len(s.take()); n != 3 {
+		t.Errorf("%d events wait", n)
+	}
+	h := build(t, nil)
+	full := &subscription{r: h.relay, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1)}
+	for i := range 2 * queued {
+		full.put(upstream.Event{Method: resourceUpdated, Params: []byte(fmt.Sprintf(`{"uri":"%d"}`, i))})
+	}
+	if n := len(full.take()); n != queued || !full.cut {
+		t.Errorf("%d events wait, cut %v", n, full.cut)
+	}
+}
+
+// tellListeners sends a notification on the listens that ask for uri.
+func (s *script) tellListeners(uri, method, params string) {
+	for _, c := range s.open() {
+		c.mu.Lock()
+		listens := append([]*query(nil), c.listens...)
+		c.mu.Unlock()
+		for _, q := range listens {
+			if strings.Contains(q.raw, uri) {
+				q.tag(method, params)
+			}
+		}
+	}
+}
