@@ -26,7 +26,6 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	dbgLeft()
 	if left := leaked(); code == 0 && left != "" {
 		fmt.Fprintln(os.Stderr, left)
 		code = 1

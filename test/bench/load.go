@@ -78,6 +78,11 @@ func closeAll(sessions []*session) {
 // drive lets every session call tool until d has passed, one call at a time each, all started together.
 // It returns the time from the start to the last answer.
 func drive(sessions []*session, tool string, d time.Duration) (time.Duration, error) {
+	for _, s := range sessions {
+		if err := s.refresh(); err != nil {
+			return 0, err
+		}
+	}
 	begin := make(chan struct{})
 	errs := make([]error, len(sessions))
 	var deadline time.Time
@@ -95,6 +100,9 @@ func drive(sessions []*session, tool string, d time.Duration) (time.Duration, er
 	close(begin)
 	wg.Wait()
 	elapsed := time.Since(started)
+	for _, s := range sessions {
+		s.used = time.Now()
+	}
 	if err := errors.Join(errs...); err != nil {
 		return elapsed, firstOf(err)
 	}

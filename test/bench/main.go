@@ -21,10 +21,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -172,6 +174,7 @@ func (r *run) all() error {
 		return fmt.Errorf("preparing: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	removeOnSignal(dir)
 	t, err := buildTools(dir, r.doorward)
 	if err != nil {
 		return err
@@ -197,6 +200,18 @@ func (r *run) all() error {
 		return fmt.Errorf("not everything was measured: %d failures, listed in the report", len(r.failures))
 	}
 	return nil
+}
+
+// removeOnSignal leaves nothing behind when the run is broken off: the kernel ends the programs, this the
+// files.
+func removeOnSignal(dir string) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-broken
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}()
 }
 
 // loaded runs the sections that share one set of running paths.

@@ -20,6 +20,10 @@ const (
 		`","capabilities":{},"clientInfo":{"name":"doorward-bench","version":"1"}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 
+	// keepAlive is how long a connection may have been idle to be used again. Doorward closes idle ones, as
+	// any server may; clients then dial anew.
+	keepAlive = 30 * time.Second
+
 	// openPatience covers starting a stdio server while a thousand others start.
 	openPatience = 60 * time.Second
 	bigBytes     = 1 << 20
@@ -46,6 +50,7 @@ type session struct {
 	text    []byte
 	expect  []byte
 	samples []time.Duration
+	used    time.Time // when conn was last used
 }
 
 // openSession connects and, in the legacy era, does the handshake: initialize and initialized.
@@ -54,7 +59,7 @@ func openSession(at endpoint, number int, modern bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{at: at, conn: conn, number: number, modern: modern}
+	s := &session{at: at, conn: conn, number: number, modern: modern, used: time.Now()}
 	if err := s.handshake(); err != nil {
 		conn.close()
 		return nil, fmt.Errorf("opening session %d: %w", number, err)
@@ -83,6 +88,20 @@ func (s *session) handshake() error {
 	if a.Status != 202 {
 		return fmt.Errorf("initialized: %s", a)
 	}
+	return nil
+}
+
+// refresh dials anew when the connection has been idle for long.
+func (s *session) refresh() error {
+	if time.Since(s.used) < keepAlive {
+		return nil
+	}
+	conn, err := dialRaw(s.at.addr, 16<<10)
+	if err != nil {
+		return fmt.Errorf("session %d: %w", s.number, err)
+	}
+	s.conn.close()
+	s.conn = conn
 	return nil
 }
 
@@ -239,7 +258,7 @@ func (s *session) close() {
 	if s.stream != nil {
 		s.stream.close()
 	}
-	if s.id != "" {
+	if s.id != "" && s.refresh() == nil {
 		s.conn.patience(openPatience)
 		s.conn.exchange(s.prepare("DELETE", s.sessionLines(), "Content-Length: 0\r\n\r\n"))
 	}

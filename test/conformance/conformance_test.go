@@ -56,6 +56,7 @@ const (
 	r1     = "R1: stdio"
 	r1poll = "R1: stdio, streams of at most 50 ms"
 	r2     = "R2: HTTP, stateful, legacy"
+	r2poll = "R2: HTTP, stateful, streams of at most 50 ms"
 	r3     = "R3: HTTP, stateless, modern"
 )
 
@@ -87,6 +88,9 @@ func TestConformance(t *testing.T) {
 
 		{r2, c1All, d.MCP("stateful"), 46},
 		{r2, c2Legacy, d.MCP("stateful"), 83},
+
+		{r2poll, c1All, polling.MCP("stateful"), 47},
+		{r2poll, c2Legacy, polling.MCP("stateful"), 84},
 
 		{r3, c2Frozen, d.MCP("stateless"), 165},
 		{r3, c2Modern, d.MCP("stateless"), 153},
