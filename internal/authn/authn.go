@@ -93,6 +93,7 @@ type Authenticator struct {
 	table  atomic.Pointer[table]
 
 	failures limiter
+	loopback loopbackCallers
 }
 
 // New makes an Authenticator and reads all sources once. A source that is not
@@ -108,6 +109,7 @@ func New(o Options) *Authenticator {
 	a.env = envSource(o.Env)
 	a.file.path = o.File
 	a.failures.buckets = map[string]*bucket{}
+	a.loopback = newLoopbackCallers(o.UID)
 	now := a.now()
 	a.look(now)
 	a.due.Store(now.Add(lookEvery).UnixNano())

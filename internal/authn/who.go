@@ -85,13 +85,24 @@ func groupsFact(p *peer.Credentials) principal.Fact {
 // loopbackPrincipal is a caller without a token on a loopback listener that
 // asks for none. Another user's socket is refused here once more.
 func (a *Authenticator) loopbackPrincipal(c *Caller) *principal.Principal {
-	if !c.OwnerKnown {
-		return principal.New(principal.LoopbackUnknown, principal.Fact{Name: factUID}).WithLocal()
-	}
-	if c.OwnerUID != a.uid {
+	switch {
+	case !c.OwnerKnown:
+		return a.loopback.unknown
+	case c.OwnerUID != a.uid:
 		return nil
 	}
-	return principal.New(principal.Loopback(c.OwnerUID), number(factUID, c.OwnerUID, principal.Observed)).WithLocal()
+	return a.loopback.own
+}
+
+// loopbackCallers are the two principals that a loopback connection can be.
+// Nothing else is known of it, so every connection shares them.
+type loopbackCallers struct{ own, unknown *principal.Principal }
+
+func newLoopbackCallers(uid uint32) loopbackCallers {
+	return loopbackCallers{
+		own:     principal.New(principal.Loopback(uid), number(factUID, uid, principal.Observed)).WithLocal(),
+		unknown: principal.New(principal.LoopbackUnknown, principal.Fact{Name: factUID}).WithLocal(),
+	}
 }
 
 func number(name string, n uint32, g principal.Grade) principal.Fact {

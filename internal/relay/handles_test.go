@@ -302,20 +302,13 @@ func FuzzOpen(f *testing.F) {
 		if err == nil && (string(inner) != `"inner"` || server != "s" || string(wire.Canonical([]byte(args))) != `{"a":1}`) {
 			t.Errorf("%s opened for %s %s", raw, server, args)
 		}
-		if inner, err := seal.openCursor([]byte(raw), who, server, "tools/list"); err == nil && (!same(raw, string(cursor)) || string(inner) != `"inner"`) {
+		if inner, err := seal.openCursor([]byte(raw), who, server, "tools/list"); err == nil && (server != "s" || string(inner) != `"inner"`) {
 			t.Errorf("%s opened as a cursor", raw)
 		}
 		if _, err := seal.openTask([]byte(raw), who, server); err == nil {
 			t.Errorf("%s opened as a task", raw)
 		}
 	})
-}
-
-// same compares what two JSON strings stand for.
-func same(a, b string) bool {
-	x, _ := wire.Text([]byte(a))
-	y, _ := wire.Text([]byte(b))
-	return x == y
 }
 
 func TestSealerNeedsAKey(t *testing.T) {

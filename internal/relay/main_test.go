@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
+	}
 	if left := leaked(); code == 0 && left != "" {
 		fmt.Fprintln(os.Stderr, left)
 		code = 1

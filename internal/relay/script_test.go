@@ -33,6 +33,8 @@ type script struct {
 	serve func(q *query)
 	// refuse answers a handshake in its place when it returns true.
 	refuse func(q *query) bool
+	// status refuses a POST with a bare HTTP status; 0: it does not.
+	status func(q *query) int
 	// onListen is what a listen honours; "" refuses it. nil: what it asks for.
 	onListen func(q *query) string
 	// onNotification is told of what wants no answer.

@@ -119,6 +119,10 @@ func (w *webScript) post(rw http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	q := &query{conn: c, Message: m, raw: string(body), header: r.Header, ctx: r.Context()}
+	if w.status != nil && w.status(q) != 0 {
+		rw.WriteHeader(w.status(q))
+		return
+	}
 	if m.Kind != wire.Request {
 		w.take(q)
 		rw.WriteHeader(http.StatusAccepted)

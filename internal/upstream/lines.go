@@ -7,7 +7,7 @@ import (
 )
 
 // smallBuffer is what an idle connection keeps for reading, in bytes.
-const smallBuffer = 1 << 10
+const smallBuffer = 512
 
 // The sizes of buffers that are lent to a connection while it reads a longer
 // line, in bytes. Beyond the last the buffer is made for the line alone, and
