@@ -68,7 +68,15 @@ func (o *options) runtimeDir() (string, error) { return config.FindRuntime(o.run
 
 // load reads the configuration with the checks that the daemon makes.
 func (o *options) load() (*config.Config, []config.Problem) {
-	return config.Load(o.configFile(), config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve})
+	file := o.configFile()
+	c, problems := config.Load(file, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve})
+	if c != nil {
+		problems = append(problems, unserved(file, c)...)
+	}
+	if config.Fatal(problems) {
+		c = nil
+	}
+	return c, problems
 }
 
 func checkURL(raw string, allowPrivate bool) error {
