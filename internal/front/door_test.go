@@ -588,3 +588,26 @@ func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
 		t.Errorf("got %s", e.Data)
 	}
 }
+
+func TestASessionKeepsABoundedAmountForResumption(t *testing.T) {
+	t.Parallel()
+	s := newSession(alice, "s", overStreamable, time.Now())
+	big := bytes.Repeat([]byte("x"), 300<<10)
+	for range 100 {
+		l := s.openLog()
+		for range 3 {
+			l.put(big, 0)
+		}
+		l.end()
+	}
+	kept := 0
+	for _, l := range s.logs {
+		kept += l.bytes()
+	}
+	if kept > sessionBytes+logBytes || len(s.logs) > sessionStreams {
+		t.Errorf("%d bytes in %d streams are kept", kept, len(s.logs))
+	}
+	if s.logOf(s.streams) == nil {
+		t.Error("the newest stream is gone")
+	}
+}

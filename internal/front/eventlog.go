@@ -100,25 +100,30 @@ func (l *eventLog) replace() {
 	}
 }
 
-// attachRaw makes r the one connection that may write, from after seq on. It
-// fails when another is attached and takeover is false.
-func (l *eventLog) attachRaw(r *rawStream, seq uint64, takeover bool) (gen uint64, ok bool) {
+// reserve gives the right to write to a raw connection that is about to be
+// taken over: before its client sees an answer, so that two cannot both get
+// one. It fails when another is attached and takeover is false.
+func (l *eventLog) reserve(takeover bool) (gen uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.live && !takeover {
 		return 0, false
 	}
 	l.replace()
-	l.raw, l.pos = r, seq
-	l.wake()
 	return l.gen, true
 }
 
-// free reports whether attachRaw would succeed now.
-func (l *eventLog) free(takeover bool) bool {
+// attachRaw puts the connection in its reserved place; from after seq on it
+// gets what there is. False when another has taken over meanwhile.
+func (l *eventLog) attachRaw(r *rawStream, gen, seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.live || takeover
+	if l.gen != gen {
+		return false
+	}
+	l.raw, l.pos = r, seq
+	l.wake()
+	return true
 }
 
 func (l *eventLog) detach(gen uint64) {
@@ -137,6 +142,12 @@ func (l *eventLog) cut() {
 		l.raw.close()
 		l.raw = nil
 	}
+}
+
+func (l *eventLog) bytes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
 }
 
 func (l *eventLog) lastSent() uint64 {

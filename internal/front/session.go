@@ -62,8 +62,9 @@ type Session struct {
 
 // Bounds of one session.
 const (
-	sessionStreams = 32 // resumable streams kept
-	sessionAsks    = 64 // open questions to the client
+	sessionStreams = 32      // resumable streams kept
+	sessionBytes   = 2 << 20 // and what they hold together
+	sessionAsks    = 64      // open questions to the client
 	sessionCalls   = 256
 )
 
@@ -238,15 +239,27 @@ func (s *Session) openLog() *eventLog {
 	if s.logs == nil {
 		s.logs = make(map[uint64]*eventLog)
 	}
-	if len(s.logs) >= sessionStreams {
+	s.makeRoom()
+	s.logs[s.streams] = l
+	return l
+}
+
+// makeRoom drops the oldest streams until their number and what they keep are
+// within bounds. A client that has not come back for one by then has lost it.
+// The caller holds mu.
+func (s *Session) makeRoom() {
+	kept := 0
+	for _, l := range s.logs {
+		kept += l.bytes()
+	}
+	for len(s.logs) >= sessionStreams || len(s.logs) > 0 && kept > sessionBytes {
 		oldest := s.streams
 		for n := range s.logs {
 			oldest = min(oldest, n)
 		}
+		kept -= s.logs[oldest].bytes()
 		delete(s.logs, oldest)
 	}
-	s.logs[s.streams] = l
-	return l
 }
 
 // logOf finds the stream that an event id names: 0 is the standalone one.

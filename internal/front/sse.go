@@ -40,7 +40,8 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 	if out.named("", "endpoint", []byte(endpoint(server, s.id))) != nil {
 		out.close()
 	}
-	s.main.attachRaw(out, 0, true)
+	gen, _ := s.main.reserve(true)
+	s.main.attachRaw(out, gen, 0)
 	s.readers.Add(1)
 	out.gone(func() { d.sessions.remove(s) })
 }

@@ -240,21 +240,22 @@ func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
 	}
-	if !log.free(resumed) {
+	gen, ok := log.reserve(resumed)
+	if !ok {
 		plain(w, http.StatusConflict)
 		return
 	}
 	out, err := takeOver(w)
 	if err != nil {
+		log.detach(gen)
 		return
 	}
-	d.hear(s, log, out, after, resumed)
+	d.hear(s, log, out, gen, after)
 }
 
 // hear attaches a GET stream to its log until the client leaves.
-func (d *Door) hear(s *Session, log *eventLog, out *rawStream, after uint64, resumed bool) {
-	gen, ok := log.attachRaw(out, after, resumed)
-	if !ok {
+func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64) {
+	if !log.attachRaw(out, gen, after) {
 		out.close()
 		return
 	}
