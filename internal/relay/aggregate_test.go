@@ -237,11 +237,23 @@ func TestServerThatOwesItsList(t *testing.T) {
 	stream := c.listen()
 	equal(t, "without it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo")
 	stream.silent()
+	var late *latecomer
+	for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
+		if held.b.Name == "slow" {
+			late = &held.late
+		}
+	}
+	if !late.expected("tools/list") || late.expected("prompts/list") {
+		t.Error("the next list would wait for it again")
+	}
 	equal(t, "still without it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo")
 	close(slow.proceed)
 	stream.nextOf(toolsChanged)
 	equal(t, "with it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo slow__late")
 	stream.silent()
+	if late.expected("tools/list") {
+		t.Error("what has come is still expected")
+	}
 }
 
 func TestNotificationsOfTheAggregateAreNamed(t *testing.T) {

@@ -46,6 +46,7 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	if h := d.links[b]; h != nil {
 		return h.link
 	}
+	d.replaced(b)
 	h := &held{watcher: &watcher{all: b.perSession(), want: lists(), listens: d.listens || d.session.Listening()}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
 	if b.perSession() {
@@ -62,6 +63,17 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		h.close()
 	}
 	return h.link
+}
+
+// replaced lets go of what the session held of an earlier server of b's name.
+// The caller holds mu.
+func (d *binding) replaced(b *backend) {
+	for o, h := range d.links {
+		if o.Name == b.Name {
+			h.close()
+			delete(d.links, o)
+		}
+	}
 }
 
 // close lets go of the link, and ends it when it is the session's own.

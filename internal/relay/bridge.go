@@ -25,8 +25,8 @@ func severity(raw []byte) int {
 // only if that request named a level, and the message is at or above it
 // (Logging; protocol.md 3.11).
 func hearsLog(x *front.Exchange, message []byte) bool {
-	least := wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
-	return least != nil && severity(wire.Get(message, "level")) >= severity(least)
+	least := severity(wire.GetPath(x.Params, "_meta", wire.MetaLogLevel))
+	return least >= 0 && severity(wire.Get(message, "level")) >= least
 }
 
 // remember keeps what a legacy session sets up with a server beyond one call,

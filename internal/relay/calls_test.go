@@ -164,7 +164,7 @@ func TestLogMessages(t *testing.T) {
 		return join(got)
 	}
 	for _, era := range []string{"legacy", "modern"} {
-		for _, c := range []struct{ level, want string }{{"", ""}, {"debug", "debug info error"}, {"info", "info error"}, {"emergency", ""}} {
+		for _, c := range []struct{ level, want string }{{"", ""}, {"debug", "debug info error"}, {"info", "info error"}, {"emergency", ""}, {"loud", ""}} {
 			t.Run("modern client at "+c.level+", "+era+" server", func(t *testing.T) {
 				t.Parallel()
 				s := web(t, "s", era)
@@ -420,6 +420,38 @@ func TestRefusalsTellNothing(t *testing.T) {
 	unknown, hidden := h.modern("/mcp/ghost", "uid:1000").begin("tools/list", `{}`), h.modern("/mcp/s", "token:x server:other").begin("tools/list", `{}`)
 	if a, b := unknown.end(), hidden.end(); a != b || unknown.status != 404 || hidden.status != 404 {
 		t.Errorf("unknown %d %s, hidden %d %s", unknown.status, a, hidden.status, b)
+	}
+}
+
+func TestRateLimitIsOfThePrincipal(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	h := build(t, []Server{s.server()}, func(h *house, _ *Options) { h.rate = 1 })
+	m := h.modern("/mcp/s", "uid:1000")
+	equal(t, "the first", code(m.tool("t", "")), "")
+	r := m.begin("tools/call", `{"name":"t"}`)
+	end := r.end()
+	if r.status != http.StatusTooManyRequests || code(end) != "1429" || r.header.Get("Retry-After") != "1" || field(end, "error", "data", "ref") == "" {
+		t.Errorf("%d %v %s", r.status, r.header, end)
+	}
+	equal(t, "somebody else", code(h.modern("/mcp/s", "token:bob").tool("t", "")), "")
+	if n := len(s.got("tools/call")); n != 2 {
+		t.Errorf("%d calls reached the server", n)
+	}
+}
+
+// The operator of a development daemon is told why, the caller of any other is
+// not.
+func TestDetailIsForDevelopment(t *testing.T) {
+	t.Parallel()
+	for _, dev := range []bool{false, true} {
+		s := web(t, "s", "modern")
+		h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.URL = "http://127.0.0.1:1/" })},
+			func(_ *house, o *Options) { o.Dev = dev })
+		end := h.modern("/mcp/s", "uid:1000").tool("t", "")
+		if got := strings.Contains(field(end, "error", "data", "detail"), "connecting to server s"); got != dev {
+			t.Errorf("dev %v: %s", dev, end)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ type house struct {
 	dir   string
 	url   string
 	rules map[string]policy.ServerRules
+	rate  int // calls per second; 0: no limit
 }
 
 // option changes how a house is built.
@@ -63,7 +64,7 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 	if h.seal, err = NewSealer(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
-	h.gate = gate.New(policy.New(1000, h.rules), h.log, 0)
+	h.gate = gate.New(policy.New(1000, h.rules), h.log, h.rate)
 	o.Gate, o.Seal = h.gate, h.seal
 	h.relay = New(o)
 	h.door = front.New(front.Options{Handler: h.relay, Screen: func(*http.Request) bool { return true }, Authenticate: authenticate,
@@ -202,3 +203,9 @@ func (h *house) count(action, resource string) int {
 }
 
 func exchangeOf(who string) *front.Exchange { return &front.Exchange{Who: principal.New(who)} }
+
+// sessionOf is the door's side of a client's only session.
+func (h *house) sessionOf(*session) (found *front.Session) {
+	h.door.Each(func(s *front.Session) bool { found = s; return false })
+	return found
+}

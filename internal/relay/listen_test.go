@@ -47,6 +47,9 @@ func TestListenOnOneServer(t *testing.T) {
 					eventually(t, "the server's listen ends", func() bool { return s.listening() == 0 })
 				}
 				equal(t, "outcome", h.outcome(h.decided("subscriptions/listen", "s")), "ended")
+				again, _ := m.subscribe(everyList) // and finds nothing of the one before
+				s.change(promptsChanged, `{}`)
+				equal(t, "the first change", text(again.next(), "method"), promptsChanged)
 			})
 		}
 	}
@@ -87,6 +90,16 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "s", "modern")
+			s.onListen = func(q *query) string {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				for _, x := range q.listens {
+					if kind == "stdio" && x.ctx.Err() == nil {
+						t.Error("a second listen on one pipe")
+					}
+				}
+				return string(wire.Get(q.Params, "notifications"))
+			}
 			h := build(t, []Server{s.server()})
 			m := h.modern("/mcp/s", "uid:1000")
 			tools, _ := m.subscribe(`{"toolsListChanged":true}`)
@@ -325,6 +338,34 @@ func TestStandaloneStream(t *testing.T) {
 	}
 }
 
+// A change belongs to no call, whatever stream it comes on.
+func TestChangeDuringACall(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := web(t, "s", era)
+			s.serve = func(q *query) {
+				q.notify(toolsChanged, `{}`)
+				q.notify("notifications/future", `{}`)
+				q.result(`{}`)
+			}
+			h := build(t, []Server{s.server()})
+			c, m := h.legacy("/mcp/s", "uid:1000", `{}`), h.modern("/mcp/s", "uid:1000")
+			stream := c.listen()
+			listen, _ := m.subscribe(`{"toolsListChanged":true}`)
+			for who, r := range map[string]*reply{"legacy": c.begin("tools/call", `{"name":"t"}`), "modern": m.begin("tools/call", `{"name":"t"}`)} {
+				r.end()
+				if len(r.before) != 1 || text(r.before[0], "method") != "notifications/future" {
+					t.Errorf("the %s call's stream carried %s", who, r.before)
+				}
+			}
+			stream.nextOf(toolsChanged)
+			listen.nextOf(toolsChanged)
+		})
+	}
+}
+
 // On a connection that several sessions share each hears the resources that
 // it subscribed to, and the server is told when the last one has left.
 func TestSubscriptionsOnASharedConnection(t *testing.T) {
@@ -375,6 +416,27 @@ func TestSlowListener(t *testing.T) {
 	if n := len(full.take()); n != queued || !full.cut {
 		t.Errorf("%d events wait, cut %v", n, full.cut)
 	}
+}
+
+// A legacy session hears nothing of a server that policy has taken from it,
+// and learns when a modern server does not honour a subscription.
+func TestStandaloneStreamHearsOnlyWhatItMay(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	s.onListen = func(*query) string { return `{"toolsListChanged":true}` }
+	h := build(t, []Server{s.server()})
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	stream := c.listen()
+	eventually(t, "listens", func() bool { return s.listening() == 1 })
+	equal(t, "refused", field(c.call("resources/subscribe", `{"uri":"file:///a"}`), "error"), `{"code":-32602,"message":"Resource not found"}`)
+	equal(t, "denied", code(h.legacy("/mcp/s", "token:c tool:s/echo", `{}`).call("resources/subscribe", `{"uri":"file:///a"}`)), "1403")
+	eventually(t, "one listen", func() bool { return s.listening() == 1 })
+	h.gate.SetPolicy(policy.New(1000, nil))
+	s.change(toolsChanged, `{}`)
+	stream.silent()
+	h.gate.SetPolicy(policy.New(1000, h.rules))
+	s.change(toolsChanged, `{}`)
+	stream.nextOf(toolsChanged)
 }
 
 // tellListeners sends a notification on the listens that ask for uri.

@@ -79,17 +79,25 @@ func (l *listening) stop() {
 	}
 }
 
-// replaced ends the listen before this one. When that was over already, what
-// changed meanwhile is unknown, and everybody is told to look again.
+// replaced ends the listen before this one. When that was over already while
+// somebody listened, what changed meanwhile is unknown, and everybody is told
+// to look again.
 func (l *listening) replaced(before *listening) {
 	if before == nil {
 		return
 	}
-	gap := before.ctx.Err() != nil
+	gap := before.ctx.Err() != nil && !l.hub.isFinal(before)
 	before.cancel()
 	if gap {
 		l.hub.lookAgain()
 	}
+}
+
+// isFinal reports whether a listen ended because nobody was left to hear it.
+func (h *hub) isFinal(l *listening) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.final
 }
 
 func (h *hub) lookAgain() {
@@ -136,10 +144,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 	case <-l.conn.conn.Done():
 		return
 	}
-	l.hub.mu.Lock()
-	final := l.final
-	l.hub.mu.Unlock()
-	if final {
+	if l.hub.isFinal(l) {
 		for uri := range f.uris {
 			l.tell("resources/unsubscribe", uri)
 		}

@@ -105,6 +105,22 @@ func TestParamHeadersAreRecomputed(t *testing.T) {
 	equal(t, "on the aggregate", strings.Join(s.last("tools/call").header["Mcp-Name"], "|"), "t")
 }
 
+// A client of `doorward connect` speaks stdio and writes no such headers; a
+// server that wants them gets them all the same.
+func TestStdioClientsNeedNoParamHeaders(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"stdio", "http"} {
+		s := transports[kind](t, "s", "modern")
+		s.setList("tools/list", `{"tools":[`+annotated+`]}`)
+		m := build(t, []Server{s.server()}).modern("/mcp/s", "uid:1000")
+		equal(t, kind, code(m.tool("t", `"region":"eu"`, "Doorward-Stdio", "1")), "")
+		if got := s.last("tools/call").header["Mcp-Param-Region"]; kind == "http" && join(got) != "eu" {
+			t.Errorf("the server got %s", got)
+		}
+		equal(t, kind+", wrong all the same", code(m.tool("t", `"region":"eu"`, "Doorward-Stdio", "1", "Mcp-Param-Region", "us")), "-32020")
+	}
+}
+
 // A tool whose annotations are invalid is offered by a stdio server, but not
 // by an HTTP server, and then it cannot be called either.
 func TestInvalidAnnotations(t *testing.T) {

@@ -224,7 +224,7 @@ func (r *Relay) modernHearers(x *front.Exchange) []*link {
 // connection is open, as it would be on a server that has just started.
 func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	live := l.live.Load()
-	if live == nil || live.era != x.Era {
+	if live == nil || !live.alive() || live.era != x.Era {
 		return
 	}
 	pass, err := r.gate.Enter(r.act(x, l.b.Name, x.Method, ""))

@@ -132,7 +132,11 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 		return Reply{}, err
 	}
 	c.done.Store(true)
-	if begun && r.Method != methodInitialize {
+	switch {
+	case !begun, r.Method == methodInitialize:
+	case c.listen: // whoever opens the next one counts on the server knowing the end of this one
+		s.sendCancelled(c.id)
+	default:
 		go s.sendCancelled(c.id)
 	}
 	return Reply{}, err

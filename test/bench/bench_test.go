@@ -202,6 +202,15 @@ func TestReverseProxyPassesBothWaysAtOnce(t *testing.T) {
 	}
 }
 
+func TestStallsAreTold(t *testing.T) {
+	t.Parallel()
+	var report strings.Builder
+	printStalls(&report, []cell{{Path: pathStdio, Sessions: 1, Tool: "echo", Rounds: []window{{Longest: time.Second}, {Longest: 59 * time.Second}}}})
+	if got, want := report.String(), "\nSTALL: doorward stdio, 1 sessions, echo, round 2: an answer took 59s.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestClocksCountOwnWork(t *testing.T) {
 	t.Parallel()
 	before, err := cpuTime(os.Getpid())

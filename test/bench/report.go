@@ -26,6 +26,8 @@ func (res *results) print(w io.Writer) {
 	if res.Doorward {
 		printVerdicts(w, res.Verdicts)
 	}
+	printStalls(w, res.Load)
+	printStalls(w, res.Big)
 	for _, f := range res.Failures {
 		fmt.Fprintf(w, "\nFAILED: %s\n", f)
 	}
@@ -50,6 +52,17 @@ func (res *results) printLoad(w io.Writer) {
 		fmt.Fprintf(w, "| %d | %s | %s | %s | %s | %s | %.3f | %s |\n", c.Sessions, c.Path,
 			c.cell("%.0f", 1, base, perSecond), c.cell("%.0f", 1e-3, base, p50), c.cell("%.0f", 1e-3, base, p99),
 			c.cell("%.3f", 1, base, cpuProxy), c.median(cpuUpstream), c.cell("%.3f", 1, base, cpuAll))
+	}
+}
+
+// printStalls tells of answers that took so long that something stood still.
+func printStalls(w io.Writer, cells []cell) {
+	for _, c := range cells {
+		for i, round := range c.Rounds {
+			if round.Longest > stallNote {
+				fmt.Fprintf(w, "\nSTALL: %s, %d sessions, %s, round %d: an answer took %v.\n", c.Path, c.Sessions, c.Tool, i+1, round.Longest.Round(100*time.Millisecond))
+			}
+		}
 	}
 }
 
