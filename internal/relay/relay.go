@@ -34,7 +34,8 @@ type Server struct {
 	// MaxInstances bounds live connections (children) to this server,
 	// MaxConcurrency the calls in flight. 0: no bound.
 	MaxInstances, MaxConcurrency int
-	// Timeout bounds one call; 0: no bound.
+	// Timeout bounds the wait of one call for a connection, as the upstream's
+	// own bounds the call on it; 0: no bound.
 	Timeout time.Duration
 	// Refused is why this server cannot be used, for status; the rest runs.
 	Refused string
