@@ -15,7 +15,7 @@ const (
 	factGroups     = "groups"
 	factLabel      = "label"
 	factPID        = "pid"
-	factInstance   = "instance"
+	factInstance   = principal.FactInstance
 	factNamespaces = "namespaces"
 	factToken      = "token"
 	factScope      = "scope"

@@ -33,19 +33,19 @@ func newSessions(limit, each int, idle time.Duration) *sessions {
 func (t *sessions) reserve(who *principal.Principal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.open >= t.limit || t.counts[who.Key()] >= t.each {
+	if t.closed || t.open >= t.limit || t.counts[who.Name()] >= t.each {
 		return errTooMany
 	}
 	t.open++
-	t.counts[who.Key()]++
+	t.counts[who.Name()]++
 	return nil
 }
 
 func (t *sessions) release(who *principal.Principal) {
 	t.mu.Lock()
 	t.open--
-	if t.counts[who.Key()]--; t.counts[who.Key()] == 0 {
-		delete(t.counts, who.Key())
+	if t.counts[who.Name()]--; t.counts[who.Name()] == 0 {
+		delete(t.counts, who.Name())
 	}
 	t.mu.Unlock()
 }

@@ -11,6 +11,8 @@
 // because several lower ones agree.
 package principal
 
+import "strconv"
+
 // Fact is one thing known about a caller, for instance {"exe",
 // "/usr/bin/node", Observed}. Name is a constant of ours; Value may come from
 // the caller and is as good as its Grade.
@@ -23,10 +25,22 @@ type Fact struct {
 // Principal is an authenticated caller. The nil pointer and the zero value are
 // nobody: not Valid, not Local, without name and facts.
 type Principal struct {
-	name  string
-	facts []Fact
-	json  []byte
-	local bool
+	name     string
+	key      string
+	identity string
+	facts    []Fact
+	json     []byte
+	local    bool
+	witness  Witness
+}
+
+// Witness can tell whether the program that a principal's observed facts
+// describe is still the one behind it. Whoever keeps it beyond the connection
+// it came with Retains it, and Releases it once for each time.
+type Witness interface {
+	Holds() bool
+	Retain()
+	Release()
 }
 
 // New makes a principal. A name that Parse refuses gives one that is not
@@ -45,6 +59,8 @@ func New(name string, facts ...Fact) *Principal {
 		p.facts[i] = f
 	}
 	p.json = appendFacts(nil, p.facts)
+	p.key = p.ownerKey()
+	p.identity = string(p.appendIdentity(nil))
 	return p
 }
 
@@ -60,10 +76,55 @@ func (p *Principal) Name() string {
 // for, or bound to a principal that is not.
 func (p *Principal) Valid() bool { return p != nil && p.name != "" }
 
-// Key is what the owner of a session, a mailbox or a sealed handle is compared
-// by. It is empty when not Valid, so Valid is asked first. On the Unix socket
-// it is the user alone: processes of one user are not told apart by it.
-func (p *Principal) Key() string { return p.Name() }
+// Key is what the owner of a session, a subscription or a sealed handle is
+// compared by. It is empty when not Valid, so Valid is asked first. On the Unix
+// socket it is the user and the process instance; pools, limits and counts go
+// by Name, since one user's processes share those.
+func (p *Principal) Key() string {
+	if p == nil {
+		return ""
+	}
+	return p.key
+}
+
+// ownerKey: no name holds a NUL, so no name can be taken for another's key.
+func (p *Principal) ownerKey() string {
+	instance, ok := p.Fact(FactInstance)
+	if p.name == "" || !ok || instance.Value == "" || instance.Grade < Observed {
+		return p.name
+	}
+	return p.name + "\x00" + instance.Value
+}
+
+// Identity is everything that a decision can depend on, in one unambiguous
+// text: name, Local and all facts in full. Equal identities are the same to
+// every rule.
+func (p *Principal) Identity() string {
+	if p == nil {
+		return ""
+	}
+	return p.identity
+}
+
+func (p *Principal) appendIdentity(dst []byte) []byte {
+	dst = appendCounted(dst, p.name)
+	dst = strconv.AppendBool(dst, p.local)
+	for _, f := range p.facts {
+		dst = appendCounted(dst, f.Name)
+		dst = appendCounted(dst, f.Value)
+		dst = append(dst, byte(f.Grade))
+	}
+	return dst
+}
+
+// appendCounted puts the length before the text, so that no two lists of texts
+// read the same (requirements B20).
+func appendCounted(dst []byte, s string) []byte {
+	return append(append(strconv.AppendInt(dst, int64(len(s)), 10), ':'), s...)
+}
+
+// FactInstance names the fact of the process instance on the Unix socket.
+const FactInstance = "instance"
 
 // Facts returns a copy of the facts in the order they were given to New.
 func (p *Principal) Facts() []Fact {
@@ -111,6 +172,26 @@ func (p *Principal) WithLocal() *Principal {
 	}
 	q := *p
 	q.local = true
+	q.identity = string(q.appendIdentity(nil))
+	return &q
+}
+
+// Witness is what can tell whether the program behind the principal is still
+// the same; nil where nothing can.
+func (p *Principal) Witness() Witness {
+	if p == nil {
+		return nil
+	}
+	return p.witness
+}
+
+// WithWitness returns the same principal with w as its witness.
+func (p *Principal) WithWitness(w Witness) *Principal {
+	if p == nil {
+		return nil
+	}
+	q := *p
+	q.witness = w
 	return &q
 }
 

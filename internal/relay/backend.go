@@ -152,7 +152,7 @@ func (b *backend) perSession() bool {
 // pooled returns the connection that who shares with itself, or with
 // everybody where the operator declared that safe.
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
-	key := string('0'+rune(client)) + who.Key()
+	key := string('0'+rune(client)) + who.Name()
 	if b.Instances == "shared" {
 		key, who = string('0'+rune(client)), nil
 	}

@@ -228,10 +228,10 @@ func (l *link) withMeta(c *liveConn, edits ...wire.Edit) []byte {
 	return wire.Set(nil, edits...)
 }
 
-// drop forgets a connection that has ended, so that the next call opens a new
-// one. One that lives stays: its other calls are in flight.
+// drop forgets a connection that has ended, or is about to, so that the next
+// call opens a new one. One that lives stays: its other calls are in flight.
 func (l *link) drop(c *liveConn) {
-	if !c.alive() {
+	if !c.alive() || c.conn.Err() != nil {
 		l.live.CompareAndSwap(c, nil)
 	}
 }

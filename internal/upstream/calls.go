@@ -194,23 +194,24 @@ func (p *pending) collect(c *call) []Event {
 	return events
 }
 
-// fail ends every call and the table. The first reason stays.
-func (p *pending) fail(end error) {
+// stop ends the table, closes done and gives the calls that were in the table,
+// for their end to be told. The first reason stays; first tells whether this
+// one was. Both happen under the lock: whoever is refused by the table finds
+// done closed.
+func (p *pending) stop(end error, done chan struct{}) (broken map[int64]*call, first bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.end != nil {
-		p.mu.Unlock()
-		return
+		return nil, false
 	}
 	p.end = end
-	broken := p.calls
+	close(done)
+	broken = p.calls
 	p.calls, p.listens = nil, 0
-	p.mu.Unlock()
-	for _, c := range broken {
-		c.finish(Reply{}, end)
-	}
+	return broken, true
 }
 
-// ended is the reason given to fail, nil before.
+// ended is the reason given to stop, nil before.
 func (p *pending) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

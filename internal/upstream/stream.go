@@ -43,7 +43,6 @@ type stream struct {
 	bad     int    // refused messages since the last good one; the reader's alone
 	badSize int    // and their bytes
 
-	over sync.Once
 	done chan struct{}
 }
 
@@ -225,17 +224,20 @@ func (s *stream) Done() <-chan struct{} { return s.done }
 // Err implements Conn.
 func (s *stream) Err() error { return s.pending.ended() }
 
-// fail ends all calls and marks the connection as over. The first reason stays;
-// first tells whether this one was.
+// fail marks the connection as over and ends all calls. The first reason stays;
+// first tells whether this one was. Done is closed before any call hears of the
+// end, so that nobody who heard of it takes the connection for open.
 func (s *stream) fail(end error) (first bool) {
-	s.pending.fail(end)
-	s.over.Do(func() {
-		s.events.close()
-		s.own.close()
-		close(s.done)
-		first = true
-	})
-	return first
+	broken, first := s.pending.stop(end, s.done)
+	if !first {
+		return false
+	}
+	s.events.close()
+	s.own.close()
+	for _, c := range broken {
+		c.finish(Reply{}, end)
+	}
+	return true
 }
 
 // answerOwn answers what a server asks of the connection itself.
