@@ -39,7 +39,10 @@ type Exchange struct {
 	Params  []byte      // raw, as it came; nil when absent
 	Header  http.Header // modern HTTP: the request's headers, for Mcp-Param-*
 	Size    int64       // bytes of the message
-	stream  *stream
+	// Confirmed: the message echoes the id of a session that was issued to the
+	// very program that Who's observed facts describe.
+	Confirmed bool
+	stream    *stream
 }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless

@@ -50,6 +50,9 @@ type Act struct {
 	Server  string
 	Name    string
 	Bytes   int64 // size of the message that asks for it
+
+	Args      []byte // of a call, raw; for the decision, never for the record
+	Confirmed bool   // see policy.Request
 }
 
 // Pass is a decision that let an act through; hand it to Leave.
@@ -85,7 +88,7 @@ func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load()
 
 // Enter decides and records. A *Refusal means that the act must not happen.
 func (g *Gate) Enter(a Act) (Pass, error) {
-	d := g.policy.Load().Decide(policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name})
+	d := g.policy.Load().Decide(question(a))
 	code := CodeDenied
 	if d.Allow && !g.withinRate(a.Who) {
 		d = policy.Decision{Rule: "limits.calls_per_second"}
@@ -101,6 +104,7 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	if !d.Allow {
 		return Pass{}, &Refusal{Code: code, Ref: seq, Rule: d.Rule}
 	}
+	a.Args = nil // the message may be gone before the act is
 	return Pass{Ref: seq, act: a, resource: where}, nil
 }
 
@@ -110,6 +114,10 @@ func (g *Gate) Leave(p Pass, result string, bytes int64) {
 	r := record(p.act, p.resource)
 	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
 	g.log.Later(&r)
+}
+
+func question(a Act) policy.Request {
+	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed}
 }
 
 func record(a Act, resource string) audit.Record {

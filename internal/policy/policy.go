@@ -39,6 +39,17 @@ type Request struct {
 	Action string // an MCP method, an action of a built-in server, or ActionAdmin
 	Server string // the configured server; empty for acts on Doorward itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
+
+	// Args is the raw JSON object of a call's arguments; nil where there are
+	// none. The caller chose every byte of it.
+	Args []byte
+	// Confirmed: the request echoes what was issued to the very program that
+	// the observed facts of Who describe, after it was looked at, and the
+	// program is still the same (identity.md 5.1, step 16).
+	Confirmed bool
+	// Listing: the question is whether to show Name in a list. There are no
+	// arguments yet, so rules about them take no part.
+	Listing bool
 }
 
 // Decision is the answer. Rule names what decided, for the record and for

@@ -20,7 +20,9 @@ type target struct {
 
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
-	pass, err := r.gate.Enter(r.act(x, b.Name, t.method, t.name))
+	act := r.act(x, b.Name, t.method, t.name)
+	act.Args = argsOf(t)
+	pass, err := r.gate.Enter(act)
 	if err != nil {
 		return r.refused(err)
 	}
@@ -34,6 +36,14 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t targe
 	}
 	r.gate.Leave(pass, "ok", int64(len(reply.Result)))
 	return front.Reply{Result: reply.Result}
+}
+
+// argsOf are the arguments that a decision may depend on.
+func argsOf(t target) []byte {
+	if t.method == "tools/call" || t.method == "prompts/get" {
+		return wire.Get(t.params, "arguments")
+	}
+	return nil
 }
 
 // statusFor is the HTTP status of a server's error where the code alone would

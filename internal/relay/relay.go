@@ -243,7 +243,7 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 
 // act describes what an exchange asks of a server, for the gate.
 func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size}
+	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed}
 	if x.Session != nil {
 		a.Session = x.Session.Digest
 	}
