@@ -163,7 +163,7 @@ func (f *fake) serve(r fakeRequest) {
 func (f *fake) plainTools() string {
 	var b strings.Builder
 	for _, name := range []string{"secret", "env", "pid", "count", "sleep", "large", "progress", "error", "shout", "crash", "hang", "garbage",
-		"twice", "endless", "wrongid", "huge", "fork"} {
+		"twice", "endless", "wrongid", "huge", "fork", "knock"} {
 		fmt.Fprintf(&b, `,{"name":%q,"description":"the tool %s","inputSchema":{"type":"object"}}`, name, name)
 	}
 	return b.String()
@@ -190,6 +190,8 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 		f.text(r, strings.Join(env, "\n"))
 	case "pid":
 		f.text(r, "pid "+strconv.Itoa(os.Getpid()))
+	case "knock":
+		f.text(r, knock(arguments))
 	case "count":
 		f.text(r, "call "+strconv.FormatInt(f.count.Add(1), 10))
 	case "sleep":
@@ -207,6 +209,24 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 	default:
 		f.misbehave(r, name)
 	}
+}
+
+// knock tries the daemon's own socket, from the server and from a process that
+// has left the server's session.
+func knock(arguments raw) string {
+	var a struct{ Socket string }
+	if json.Unmarshal(arguments, &a) != nil || a.Socket == "" {
+		return "no socket to knock at"
+	}
+	said := "turned away"
+	for _, attr := range []*syscall.SysProcAttr{{}, {Setsid: true}} {
+		cmd := exec.Command("/proc/self/exe", "ask", a.Socket)
+		cmd.Args[0], cmd.SysProcAttr = "stranger", attr
+		if out, _ := cmd.Output(); bytes.HasPrefix(out, []byte("200")) {
+			said = "answered: " + string(out)
+		}
+	}
+	return said
 }
 
 func (f *fake) misbehave(r fakeRequest, name string) {

@@ -18,7 +18,8 @@ import (
 // The scripts of testdata drive the real program: `doorward` in a script is
 // this test binary running main, with its own directories under $WORK, and so
 // is every supervisor that a daemon starts. `fakemcp` is the MCP server behind
-// it, well-behaved or not (fakemcp_linux_test.go). Each script begins with the
+// it, well-behaved or not (fakemcp_linux_test.go), and `stranger` a process that
+// comes to the socket in its own way (stranger_linux_test.go). Each script begins with the
 // sentence of the contract that it holds.
 //
 // Verbs beside those of testscript:
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP})
+	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger})
 }
 
 func TestScripts(t *testing.T) {
@@ -63,9 +64,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [ipv6]: this host has the address ::1.
+// condition knows [ipv6]: this host has the address ::1, and [root].
 func condition(name string) (bool, error) {
-	if name != "ipv6" {
+	switch name {
+	case "root":
+		return os.Geteuid() == 0, nil
+	case "ipv6":
+	default:
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	l, err := net.Listen("tcp", "[::1]:0")

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stranger is a process that comes to the daemon's socket in a way of its own
+// and says what it got:
+//
+//	stranger ask SOCK              connects and asks who it is
+//	stranger heir SOCK             connects, leaves the connection to a child and exits; the child asks
+//	stranger twin SOCK             connects, and a child asks on the connection while it lives
+//	stranger mask SOCK PROGRAM     connects, starts a child that asks, and becomes PROGRAM itself
+//	stranger change SOCK           connects, asks, becomes another program, and that asks again
+//	stranger pass SOCK             connects and sends a descriptor with its request
+//	stranger pidns SOCK            asks from a pid namespace of its own
+//	stranger as UID MODE SOCK      any of these as another user
+//	stranger named NAME MODE SOCK  any of these from a copy of this program called NAME
+//	stranger run PROGRAM ARG…      starts PROGRAM and waits for it: its parent
+//
+// It prints the status and the body of each answer, or `closed` when the
+// connection ended without one.
+func stranger() {
+	if err := strange(os.Args[1:]); err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
+	}
+}
+
+// inherited is the descriptor of a connection that another process opened.
+const inherited = 3
+
+func strange(args []string) error {
+	if len(args) < 2 {
+		return errors.New("usage: stranger MODE SOCK …")
+	}
+	switch mode, sock := args[0], args[1]; mode {
+	case "ask":
+		c, err := net.Dial("unix", sock)
+		if err != nil {
+			return err
+		}
+		return askWho(c)
+	case "speak": // on the inherited connection, after the process PID is gone
+		pid, err := strconv.Atoi(sock)
+		if err != nil {
+			return err
+		}
+		for unix.Kill(pid, 0) == nil && os.Getppid() == pid && len(args) > 2 {
+			time.Sleep(time.Millisecond)
+		}
+		return speak()
+	case "heir":
+		_, err := leave(sock, "over")
+		return err
+	case "twin":
+		child, err := leave(sock)
+		if err != nil {
+			return err
+		}
+		return child.Wait()
+	case "mask":
+		if _, err := leave(sock); err != nil {
+			return err
+		}
+		return syscall.Exec(args[2], args[2:], os.Environ())
+	case "change":
+		return change(sock)
+	case "pass":
+		return pass(sock)
+	case "pidns":
+		return again(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}, "ask", sock)
+	case "as":
+		uid, err := strconv.ParseUint(sock, 10, 32)
+		if err != nil {
+			return err
+		}
+		return again(&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}, args[2:]...)
+	case "named":
+		return named(sock, args[2:])
+	case "run":
+		cmd := exec.Command(sock, args[2:]...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		return cmd.Run()
+	default:
+		return fmt.Errorf("no such mode: %s", mode)
+	}
+}
+
+// again runs a mode in a process with other attributes.
+func again(attr *syscall.SysProcAttr, args ...string) error {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = "stranger"
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, attr
+	return cmd.Run()
+}
+
+// named runs a mode from a copy of this program.
+func named(name string, args []string) error {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, self, 0o700); err != nil {
+		return err
+	}
+	cmd := &exec.Cmd{Path: path, Args: append([]string{"stranger"}, args...), Stdout: os.Stdout, Stderr: os.Stderr}
+	return cmd.Run()
+}
+
+// leave connects and hands the connection to a child that speaks on it; with
+// "over" once this process is gone.
+func leave(sock string, when ...string) (*exec.Cmd, error) {
+	f, err := connection(sock)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{"speak", strconv.Itoa(os.Getpid())}, when...)...)
+	cmd.Args[0] = "stranger"
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{f}
+	return cmd, cmd.Start()
+}
+
+// connection is an accepted connection: the daemon has looked at its opener.
+func connection(sock string) (*os.File, error) {
+	c, err := net.Dial("unix", sock)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(200 * time.Millisecond)
+	return c.(*net.UnixConn).File()
+}
+
+func speak() error {
+	c, err := net.FileConn(os.NewFile(inherited, "connection"))
+	if err != nil {
+		return err
+	}
+	return askWho(c)
+}
+
+// change asks as this program, then becomes another one that has the
+// connection as descriptor 3, and asks again.
+func change(sock string) error {
+	f, err := connection(sock)
+	if err != nil {
+		return err
+	}
+	c, err := net.FileConn(f)
+	if err != nil {
+		return err
+	}
+	if err := askWho(c); err != nil {
+		return err
+	}
+	if err := unix.Dup3(int(f.Fd()), inherited, 0); err != nil {
+		return err
+	}
+	return syscall.Exec("/proc/self/exe", []string{"stranger", "speak", "0"}, os.Environ())
+}
+
+// pass sends a descriptor along with a whole request.
+func pass(sock string) error {
+	c, err := net.Dial("unix", sock)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.(*net.UnixConn).WriteMsgUnix([]byte(who), unix.UnixRights(0), nil)
+	if errors.Is(err, unix.EPERM) {
+		fmt.Println("closed: descriptors are not accepted")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return hear(c)
+}
+
+const who = "GET /admin/v1/whoami HTTP/1.1\r\nHost: doorward\r\n\r\n"
+
+func askWho(c net.Conn) error {
+	if _, err := io.WriteString(c, who); err != nil {
+		fmt.Println("closed:", err)
+		return nil
+	}
+	return hear(c)
+}
+
+// hear prints one answer.
+func hear(c net.Conn) error {
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("neither an answer nor an end")
+	}
+	if err != nil {
+		fmt.Println("closed:", err)
+		return nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	fmt.Println(resp.StatusCode, strings.TrimSpace(string(body)))
+	return err
+}

@@ -1,0 +1,93 @@
+package doorward_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// evidence are the names of all tests in the repository: Go test functions,
+// and scripts that drive the real binary.
+func evidence(t *testing.T) map[string]bool {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	found := make(map[string]bool)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "node_modules" || d.Name() == ".git":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".txtar"):
+			found[d.Name()] = true
+		case strings.HasSuffix(path, "_test.go"):
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, m := range function.FindAllSubmatch(b, -1) {
+				found[string(m[1])] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestEveryPromiseNamesItsTest holds the documents to what can be shown: each
+// row of a table whose last column is "shown by" names tests, and they exist.
+func TestEveryPromiseNamesItsTest(t *testing.T) {
+	t.Parallel()
+	known := evidence(t)
+	reference := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+|\\w+\\.txtar)`")
+	for _, path := range []string{"docs/security-model.md", "docs/security-defaults.md"} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		for n, cell := range promises(string(b)) {
+			rows++
+			refs := reference.FindAllStringSubmatch(cell, -1)
+			if len(refs) == 0 {
+				t.Errorf("%s:%d: a promise without a test: %s", path, n, cell)
+			}
+			for _, ref := range refs {
+				if !known[ref[1]] {
+					t.Errorf("%s:%d: there is no test %s", path, n, ref[1])
+				}
+			}
+		}
+		if rows == 0 {
+			t.Errorf("%s: no table of promises", path)
+		}
+	}
+}
+
+// promises yields line number and last cell of each row in the tables that
+// show their evidence.
+func promises(text string) map[int]string {
+	out := make(map[int]string)
+	in := false
+	for n, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		last := strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			in = false
+		case !in:
+			in = last == "shown by"
+		case strings.Trim(line, "|-: ") == "":
+		default:
+			out[n+1] = last
+		}
+	}
+	return out
+}
