@@ -16,6 +16,7 @@ const (
 	ReasonOtherUser    = "the Unix peer is another user"
 	ReasonUnattested   = "the Unix peer could not be attested"
 	ReasonForeign      = "the Unix peer is in another pid or mount namespace"
+	ReasonOwnChild     = "the Unix peer was started by the daemon itself"
 	ReasonOtherOwner   = "the loopback socket belongs to another user"
 	ReasonNoOwner      = "no user was found for the loopback socket"
 	ReasonTooMany      = "too many connections on the listener"
@@ -23,8 +24,19 @@ const (
 	ReasonAcceptFailed = "accepting failed"
 )
 
-var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOtherOwner,
-	ReasonNoOwner, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed}
+// The reasons for ending a connection of the Unix socket later, by what came
+// on it.
+const (
+	ReasonOtherWriter = peer.BreachWriter
+	ReasonNoWriter    = peer.BreachUnattested
+	ReasonCutOff      = peer.BreachTruncated
+	ReasonDescriptors = peer.BreachDescriptors
+	ReasonDeadWriter  = peer.BreachDead
+)
+
+var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOtherOwner,
+	ReasonNoOwner, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
+	ReasonOtherWriter, ReasonNoWriter, ReasonCutOff, ReasonDescriptors, ReasonDeadWriter}
 
 func (l *Listener) refuse(reason string) {
 	for i, r := range reasons {
@@ -77,8 +89,14 @@ func (l *Listener) admit(c net.Conn) {
 		return
 	}
 	stamped := &conn{Conn: c, leave: func() { l.seats.leave(key) }}
-	stamped.origin = Origin{Listener: l, Local: addrPort(c.LocalAddr()), Remote: remote}
-	if reason := l.stamp(c, &stamped.origin); reason != "" {
+	o := &stamped.origin
+	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), remote
+	if reason := l.stamp(c, o); reason != "" {
+		stamped.Close()
+		l.refuse(reason)
+		return
+	}
+	if reason := l.guard(stamped); reason != "" {
 		stamped.Close()
 		l.refuse(reason)
 		return
@@ -120,6 +138,22 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 		return ReasonOtherUser
 	case creds.Foreign && !l.opts.AllowForeign:
 		return ReasonForeign
+	case l.opts.OwnChild != nil && l.opts.OwnChild(creds):
+		return ReasonOwnChild
+	}
+	return ""
+}
+
+// guard lets a connection of the Unix socket be read only as what its peer
+// wrote, and ends it with the peer.
+func (l *Listener) guard(c *conn) (reason string) {
+	u, ok := c.Conn.(*net.UnixConn)
+	if !ok {
+		return ""
+	}
+	c.Conn = peer.Guard(u, c.origin.Peer, l.refuse)
+	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.Close() }); err != nil {
+		return ReasonUnattested
 	}
 	return ""
 }

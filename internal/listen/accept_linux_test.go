@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -239,54 +240,63 @@ func TestAnAcceptErrorIsWaitedOut(t *testing.T) {
 func TestTwoThousandConnectionsAtOnce(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			const n = 2000
-			needDescriptors(t, 4*n)
-			l := openLoopback(t, Options{})
-			if network == "unix" {
-				l = openSocket(t, Options{})
-			}
-			conns := accepted(t, l)
-			clients := make(chan net.Conn, n)
-			var wg sync.WaitGroup
-			for range 50 {
-				wg.Go(func() {
-					for range n / 50 {
-						c, err := dialPatiently(network, l.Addr())
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						clients <- c
-					}
-				})
-			}
-			wg.Wait()
-			close(clients)
-			eventually(t, "all are seated", func() bool { return l.Open() == n && len(conns) == n })
-			for range n {
-				c := next(t, conns)
-				o := originOf(l, c)
-				if network == "unix" && (o.Peer == nil || o.Peer.UID != uint32(os.Geteuid())) {
-					t.Fatalf("peer %+v", o.Peer)
-				}
-				if network == "tcp" && o.Owner != OwnerSame {
-					t.Fatalf("owner %q", o.Owner)
-				}
-				if _, err := c.Write([]byte("x")); err != nil {
-					t.Fatal(err)
-				}
-				c.Close()
-			}
-			for c := range clients {
-				if _, err := c.Read(make([]byte, 1)); err != nil {
+			needDescriptors(t, 8000)
+			leavesNothing(t, func() { twoThousand(t, network) })
+		})
+	}
+}
+
+func twoThousand(t *testing.T, network string) {
+	const n = 2000
+	spec := Spec{Network: network, Addr: "127.0.0.1:0"}
+	if network == "unix" {
+		spec.Addr = filepath.Join(shortDir(t), "s")
+	}
+	l, err := Open(t.Context(), spec, Credential{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conns := accepted(t, l)
+	clients := make(chan net.Conn, n)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			for range n / 50 {
+				c, err := dialPatiently(network, l.Addr())
+				if err != nil {
 					t.Error(err)
+					return
 				}
-				c.Close()
-			}
-			if l.Open() != 0 || len(l.Refused()) != 0 {
-				t.Errorf("%d open, refused %v", l.Open(), l.Refused())
+				clients <- c
 			}
 		})
+	}
+	wg.Wait()
+	close(clients)
+	eventually(t, "all are seated", func() bool { return l.Open() == n && len(conns) == n })
+	for range n {
+		c := next(t, conns)
+		o := originOf(l, c)
+		if network == "unix" && (o.Peer == nil || o.Peer.UID != uint32(os.Geteuid())) {
+			t.Fatalf("peer %+v", o.Peer)
+		}
+		if network == "tcp" && o.Owner != OwnerSame {
+			t.Fatalf("owner %q", o.Owner)
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	for c := range clients {
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	}
+	if l.Open() != 0 || len(l.Refused()) != 0 {
+		t.Errorf("%d open, refused %v", l.Open(), l.Refused())
 	}
 }
 

@@ -10,6 +10,9 @@
 // attested (Unix) or whose owner was not found to be another user (loopback
 // TCP without a token); whoever serves them needs no check of its own for that.
 //
+// A connection of the Unix socket stays its connector's: what another process
+// writes on it is not read, and it ends with the connector.
+//
 // A connection that is refused is closed, counted and reported to
 // Options.OnRefused; it never ends the accept loop.
 package listen
@@ -21,6 +24,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/doorward/doorward/internal/peer"
 )
 
 // DefaultPort is the port of a TCP address that names none.
@@ -63,9 +68,15 @@ type Options struct {
 	// their uid counts then.
 	AllowForeign bool
 
+	// OwnChild says of a Unix peer that the daemon started it and that it must
+	// stay outside: a server must not call as the user it runs for (identity.md
+	// 5.1, 18). Whoever lets some of them in says no to those. nil: nobody is
+	// asked. It runs on the accept loop.
+	OwnChild func(*peer.Credentials) bool
+
 	// OnRefused hears the reason, one of the Reason constants, of each
-	// connection that was closed at the door. It runs on the accept loop and
-	// must not block.
+	// connection that was closed at the door, or later for what came on it. It
+	// runs on the accept loop or on that of a connection and must not block.
 	OnRefused func(reason string)
 
 	// OnNotice hears operator text: a certificate reloaded, or not. It must
@@ -161,7 +172,8 @@ type netListener struct{ *Listener }
 func (n netListener) Addr() net.Addr { return n.sockets[0].Addr() }
 
 // Close stops accepting and frees the address. Connections that are open stay
-// so. It may be called more than once.
+// so; from then on the end of a Unix peer shows only at the next read. It may
+// be called more than once.
 func (l *Listener) Close() error {
 	l.close.Do(func() {
 		close(l.done)
@@ -177,8 +189,8 @@ func (l *Listener) Close() error {
 // Open reports how many connections are open now.
 func (l *Listener) Open() int { return l.seats.taken() }
 
-// Refused counts the connections closed at the door since the start, by
-// reason; reasons that did not occur are left out.
+// Refused counts the connections closed at the door or for what came on them
+// since the start, by reason; reasons that did not occur are left out.
 func (l *Listener) Refused() map[string]uint64 {
 	counts := map[string]uint64{}
 	for i, reason := range reasons {

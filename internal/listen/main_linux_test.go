@@ -57,10 +57,13 @@ func helper(mode string, args []string) error {
 		fmt.Println("read", n, err == io.EOF || errors.Is(err, syscall.ECONNRESET))
 		_, err = io.Copy(io.Discard, os.Stdin)
 		return err
-	case "dial-and-leave": // path: connects, leaves the descriptor to a child, exits
+	case "dial-and-leave", "dial-and-leave-later": // path: connects, leaves the descriptor to a child, exits
 		c, err := net.Dial("unix", args[0])
 		if err != nil {
 			return err
+		}
+		if mode == "dial-and-leave-later" {
+			os.Stdin.Read(make([]byte, 1))
 		}
 		f, err := c.(*net.UnixConn).File()
 		if err != nil {
@@ -74,6 +77,14 @@ func helper(mode string, args []string) error {
 		}
 		fmt.Println("left")
 		return nil
+	case "ask", "ask-by-a-child": // path: one request and, told to, another; then it waits
+		return ask(args[0], mode == "ask-by-a-child")
+	case "ask-again": // on descriptor 3
+		c, err := net.FileConn(os.NewFile(3, "socket"))
+		if err != nil {
+			return err
+		}
+		return request(c)
 	case "hold":
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -89,10 +100,54 @@ func helper(mode string, args []string) error {
 	return fmt.Errorf("no such helper: %s", mode)
 }
 
+// ask sends a request, waits for a line on stdin, and has a second one sent on
+// the same connection, by itself or by a child that holds it too.
+func ask(path string, byChild bool) error {
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return err
+	}
+	if err := request(c); err != nil {
+		return err
+	}
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	if !byChild {
+		return request(c)
+	}
+	f, err := c.(*net.UnixConn).File()
+	if err != nil {
+		return err
+	}
+	child := exec.Command("/proc/self/exe")
+	child.Env = []string{helperEnv + "=ask-again"}
+	child.Stdin, child.Stdout, child.ExtraFiles = os.Stdin, os.Stdout, []*os.File{f}
+	if err := child.Run(); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// request sends one request and says what came back first.
+func request(c net.Conn) error {
+	fmt.Fprint(c, "GET /"+" HTTP/1.1\r\nHost: doorward\r\n\r\n")
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	b := make([]byte, 4096)
+	n, err := c.Read(b)
+	first, _, _ := strings.Cut(string(b[:n]), "\r\n")
+	if first == "" && err != nil {
+		first = "closed"
+	}
+	fmt.Println(first)
+	return nil
+}
+
 type helperProcess struct {
 	*exec.Cmd
 	out *bufio.Reader
-	in  io.Closer
+	in  io.WriteCloser
 }
 
 func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string) *helperProcess {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/peer"
 )
@@ -29,7 +30,13 @@ type Origin struct {
 	OwnerUID uint32            // when OwnerSame or OwnerOther
 	Local    netip.AddrPort    // TCP: the address the connection arrived on
 	Remote   netip.AddrPort    // TCP: the other end
+
+	expelled atomic.Bool
 }
+
+// Expel lets the answer that is being written go out, and ends the connection
+// at its next read.
+func (o *Origin) Expel() { o.expelled.Store(true) }
 
 // HostAllowed is Listener.HostAllowed for this connection.
 func (o *Origin) HostAllowed(host string) bool {
@@ -64,15 +71,24 @@ func From(ctx context.Context) *Origin {
 	return o
 }
 
-// conn is an admitted connection. Its interface is net.Conn's alone: the
-// *net.UnixConn inside has further ways to read, and none of them may get
-// round what is checked here.
+// conn is an admitted connection; one of the Unix socket has its Guard inside.
+// Its interface is net.Conn's alone: what is inside may have further ways to
+// read, and none of them may get round what is checked here.
 type conn struct {
 	net.Conn
 	origin Origin
 	once   sync.Once
 	leave  func()
 	err    error
+}
+
+// Read reads, unless the connection has been expelled.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.origin.expelled.Load() {
+		c.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Read(p)
 }
 
 // Close closes the connection, lets its process go and gives the seat back.

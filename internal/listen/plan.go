@@ -89,7 +89,7 @@ func refusal(s Spec, c Credential) string {
 	if c.Problem != "" {
 		why = "not a loopback address, and the token is not usable (" + c.Problem + ")"
 	}
-	remedy := ": set DOORWARD_TOKEN or --token-file to a token of at least 16 characters, or bind a loopback address such as 127.0.0.1"
+	remedy := ": set DOORWARD_TOKEN or --token-file to a token of at least 16 characters, or oauth in the configuration, or bind a loopback address such as 127.0.0.1"
 	if c.Made && s.Auth != AuthRequired {
 		remedy += "; tokens made with `doorward token new` count where the listener says auth: required"
 	}
@@ -107,7 +107,7 @@ func warning(s Spec, c Credential, d Decision) string {
 	case c.Problem != "":
 		w = append(w, "the token is not usable ("+c.Problem+"): serving without authentication")
 	case s.Auth == AuthNone && c.Set:
-		w = append(w, "auth: none: a token is set but not asked for")
+		w = append(w, "auth: none: a token or oauth is set but not asked for")
 	}
 	if d.Enforce && !c.Set && !c.Made {
 		w = append(w, "auth: required and no token exists: every request is refused until one is made with `doorward token new`")

@@ -16,14 +16,18 @@ const SocketName = "doorward.sock"
 
 // unixSocket is what has to be given back when the socket is closed.
 type unixSocket struct {
-	path string
-	file os.FileInfo // as bound
-	lock *os.File
+	path    string
+	file    os.FileInfo // as bound
+	lock    *os.File
+	watcher *peer.Watcher // of the peers' processes
 }
 
 // release removes the socket, if it is still ours, and then the lock, so that
 // the next daemon finds either us or nothing.
 func (u *unixSocket) release() {
+	if u.watcher != nil {
+		u.watcher.Close()
+	}
 	if fi, err := os.Lstat(u.path); err == nil && u.file != nil && os.SameFile(fi, u.file) {
 		os.Remove(u.path)
 	}
@@ -88,6 +92,11 @@ func (u *unixSocket) bind(ctx context.Context, dir *os.File) (net.Listener, erro
 	if err := peer.ClearSocket(u.path); err != nil {
 		return nil, err
 	}
+	watcher, err := peer.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	u.watcher = watcher
 	lc := net.ListenConfig{Control: peer.ListenControl}
 	l, err := lc.Listen(ctx, "unix", u.path)
 	if err != nil {

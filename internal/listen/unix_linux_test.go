@@ -172,6 +172,22 @@ func TestWhatIsInTheWay(t *testing.T) {
 		}, false},
 		{"a dangling link", func(t *testing.T, path string) { os.Symlink(path+"-nowhere", path) }, false},
 		{"a link as lock file", func(t *testing.T, path string) { os.Symlink("/etc/passwd", path+".lock") }, false},
+		{"a socket of another user", func(t *testing.T, path string) {
+			leaveSocket(t, path)
+			chown(t, path)
+		}, false},
+		{"a lock file of another user", func(t *testing.T, path string) {
+			os.WriteFile(path+".lock", nil, 0o600)
+			chown(t, path+".lock")
+		}, false},
+		{"a lock file that others may write to", func(t *testing.T, path string) {
+			os.WriteFile(path+".lock", nil, 0o600)
+			os.Chmod(path+".lock", 0o666)
+		}, false},
+		{"a directory of another user", func(t *testing.T, path string) { chown(t, filepath.Dir(path)) }, false},
+		{"a directory for all, like /tmp", func(t *testing.T, path string) { os.Chmod(filepath.Dir(path), 0o1777) }, false},
+		{"a directory that the group may write to", func(t *testing.T, path string) { os.Chmod(filepath.Dir(path), 0o770) }, false},
+		{"a directory that others may read", func(t *testing.T, path string) { os.Chmod(filepath.Dir(path), 0o755) }, true},
 		{"a directory that others may write to", func(t *testing.T, path string) { os.Chmod(filepath.Dir(path), 0o777) }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -201,6 +217,14 @@ func TestWhatIsInTheWay(t *testing.T) {
 				t.Error("what was there was touched")
 			}
 		})
+	}
+}
+
+func chown(t *testing.T, path string) {
+	t.Helper()
+	needRoot(t)
+	if err := os.Lchown(path, 12345, 12345); err != nil {
+		t.Fatal(err)
 	}
 }
 

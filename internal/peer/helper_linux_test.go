@@ -118,6 +118,12 @@ func helper(mode string, args []string) error {
 		}
 		return json.NewEncoder(os.Stdout).Encode(out)
 	}
+	if mode == "puppet" {
+		return dance(args)
+	}
+	if f := stages[mode]; f != nil {
+		return f(args)
+	}
 	return fmt.Errorf("no such helper: %s", mode)
 }
 
@@ -131,6 +137,7 @@ type served struct {
 
 type helperProcess struct {
 	*exec.Cmd
+	in  io.WriteCloser
 	out *bufio.Reader
 	end func()
 }
@@ -156,7 +163,7 @@ func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string)
 		}
 		t.Fatal(err)
 	}
-	h := &helperProcess{Cmd: cmd, out: bufio.NewReader(out)}
+	h := &helperProcess{Cmd: cmd, in: in, out: bufio.NewReader(out)}
 	h.end = func() { in.Close(); cmd.Process.Kill(); cmd.Wait() }
 	t.Cleanup(h.end)
 	return h

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -107,11 +108,12 @@ func TestALockFileMustBeOurs(t *testing.T) {
 	if err := errors.Join(
 		os.Symlink("/etc/passwd", path+"/link"),
 		os.Mkdir(path+"/dir", 0o700),
+		syscall.Mkfifo(path+"/pipe", 0o600),
 		os.WriteFile(path+"/wide", nil, 0o600),
 		os.Chmod(path+"/wide", 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"link", "dir", "wide"} {
+	for _, name := range []string{"link", "dir", "pipe", "wide"} {
 		if f, err := Lock(dir, name, 0); err == nil {
 			f.Close()
 			t.Errorf("%s was taken as a lock", name)

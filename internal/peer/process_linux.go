@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,10 +22,12 @@ import (
 // The descriptor is polled under the lock so that Close cannot hand its number
 // to somebody else in between.
 type process struct {
-	mu     sync.Mutex
-	pidfd  handle
-	dir    *os.File
-	closed bool
+	mu      sync.Mutex
+	pidfd   handle
+	dir     *os.File
+	closed  bool
+	unwatch []func() // what a Watcher still keeps of it
+	images  []*Image // what was seen of its programs
 }
 
 // handle is a descriptor plus one, so that the zero value is none.
@@ -34,18 +37,27 @@ func newHandle(fd int) handle { return handle(fd + 1) }
 func (h handle) fd() int      { return int(h) - 1 }
 func (h handle) held() bool   { return h > 0 }
 
-func (p *process) alive() bool {
+// state is what a look at the process finds.
+type state uint8
+
+const (
+	over    state = iota // the process has ended
+	letGo                // Close was called: nobody looks any more
+	running              // the process runs
+)
+
+func (p *process) alive() bool { return p.state() == running }
+
+func (p *process) state() state {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-		return false
-	case p.pidfd.held():
-		return !readable(p.pidfd.fd())
-	case p.dir != nil:
-		return !ended(p.dir)
+		return letGo
+	case p.pidfd.held() && readable(p.pidfd.fd()), p.dir != nil && !p.pidfd.held() && ended(p.dir):
+		return over
 	}
-	return true
+	return running
 }
 
 func (p *process) close() error {
@@ -55,6 +67,12 @@ func (p *process) close() error {
 		return nil
 	}
 	p.closed = true
+	for _, f := range p.unwatch {
+		f()
+	}
+	for _, m := range p.images {
+		m.Release()
+	}
 	var err error
 	if p.pidfd.held() {
 		err = unix.Close(p.pidfd.fd())
@@ -66,15 +84,15 @@ func (p *process) close() error {
 }
 
 // readable: a pidfd becomes readable when its process exits. An error counts
-// as dead.
+// as dead. It never waits, so the scheduler need not hear of the call.
 func readable(pidfd int) bool {
 	for {
-		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		if err == unix.EINTR {
-			continue
+		fd := unix.PollFd{Fd: int32(pidfd), Events: unix.POLLIN}
+		var now unix.Timespec
+		n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+		if errno != unix.EINTR {
+			return errno != 0 || n != 0
 		}
-		return err != nil || n != 0
 	}
 }
 

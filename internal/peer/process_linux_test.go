@@ -34,50 +34,6 @@ func (h *helperProcess) waitExit() error {
 	return err
 }
 
-// The pid of the dead connector belongs to another living process by the time
-// of the accept. A look into /proc would find that one.
-func TestARecycledPidInheritsNothing(t *testing.T) {
-	needRoot(t)
-	ln, path := unixListener(t)
-	h := start(t, nil, "dial-and-leave", path)
-	h.line(t, "left")
-	if err := h.waitExit(); err != nil {
-		t.Fatal(err)
-	}
-	takePid(t, h.Process.Pid)
-	conn := acceptUnix(t, ln)
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw.Control(func(fd uintptr) {
-		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		if err != nil || int(cred.Pid) != h.Process.Pid {
-			t.Errorf("the stage is wrong: %+v, %v", cred, err)
-		}
-	})
-	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
-		t.Fatalf("got %+v, %v; want ErrGone", c, err)
-	}
-}
-
-// takePid starts helpers until one has that pid.
-func takePid(t *testing.T, pid int) {
-	t.Helper()
-	for range 200 {
-		last := []byte(strconv.Itoa(pid - 1))
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", last, 0); err != nil {
-			t.Skipf("cannot choose the next pid: %v", err)
-		}
-		h := start(t, nil, "hold")
-		if h.Process.Pid == pid {
-			return
-		}
-		h.end()
-	}
-	t.Skip("the pid could not be taken again: something else was faster each time")
-}
-
 func TestAProcessOnAnOlderKernel(t *testing.T) {
 	t.Parallel()
 	old := func(int) (int, error) { return -1, unix.ENOPROTOOPT }

@@ -1,0 +1,62 @@
+package peer
+
+import "time"
+
+// Evidence is what a connector's process looks like. All of it is observed:
+// true when we looked, chosen by whoever runs the process, and fit to take
+// rights away, never to give any. An empty field could not be read; nothing is
+// filled in. The zero value is what there is of a process that nobody may or
+// can look at.
+type Evidence struct {
+	// Exe is the path of the running file. It ends in " (deleted)" when the
+	// file is no longer there, and never otherwise: a file that is really
+	// called so has no Exe, and neither has one whose path is not UTF-8.
+	Exe string
+	// SHA256 of the running file in lower-case hexadecimal, also when another
+	// file has its path by now.
+	SHA256 string
+	// Start is when the process began, in seconds after the boot. It does not
+	// change on exec.
+	Start string
+	// Cgroup is the path in the unified hierarchy, Unit its last segment that
+	// is a systemd service or scope. Whoever owns a delegated tree names and
+	// moves there at will.
+	Cgroup, Unit string
+
+	ParentPID int32
+	ParentExe string   // in the form of Exe
+	Parents   []string // "pid:name", the nearest first, at most maxParents
+
+	// Image tells whether the program is still the one that was looked at.
+	// Without it Exe and SHA256 are empty. It lasts as long as the
+	// Credentials, or as somebody Retains it.
+	Image *Image
+}
+
+// maxParents bounds the chain that is recorded.
+const maxParents = 8
+
+// Limits bound the hashing of executables, which a caller could use to keep
+// the daemon busy. The zero value has the defaults.
+type Limits struct {
+	Bytes int64         // larger files are not hashed; 0: 512 MiB
+	Time  time.Duration // one look waits no longer; 0: 2 s
+	Known int           // digests that are kept; 0: 256
+	Retry time.Duration // a file that was too slow is tried again; 0: 1 min
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Bytes <= 0 {
+		l.Bytes = 512 << 20
+	}
+	if l.Time <= 0 {
+		l.Time = 2 * time.Second
+	}
+	if l.Known <= 0 {
+		l.Known = 256
+	}
+	if l.Retry <= 0 {
+		l.Retry = time.Minute
+	}
+	return l
+}

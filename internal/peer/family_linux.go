@@ -1,0 +1,164 @@
+package peer
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// relative is what the stat file of /proc says of a process.
+type relative struct {
+	name   string // comm: the process chooses it
+	parent int32
+	start  uint64 // clock ticks after the boot
+}
+
+// look reads the stat file of a process's first thread, which says the same of
+// its family as the process's own and need not add its threads up. Plain
+// system calls: the runtime's poller has no part in a file of /proc, and costs
+// more than the file.
+func look(pid int32) (r relative, ok bool) {
+	number := strconv.Itoa(int(pid))
+	fd, err := unix.Open("/proc/"+number+"/task/"+number+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return r, false
+	}
+	defer unix.Close(fd)
+	var buf [1024]byte // the fields up to the start need half of it
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return r, false
+	}
+	b := buf[:n]
+	f := statFields(b)
+	begin := bytes.IndexByte(b, '(')
+	if len(f) < 20 || begin < 0 {
+		return r, false
+	}
+	parent, err := strconv.ParseInt(string(f[1]), 10, 32)
+	if err != nil {
+		return r, false
+	}
+	r.start, err = strconv.ParseUint(string(f[19]), 10, 64)
+	r.parent, r.name = int32(parent), string(b[begin+1:bytes.LastIndexByte(b, ')')])
+	return r, err == nil
+}
+
+// ancestors names pid and those above it.
+func ancestors(pid int32) (chain []string) {
+	for pid > 0 && len(chain) < maxParents {
+		r, ok := look(pid)
+		if !ok {
+			break
+		}
+		chain = append(chain, strconv.Itoa(int(pid))+":"+word(r.name))
+		pid = r.parent
+	}
+	return chain
+}
+
+// word keeps a name as one word of a list: whatever could be read as more than
+// that is written as an escape, and a backslash always is.
+func word(name string) string {
+	var b []byte
+	for _, c := range []byte(name) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`,:"\`, c) >= 0 {
+			b = fmt.Appendf(b, `\x%02x`, c)
+			continue
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// DescendantOf reports whether pid stands below ancestor in the tree of
+// processes. It is observed, by numbers: a second line and no more, for who
+// kills what stands between leaves the tree. A tree that does not hold still
+// counts as below.
+func DescendantOf(pid, ancestor int32) bool {
+	top, ok := look(ancestor)
+	if !ok || pid <= 0 {
+		return false
+	}
+	for range 5 {
+		if below, settled := climb(pid, ancestor, top.start); settled {
+			return below
+		}
+	}
+	return true
+}
+
+// climb goes up from pid. A parent is older than its child; one that is
+// younger was given the number of the parent, which has ended. Nothing below
+// the ancestor is older than it, so that most ways up are short.
+func climb(pid, ancestor int32, since uint64) (below, settled bool) {
+	child, ok := look(pid)
+	if !ok {
+		return false, true // gone, or hidden from us
+	}
+	for child.start >= since {
+		switch {
+		case child.parent == ancestor:
+			return true, true
+		case child.parent <= 0:
+			return false, true
+		}
+		parent, ok := look(child.parent)
+		if !ok {
+			again, ok := look(pid)
+			return false, !ok || again.parent == child.parent
+		}
+		if parent.start > child.start {
+			return false, false
+		}
+		pid, child = child.parent, parent
+	}
+	return false, true
+}
+
+// seconds writes clock ticks, of which Linux shows 100 a second everywhere.
+func seconds(ticks uint64) string {
+	s := strconv.FormatUint(ticks/100, 10) + "."
+	if ticks%100 < 10 {
+		s += "0"
+	}
+	return s + strconv.FormatUint(ticks%100, 10)
+}
+
+// cgroup is the path in the unified hierarchy; on a system that has only the
+// older ones, that of systemd's.
+func cgroup(pid int32) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/cgroup")
+	if err != nil {
+		return ""
+	}
+	named := ""
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSuffix(line, "\n")
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return path
+		}
+		if _, path, ok := strings.Cut(line, ":name=systemd:"); ok {
+			named = path
+		}
+	}
+	return named
+}
+
+// unit is the last segment of a cgroup path that names a systemd service or
+// scope; what is below it are groups of the unit's own.
+func unit(path string) string {
+	segments := strings.Split(path, "/")
+	for i := len(segments) - 1; i >= 0; i-- {
+		for _, kind := range []string{".service", ".scope"} {
+			if name, ok := strings.CutSuffix(segments[i], kind); ok && name != "" {
+				return segments[i]
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,140 @@
+package peer
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTheFamilyOfAProcess(t *testing.T) {
+	t.Parallel()
+	self, _ := os.Executable()
+	me := int32(os.Getpid())
+	p := newPuppet(t, nil, "")
+	child := int32(p.Process.Pid)
+	grandchild := pidOf(t, p.do(t, "mother", self))
+	stranger := newPuppet(t, nil, "")
+	for _, tc := range []struct {
+		what          string
+		pid, ancestor int32
+		want          bool
+	}{
+		{"a child", child, me, true},
+		{"a grandchild", grandchild, me, true},
+		{"its child", grandchild, child, true},
+		{"the process itself", me, me, false},
+		{"its parent", int32(os.Getppid()), me, false},
+		{"a sibling", int32(stranger.Process.Pid), child, false},
+		{"a child the wrong way round", child, grandchild, false},
+		{"the first process", 1, me, false},
+		{"nobody", 0, me, false},
+		{"a foreign one", -1, me, false},
+		{"one that is gone", 1 << 30, me, false},
+		{"an ancestor that is gone", child, 1 << 30, false},
+	} {
+		if got := DescendantOf(tc.pid, tc.ancestor); got != tc.want {
+			t.Errorf("%s: %v", tc.what, got)
+		}
+	}
+}
+
+func pidOf(t *testing.T, s string) int32 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(n)
+}
+
+// What daemonises below a subreaper is handed to it and stays in the family;
+// that is how servers are started.
+func TestADaemonisedGrandchildStaysInTheFamily(t *testing.T) {
+	t.Parallel()
+	reaper := start(t, nil, "subreaper")
+	grandchild := pidOf(t, strings.TrimPrefix(reaper.line(t, "orphan"), "orphan "))
+	r, ok := look(grandchild)
+	if !ok || int(r.parent) != reaper.Process.Pid {
+		t.Fatalf("the stage is wrong: %+v", r)
+	}
+	if !DescendantOf(grandchild, int32(os.Getpid())) {
+		t.Error("it has left the family")
+	}
+}
+
+// subreaper has a grandchild whose parent leaves it.
+func subreaper([]string) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p, err := newStagehand("")
+	if err != nil {
+		return err
+	}
+	line, err := p.ask("heir")
+	if err != nil {
+		return err
+	}
+	if _, err := p.cmd.Process.Wait(); err != nil {
+		return err
+	}
+	fmt.Println("orphan", strings.TrimPrefix(line, "done "))
+	_, _ = lineOf(0) // until our own pipe ends
+	return nil
+}
+
+// The name of a process is its own choice, and must not read as more than one.
+func TestANameIsOneWord(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"node": "node", "a b": `a\x20b`, "x,1:systemd": `x\x2c1\x3asystemd`, "a\nb": `a\x0ab`, `"`: `\x22`, `\x2c`: `\x5cx2c`, "\xff": `\xff`, "é": `\xc3\xa9`, "": "",
+	} {
+		if got := word(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+	cmd := exec.Command(copyOf(t, "x) S 1 ,1:i", "/bin/sleep"), "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	pid := int32(cmd.Process.Pid)
+	eventually(t, "it runs", func() bool { r, _ := look(pid); return r.name == "x) S 1 ,1:i" })
+	if r, ok := look(pid); !ok || int(r.parent) != os.Getpid() || r.start == 0 {
+		t.Errorf("%+v", r)
+	}
+	if got := ancestors(pid)[0]; got != strconv.Itoa(int(pid))+`:x)\x20S\x201\x20\x2c1\x3ai` {
+		t.Errorf("in the chain it is %s", got)
+	}
+}
+
+func TestTheChainIsShort(t *testing.T) {
+	t.Parallel()
+	self, _ := os.Executable()
+	p := newPuppet(t, nil, "")
+	pid := ""
+	for range maxParents + 2 {
+		pid = p.do(t, "mother", self)
+	}
+	if got := ancestors(pidOf(t, pid)); len(got) != maxParents {
+		t.Errorf("%d in the chain: %q", len(got), got)
+	}
+	if !DescendantOf(pidOf(t, pid), int32(os.Getpid())) {
+		t.Error("a deep descendant is none")
+	}
+}
+
+func TestTicksAreWrittenAsSeconds(t *testing.T) {
+	t.Parallel()
+	for ticks, want := range map[uint64]string{0: "0.00", 5: "0.05", 123456: "1234.56", 100: "1.00"} {
+		if got := seconds(ticks); got != want {
+			t.Errorf("%d: %s, want %s", ticks, got, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Why a Guard ended a connection, as its onBreach hears it.
+const (
+	BreachWriter      = "bytes came from another process than the one that connected"
+	BreachUnattested  = "bytes came without the credentials of their writer"
+	BreachTruncated   = "control data did not fit and was cut off"
+	BreachDescriptors = "descriptors were passed"
+	BreachDead        = "bytes came from a connection whose process has ended"
+)
+
+// ErrBreach is what Read answers once the connection was not what it was
+// accepted as. It is closed then.
+var ErrBreach = errors.New("the connection is no longer its connector's alone")
+
+// guard is a Unix connection that only the process which connected it can
+// speak on. It has net.Conn's methods and CloseWrite; the connection inside
+// has further ways to read, and none of them is reachable.
+type guard struct {
+	c        *net.UnixConn
+	raw      syscall.RawConn
+	creds    *Credentials
+	onBreach func(reason string)
+	broken   atomic.Bool
+
+	mu      sync.Mutex // one read at a time; it holds what follows
+	receive func(fd uintptr) bool
+	into    []byte
+	got     received
+}
+
+// received is what one read brought.
+type received struct {
+	n      int
+	errno  syscall.Errno
+	breach string
+}
+
+// Guard wraps c so that every Read is checked against creds, the credentials
+// of that connection's peer: what was written by another process, or by one
+// that has ended since, is not handed out, and the connection ends. onBreach
+// (which may be nil) hears the reason, one of the Breach constants, once; it
+// must not block. Write, the deadlines, Close and CloseWrite are c's own.
+//
+// On Linux each read carries the pid and uid of its writer (identity.md 5.1,
+// 10 to 12). The uid is the one it has then, so a process that gives up the
+// uid it connected with is not heard any more. A peer whose pid does not show
+// here (PID 0) is held to its uid alone. On macOS the audit token of
+// whoever used the socket last is compared before and after.
+func Guard(c *net.UnixConn, creds *Credentials, onBreach func(reason string)) net.Conn {
+	if onBreach == nil {
+		onBreach = func(string) {}
+	}
+	g := &guard{c: c, creds: creds, onBreach: onBreach}
+	g.arm()
+	return g
+}
+
+// end closes the connection of a breach and says so once.
+func (g *guard) end(reason string) error {
+	if g.broken.CompareAndSwap(false, true) {
+		g.c.Close()
+		g.onBreach(reason)
+	}
+	return ErrBreach
+}
+
+func (g *guard) Write(p []byte) (int, error)        { return g.c.Write(p) }
+func (g *guard) Close() error                       { return g.c.Close() }
+func (g *guard) CloseWrite() error                  { return g.c.CloseWrite() }
+func (g *guard) LocalAddr() net.Addr                { return g.c.LocalAddr() }
+func (g *guard) RemoteAddr() net.Addr               { return g.c.RemoteAddr() }
+func (g *guard) SetDeadline(t time.Time) error      { return g.c.SetDeadline(t) }
+func (g *guard) SetReadDeadline(t time.Time) error  { return g.c.SetReadDeadline(t) }
+func (g *guard) SetWriteDeadline(t time.Time) error { return g.c.SetWriteDeadline(t) }

@@ -1,0 +1,376 @@
+package peer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guarded is a connection as a daemon has it.
+type guarded struct {
+	net.Conn
+	inner *net.UnixConn
+	creds *Credentials
+
+	mu       sync.Mutex
+	breaches []string
+}
+
+func (g *guarded) heard() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaches
+}
+
+func guardOf(t testing.TB, c *net.UnixConn) *guarded {
+	t.Helper()
+	creds, err := OfUnix(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { creds.Close() })
+	return guardWith(c, creds)
+}
+
+func guardWith(c *net.UnixConn, creds *Credentials) *guarded {
+	g := &guarded{inner: c, creds: creds}
+	g.Conn = Guard(c, creds, func(reason string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.breaches = append(g.breaches, reason)
+	})
+	return g
+}
+
+// says reads what comes next.
+func (g *guarded) says(t *testing.T) (string, error) {
+	t.Helper()
+	g.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b := make([]byte, 64)
+	n, err := g.Read(b)
+	return string(b[:n]), err
+}
+
+func (g *guarded) mustSay(t *testing.T, want string) {
+	t.Helper()
+	if got, err := g.says(t); got != want || err != nil {
+		t.Fatalf("read %q, %v; want %q", got, err, want)
+	}
+}
+
+// mustBreak: nothing is handed out, the connection ends, and the reason is
+// heard once.
+func (g *guarded) mustBreak(t *testing.T, want string) {
+	t.Helper()
+	for range 2 {
+		if got, err := g.says(t); got != "" || !errors.Is(err, ErrBreach) {
+			t.Fatalf("read %q, %v; want a breach", got, err)
+		}
+	}
+	if got := g.heard(); len(got) != 1 || got[0] != want {
+		t.Errorf("heard %q, want %q once", got, want)
+	}
+	if _, err := g.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the connection is still open: %v", err)
+	}
+}
+
+func TestWhatTheConnectorWritesIsRead(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	p.do(t, "say", "before the accept ")
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "and after")
+	g.mustSay(t, "before the accept and after")
+	if _, err := g.Write([]byte("answer")); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.do(t, "hear"); got != `"answer"` {
+		t.Errorf("heard %s", got)
+	}
+	if err := g.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.do(t, "hear"); got != `""` {
+		t.Errorf("after CloseWrite it heard %s", got)
+	}
+	p.do(t, "hangup") // the end of the stream has no writer
+	if got, err := g.says(t); got != "" || err != io.EOF {
+		t.Errorf("at the end: %q, %v", got, err)
+	}
+	if len(g.heard()) != 0 {
+		t.Errorf("heard %q", g.heard())
+	}
+}
+
+func TestTheConnectionInsideIsOutOfReach(t *testing.T) {
+	t.Parallel()
+	ln, _ := unixListener(t)
+	c, _ := ownConnection(t, ln)
+	for what, reached := range map[string]bool{
+		"ReadFrom": is[interface {
+			ReadFrom([]byte) (int, net.Addr, error)
+		}](c),
+		"io.WriterTo": is[io.WriterTo](c),
+		"SyscallConn": is[interface{ SyscallConn() (any, error) }](c) || is[interface{ File() (*os.File, error) }](c),
+		"ReadMsgUnix": is[interface {
+			ReadMsgUnix(b, oob []byte) (int, int, int, *net.UnixAddr, error)
+		}](c),
+		"net.UnixConn": is[*net.UnixConn](c),
+	} {
+		if reached {
+			t.Errorf("%s reads without a check", what)
+		}
+	}
+}
+
+func is[T any](v any) bool { _, ok := v.(T); return ok }
+
+// ownConnection is both ends of a connection of this very process.
+func ownConnection(t testing.TB, ln *net.UnixListener) (net.Conn, *net.UnixConn) {
+	t.Helper()
+	client, err := net.DialUnix("unix", nil, ln.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	ln.SetDeadline(time.Now().Add(10 * time.Second))
+	c, err := ln.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return guardOf(t, c).Conn, client
+}
+
+func TestAGuardIsAConnectionLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	ln, _ := unixListener(t)
+	c, client := ownConnection(t, ln)
+	if n, err := c.Read(nil); n != 0 || err != nil {
+		t.Errorf("an empty read: %d, %v", n, err)
+	}
+	c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	var timeout net.Error
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() || !strings.HasPrefix(err.Error(), "read unix") {
+		t.Errorf("past the deadline: %v", err)
+	}
+	c.SetDeadline(time.Time{})
+	big := bytes.Repeat([]byte("0123456789"), 100_000)
+	go client.Write(big)
+	got := make([]byte, len(big))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, big) {
+		t.Errorf("a megabyte: %v, equal %v", err, bytes.Equal(got, big))
+	}
+	blocked := make(chan error)
+	go func() { _, err := c.Read(make([]byte, 1)); blocked <- err }()
+	time.Sleep(10 * time.Millisecond)
+	c.Close()
+	if err := <-blocked; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a read that Close interrupts: %v", err)
+	}
+	if c.RemoteAddr() == nil || c.LocalAddr().String() != ln.Addr().String() {
+		t.Errorf("addresses %v, %v", c.LocalAddr(), c.RemoteAddr())
+	}
+}
+
+// The connector has exited; its child has the descriptor and speaks.
+func TestAnHeirIsNotHeard(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "mine")
+	g.mustSay(t, "mine")
+	p.do(t, "heir")
+	if err := p.waitExit(); err != nil {
+		t.Fatal(err)
+	}
+	p.do(t, "say", "stolen")
+	g.mustBreak(t, BreachWriter)
+}
+
+// The connector lives, and its child speaks.
+func TestAChildIsNotHeard(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "mine")
+	p.do(t, "twin")
+	p.do(t, "say", "stolen")
+	g.mustSay(t, "mine") // two writers never come in one read
+	g.mustBreak(t, BreachWriter)
+}
+
+// Connect, fork a speaker, become a trusted program: a look into /proc finds
+// the trusted one, alive, with an unchanged start time.
+func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
+	t.Parallel()
+	sleep := copyOf(t, "sleep", "/bin/sleep")
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	start, _ := look(int32(p.Process.Pid))
+	p.do(t, "mask", sleep, "1000")
+	exe := fmt.Sprintf("/proc/%d/exe", p.Process.Pid)
+	eventually(t, "the connector is the trusted program", func() bool {
+		s, _ := os.Readlink(exe)
+		return s == sleep
+	})
+	g := guardOf(t, acceptUnix(t, ln))
+	if now, ok := look(int32(p.Process.Pid)); !ok || now.start != start.start || !g.creds.Alive() {
+		t.Fatalf("the stage is wrong: %+v, %+v", start, now)
+	}
+	p.do(t, "say", "stolen")
+	g.mustBreak(t, BreachWriter)
+}
+
+// copyOf puts a program where its name says nothing.
+func copyOf(t *testing.T, name, program string) string {
+	t.Helper()
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(openDir(t), name)
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The ids of the connection stay those at connect; bytes count only as long as
+// their writer has that uid.
+func TestAProcessThatGaveUpItsUIDIsNotHeard(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "as root")
+	g.mustSay(t, "as root")
+	p.do(t, "setuid", "12345")
+	p.do(t, "say", "as nobody in particular")
+	if g.creds.UID != 0 || !g.creds.Alive() {
+		t.Errorf("uid %d, alive %v: the ids are those at connect", g.creds.UID, g.creds.Alive())
+	}
+	g.mustBreak(t, BreachWriter)
+}
+
+// Where the kernel does not refuse passed descriptors (before Linux 6.16, or
+// switched on again as here), they are closed, and the connection ends.
+func TestPassedDescriptorsAreClosed(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, maxPassed} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			ln, path := unixListener(t)
+			passRights(t, ln)
+			p := newPuppet(t, nil, path)
+			g := guardOf(t, acceptUnix(t, ln))
+			p.tell(t, "pass", fmt.Sprint(n))
+			g.mustBreak(t, BreachDescriptors)
+			if got := p.line(t, ""); got != "done closed true" {
+				t.Errorf("the descriptors that it passed: %s", got)
+			}
+		})
+	}
+}
+
+func passRights(t *testing.T, ln *net.UnixListener) {
+	t.Helper()
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 1) })
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
+		t.Fatal(err)
+	}
+}
+
+// A process that is out of descriptors is given some of those that were
+// passed and the word that there were more.
+func TestCutOffControlDataEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(openDir(t), "s")
+	d := start(t, nil, "out-of-descriptors", path)
+	d.line(t, "ready")
+	p := newPuppet(t, nil, path)
+	p.tell(t, "pass", "20")
+	if got := d.line(t, ""); got != "broke "+BreachTruncated {
+		t.Errorf("it %s", got)
+	}
+	d.end()
+	if got := p.line(t, ""); got != "done closed true" {
+		t.Errorf("the descriptors that it passed: %s", got)
+	}
+}
+
+// Without SO_PASSCRED no read says who wrote it.
+func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(openDir(t), "s")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "anonymous")
+	g.mustBreak(t, BreachUnattested)
+}
+
+// A connector that is killed with its words on the way is not heard.
+func TestTheLastWordsOfADeadProcessAreDiscarded(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "last words")
+	p.end()
+	g.mustBreak(t, BreachDead)
+}
+
+// Letting the connection go while a read is under way is no breach.
+func TestClosingIsNoBreach(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	g := guardOf(t, acceptUnix(t, ln))
+	p.do(t, "say", "too late")
+	g.creds.Close()
+	if got, err := g.says(t); got != "" || !errors.Is(err, net.ErrClosed) || len(g.heard()) != 0 {
+		t.Errorf("read %q, %v, heard %q", got, err, g.heard())
+	}
+}
+
+func TestOnAnOlderKernelTheWriterIsCheckedAllTheSame(t *testing.T) {
+	t.Parallel()
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	c := acceptUnix(t, ln)
+	creds, err := attestConn(t, c, func(int) (int, error) { return -1, unix.ENOPROTOOPT })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer creds.Close()
+	g := guardWith(c, creds)
+	p.do(t, "say", "mine")
+	g.mustSay(t, "mine")
+	p.do(t, "twin")
+	p.do(t, "say", "stolen")
+	g.mustBreak(t, BreachWriter)
+}

@@ -1,0 +1,133 @@
+package peer
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Observer looks at processes. It keeps the digests of executables, so that
+// each is read once.
+type Observer struct{ digests *digests }
+
+// NewObserver makes an Observer.
+func NewObserver(l Limits) *Observer { return &Observer{newDigests(l.withDefaults())} }
+
+// Observe looks at the process of c (identity.md 5.1, 14): the handle on its
+// program first, then everything else, and at the end whether it is alive and
+// still runs that program. When it does not, there is no evidence at all. Of a
+// process in foreign namespaces there is none either: nothing there means what
+// it means here.
+func (o *Observer) Observe(ctx context.Context, c *Credentials) Evidence {
+	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
+		return Evidence{}
+	}
+	image := c.process.keepImage(openImage(c.PID))
+	e := o.read(ctx, c.PID, image)
+	if !c.Alive() || image != nil && !image.Holds() {
+		return Evidence{}
+	}
+	e.Image = image
+	return e
+}
+
+// keepImage makes an image last as long as the hold on the process.
+func (p *process) keepImage(m *Image) *Image {
+	if m == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		m.Release()
+		return nil
+	}
+	p.images = append(p.images, m)
+	return m
+}
+
+// ownProc reports whether /proc is that of our own pid namespace. In any other
+// the numbers belong to other processes.
+func ownProc() bool {
+	s, err := os.Readlink("/proc/self")
+	return err == nil && s == strconv.Itoa(os.Getpid())
+}
+
+func (o *Observer) read(ctx context.Context, pid int32, image *Image) (e Evidence) {
+	if image != nil {
+		e.Exe, e.SHA256 = o.exe(ctx, pid)
+	}
+	before, ok := look(pid)
+	if !ok {
+		return Evidence{}
+	}
+	e.Start = seconds(before.start)
+	e.Cgroup = cgroup(pid)
+	e.Unit = unit(e.Cgroup)
+	parent := before.parent
+	exe := parentExe(parent)
+	parents := ancestors(parent)
+	// A parent that ends hands its children on: the same one before and after
+	// was there all the time, and its number was nobody else's.
+	if after, ok := look(pid); ok && after.parent == parent && parent > 0 {
+		e.ParentPID, e.ParentExe, e.Parents = parent, exe, parents
+	}
+	return e
+}
+
+// exe gives path and digest of the running file, through a handle that keeps
+// it the same file, and that asks nobody who serves a file system.
+func (o *Observer) exe(ctx context.Context, pid int32) (path, sum string) {
+	link := "/proc/" + strconv.Itoa(int(pid)) + "/exe"
+	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", ""
+	}
+	f := exeFile{fd}
+	id, ok := identify(fd, "")
+	if !ok {
+		f.close()
+		return "", ""
+	}
+	path = named(link, id)
+	return path, o.digests.of(ctx, f, id)
+}
+
+func parentExe(pid int32) string {
+	if pid <= 0 {
+		return ""
+	}
+	link := "/proc/" + strconv.Itoa(int(pid)) + "/exe"
+	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	id, ok := identify(fd, "")
+	if !ok {
+		return ""
+	}
+	return named(link, id)
+}
+
+const deleted = " (deleted)"
+
+// named reads the path that the kernel gives for a running file. The kernel
+// marks a file that is gone in the name itself, so a file that is there under
+// such a name would look gone, and has no name here.
+func named(link string, id fileID) string {
+	path, err := os.Readlink(link)
+	if err != nil || !strings.HasPrefix(path, "/") || !utf8.ValidString(path) {
+		return ""
+	}
+	if strings.HasSuffix(path, deleted) {
+		if there, ok := identify(unix.AT_FDCWD, path); ok && there.same(id) {
+			return ""
+		}
+	}
+	return path
+}

@@ -1,0 +1,125 @@
+package peer
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watcher tells of the ends of processes, of any number with one descriptor
+// and one goroutine.
+type Watcher struct {
+	epoll *os.File // waited for by the runtime's own poller: no thread is held
+	raw   syscall.RawConn
+
+	mu   sync.Mutex
+	next uint64
+	dead map[uint64]func()
+	done sync.WaitGroup
+}
+
+// NewWatcher starts a Watcher. Close ends it.
+func NewWatcher() (*Watcher, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("watching processes: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("watching processes: %w", err)
+	}
+	w := &Watcher{epoll: os.NewFile(uintptr(fd), "epoll"), dead: make(map[uint64]func())}
+	if w.raw, err = w.epoll.SyscallConn(); err != nil {
+		w.epoll.Close()
+		return nil, fmt.Errorf("watching processes: %w", err)
+	}
+	w.done.Go(w.loop)
+	return w, nil
+}
+
+// Watch calls dead once when the process of c ends, also when it already has.
+// It runs on the watcher's goroutine and must not block. Closing c ends the
+// watch. Where there is no handle on the process (before Linux 5.3), nothing
+// is watched, and the end shows at the next read.
+func (w *Watcher) Watch(c *Credentials, dead func()) error {
+	w.mu.Lock()
+	w.next++
+	ticket := w.next
+	w.dead[ticket] = dead
+	w.mu.Unlock()
+	watched, err := c.process.watch(w, ticket)
+	if !watched {
+		w.forget(ticket)
+	}
+	return err
+}
+
+// watch enters the handle under the lock, so that it is still ours.
+func (p *process) watch(w *Watcher, ticket uint64) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || !p.pidfd.held() {
+		return false, nil
+	}
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
+	var err error
+	if outer := w.raw.Control(func(fd uintptr) { err = unix.EpollCtl(int(fd), unix.EPOLL_CTL_ADD, p.pidfd.fd(), &e) }); outer != nil {
+		err = outer
+	}
+	if err != nil {
+		return false, fmt.Errorf("watching a process: %w", err)
+	}
+	p.unwatch = append(p.unwatch, func() { w.forget(ticket) })
+	return true, nil
+}
+
+// forget drops what was to be called. The kernel drops its part with the
+// handle, which nobody else holds.
+func (w *Watcher) forget(ticket uint64) {
+	w.mu.Lock()
+	delete(w.dead, ticket)
+	w.mu.Unlock()
+}
+
+// loop ends with the descriptor.
+func (w *Watcher) loop() {
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := w.raw.Read(func(fd uintptr) bool {
+			var err error
+			if n, err = unix.EpollWait(int(fd), events, 0); err == unix.EINTR {
+				n = 0
+				return true
+			}
+			return n > 0
+		})
+		if err != nil {
+			return
+		}
+		for _, e := range events[:n] {
+			w.report(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
+		}
+	}
+}
+
+func (w *Watcher) report(ticket uint64) {
+	w.mu.Lock()
+	dead := w.dead[ticket]
+	delete(w.dead, ticket)
+	w.mu.Unlock()
+	if dead != nil {
+		dead()
+	}
+}
+
+// Close ends the watching. What was watched is not told of any more. It waits
+// for a call of dead that is under way.
+func (w *Watcher) Close() error {
+	err := w.epoll.Close()
+	w.done.Wait()
+	return err
+}

@@ -1,0 +1,143 @@
+package peer
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func newWatcher(t testing.TB) *Watcher {
+	t.Helper()
+	w, err := NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func TestTheEndOfAConnectorIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	ln, path := unixListener(t)
+	var told [3]atomic.Int32
+	var all []puppet
+	for i := range told {
+		p := newPuppet(t, nil, path)
+		all = append(all, p)
+		creds, err := OfUnix(acceptUnix(t, ln))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer creds.Close()
+		if err := w.Watch(creds, func() { told[i].Add(1) }); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			creds.Close() // ends the watch
+		}
+	}
+	all[2].end()
+	all[0].do(t, "heir") // its child keeps the connection: the end is that of the connector
+	eventually(t, "the first is told of", func() bool { return told[0].Load() == 1 })
+	time.Sleep(20 * time.Millisecond)
+	if told[0].Load() != 1 || told[1].Load() != 0 || told[2].Load() != 0 {
+		t.Errorf("told %d %d %d times", told[0].Load(), told[1].Load(), told[2].Load())
+	}
+	all[1].end()
+	eventually(t, "the second is told of", func() bool { return told[1].Load() == 1 })
+	if len(w.dead) != 0 {
+		t.Errorf("%d watches are left", len(w.dead))
+	}
+}
+
+func TestAnEndBeforeTheWatchIsToldToo(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	ln, path := unixListener(t)
+	p := newPuppet(t, nil, path)
+	creds, err := OfUnix(acceptUnix(t, ln))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer creds.Close()
+	p.end()
+	told := make(chan struct{})
+	if err := w.Watch(creds, func() { close(told) }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Error("nobody was told")
+	}
+}
+
+// One descriptor and one goroutine for any number of processes, and neither
+// after Close.
+func TestAWatcherLeavesNothing(t *testing.T) {
+	ln, _ := unixListener(t)
+	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
+	w, err := NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*Credentials
+	for range 200 {
+		client, err := connectRaw(ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := acceptUnix(t, ln)
+		creds, err := OfUnix(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		unix.Close(client)
+		all = append(all, creds)
+		if err := w.Watch(creds, func() { t.Error("we are alive") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := runtime.NumGoroutine(); n > goroutines+1 {
+		t.Errorf("%d goroutines more", n-goroutines)
+	}
+	for _, c := range all {
+		c.Close()
+	}
+	if len(w.dead) != 0 {
+		t.Errorf("%d watches are left", len(w.dead))
+	}
+	w.Close()
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	if n := openDescriptors(t); n > descriptors {
+		t.Errorf("%d descriptors are left", n-descriptors)
+	}
+	if err := w.Watch(&Credentials{}, nil); err != nil {
+		t.Errorf("nothing to watch: %v", err)
+	}
+}
+
+// connectRaw connects without the runtime's poller.
+func connectRaw(ln net.Listener) (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	return fd, unix.Connect(fd, &unix.SockaddrUnix{Name: ln.Addr().String()})
+}
+
+func openDescriptors(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
