@@ -1,15 +1,21 @@
 // Package policy decides what a principal may do: a pure function from
-// (principal, action, resource) to a Decision with the rule behind it.
+// (principal, action, resource, arguments) to a Decision with the rule behind
+// it. The rules are Cedar: the default policy beside this file, the servers'
+// own lists compiled to it, and the operator's file on top.
 //
-// Invariant: Decide does no I/O, reads no clock and keeps no state, so the
-// same question under the same Set always has the same answer. Nothing
-// matched means deny. Claimed facts are never looked at, observed ones only
-// restrict.
+// Invariants: Decide does no I/O and reads no clock, so the same question under
+// the same Set has the same answer, from its cache or not. Nothing matched
+// means deny, and a forbid wins over every permit. A forbid that cannot be
+// evaluated denies; a permit that cannot is none. Claimed facts are never
+// looked at, and no permit of the operator's reads an observed one: Compile
+// refuses it.
 package policy
 
 import (
+	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/cedar-policy/cedar-go"
 
 	"github.com/doorward/doorward/internal/principal"
 )
@@ -53,11 +59,13 @@ type Request struct {
 }
 
 // Decision is the answer. Rule names what decided, for the record and for
-// `doorward explain`; Reason is constant text for the operator.
+// `doorward explain`; Reason is constant text for the operator; At is where the
+// rule stands, FILE:LINE, empty for what stands in no policy file.
 type Decision struct {
 	Allow  bool
 	Rule   string
 	Reason string
+	At     string
 }
 
 // List holds patterns: `*` stands for any run of characters.
@@ -71,117 +79,145 @@ type ServerRules struct {
 	Ask   List // elicitation, sampling, roots
 }
 
-// Set is an immutable policy. Build it with New.
+// Options are what a Set is compiled from.
+type Options struct {
+	UID     uint32 // the daemon's own user
+	Servers map[string]ServerRules
+	File    string // the operator's policy file, for names and problems; empty: none
+	Text    []byte // what stands in it
+}
+
+// Set is an immutable policy. Build it with Compile or New.
 type Set struct {
-	uid, loopback string // what follows the kind in the owner's two names
-	servers       map[string]*serverSet
+	uid     string
+	rules   map[cedar.PolicyID]*rule
+	servers map[string][]*rule // by configured server: those that can apply to it, in order
+	general []*rule            // those that can apply elsewhere
+	facts   []string           // that some rule reads
+	actions actions
+	cache   cache
+	text    []byte
 }
 
-type serverSet struct {
-	tools patterns
-	ask   patterns
-}
-
-// New builds the default policy for a daemon that runs as uid, with the
-// configured servers' own lists.
+// New is Compile without a policy file, which finds no problems.
 func New(uid uint32, servers map[string]ServerRules) *Set {
-	own := strconv.FormatUint(uint64(uid), 10)
-	s := &Set{uid: own, loopback: "uid=" + own, servers: make(map[string]*serverSet, len(servers))}
-	for name, r := range servers {
-		s.servers[name] = &serverSet{
-			tools: compile("mcpServers."+name+".doorward.tools", r.Tools),
-			ask:   compile("mcpServers."+name+".doorward.ask", r.Ask),
-		}
+	s, problems := Compile(Options{UID: uid, Servers: servers})
+	if s == nil {
+		panic("policy: the built-in rules: " + problems[0].Text)
 	}
 	return s
 }
 
-// Decide answers q. The steps are a ladder of early returns, the unknown
-// caller first; what falls through is denied.
+// Compile builds a Set. It is nil when one of the problems is more than a
+// warning.
+func Compile(o Options) (*Set, []Problem) {
+	own, problems := o.own()
+	builtin, broken := load(defaultFile, defaultText)
+	if problems = append(broken, problems...); Fatal(problems) {
+		return nil, problems
+	}
+	lists := compileLists(o.Servers)
+	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), text: document(lists, o), cache: newCache()}
+	s.arrange(o.Servers, inOrder(own, builtin, lists))
+	return s, problems
+}
+
+// own are the rules of the operator's file.
+func (o Options) own() ([]*rule, []Problem) {
+	if o.File == "" {
+		return nil, nil
+	}
+	rules, problems := load(o.File, o.Text)
+	problems = append(problems, lint(rules, o)...)
+	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	return rules, problems
+}
+
+// inOrder puts the rules into the order in which they are named when several
+// decide: of permits the operator's own first, of forbids last, since what
+// nobody can change says more.
+func inOrder(own, builtin, lists []*rule) []*rule {
+	var permits, forbids []*rule
+	for _, r := range own {
+		if r.permit {
+			permits = append(permits, r)
+		} else {
+			forbids = append(forbids, r)
+		}
+	}
+	return slices.Concat(permits, builtin, lists, forbids)
+}
+
+// arrange indexes the rules by server, so that a decision costs no more for
+// the lists of all the others.
+func (s *Set) arrange(servers map[string]ServerRules, rules []*rule) {
+	s.rules = make(map[cedar.PolicyID]*rule, len(rules))
+	s.servers = make(map[string][]*rule, len(servers))
+	for i, r := range rules {
+		r.order = i
+		s.rules[cedar.PolicyID(r.name)] = r
+		s.facts = append(s.facts, r.facts...)
+		if r.server == "" {
+			s.general = append(s.general, r)
+		}
+	}
+	for name := range servers {
+		for _, r := range rules {
+			if r.server == "" || r.server == name {
+				s.servers[name] = append(s.servers[name], r)
+			}
+		}
+	}
+}
+
+// rulesFor are the rules that can apply to an act on a server. A server that
+// is not configured is denied by default.unknown-server whatever else a rule
+// says of it.
+func (s *Set) rulesFor(server string) []*rule {
+	if rules, ok := s.servers[server]; ok {
+		return rules
+	}
+	return s.general
+}
+
+// Text is the whole policy as one Cedar document, for people.
+func (s *Set) Text() string { return string(s.text) }
+
+// Decide answers q.
 func (s *Set) Decide(q Request) Decision {
 	if !q.Who.Valid() {
 		return nobody
 	}
-	d := s.role(q)
-	if !d.Allow || q.Server == "" {
-		return d
+	v := s.verdict(q)
+	switch {
+	case v.settled():
+		return v.plain
+	case q.Listing:
+		return v.listed()
 	}
-	srv := s.servers[q.Server]
-	if srv == nil {
-		return Decision{Rule: "default.unknown-server", Reason: "no such server"}
-	}
-	switch q.Action {
-	case AskElicitation:
-		return srv.ask.decide("elicitation", d)
-	case AskSampling:
-		return srv.ask.decide("sampling", d)
-	case AskRoots:
-		return srv.ask.decide("roots", d)
-	case "tools/call":
-		return srv.tools.decide(q.Name, d)
-	}
-	return d
+	return s.withArguments(v, q.Args)
 }
 
-// The decisions that no list has a part in.
+// The decisions that stand in no policy: why nothing permitted the act. A
+// scope that nobody proved is no reason to allow anything, least of all
+// everything, which is what a missing one means.
 var (
-	nobody          = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
-	owner           = Decision{Allow: true, Rule: "default.owner", Reason: "the daemon's own user on the Unix socket"}
-	loopback        = Decision{Allow: true, Rule: "default.loopback", Reason: "a loopback caller of the daemon's own user"}
-	loopbackUnknown = Decision{Allow: true, Rule: "default.loopback-unknown", Reason: "a loopback caller whose user the system cannot tell"}
-	loopbackAdmin   = Decision{Rule: "default.loopback-no-admin", Reason: "a loopback caller without a token has no admin rights"}
-	tokenAny        = Decision{Allow: true, Rule: "default.token", Reason: "a valid token"}
-	tokenAdmin      = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
-	noMessaging     = Decision{Rule: "default.no-messaging", Reason: "messaging needs a known local user or a token on a local listener"}
-	unknownAction   = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
+	nobody        = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
+	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}
+	tokenAdmin    = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
+	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
 )
 
-// role is what the kind of caller may do at all, before a server's own lists.
-// The name is canonical, since the principal is valid.
-func (s *Set) role(q Request) Decision {
-	kind, rest, _ := strings.Cut(q.Who.Name(), ":")
-	switch kind {
-	case principal.KindUID:
-		if rest == s.uid {
-			return owner
-		}
-	case principal.KindLoopback:
-		switch rest {
-		case s.loopback:
-			return restrict(q, loopback, loopbackAdmin, true)
-		case "unknown":
-			return restrict(q, loopbackUnknown, loopbackAdmin, false)
-		}
-	case principal.KindToken:
-		return tokenRole(q)
+// unpermitted says why no rule permits q: the nearest of the rules that did
+// not.
+func unpermitted(c *caller, q Request) Decision {
+	switch {
+	case c.scoped:
+		return outside
+	case c.kind == principal.KindToken && q.Action == ActionAdmin:
+		return tokenAdmin
+	case q.Server == "" && (c.kind == principal.KindToken || c.kind == principal.KindLoopback):
+		return unknownAction
 	}
 	return nobody
 }
-
-// restrict gives d for what a caller other than the owner may do: not admin,
-// no messaging unless it may, and on Doorward itself only what there is.
-func restrict(q Request, d, admin Decision, messaging bool) Decision {
-	switch {
-	case q.Action == ActionAdmin:
-		return admin
-	case !messaging && isMessaging(q):
-		return noMessaging
-	case q.Server == "" && !onDoorward(q.Action):
-		return unknownAction
-	}
-	return d
-}
-
-// isMessaging: what sends or reads messages. The session with the built-in
-// server and its empty list are no part of it.
-func isMessaging(q Request) bool {
-	return strings.HasPrefix(q.Action, serverAgent+".") || q.Server == serverAgent && q.Action == "tools/call"
-}
-
-// onDoorward are the actions that are on no server: the handshakes of the
-// aggregate, and those of the built-in servers.
-func onDoorward(action string) bool {
-	return isHandshake(action) || strings.HasPrefix(action, serverAgent+".") || strings.HasPrefix(action, serverInstructions+".")
-}
-
-func isHandshake(action string) bool { return action == "initialize" || action == "server/discover" }

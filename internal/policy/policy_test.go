@@ -96,8 +96,8 @@ func TestKindsOfPrincipal(t *testing.T) {
 		{tok.WithLocal(), ActionAdmin, "", "", false, "default.token-no-admin"},
 		{tok, "daemon.stop", "", "", false, "default.unknown-action"},
 
-		{owner, call, files, "read_it", true, "mcpServers.files.doorward.tools.allow[0]"},
-		{owner, call, files, "stat", true, "mcpServers.files.doorward.tools.allow[1]"},
+		{owner, call, files, "read_it", true, "default.owner"},
+		{owner, call, files, "stat", true, "default.owner"},
 		{owner, call, files, "Stat", false, "mcpServers.files.doorward.tools.allow"},
 		{owner, call, files, "write", false, "mcpServers.files.doorward.tools.allow"},
 		{owner, call, files, "", false, "mcpServers.files.doorward.tools.allow"},
@@ -113,14 +113,14 @@ func TestQuestionsOfServers(t *testing.T) {
 	t.Parallel()
 	owner := principal.New("uid:1000")
 	ask(t, house(), []question{
-		{owner, AskElicitation, "notes", "", true, "mcpServers.notes.doorward.ask.allow[0]"},
+		{owner, AskElicitation, "notes", "", true, "default.owner"},
 		{owner, AskSampling, "notes", "", false, "mcpServers.notes.doorward.ask.allow"},
 		{owner, AskRoots, "notes", "", false, "mcpServers.notes.doorward.ask.allow"},
-		{owner, AskElicitation, "files", "", true, "mcpServers.files.doorward.ask.allow[0]"},
+		{owner, AskElicitation, "files", "", true, "default.owner"},
 		{owner, AskSampling, "files", "", false, "mcpServers.files.doorward.ask.deny[0]"},
-		{owner, AskRoots, "files", "", true, "mcpServers.files.doorward.ask.allow[0]"},
+		{owner, AskRoots, "files", "", true, "default.owner"},
 		{owner, AskElicitation, "remote", "", false, "mcpServers.remote.doorward.ask.allow"},
-		{owner, AskSampling, "remote", "", true, "mcpServers.remote.doorward.ask.allow[0]"},
+		{owner, AskSampling, "remote", "", true, "default.owner"},
 		{owner, AskElicitation, "shut", "", false, "mcpServers.shut.doorward.ask.allow"},
 		{nil, AskElicitation, "notes", "", false, "default.nobody"},
 	})
@@ -139,7 +139,7 @@ func TestScopesOfTokens(t *testing.T) {
 		{one, "some/future", "notes", "", in, rule},
 		{one, "initialize", "files", "", false, rule},
 		{one, "tools/call", "files", "stat", false, rule},
-		{one, "tools/call", "note", "x", false, rule},
+		{one, "tools/call", "note", "x", false, "default.unknown-server"},
 		{one, "tools/call", "agent", "x", false, "default.no-messaging"},
 		{one, "agent.send", "", "", false, "default.no-messaging"},
 		{one.WithLocal(), "agent.send", "", "", false, rule},
@@ -149,22 +149,22 @@ func TestScopesOfTokens(t *testing.T) {
 		{one, ActionAdmin, "notes", "", false, rule},
 
 		{two, "tools/call", "notes", "x", in, rule},
-		{two, "tools/call", "files", "stat", in, "mcpServers.files.doorward.tools.allow[1]"},
+		{two, "tools/call", "files", "stat", in, rule},
 		{two, "tools/call", "files", "read_it", false, rule},
 
 		{tool, "initialize", "", "", in, rule},
 		{tool, "initialize", "files", "", in, rule},
 		{tool, "tools/list", "files", "", in, rule},
-		{tool, "tools/call", "files", "read_it", in, "mcpServers.files.doorward.tools.allow[0]"},
+		{tool, "tools/call", "files", "read_it", in, rule},
 		{tool, "tools/call", "files", "read_other", false, rule},
 		{tool, "tools/call", "notes", "read_it", false, rule},
 		{tool, "resources/read", "files", "read_it", false, rule},
 		{tool, "prompts/get", "files", "read_it", false, rule},
 		{tool, "resources/list", "files", "", false, rule},
-		{tool, AskElicitation, "files", "", in, "mcpServers.files.doorward.ask.allow[0]"},
+		{tool, AskElicitation, "files", "", in, rule},
 		{tool, AskElicitation, "notes", "", false, rule},
 		{scoped("tool:files/read_secret"), "tools/call", "files", "read_secret", false, "mcpServers.files.doorward.tools.deny[0]"},
-		{scoped("tool:files"), "tools/call", "files", "", false, rule},
+		{scoped("tool:files"), "tools/call", "files", "", false, "mcpServers.files.doorward.tools.allow"},
 		{scoped("tool:files/*"), "tools/call", "files", "stat", false, rule},
 		{scoped("server:*"), "tools/call", "notes", "x", false, rule},
 
@@ -222,35 +222,5 @@ func TestClaimsDecideNothing(t *testing.T) {
 				t.Errorf("%s on %q: %v became %v", action, server, a, b)
 			}
 		}
-	}
-}
-
-func TestDecideIsFastAndAllocatesNothing(t *testing.T) {
-	s := house()
-	for name, q := range decisions() {
-		if n := testing.AllocsPerRun(100, func() { s.Decide(q) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-}
-
-func decisions() map[string]Request {
-	return map[string]Request{
-		"owner":    {Who: principal.New("uid:1000"), Action: "tools/call", Server: "notes", Name: "search"},
-		"loopback": {Who: principal.New("loopback:uid=1000"), Action: "tools/call", Server: "files", Name: "read_something_long"},
-		"token":    {Who: scoped("server:remote,tool:files/stat,server:notes"), Action: "tools/call", Server: "notes", Name: "search"},
-		"nobody":   {Action: "tools/call", Server: "notes", Name: "search"},
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	s := house()
-	for name, q := range decisions() {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s.Decide(q)
-			}
-		})
 	}
 }

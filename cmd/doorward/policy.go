@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon"
+	"github.com/doorward/doorward/internal/policy"
+)
+
+// whole is a configuration with its policy file, as the daemon takes it.
+type whole struct {
+	config   *config.Config // nil: unusable
+	policy   *policy.Set
+	problems []config.Problem
+	files    []string // that it was read from
+}
+
+// loadWhole reads the configuration and the policy file with the checks that
+// the daemon makes.
+func (o *options) loadWhole() whole {
+	file := o.configFile()
+	c, problems := o.load()
+	w := whole{config: c, problems: problems, files: []string{file}}
+	if c == nil {
+		return w
+	}
+	if c.Policy != "" {
+		w.files = append(w.files, c.Policy, config.PolicyTestsFile(c.Policy))
+	}
+	if err := c.ReadPolicy(); err != nil {
+		w.config = nil
+		w.problems = append(w.problems, config.Problem{File: file, Line: lineOf(file, "policy"), Key: "policy", Problem: err.Error()})
+		return w
+	}
+	set, found := daemon.Policy(c, uint32(os.Geteuid()))
+	w.problems = append(w.problems, policyProblems(found)...)
+	if w.policy = set; set == nil {
+		w.config = nil
+	}
+	return w
+}
+
+func policyProblems(found []policy.Problem) []config.Problem {
+	var out []config.Problem
+	for _, p := range found {
+		out = append(out, config.Problem{File: p.File, Line: p.Line, Key: p.Key, Problem: p.Text, Warning: p.Warning})
+	}
+	return out
+}
+
+// tried runs the tests beside the policy file.
+func (w whole) tried() []config.Problem {
+	if w.policy == nil || w.config.Policy == "" {
+		return nil
+	}
+	trials, problems := config.PolicyTests(w.config.Policy)
+	return append(problems, policyProblems(w.policy.Try(config.PolicyTestsFile(w.config.Policy), trials))...)
+}
+
+// triedForServing are the same problems where they stop nothing.
+func (w whole) triedForServing() []config.Problem {
+	problems := w.tried()
+	for i := range problems {
+		problems[i].Warning = true
+	}
+	return problems
+}
+
+// policyCommand prints the policy in force: the daemon's, and without a daemon
+// that of the configuration as it is now.
+func policyCommand(ctx context.Context, args []string) error {
+	o := newOptions("policy")
+	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
+		return errors.Join(errUsage, err)
+	}
+	c, err := o.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var p admin.Policy
+	err = c.Admin(ctx, "/admin/v1/policy", &p)
+	if errors.Is(err, client.ErrNoDaemon) {
+		fmt.Fprintln(os.Stderr, "doorward: no daemon runs: this is what the configuration on disk says")
+		p.Text, err = o.policyOnDisk()
+	}
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(p)
+	}
+	fmt.Print(p.Text)
+	return nil
+}
+
+func (o *options) policyOnDisk() (string, error) {
+	w := o.loadWhole()
+	for _, p := range w.problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	if w.policy == nil {
+		return "", fail(exitFailed, "the configuration has problems")
+	}
+	return w.policy.Text(), nil
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+)
+
+// Policy compiles who may do what by c for a daemon that runs as uid: the
+// default policy, every server's own lists, and the policy file that c has
+// read. It is nil when one of the problems is more than a warning.
+func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
+	rules := make(map[string]policy.ServerRules, len(c.Servers))
+	for name, s := range c.Servers {
+		if s.Disabled {
+			continue
+		}
+		rules[name] = policy.ServerRules{
+			Tools: policy.List{Allow: s.Doorward.Tools.Allow, Deny: s.Doorward.Tools.Deny},
+			Ask:   policy.List{Allow: s.Doorward.Ask.Allow, Deny: s.Doorward.Ask.Deny},
+		}
+	}
+	return policy.Compile(policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText})
+}
+
+// compilePolicy is Policy for the daemon itself. cmd/doorward has shown the
+// problems of the same text before; here they are one error.
+func (d *Daemon) compilePolicy(c *config.Config) (*policy.Set, error) {
+	set, problems := Policy(c, d.uid)
+	if set != nil {
+		return set, nil
+	}
+	var all []error
+	for _, p := range problems {
+		if !p.Warning {
+			all = append(all, fmt.Errorf("%s:%d: %s", p.File, p.Line, p.Text))
+		}
+	}
+	return nil, fmt.Errorf("the policy: %w", errors.Join(all...))
+}
+
+// policyText is the policy in force.
+func (d *Daemon) policyText() string { return d.policy.Load().Text() }
+
+// decide answers for somebody who is not there, as the policy would.
+func (d *Daemon) decide(q policy.Request) policy.Decision {
+	who := d.named(q.Who.Name())
+	if q.Who.Local() {
+		who = who.WithLocal()
+	}
+	q.Who = who
+	return d.gate.Allows(q)
+}
+
+// named is a principal as it would be if it called now: a token with the scope
+// that is stored, and of the others what their names say.
+func (d *Daemon) named(name string) *principal.Principal {
+	if a, ok := any(d.auth).(interface {
+		Named(name string) *principal.Principal
+	}); ok {
+		if p := a.Named(name); p.Valid() {
+			return p
+		}
+	}
+	kind, rest, err := principal.Parse(name)
+	if err != nil {
+		return nil
+	}
+	fact := func(name, value string, g principal.Grade) principal.Fact {
+		return principal.Fact{Name: name, Value: value, Grade: g}
+	}
+	switch kind {
+	case principal.KindUID:
+		return principal.New(name, fact("uid", rest, principal.Attested)).WithLocal()
+	case principal.KindLoopback:
+		if uid, ok := strings.CutPrefix(rest, "uid="); ok {
+			return principal.New(name, fact("uid", uid, principal.Observed)).WithLocal()
+		}
+		return principal.New(name).WithLocal()
+	case principal.KindOAuth:
+		issuer, subject, _ := strings.Cut(rest, "#")
+		return principal.New(name, fact("issuer", issuer, principal.Verified), fact("subject", subject, principal.Verified))
+	}
+	return principal.New(name)
+}

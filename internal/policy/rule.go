@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// rule is one compiled statement.
+type rule struct {
+	name, reason, at string
+	line             int
+	permit           bool
+	order            int
+	syntax           *ast.Policy
+	whole            *cedar.Policy
+
+	// What its head says exactly, empty where it says less. It is looked at
+	// before Cedar is, which would find the same.
+	who, kind, action, server string
+
+	facts []string // of the context, that it reads
+	args  *need
+	// ahead is what of a rule about arguments can be decided before they are
+	// there, as a permit: where it does not match, neither does the rule.
+	ahead *cedar.Policy
+}
+
+// newRule compiles a statement. reason is used where it has none of its own.
+func newRule(name, at, reason string, p *ast.Policy) *rule {
+	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
+	for _, a := range p.Annotations {
+		if a.Key == "reason" {
+			r.reason = string(a.Value)
+		}
+	}
+	r.whole = cedar.NewPolicyFromAST((*publicPolicy)(p))
+	r.readHead(p)
+	r.facts, r.args = reads(p)
+	if r.args != nil {
+		r.ahead = cedar.NewPolicyFromAST((*publicPolicy)(aheadOf(p)))
+	}
+	return r
+}
+
+// readHead notes what the head of a statement names.
+func (r *rule) readHead(p *ast.Policy) {
+	switch s := p.Principal.(type) {
+	case ast.ScopeTypeEq:
+		r.who = string(s.Entity.ID)
+	case ast.ScopeTypeIn:
+		r.kind = string(s.Entity.ID)
+	}
+	if s, ok := p.Action.(ast.ScopeTypeEq); ok {
+		r.action = string(s.Entity.ID)
+	}
+	switch s := p.Resource.(type) {
+	case ast.ScopeTypeEq:
+		r.server = serverOf(s.Entity)
+	case ast.ScopeTypeIn:
+		r.server = serverOf(s.Entity)
+	case ast.ScopeTypeIsIn:
+		r.server = serverOf(s.Entity)
+	}
+}
+
+// serverOf is the server that a resource is on; empty for none.
+func serverOf(e types.EntityUID) string {
+	switch e.Type {
+	case typeServer:
+		return string(e.ID)
+	case typeTool, typePrompt, typeResource:
+		server, _, _ := strings.Cut(string(e.ID), "/")
+		return server
+	}
+	return ""
+}
+
+// aheadOf keeps of a rule about arguments what needs none. Of a permit those
+// are all clauses that do not mention them. Of a forbid they are the clauses in
+// front of the first that does: a later one does not count, since Cedar would
+// come to it only after one that may fail, which denies.
+func aheadOf(p *ast.Policy) *ast.Policy {
+	head := *p
+	head.Effect, head.Annotations, head.Conditions = ast.EffectPermit, nil, nil
+	for _, c := range p.Conditions {
+		if argsIn(c.Body) == nil {
+			head.Conditions = append(head.Conditions, c)
+		} else if p.Effect == ast.EffectForbid {
+			break
+		}
+	}
+	return &head
+}
+
+// mayApply reports whether the rule's head leaves the question open.
+func (r *rule) mayApply(c *caller, action string) bool {
+	return (r.who == "" || r.who == c.name) && (r.kind == "" || r.kind == c.kind || r.kind == c.name) &&
+		(r.action == "" || r.action == action)
+}
+
+// allowed and denied are the decisions that the rule makes.
+func (r *rule) allowed() Decision {
+	return Decision{Allow: true, Rule: r.name, Reason: r.reason, At: r.at}
+}
+
+// denied: blind is a rule that denies because what it reads is not there.
+func (r *rule) denied(blind bool) Decision {
+	d := Decision{Rule: r.name, Reason: r.reason, At: r.at}
+	if blind {
+		d.Reason = "this rule needs a fact or an argument that is not there"
+	}
+	return d
+}
+
+// statement picks one form of a rule.
+type statement func(*rule) *cedar.Policy
+
+func whole(r *rule) *cedar.Policy { return r.whole }
+func ahead(r *rule) *cedar.Policy { return r.ahead }
+
+// ballot is some rules in one form, for Cedar.
+type ballot struct {
+	rules []*rule
+	form  statement
+}
+
+// All implements cedar.PolicyIterator.
+func (b ballot) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, r := range b.rules {
+			if !yield(cedar.PolicyID(r.name), b.form(r)) {
+				return
+			}
+		}
+	}
+}
+
+// outcome is what some rules say. Of several that decide the first in order is
+// kept.
+type outcome struct {
+	permit, forbid *rule
+	blind          bool // forbid denies because it could not be evaluated
+}
+
+// ask lets Cedar evaluate rules. Cedar passes over a rule that it cannot
+// evaluate; a forbid that is passed over would fail open, so here it denies.
+func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context types.Record) outcome {
+	_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource, context))
+	var o outcome
+	for _, e := range diag.Errors {
+		if r := s.rules[e.PolicyID]; !r.permit && (o.forbid == nil || r.order < o.forbid.order) {
+			o.forbid, o.blind = r, true
+		}
+	}
+	for _, e := range diag.Reasons {
+		switch r := s.rules[e.PolicyID]; {
+		case r.permit && (o.permit == nil || r.order < o.permit.order):
+			o.permit = r
+		case !r.permit && (o.forbid == nil || r.order < o.forbid.order):
+			o.forbid, o.blind = r, false
+		}
+	}
+	return o
+}
+
+// and joins what was said of the two resources that a name may mean.
+func (o outcome) and(p outcome) outcome {
+	if o.permit == nil || p.permit != nil && p.permit.order < o.permit.order {
+		o.permit = p.permit
+	}
+	if o.forbid == nil || p.forbid != nil && p.forbid.order < o.forbid.order {
+		o.forbid, o.blind = p.forbid, p.blind
+	}
+	return o
+}
