@@ -3,10 +3,12 @@
 // says who somebody is, and one answer for everybody else.
 //
 // Invariants: Authenticate gives a valid principal or an error, never both and
-// never neither; there is no default user (threats.md R7). An error says
-// nothing about what was wrong. Only digests of tokens are kept, and a
-// presented token is compared with all of them in constant time. A token store
-// that cannot be read authenticates nobody, and the operator hears why (R8).
+// never neither; there is no default user (threats.md R7). What an error says of
+// a token is for the operator, never for its caller, and holds no part of it.
+// Only digests of tokens are kept, and a presented token of ours is compared
+// with all of them in constant time. A token store that cannot be read, and an
+// issuer that cannot be asked, authenticate nobody, and the operator hears why
+// (R8).
 //
 // On the Unix socket the kernel's word is the identity and a token is ignored.
 package authn
@@ -15,7 +17,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +32,9 @@ import (
 var (
 	// ErrUnauthenticated is the one answer to everybody who is nobody: 401.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrTooMany: this source failed too often; ask again after RetryAfter: 429.
-	ErrTooMany = errors.New("too many failed authentications")
+	// ErrMalformed: a token was presented in a way that two readers could read
+	// differently: 400 (RFC 6750, 3.1).
+	ErrMalformed = fmt.Errorf("%w: more than one Authorization header", ErrUnauthenticated)
 )
 
 // Caller is what is known of one connection. The fields are set once, before
@@ -48,6 +53,10 @@ type Caller struct {
 	OwnerKnown bool
 
 	Remote netip.Addr // TCP: where the caller comes from
+
+	// Observe looks at the program behind Unix, once, at the connection's
+	// first request; nil: nobody looks.
+	Observe func() peer.Evidence
 
 	who  atomic.Pointer[principal.Principal] // who the connection itself is
 	seen atomic.Pointer[seen]                // the token presented last
@@ -68,6 +77,8 @@ type Options struct {
 	File string       // --token-file; empty: none
 	// Store holds the tokens of `doorward token new`; nil: none.
 	Store *Store
+	// OAuth verifies access tokens of an issuer; nil: none are accepted.
+	OAuth *OAuth
 
 	// OnProblem hears operator text when a source of tokens becomes unusable
 	// or usable again. It must not block and never hears a token.
@@ -87,19 +98,20 @@ type Authenticator struct {
 	file   tokenFile
 	store  *Store
 	stored storedTokens
+	oauth  *OAuth
 
 	reload sync.Mutex // guards file and stored
 	due    atomic.Int64
 	table  atomic.Pointer[table]
 
-	failures limiter
+	failures *limiter
 	loopback loopbackCallers
 }
 
 // New makes an Authenticator and reads all sources once. A source that is not
 // usable is left out; Configured says why.
 func New(o Options) *Authenticator {
-	a := &Authenticator{uid: o.UID, now: o.Now, problem: o.OnProblem, store: o.Store}
+	a := &Authenticator{uid: o.UID, now: o.Now, problem: o.OnProblem, store: o.Store, oauth: o.OAuth}
 	if a.now == nil {
 		a.now = time.Now
 	}
@@ -107,20 +119,23 @@ func New(o Options) *Authenticator {
 		a.problem = func(string) {}
 	}
 	a.env = envSource(o.Env)
+	if a.oauth != nil && a.env.cred != nil && looksLikeJWT(strings.TrimSpace(o.Env.Reveal())) {
+		a.env = source{problem: EnvToken + " has the form of an access token: with oauth only the issuer's can be accepted in it"}
+	}
 	a.file.path = o.File
-	a.failures.buckets = map[string]*bucket{}
+	a.failures = newLimiter()
 	a.loopback = newLoopbackCallers(o.UID)
-	now := a.now()
-	a.look(now)
-	a.due.Store(now.Add(lookEvery).UnixNano())
+	a.look(a.now())
 	return a
 }
 
 // Authenticate says who calls. authorization are all values of the request's
-// Authorization header. The error is ErrUnauthenticated or ErrTooMany.
+// Authorization header. The error is ErrUnauthenticated, ErrTooMany,
+// ErrMalformed or ErrUnverifiable, by errors.Is.
 //
 //	Unix socket, our own user       uid:N; the header is ignored
-//	TCP, a token enforced           exactly one bearer token that we know
+//	TCP, a token enforced           exactly one bearer token that we know, or
+//	                                can verify as the issuer's
 //	loopback, not enforced          loopback:uid=N, or loopback:unknown where
 //	                                the system cannot tell; a caller that
 //	                                presents a token must present a valid one
@@ -138,7 +153,7 @@ func (a *Authenticator) Authenticate(c *Caller, authorization []string) (*princi
 // request.
 func (a *Authenticator) connection(c *Caller) (*principal.Principal, error) {
 	if p := c.who.Load(); p != nil {
-		return p, nil
+		return sameProgram(p)
 	}
 	p := a.whoConnected(c)
 	if !p.Valid() {
@@ -154,42 +169,99 @@ func (a *Authenticator) token(c *Caller, authorization []string) (*principal.Pri
 	token, ok := bearer(authorization)
 	if !ok {
 		a.failures.missing.Add(1)
+		if len(authorization) > 1 {
+			return nil, ErrMalformed
+		}
 		return nil, ErrUnauthenticated
 	}
 	digest := digestOf(token)
+	if a.oauth != nil && looksLikeJWT(token) {
+		return a.accessToken(c, token, digest, now)
+	}
 	t := a.table.Load()
-	if s := c.seen.Load(); s != nil && s.table == t && subtle.ConstantTimeCompare(s.digest[:], digest[:]) == 1 && s.cred.holds(now) {
-		return s.cred.principal(c.Loopback), nil
+	if s := c.seen.Load(); s != nil && subtle.ConstantTimeCompare(s.digest[:], digest[:]) == 1 {
+		if cred := s.in(t); cred != nil && cred.holds(now) {
+			if s.table != t {
+				c.seen.Store(&seen{t, digest, cred})
+			}
+			return cred.principal(c.Loopback), nil
+		}
 	}
 	return a.unseen(c, t, digest, now)
 }
 
-// unseen checks a token that this connection did not present before. A source
-// that failed too often is not even compared.
+// in is the credential in t. A token that was good on this connection costs
+// its source nothing when the table is a new one.
+func (s *seen) in(t *table) *credential {
+	if s.table == t {
+		return s.cred
+	}
+	return t.match(&s.digest)
+}
+
+// unseen checks a token that this connection did not present before. Of a
+// source that failed too often only tokens that cannot be guessed count.
 func (a *Authenticator) unseen(c *Caller, t *table, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	src := sourceOf(c)
-	if !a.failures.take(src, now) {
-		a.failures.limited.Add(1)
-		return nil, ErrTooMany
-	}
+	wait := a.failures.take(src, now)
 	cred := t.match(&digest)
-	if cred == nil || !cred.holds(now) {
+	if cred == nil && wait == 0 {
+		t = a.refreshSooner(now)
+		cred = t.match(&digest)
+	}
+	switch {
+	case wait > 0 && (cred == nil || !cred.made || !cred.holds(now)):
+		return nil, a.tooMany(wait)
+	case cred == nil || !cred.holds(now):
 		a.failures.invalid.Add(1)
 		return nil, ErrUnauthenticated
+	case wait == 0:
+		a.failures.refund(src, now)
 	}
-	a.failures.refund(src, now)
 	c.seen.Store(&seen{t, digest, cred})
 	return cred.principal(c.Loopback), nil
 }
 
+func (a *Authenticator) tooMany(wait time.Duration) error {
+	a.failures.limited.Add(1)
+	return &TooManyError{Wait: wait}
+}
+
+// accessToken checks a token of the issuer. A source that failed too often is
+// not even heard; that the issuer cannot be asked is not its failure.
+func (a *Authenticator) accessToken(c *Caller, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
+	if p := a.oauth.known(digest, c.Loopback, now); p != nil {
+		return p, nil
+	}
+	src := sourceOf(c)
+	if wait := a.failures.take(src, now); wait > 0 {
+		return nil, a.tooMany(wait)
+	}
+	p, err := a.oauth.verify(token, digest, c.Loopback, now)
+	switch {
+	case err == nil:
+		a.failures.refund(src, now)
+		return p, nil
+	case errors.Is(err, ErrUnverifiable):
+		a.failures.refund(src, now)
+	default:
+		a.failures.invalid.Add(1)
+	}
+	return nil, err
+}
+
 // Holds reports whether what proved p still does: a token that is neither
-// revoked, nor expired, nor rotated away. It is always so for local callers,
+// revoked, nor expired, nor rotated away; of an issuer's, some access token
+// that proves the same and has not expired. It is always so for local callers,
 // whose connection is the proof. Ask every few seconds for open streams.
 func (a *Authenticator) Holds(p *principal.Principal) bool {
 	if !p.Valid() {
 		return false
 	}
 	kind, _, err := principal.Parse(p.Name())
+	if kind == principal.KindOAuth {
+		return a.oauth != nil && a.oauth.live(p, a.now())
+	}
 	if err != nil || kind != principal.KindToken {
 		return err == nil
 	}
@@ -202,7 +274,7 @@ func (a *Authenticator) Holds(p *principal.Principal) bool {
 // Failures counts failed authentications since the start.
 type Failures struct {
 	Missing uint64 // no Authorization header, several, or not a bearer token
-	Invalid uint64 // an unknown, revoked or expired token
+	Invalid uint64 // an unknown, revoked or expired token, or an access token that is not good
 	Limited uint64 // not compared: the source failed too often
 }
 

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -71,7 +72,7 @@ func TestWhoACallerIs(t *testing.T) {
 	} {
 		tc.c.Listener = tc.name // failures of one row are not another's
 		got, err := w.ask(tc.c, tc.auth...)
-		if got != tc.want || tc.want == "" && err != ErrUnauthenticated {
+		if got != tc.want || tc.want == "" && !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %q, %v; want %q", tc.name, got, err, tc.want)
 		}
 	}

@@ -23,6 +23,7 @@ const maxToken = 16 << 10
 type credential struct {
 	digest  [sha256.Size]byte
 	id      string
+	made    bool  // by Doorward: 256 random bits
 	expires int64 // Unix nanoseconds, 0: never
 	remote  *principal.Principal
 	local   *principal.Principal // the same, having come by a loopback listener
@@ -133,7 +134,7 @@ func bearer(authorization []string) (token string, ok bool) {
 
 // digestOf hashes without an allocation for tokens of the usual length.
 func digestOf(token string) [sha256.Size]byte {
-	var buf [256]byte
+	var buf [2 << 10]byte
 	if len(token) > len(buf) {
 		return sha256.Sum256([]byte(token))
 	}

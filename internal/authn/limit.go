@@ -1,34 +1,61 @@
 package authn
 
 import (
+	"errors"
+	"hash/maphash"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// RetryAfter is what a caller is told to wait after ErrTooMany.
-const RetryAfter = 5 * time.Second
-
 // A source may fail burst times at once, and then once every refill. Beyond
-// that its tokens are not compared at all, so that guessing has a rate.
+// that a token that somebody chose is not compared at all, so that guessing
+// has a rate. One that Doorward made still is: nobody guesses 256 random bits,
+// and its holder must not pay for who shares the source.
 const (
 	burst      = 20
 	refill     = time.Second
 	maxSources = 4096
+	maxShared  = 1024
 )
 
+// ErrTooMany: this source failed too often: 429. The error says when to ask
+// again, see TooManyError.
+var ErrTooMany = errors.New("too many failed authentications")
+
+// TooManyError is an ErrTooMany.
+type TooManyError struct {
+	Wait time.Duration // until the next token of this source is looked at
+}
+
+func (e *TooManyError) Error() string { return ErrTooMany.Error() }
+
+// RetryAfter is Wait in whole seconds, rounded up.
+func (e *TooManyError) RetryAfter() int { return int((e.Wait + time.Second - 1) / time.Second) }
+
+// Is makes it an ErrTooMany.
+func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
+
 // limiter is a token bucket for each source. A source without failures has no
-// bucket. Sources beyond maxSources share one: under an attack from many
-// addresses the memory stays bounded, and it is the attackers who wait.
+// bucket. Sources beyond maxSources share a fixed number of buckets, so that
+// under an attack from many addresses the memory stays bounded; which one is
+// secret, so that nobody can aim at another's.
 //
 // Admitted limit: callers that share a source (one address, one loopback
-// listener) share its failures. A connection that has authenticated before
-// goes on regardless.
+// listener and user) share its failures. A connection that has authenticated
+// before goes on regardless.
 type limiter struct {
 	mu      sync.Mutex
 	buckets map[string]*bucket
+	seed    maphash.Seed
+	swept   time.Time
 
 	missing, invalid, limited atomic.Uint64
+}
+
+func newLimiter() *limiter {
+	return &limiter{buckets: map[string]*bucket{}, seed: maphash.MakeSeed()}
 }
 
 type bucket struct {
@@ -45,17 +72,18 @@ func (b *bucket) settle(now time.Time) {
 }
 
 // take charges a source for one attempt beforehand, so that many attempts at
-// once cannot get past the limit; refund gives it back for a good one.
-func (l *limiter) take(src string, now time.Time) bool {
+// once cannot get past the limit; refund gives it back for a good one. Nothing
+// is charged when there is a time to wait.
+func (l *limiter) take(src string, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.of(src, now)
 	b.settle(now)
-	if b.used > burst-1 {
-		return false
+	if over := b.used - (burst - 1); over > 0 {
+		return max(1, time.Duration(over*float64(refill)))
 	}
 	b.used++
-	return true
+	return 0
 }
 
 func (l *limiter) refund(src string, now time.Time) {
@@ -63,7 +91,7 @@ func (l *limiter) refund(src string, now time.Time) {
 	defer l.mu.Unlock()
 	b := l.buckets[src]
 	if b == nil {
-		src = overflow
+		src = l.shared(src)
 		if b = l.buckets[src]; b == nil {
 			return
 		}
@@ -74,8 +102,10 @@ func (l *limiter) refund(src string, now time.Time) {
 	}
 }
 
-// overflow is the source that those share that found no room.
-const overflow = ""
+// shared is the bucket of a source that found no room of its own.
+func (l *limiter) shared(src string) string {
+	return "shared " + strconv.FormatUint(maphash.String(l.seed, src)%maxShared, 10)
+}
 
 func (l *limiter) of(src string, now time.Time) *bucket {
 	if b := l.buckets[src]; b != nil {
@@ -85,7 +115,7 @@ func (l *limiter) of(src string, now time.Time) *bucket {
 		l.sweep(now)
 	}
 	if len(l.buckets) >= maxSources {
-		src = overflow
+		src = l.shared(src)
 		if b := l.buckets[src]; b != nil {
 			return b
 		}
@@ -95,8 +125,13 @@ func (l *limiter) of(src string, now time.Time) *bucket {
 	return b
 }
 
-// sweep drops the sources whose failures are all forgiven.
+// sweep drops the sources whose failures are all forgiven. It looks at all of
+// them, so it is not done for every attempt of an attack.
 func (l *limiter) sweep(now time.Time) {
+	if since := now.Sub(l.swept); since >= 0 && since < refill {
+		return
+	}
+	l.swept = now
 	for src, b := range l.buckets {
 		if b.settle(now); b.used == 0 {
 			delete(l.buckets, src)

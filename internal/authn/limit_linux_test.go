@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -19,10 +20,14 @@ func TestFailuresAreLimitedAndCounted(t *testing.T) {
 			t.Fatalf("failure %d: %v", i, err)
 		}
 	}
+	var wait time.Duration
 	for _, auth := range []string{"Bearer wrong", "Bearer " + envToken} {
-		if _, err := w.ask(enforced(), auth); err != ErrTooMany {
-			t.Errorf("over the limit: %v", err)
+		_, err := w.ask(enforced(), auth)
+		var many *TooManyError
+		if !errors.Is(err, ErrTooMany) || !errors.As(err, &many) || many.Wait <= 0 || many.Wait > refill {
+			t.Fatalf("over the limit: %v", err)
 		}
+		wait = many.Wait
 	}
 	if _, err := w.ask(known, "Bearer "+envToken); err != nil {
 		t.Errorf("a connection that is known: %v", err)
@@ -40,9 +45,72 @@ func TestFailuresAreLimitedAndCounted(t *testing.T) {
 	if got := w.Failures(); got != (Failures{Missing: 100, Invalid: burst, Limited: 2}) {
 		t.Errorf("counted %+v", got)
 	}
-	w.clock.advance(RetryAfter)
+	w.clock.advance(wait - 1)
+	if _, err := w.ask(enforced(), "Bearer "+envToken); !errors.Is(err, ErrTooMany) {
+		t.Errorf("before the time that was told: %v", err)
+	}
+	w.clock.advance(1)
 	if _, err := w.ask(enforced(), "Bearer "+envToken); err != nil {
-		t.Errorf("after the wait: %v", err)
+		t.Errorf("at the time that was told: %v", err)
+	}
+}
+
+// A token that Doorward made is let in whatever else comes from its source,
+// and without using up what the source may try.
+func TestATokenThatNobodyCanGuessIsNotLockedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made, id := mustNew(t, w.store, "ci", 0, "")
+	w.clock.advance(2 * time.Second)
+	for range burst {
+		w.ask(enforced(), "Bearer wrong")
+	}
+	for range 3 {
+		if _, err := w.ask(enforced(), "Bearer "+envToken); !errors.Is(err, ErrTooMany) {
+			t.Errorf("a token that somebody chose: %v", err)
+		}
+		if got, err := w.ask(enforced(), "Bearer "+made); got != "token:ci" {
+			t.Errorf("a token that was made: %v", err)
+		}
+	}
+	if _, err := w.store.Revoke(id); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.advance(1100 * time.Millisecond)
+	for range burst {
+		w.ask(enforced(), "Bearer wrong")
+	}
+	if _, err := w.ask(enforced(), "Bearer "+made); !errors.Is(err, ErrTooMany) {
+		t.Errorf("once it is revoked: %v", err)
+	}
+}
+
+// A connection that has authenticated goes on when its source is at the limit,
+// also when the tokens were read anew meanwhile, and not once its own is gone.
+func TestAKnownConnectionGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, other := mustNew(t, w.store, "other", 0, "")
+	w.clock.advance(2 * time.Second)
+	known := enforced()
+	if _, err := w.ask(known, "Bearer "+envToken); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := w.store.Revoke(other); err != nil {
+			t.Fatal(err)
+		}
+		_, other = mustNew(t, w.store, "other", 0, "")
+		w.clock.advance(1100 * time.Millisecond)
+		for range burst {
+			w.ask(enforced(), "Bearer wrong")
+		}
+		if _, err := w.ask(known, "Bearer "+envToken); err != nil {
+			t.Fatalf("a connection that is known: %v", err)
+		}
+	}
+	if _, err := w.ask(known, "Bearer wrong"); !errors.Is(err, ErrTooMany) {
+		t.Errorf("another token on it: %v", err)
 	}
 }
 
@@ -90,21 +158,67 @@ func TestSourcesAreToldApart(t *testing.T) {
 // share a bucket.
 func TestManySourcesStayBounded(t *testing.T) {
 	t.Parallel()
-	l := limiter{buckets: map[string]*bucket{}}
+	l := newLimiter()
 	now := time.Now()
-	for i := range 3 * maxSources {
+	for i := range maxSources {
 		l.take(fmt.Sprint("s", i), now)
 	}
-	if n := len(l.buckets); n > maxSources+1 {
+	for i := range 60 * maxShared {
+		l.take(fmt.Sprint("t", i), now)
+	}
+	if n := len(l.buckets); n > maxSources+maxShared {
 		t.Errorf("%d sources", n)
 	}
-	if l.take("new", now) {
-		t.Error("a source over the number is not limited")
+	limited := 0
+	for i := range 100 {
+		if l.take(fmt.Sprint("new", i), now) > 0 {
+			limited++
+		}
+	}
+	if limited < 90 {
+		t.Errorf("%d of 100 sources over the number are limited", limited)
 	}
 	l.refund("never seen", now)
 	later := now.Add(time.Minute)
-	if !l.take("new", later) || len(l.buckets) > 2 {
+	if l.take("new", later) > 0 || len(l.buckets) > 2 {
 		t.Errorf("after a minute %d sources are left", len(l.buckets))
+	}
+}
+
+// A few that fail while the table is full do not lock out those who come new.
+func TestAFullTableLocksFewOut(t *testing.T) {
+	t.Parallel()
+	l := newLimiter()
+	now := time.Now()
+	for i := range maxSources {
+		l.take(fmt.Sprint("s", i), now)
+	}
+	for range 10 * burst {
+		l.take("one more", now)
+	}
+	limited := 0
+	for i := range 1000 {
+		if l.take(fmt.Sprint("new", i), now) > 0 {
+			limited++
+		}
+	}
+	if limited > 20 {
+		t.Errorf("%d of 1000 pay for one", limited)
+	}
+}
+
+func BenchmarkAttackFromEverywhere(b *testing.B) {
+	l := newLimiter()
+	now := time.Now()
+	for i := range maxSources {
+		l.take(fmt.Sprint("s", i), now)
+	}
+	names := make([]string, 1024)
+	for i := range names {
+		names[i] = fmt.Sprint("new", i)
+	}
+	for i := 0; b.Loop(); i++ {
+		l.take(names[i%len(names)], now)
 	}
 }
 

@@ -12,9 +12,13 @@ import (
 	"github.com/doorward/doorward/internal/secret"
 )
 
-// lookEvery is how often files are looked at, at most: a revoked token is
-// refused this long after.
-const lookEvery = time.Second
+// lookEvery is how often files are looked at: a revoked token is refused this
+// long after. For a token that nobody knows they are looked at sooner, for it
+// may just have been made.
+const (
+	lookEvery  = time.Second
+	lookSooner = 100 * time.Millisecond
+)
 
 // EnvToken names the environment variable in problems.
 const EnvToken = "DOORWARD_TOKEN"
@@ -158,7 +162,9 @@ func liveCredentials(records []record) []credential {
 	var creds []credential
 	for _, r := range records {
 		if r.Revoked.IsZero() {
-			creds = append(creds, newCredential([32]byte(r.Digest), r.ID, r.Name, r.Scope, r.Expires))
+			c := newCredential([32]byte(r.Digest), r.ID, r.Name, r.Scope, r.Expires)
+			c.made = true
+			creds = append(creds, c)
 		}
 	}
 	return creds
@@ -181,33 +187,49 @@ func sameCredentials(a, b []credential) bool {
 // it, the others go on with the table there is.
 func (a *Authenticator) refresh(now time.Time) {
 	due := a.due.Load()
-	if now.UnixNano() < due && due-now.UnixNano() <= int64(lookEvery) || !a.due.CompareAndSwap(due, now.Add(lookEvery).UnixNano()) {
+	if now.UnixNano() < due && due-now.UnixNano() <= int64(lookEvery) || !a.reload.TryLock() {
 		return
 	}
-	a.look(now)
+	defer a.reload.Unlock()
+	if a.due.Load() == due {
+		a.look(now)
+	}
 }
 
-// look reads what changed and puts a new table in place.
-func (a *Authenticator) look(now time.Time) {
+// refreshSooner looks at the files ahead of time, if the last look is not too
+// fresh, and gives the table there is then. It waits for a look under way.
+func (a *Authenticator) refreshSooner(now time.Time) *table {
 	a.reload.Lock()
 	defer a.reload.Unlock()
+	if now.UnixNano() >= a.due.Load()-int64(lookEvery-lookSooner) {
+		a.look(now)
+	}
+	return a.table.Load()
+}
+
+// look reads what changed and puts a new table in place. The caller holds
+// reload.
+func (a *Authenticator) look(now time.Time) {
+	a.due.Store(now.Add(lookEvery).UnixNano())
+	fileBad, storeBad := a.file.problem != "", a.stored.problem != ""
 	file := a.file.look(now)
 	stored := a.stored.look(a.store, now)
 	if t := a.table.Load(); t != nil && !file && !stored {
 		return
 	} else if t != nil {
-		a.report(file, a.file.problem, "the token file "+a.file.path)
-		a.report(stored, a.stored.problem, "the token store")
+		a.report(file, fileBad, a.file.problem, "the token file "+a.file.path)
+		a.report(stored, storeBad, a.stored.problem, "the token store")
 	}
 	a.table.Store(a.newTable())
 }
 
-func (a *Authenticator) report(changed bool, problem, name string) {
+// report tells of a source that has become unusable, or usable again.
+func (a *Authenticator) report(changed, before bool, problem, name string) {
 	switch {
 	case !changed:
 	case problem != "":
 		a.problem(problem + ": its tokens are refused")
-	default:
+	case before:
 		a.problem(name + " was read again")
 	}
 }
@@ -234,9 +256,9 @@ type Configured struct {
 // Configured looks at the sources now.
 func (a *Authenticator) Configured() Configured {
 	now := a.now()
-	a.look(now)
 	a.reload.Lock()
 	defer a.reload.Unlock()
+	a.look(now)
 	c := Configured{Set: a.env.cred != nil || a.file.cred != nil}
 	for i := range a.stored.creds {
 		c.Made = c.Made || a.stored.creds[i].holds(now)

@@ -1,34 +1,17 @@
 package authn
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/doorward/doorward/internal/peer"
 )
 
-// The store is one file in the state directory, for the command line and the
-// daemon alike: readers see a whole file, because it is replaced by rename;
-// writers take turns by a lock of the kernel, which ends with its holder.
 const (
-	storeFile  = "tokens.json"
-	storeNew   = "tokens.json.new"
-	storeLock  = "tokens.lock"
-	lockWait   = 10 * time.Second
-	maxStore   = 16 << 20 // bytes
 	keepDead   = 90 * 24 * time.Hour
 	secretSize = 32 // bytes: 256 bits
 )
@@ -37,13 +20,17 @@ var (
 	// ErrName: not a name for a token, or one that is reserved.
 	ErrName = errors.New("a token's name is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; env and file are taken")
 	// ErrExists: a token of that name is there and not revoked.
-	ErrExists = errors.New("a token of that name exists: revoke it first")
+	ErrExists = errors.New("a token of that name exists: revoke it first, or make its successor with --overlap 24h")
 	// ErrNoToken: no token has that id, and none that is not revoked that name.
 	ErrNoToken = errors.New("no such token")
 	// ErrScope: not a scope that `token new` takes.
 	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin")
 	// ErrExpiry: a token cannot have expired before it is made.
 	ErrExpiry = errors.New("a token expires in the future")
+	// ErrOverlap: a token cannot have ended before it has a successor.
+	ErrOverlap = errors.New("an overlap is not negative")
+	// ErrNoPredecessor: there is nothing to succeed.
+	ErrNoPredecessor = errors.New("no token of that name is accepted now: make one without --overlap")
 )
 
 // Store is the file of tokens in a state directory. It has no state of its
@@ -61,30 +48,19 @@ type Token struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: not revoked
+	// Succeeded is when its successor was made, which also gave it its end;
+	// zero: it has none.
+	Succeeded time.Time `json:"succeeded,omitzero"`
 }
 
-// record is a token in the file.
-type record struct {
-	Token
-	Digest digest `json:"sha256"`
+// live reports whether the token is accepted.
+func (t *Token) live(now time.Time) bool {
+	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-type digest [sha256.Size]byte
-
-func (d digest) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(d[:])), nil }
-
-func (d *digest) UnmarshalText(b []byte) error {
-	if len(b) != 2*len(d) {
-		return errors.New("not a SHA-256 digest")
-	}
-	_, err := hex.Decode(d[:], b)
-	return err
-}
-
-type document struct {
-	Version int      `json:"version"`
-	Tokens  []record `json:"tokens"`
-}
+// current reports whether the token is the one of its name; there is at most
+// one. The others are revoked, or on their way out.
+func (t *Token) current() bool { return t.Revoked.IsZero() && t.Succeeded.IsZero() }
 
 // NewToken makes a token and stores its digest. secret is "dw_" and 43
 // characters of 256 random bits; it exists nowhere else, so show it now.
@@ -99,22 +75,48 @@ func (s *Store) NewToken(name string, expires time.Duration, scope string) (secr
 	case expires < 0:
 		return "", "", ErrExpiry
 	}
-	secret, id = newSecret()
-	now := time.Now().UTC()
-	r := record{Digest: sha256.Sum256([]byte(secret)), Token: Token{ID: id, Name: name, Scope: scope, Created: now}}
-	if expires > 0 {
-		r.Expires = now.Add(expires)
-	}
+	secret, r := newRecord(name, expires, scope)
 	err = s.change(func(records []record) ([]record, error) {
-		if slices.ContainsFunc(records, func(r record) bool { return r.Name == name && r.Revoked.IsZero() }) {
+		if lastLive(records, name, r.Created) >= 0 {
 			return nil, ErrExists
 		}
-		return append(withoutLongDead(records, now), r), nil
+		return succeed(records, r), nil
 	})
 	if err != nil {
 		return "", "", err
 	}
-	return secret, id, nil
+	return secret, r.ID, nil
+}
+
+// lastLive is the newest token of a name that is accepted, or -1.
+func lastLive(records []record, name string, now time.Time) int {
+	last := -1
+	for i := range records {
+		if records[i].Name == name && records[i].live(now) {
+			last = i
+		}
+	}
+	return last
+}
+
+// succeed adds a token, which is the one of its name from now on.
+func succeed(records []record, r record) []record {
+	for i := range records {
+		if records[i].Name == r.Name && records[i].current() {
+			records[i].Succeeded = r.Created
+		}
+	}
+	return append(withoutLongDead(records, r.Created), r)
+}
+
+func newRecord(name string, expires time.Duration, scope string) (secret string, r record) {
+	secret, id := newSecret()
+	now := time.Now().UTC()
+	r = record{Digest: sha256.Sum256([]byte(secret)), Token: Token{ID: id, Name: name, Scope: scope, Created: now}}
+	if expires > 0 {
+		r.Expires = now.Add(expires)
+	}
+	return secret, r
 }
 
 // List gives all tokens, the revoked and the expired too, oldest first.
@@ -130,23 +132,26 @@ func (s *Store) List() ([]Token, error) {
 	return tokens, nil
 }
 
-// Revoke revokes the token with that id, or else the one of that name that is
-// not revoked. A running daemon refuses it within two seconds. Revoking an id
+// Revoke revokes the token with that id, or else all of that name that are not
+// revoked. A running daemon refuses them within two seconds. Revoking an id
 // again changes nothing. Errors: ErrNoToken, or what is wrong with the store.
-func (s *Store) Revoke(idOrName string) (Token, error) {
-	var revoked Token
+func (s *Store) Revoke(idOrName string) ([]Token, error) {
+	var revoked []Token
 	err := s.change(func(records []record) ([]record, error) {
-		i := slices.IndexFunc(records, func(r record) bool { return r.ID == idOrName })
-		if i < 0 {
-			i = slices.IndexFunc(records, func(r record) bool { return r.Name == idOrName && r.Revoked.IsZero() })
+		now := time.Now().UTC()
+		for i := range records {
+			r := &records[i]
+			if r.ID != idOrName && (r.Name != idOrName || !r.Revoked.IsZero()) {
+				continue
+			}
+			if r.Revoked.IsZero() {
+				r.Revoked = now
+			}
+			revoked = append(revoked, r.Token)
 		}
-		if i < 0 {
+		if revoked == nil {
 			return nil, ErrNoToken
 		}
-		if records[i].Revoked.IsZero() {
-			records[i].Revoked = time.Now().UTC()
-		}
-		revoked = records[i].Token
 		return records, nil
 	})
 	return revoked, err
@@ -198,141 +203,4 @@ func validScope(scope string) bool {
 		}
 	}
 	return true
-}
-
-func (s *Store) stamp() (peer.Stamp, error) {
-	stamp, err := peer.StampOf(filepath.Join(s.dir, storeFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return peer.Stamp{}, nil
-	}
-	return stamp, err
-}
-
-// load reads the file; one that is missing holds no tokens. Anything odd about
-// it is an error for the whole of it: a restriction that was not understood
-// must not be left out.
-func (s *Store) load() ([]record, peer.Stamp, error) {
-	path := filepath.Join(s.dir, storeFile)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, peer.Stamp{}, nil
-	}
-	if err != nil {
-		return nil, peer.Stamp{}, fmt.Errorf("reading the token store: %w", err)
-	}
-	defer f.Close()
-	stamp, err := peer.StampOfFile(f)
-	if err != nil {
-		return nil, stamp, fmt.Errorf("reading the token store: %w", err)
-	}
-	if !stamp.Regular || stamp.UID != uint32(os.Geteuid()) || stamp.Perm&0o077 != 0 {
-		return nil, stamp, fmt.Errorf("the token store %s must be a file of ours with mode 0600", path)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxStore+1))
-	if err != nil {
-		return nil, stamp, fmt.Errorf("reading the token store: %w", err)
-	}
-	records, err := parseStore(b)
-	if err != nil {
-		return nil, stamp, fmt.Errorf("the token store %s is damaged: %w", path, err)
-	}
-	return records, stamp, nil
-}
-
-func parseStore(b []byte) ([]record, error) {
-	if len(b) > maxStore {
-		return nil, errors.New("it is too large")
-	}
-	var doc document
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("not readable as version 1: %w", plain(err))
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its end")
-	}
-	if doc.Version != 1 {
-		return nil, fmt.Errorf("version %d is not known", doc.Version)
-	}
-	ids, names := map[string]bool{}, map[string]bool{}
-	for i, r := range doc.Tokens {
-		live := r.Revoked.IsZero()
-		if !validRecord(r) || ids[r.ID] || live && names[r.Name] {
-			return nil, fmt.Errorf("its token %d is not well-formed", i)
-		}
-		ids[r.ID] = true
-		names[r.Name] = names[r.Name] || live
-	}
-	return doc.Tokens, nil
-}
-
-// plain keeps the offset of a JSON error and drops what it quotes.
-func plain(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("bad JSON at byte %d", syntax.Offset)
-	}
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return fmt.Errorf("bad value at byte %d", kind.Offset)
-	}
-	return errors.New("bad JSON")
-}
-
-func validRecord(r record) bool {
-	_, err := hex.DecodeString(strings.TrimPrefix(r.ID, "T"))
-	return err == nil && len(r.ID) == 17 && r.ID[0] == 'T' && ValidName(r.Name) && validScope(r.Scope) &&
-		!r.Created.IsZero() && r.Digest != digest{}
-}
-
-// change reads, alters and replaces the file while it holds the lock. A
-// damaged store is left as it is, for somebody to look at.
-func (s *Store) change(alter func([]record) ([]record, error)) error {
-	dir, err := peer.PrivateDir(s.dir)
-	if err != nil {
-		return fmt.Errorf("opening the token store: %w", err)
-	}
-	defer dir.Close()
-	lock, err := peer.Lock(dir, storeLock, lockWait)
-	if err != nil {
-		return fmt.Errorf("opening the token store: %w", err)
-	}
-	defer lock.Close()
-	records, _, err := s.load()
-	if err != nil {
-		return err
-	}
-	if records, err = alter(records); err != nil {
-		return err
-	}
-	if err := s.replace(dir, records); err != nil {
-		return fmt.Errorf("writing the token store: %w", err)
-	}
-	return nil
-}
-
-// replace writes a new file, syncs it, renames it over the old one and syncs
-// the directory: after a crash there is the old file or the new one, whole.
-func (s *Store) replace(dir *os.File, records []record) error {
-	b, err := json.MarshalIndent(document{1, records}, "", " ")
-	if err != nil {
-		return err
-	}
-	fresh := filepath.Join(s.dir, storeNew)
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // what a writer left that was killed
-	}
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	if err := os.Rename(fresh, filepath.Join(s.dir, storeFile)); err != nil {
-		return err
-	}
-	return dir.Sync()
 }

@@ -35,7 +35,12 @@ func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 	if c.Unix.UID != a.uid || !c.Unix.Alive() {
 		return nil
 	}
-	return principal.New(principal.UID(c.Unix.UID), unixFacts(c.Unix)...).WithLocal()
+	e := observed(c)
+	p := principal.New(principal.UID(c.Unix.UID), append(unixFacts(c.Unix), programFacts(e)...)...).WithLocal()
+	if e.Image == nil {
+		return p
+	}
+	return p.WithWitness(e.Image)
 }
 
 // unixFacts grades what identity.md section 6 lists. The pid alone is used

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,14 +20,18 @@ type Options struct {
 	// Screen checks Host and Origin, before anything else is looked at. false
 	// is a 403.
 	Screen func(*http.Request) bool
-	// Authenticate says who is calling. ErrLimited is a 429, any other error a
-	// 401; the error itself never reaches the caller.
+	// Authenticate says who is calling. ErrLimited is a 429, ErrMalformed a 400,
+	// ErrUnavailable a 503, any other error a 401; the error itself never
+	// reaches the caller.
 	Authenticate func(*http.Request) (*principal.Principal, error)
 	// Holds reports whether what proved a principal still does; asked every
-	// few seconds for sessions and open streams. nil: always.
+	// few seconds for sessions and what is under way. nil: always.
 	Holds func(*principal.Principal) bool
-	// Refused is told of each refusal at the door: 401, 403, 429.
-	Refused func(r *http.Request, status int)
+	// Refused is told of each refusal at the door, with its reason: ErrOrigin,
+	// ErrScope, or what Authenticate said.
+	Refused func(r *http.Request, status int, reason error)
+	// Resource tells clients where tokens are to be had. nil: nowhere.
+	Resource *Resource
 	// Paths serve what is not MCP, for authenticated callers, by exact path
 	// or, where the key ends in a slash, by prefix.
 	Paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
@@ -34,7 +39,11 @@ type Options struct {
 	BodyBytes            int64
 	Sessions             int
 	SessionsPerPrincipal int
+	CallsPerPrincipal    int // a session may not have more under way; 0: 256
 	IdleSession          time.Duration
+	// Full answers what finds no room at the door; rule names the limit. It
+	// records the refusal. nil: there is no record.
+	Full func(x *Exchange, rule string) Reply
 	// StreamTime is how long the event stream of one call is held open; after
 	// it a client of 2025-11-25 is asked to come back for the rest (SEP-1699).
 	// 0: as long as the call takes.
@@ -44,11 +53,19 @@ type Options struct {
 // ErrLimited is an Authenticate error: too many failures from one source.
 var ErrLimited = errors.New("too many failed attempts")
 
+// Limited is ErrLimited with the time after which it is no longer so.
+type Limited struct{ RetryAfter int } // seconds
+
+func (l Limited) Error() string { return ErrLimited.Error() }
+
+// Is makes it an ErrLimited.
+func (l Limited) Is(target error) bool { return target == ErrLimited }
+
 // Door is the HTTP handler of every listener. Nothing is served beside it.
 type Door struct {
 	o        Options
 	sessions *sessions
-	streams  sync.Map // *Exchange -> context.CancelFunc: modern streams
+	leases   sync.Map // *lease -> nil: what is under way for those who can lose it
 	stop     chan struct{}
 	closing  sync.Once
 }
@@ -71,7 +88,7 @@ func (d *Door) sweep() {
 	for {
 		select {
 		case <-hold.C:
-			d.sweepRevoked()
+			d.sweepLost()
 		case <-keep.C:
 			d.sessions.sweep()
 			d.Each(func(s *Session) bool { s.nudge(); return true })
@@ -79,26 +96,6 @@ func (d *Door) sweep() {
 			return
 		}
 	}
-}
-
-// sweepRevoked ends the sessions and streams whose principal has lost what
-// proved it.
-func (d *Door) sweepRevoked() {
-	if d.o.Holds == nil {
-		return
-	}
-	d.Each(func(s *Session) bool {
-		if !d.o.Holds(s.Who) {
-			d.sessions.remove(s)
-		}
-		return true
-	})
-	d.streams.Range(func(k, v any) bool {
-		if !d.o.Holds(k.(*Exchange).Who) {
-			v.(context.CancelFunc)()
-		}
-		return true
-	})
 }
 
 // Sessions is the number of open sessions.
@@ -136,7 +133,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !d.o.Screen(r) {
-		d.refuse(w, r, http.StatusForbidden)
+		d.refuse(w, r, http.StatusForbidden, ErrOrigin)
 		return
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -144,9 +141,13 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
 		return
 	}
+	if d.isMetadata(path) {
+		d.metadata(w, r, path)
+		return
+	}
 	who, err := d.o.Authenticate(r)
 	if err != nil || !who.Valid() {
-		d.unauthenticated(w, r, err)
+		d.unauthenticated(w, r, path, err)
 		return
 	}
 	d.route(w, r, who, path)
@@ -159,18 +160,32 @@ func wellFormed(r *http.Request) bool {
 		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
 }
 
-func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, ErrLimited) {
+func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, path string, err error) {
+	status := http.StatusUnauthorized
+	switch {
+	case errors.Is(err, ErrLimited):
+		l := Limited{RetryAfter: 1}
+		errors.As(err, &l)
+		w.Header().Set("Retry-After", strconv.Itoa(l.RetryAfter))
+		status = http.StatusTooManyRequests
+	case errors.Is(err, ErrUnavailable):
 		w.Header().Set("Retry-After", "5")
-		d.refuse(w, r, http.StatusTooManyRequests)
-		return
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, ErrMalformed):
+		status = http.StatusBadRequest
+		w.Header().Set("WWW-Authenticate", d.challenge(path, "invalid_request", ""))
+	default:
+		code := ""
+		if presented(r) {
+			code = "invalid_token"
+		}
+		w.Header().Set("WWW-Authenticate", d.challenge(path, code, d.basic()))
 	}
-	w.Header().Set("WWW-Authenticate", `Bearer realm="doorward"`)
-	d.refuse(w, r, http.StatusUnauthorized)
+	d.refuse(w, r, status, err)
 }
 
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int) {
-	d.o.Refused(r, status)
+func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int, reason error) {
+	d.o.Refused(r, status, reason)
 	plain(w, status)
 }
 
@@ -242,7 +257,9 @@ func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Prin
 // mcp serves /mcp and /mcp/{server} in both eras.
 func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	if !d.o.Handler.Known(who, server) {
-		fail(w, http.StatusNotFound, nil, errUnknownServer)
+		if !d.lacksScope(w, r, who, server) {
+			fail(w, http.StatusNotFound, nil, errUnknownServer)
+		}
 		return
 	}
 	switch r.Method {
@@ -370,7 +387,7 @@ func syntax(err error) *wire.Error {
 // serve runs one request to its end on its stream.
 func (d *Door) serve(ctx context.Context, x *Exchange) {
 	x.stream.watch()
-	reply := d.o.Handler.Request(ctx, x)
+	reply := d.ask(ctx, x)
 	x.stream.finish(x.Era, x.ID, reply)
 	x.stream.leave()
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,11 @@ type house struct {
 	seen   []string // methods that reached the Handler
 	refuse []int
 	serve  func(ctx context.Context, x *Exchange) Reply
+	known  func(server string) bool        // nil: all but hidden
+	who    map[string]*principal.Principal // further callers, set before they come
+	watch  func(*Exchange)                 // sees what reaches the Handler
+
+	refuseHello atomic.Bool
 }
 
 var (
@@ -43,6 +49,9 @@ func open(t *testing.T, o Options) *house {
 	o.Handler = h
 	o.Screen = func(r *http.Request) bool { return r.Header.Get("Origin") == "" }
 	o.Authenticate = func(r *http.Request) (*principal.Principal, error) {
+		if p := h.who[r.Header.Get("Who")]; p != nil {
+			return p, nil
+		}
 		switch r.Header.Get("Who") {
 		case "nobody":
 			return nil, errors.New("secret detail")
@@ -55,7 +64,7 @@ func open(t *testing.T, o Options) *house {
 		}
 		return alice, nil
 	}
-	o.Refused = func(_ *http.Request, status int) {
+	o.Refused = func(_ *http.Request, status int, _ error) {
 		h.mu.Lock()
 		h.refuse = append(h.refuse, status)
 		h.mu.Unlock()
@@ -74,12 +83,23 @@ func open(t *testing.T, o Options) *house {
 	return h
 }
 
-func (h *house) Known(_ *principal.Principal, server string) bool { return server != "hidden" }
+func (h *house) Known(_ *principal.Principal, server string) bool {
+	if h.known != nil {
+		return h.known(server)
+	}
+	return server != "hidden"
+}
 
 func (h *house) Request(ctx context.Context, x *Exchange) Reply {
 	h.note(x.Method)
+	if h.watch != nil {
+		h.watch(x)
+	}
 	switch x.Method {
 	case "initialize":
+		if h.refuseHello.Load() {
+			return Reply{Error: errNoSuchMethod}
+		}
 		return Reply{Result: []byte(`{"protocolVersion":"` + x.Version + `"}`)}
 	case "tools/list":
 		return Reply{Result: []byte(`{"tools":[]}`)}
@@ -93,7 +113,37 @@ func (h *house) Request(ctx context.Context, x *Exchange) Reply {
 	return Reply{Result: []byte(`{"echo":` + string(x.Params) + `}`)}
 }
 
-func (h *house) Notification(_ context.Context, x *Exchange) { h.note(x.Method) }
+func (h *house) Notification(_ context.Context, x *Exchange) {
+	h.note(x.Method)
+	if h.watch != nil {
+		h.watch(x)
+	}
+}
+
+func (h *house) eventually(what string, ok func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// await waits until n requests of a method have reached the Handler.
+func (h *house) await(method string, n int) {
+	h.t.Helper()
+	h.eventually(method, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		got := 0
+		for _, m := range h.seen {
+			if m == method {
+				got++
+			}
+		}
+		return got >= n
+	})
+}
 
 func (h *house) note(method string) {
 	h.mu.Lock()

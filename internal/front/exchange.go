@@ -52,7 +52,12 @@ type Reply struct {
 	Error      *wire.Error
 	Status     int // HTTP status when nothing has been streamed yet; 0: the default
 	RetryAfter int // seconds; 0: no header
-	None       bool
+	// NeedScope is the scope of the issuer without which Error denies. Where
+	// the answer has a status of its own it is 403, with a challenge.
+	NeedScope string
+	None      bool
+
+	challenge string // WWW-Authenticate
 }
 
 // Handler is what the faces hand exchanges to. It is implemented by relay.

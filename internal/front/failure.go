@@ -23,7 +23,7 @@ const (
 var (
 	errUnknownServer  = &wire.Error{Code: CodeNoMethod, Message: "Unknown server"}
 	errUnknownSession = &wire.Error{Code: CodeInvalidRequest, Message: "Session not found"}
-	errSessions       = &wire.Error{Code: 1503, Message: "Too many sessions"}
+	errFull           = &wire.Error{Code: 1503, Message: "Too many sessions or requests"}
 	errBatch          = &wire.Error{Code: CodeInvalidRequest, Message: "Batches are not part of this protocol version"}
 	errNoVersion      = &wire.Error{Code: CodeInvalidRequest, Message: "Not a request of a known protocol version or session"}
 	errBadVersion     = &wire.Error{Code: CodeInvalidRequest, Message: "Unsupported or mismatched MCP-Protocol-Version"}

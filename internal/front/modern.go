@@ -42,11 +42,8 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 	defer cancel()
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
 	x := d.modernExchange(in, m, version, st)
-	st.started = func() { d.streams.Store(x, cancel) }
+	defer d.during(x, cancel)()
 	d.serve(ctx, x)
-	if st.began {
-		d.streams.Delete(x)
-	}
 }
 
 func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *stream) *Exchange {

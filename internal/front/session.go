@@ -33,15 +33,17 @@ const (
 )
 
 // Session is one legacy client's session. It belongs to the principal and the
-// route it was opened with.
+// route it was opened with, and where that principal has a witness, to the very
+// program.
 type Session struct {
-	Who     *principal.Principal
+	Who     *principal.Principal // who opened it
 	Server  string
 	Digest  string // of the id, for records; the id itself is a credential's companion and stays here
 	Init    []byte // the client's initialize params, raw; set before the Handler sees the session
 	Version string // negotiated
 
 	id        string
+	owner     atomic.Pointer[principal.Principal] // Who, with the credential presented last
 	transport transport
 	ctx       context.Context
 	end       context.CancelFunc
@@ -58,6 +60,7 @@ type Session struct {
 	asks     map[int64]chan Reply
 	asked    int64
 	calls    map[string]context.CancelFunc // in flight, by the raw bytes of the id
+	most     int                           // of them; not changed once the session is known
 }
 
 // Bounds of one session.
@@ -65,7 +68,7 @@ const (
 	sessionStreams = 32      // resumable streams kept
 	sessionBytes   = 2 << 20 // and what they hold together
 	sessionAsks    = 64      // open questions to the client
-	sessionCalls   = 256
+	sessionCalls   = 256     // requests in flight, where no other limit is set
 )
 
 func newSession(who *principal.Principal, server string, t transport, now time.Time) *Session {
@@ -75,6 +78,7 @@ func newSession(who *principal.Principal, server string, t transport, now time.T
 	s.main = newEventLog(0, t == overStreamable)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.seen.Store(now.UnixNano())
+	s.retain()
 	return s
 }
 
@@ -188,19 +192,26 @@ func (s *Session) answer(m *wire.Message) {
 	ch <- r
 }
 
-// enter notes a request in flight. False when its id is already in use or
-// too many are open.
-func (s *Session) enter(id wire.ID, cancel context.CancelFunc) bool {
+var (
+	errIDInUse = errors.New("a request of that id is under way")
+	errAllBusy = errors.New("too many requests of the session are under way")
+)
+
+// enter notes a request in flight. The error is errIDInUse or errAllBusy.
+func (s *Session) enter(id wire.ID, cancel context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls == nil {
 		s.calls = make(map[string]context.CancelFunc)
 	}
-	if _, dup := s.calls[string(id)]; dup || len(s.calls) >= sessionCalls {
-		return false
+	if _, dup := s.calls[string(id)]; dup {
+		return errIDInUse
+	}
+	if len(s.calls) >= s.most {
+		return errAllBusy
 	}
 	s.calls[string(id)] = cancel
-	return true
+	return nil
 }
 
 func (s *Session) leave(id wire.ID) {
@@ -297,6 +308,7 @@ func (s *Session) close() {
 	}
 	s.mu.Unlock()
 	s.end()
+	s.letGo()
 	s.main.end()
 	for _, l := range logs {
 		l.cut()

@@ -1,14 +1,18 @@
 package front
 
 import (
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/principal"
 )
 
-var errTooMany = errors.New("session cap reached")
+// The limits that strike at the door, as records name them.
+const (
+	RuleSessions     = "limits.sessions"
+	RulePerPrincipal = "limits.sessions_per_principal"
+	RuleCalls        = "limits.calls_per_principal"
+)
 
 // sessions is the table of live sessions. A look-up needs the principal and
 // the route as well as the id, and a miss looks the same whatever missed.
@@ -29,16 +33,20 @@ func newSessions(limit, each int, idle time.Duration) *sessions {
 		byID: make(map[string]*Session), counts: make(map[string]int)}
 }
 
-// reserve counts a session that is about to open.
-func (t *sessions) reserve(who *principal.Principal) error {
+// reserve counts a session that is about to open; rule is the limit that has
+// no room for it, empty when there is.
+func (t *sessions) reserve(who *principal.Principal) (rule string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.open >= t.limit || t.counts[who.Name()] >= t.each {
-		return errTooMany
+	switch {
+	case t.counts[who.Name()] >= t.each:
+		return RulePerPrincipal
+	case t.closed || t.open >= t.limit:
+		return RuleSessions
 	}
 	t.open++
 	t.counts[who.Name()]++
-	return nil
+	return ""
 }
 
 func (t *sessions) release(who *principal.Principal) {
@@ -48,6 +56,14 @@ func (t *sessions) release(who *principal.Principal) {
 		delete(t.counts, who.Name())
 	}
 	t.mu.Unlock()
+}
+
+func (d *Door) newSession(who *principal.Principal, server string, over transport) *Session {
+	s := newSession(who, server, over, d.sessions.now())
+	if s.most = d.o.CallsPerPrincipal; s.most <= 0 {
+		s.most = sessionCalls
+	}
+	return s
 }
 
 // publish makes a reserved session reachable.
@@ -64,7 +80,9 @@ func (t *sessions) publish(s *Session) {
 }
 
 // find returns the session, or nil: for an id that is malformed, unknown,
-// ended, of another principal, of another route or of another transport.
+// ended, of another principal, of another route or of another transport, and
+// when the program that it was issued to is gone. That is asked last, since it
+// takes time, which nobody but the owner may see.
 func (t *sessions) find(id string, who *principal.Principal, server string, over transport) *Session {
 	if !wellFormedID(id) {
 		return nil
@@ -72,10 +90,11 @@ func (t *sessions) find(id string, who *principal.Principal, server string, over
 	t.mu.RLock()
 	s := t.byID[id]
 	t.mu.RUnlock()
-	if s == nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() {
+	if s == nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() || !s.holds() {
 		return nil
 	}
 	s.seen.Store(t.now().UnixNano())
+	s.usedBy(who)
 	return s
 }
 

@@ -25,12 +25,11 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		plain(w, http.StatusNotAcceptable)
 		return
 	}
-	if d.sessions.reserve(who) != nil {
-		w.Header().Set("Retry-After", "5")
-		fail(w, http.StatusServiceUnavailable, nil, errSessions)
+	if rule := d.sessions.reserve(who); rule != "" {
+		d.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
 		return
 	}
-	s := newSession(who, server, overSSE, d.sessions.now())
+	s := d.newSession(who, server, overSSE)
 	d.sessions.publish(s)
 	out, err := takeOver(w)
 	if err != nil {
@@ -43,7 +42,8 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 	gen, _ := s.main.reserve(true)
 	s.main.attachRaw(out, gen, 0)
 	s.readers.Add(1)
-	out.gone(func() { d.sessions.remove(s) })
+	back := d.lend(who, out.close)
+	out.gone(func() { back(); d.sessions.remove(s) })
 }
 
 func endpoint(server, id string) string {
@@ -75,6 +75,11 @@ func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 	if !ok {
 		return
 	}
+	if !s.holds() { // the body was sent after the session was found
+		bodies.put(buf)
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		return
+	}
 	m, err := wire.Parse(buf.b, wire.FromClient)
 	if err != nil {
 		fail(w, http.StatusBadRequest, nil, syntax(err))
@@ -82,8 +87,9 @@ func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		return
 	}
 	in := &inbound{w: w, r: r, who: who, server: server, size: int64(len(buf.b))}
-	if e := d.accept(in, &m, s, buf); e != nil {
-		fail(w, http.StatusBadRequest, m.ID, e)
+	if err := d.accept(in, &m, s, buf); err != nil {
+		d.notEntered(in, &m, s, err)
+		bodies.put(buf)
 		return
 	}
 	h := w.Header()
@@ -101,39 +107,40 @@ func sessionID(query string) (string, bool) {
 	return query[len(key):], true
 }
 
-// accept starts serving one message. The buffer goes back when it is done.
-func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) *wire.Error {
+// accept starts serving one message. The buffer goes back when it is done, and
+// with an error it is still its caller's.
+func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
 	if m.Kind != wire.Request {
 		d.oneWay(in, m, s)
 		bodies.put(buf)
 		return nil
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	if !s.enter(m.ID, cancel) {
+	if err := s.enter(m.ID, cancel); err != nil {
 		cancel()
-		bodies.put(buf)
-		return errTwice
+		return err
 	}
 	msg := *m
 	go func() {
 		defer bodies.put(buf)
 		defer cancel()
 		defer s.leave(msg.ID)
-		d.answerSSE(ctx, in, &msg, s)
+		x := d.exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
+		defer d.during(x, cancel)()
+		d.answerSSE(ctx, in, &msg, x)
 	}()
 	return nil
 }
 
-func (d *Door) answerSSE(ctx context.Context, in *inbound, m *wire.Message, s *Session) {
-	st := &stream{log: s.main, shared: true, began: true}
+func (d *Door) answerSSE(ctx context.Context, in *inbound, m *wire.Message, x *Exchange) {
 	var reply Reply
 	switch {
 	case m.Method != "initialize":
-		reply = d.o.Handler.Request(ctx, d.exchange(in, m, s, st))
-	case !s.begin():
+		reply = d.o.Handler.Request(ctx, x)
+	case !x.Session.begin():
 		reply = Reply{Error: errInitialized}
 	default:
-		reply = d.open(ctx, s, in, m)
+		reply = d.open(ctx, x.Session, in, m)
 	}
-	st.finish(Legacy, m.ID, reply)
+	x.stream.finish(Legacy, m.ID, reply)
 }

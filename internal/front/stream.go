@@ -72,21 +72,22 @@ func (s *sink) write(b []byte) error {
 // undecided: a final answer that comes first is one JSON body, anything else
 // makes it an event stream (Streamable HTTP, "Sending Messages").
 type stream struct {
-	mu      sync.Mutex
-	w       http.ResponseWriter
-	out     *sink            // nil: no event stream has begun, or its client has left
-	log     *eventLog        // what is kept for resumption; nil: nothing
-	open    func() *eventLog // makes log when the stream begins; nil: never
-	gen     uint64           // our right to write the log's events ourselves
-	prime   bool             // begin with an event that carries only an id
-	began   bool             // headers are out
-	ended   bool             // the final answer is out
-	started func()           // told that the stream begins; may be nil
-	shared  bool             // log is the session's own: it does not end with the exchange
-	json    bool             // the client takes application/json
-	sse     bool             // the client takes text/event-stream
-	prefer  bool             // and wants one even for a single answer
-	timer   *time.Timer
+	mu     sync.Mutex
+	w      http.ResponseWriter
+	out    *sink            // nil: no event stream has begun, or its client has left
+	log    *eventLog        // what is kept for resumption; nil: nothing
+	open   func() *eventLog // makes log when the stream begins; nil: never
+	gen    uint64           // our right to write the log's events ourselves
+	prime  bool             // begin with an event that carries only an id
+	began  bool             // headers are out
+	ended  bool             // the final answer is out
+	shared bool             // log is the session's own: it does not end with the exchange
+	json   bool             // the client takes application/json
+	sse    bool             // the client takes text/event-stream
+	prefer bool             // and wants one even for a single answer
+	timer  *time.Timer
+
+	disowned string // the challenge to a caller who is proved no more
 }
 
 // watch starts the clock that opens the stream of a slow answer.
@@ -123,9 +124,6 @@ func (s *stream) start() {
 		return
 	}
 	s.began = true
-	if s.started != nil {
-		s.started()
-	}
 	if s.open != nil {
 		s.log = s.open()
 		s.gen = s.log.attach()
@@ -226,7 +224,7 @@ func (s *stream) finishEmpty() {
 		s.log.end()
 	}
 	if !s.began && !s.shared && s.w != nil {
-		s.w.WriteHeader(http.StatusAccepted)
+		s.withdraw()
 	}
 }
 
@@ -237,6 +235,9 @@ func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 	}
 	if r.Status != 0 {
 		status = r.Status
+	}
+	if r.challenge != "" {
+		s.w.Header().Set("WWW-Authenticate", r.challenge)
 	}
 	if r.RetryAfter > 0 {
 		s.w.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,12 +18,11 @@ func (d *Door) initialize(in *inbound, m *wire.Message) {
 		fail(in.w, http.StatusBadRequest, m.ID, errNoVersion)
 		return
 	}
-	if d.sessions.reserve(in.who) != nil {
-		in.w.Header().Set("Retry-After", "5")
-		fail(in.w, http.StatusServiceUnavailable, m.ID, errSessions)
+	if rule := d.sessions.reserve(in.who); rule != "" {
+		d.full(in.w, m.ID, &Exchange{Who: in.who, Server: in.server, Era: Legacy, Method: m.Method, Size: in.size}, rule)
 		return
 	}
-	s := newSession(in.who, in.server, overStreamable, d.sessions.now())
+	s := d.newSession(in.who, in.server, overStreamable)
 	reply := d.open(in.r.Context(), s, in, m)
 	if reply.Error != nil {
 		d.sessions.release(in.who)
@@ -47,12 +47,37 @@ func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Messag
 	// The client may leave while a server starts; its session ends with it.
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
-	return d.o.Handler.Request(s.ctx, d.exchange(in, m, s, &stream{}))
+	defer d.lend(in.who, s.end)()
+	return d.ask(s.ctx, d.exchange(in, m, s, &stream{}))
 }
 
 func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
-		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st}
+		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
+		Confirmed: m.Method != "initialize" && s.confirms(in.who)}
+}
+
+// full answers what finds no room at the door.
+func (d *Door) full(w http.ResponseWriter, id wire.ID, x *Exchange, rule string) {
+	reply := d.noRoom(x, rule)
+	w.Header().Set("Retry-After", strconv.Itoa(reply.RetryAfter))
+	fail(w, statusOf(Legacy, reply.Error), id, reply.Error)
+}
+
+func (d *Door) noRoom(x *Exchange, rule string) Reply {
+	if d.o.Full == nil {
+		return Reply{Error: errFull, RetryAfter: 1}
+	}
+	return d.o.Full(x, rule)
+}
+
+// notEntered answers a request that its session could not take in.
+func (d *Door) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
+	if errors.Is(err, errAllBusy) {
+		d.full(in.w, m.ID, d.exchange(in, m, s, nil), RuleCalls)
+		return
+	}
+	fail(in.w, http.StatusBadRequest, m.ID, errTwice)
 }
 
 // inSession serves a POST that names a session.
@@ -90,9 +115,9 @@ func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) {
 // had begun, can be resumed.
 func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	if !s.enter(m.ID, cancel) {
+	if err := s.enter(m.ID, cancel); err != nil {
 		cancel()
-		fail(in.w, http.StatusBadRequest, m.ID, errTwice)
+		d.notEntered(in, m, s, err)
 		return
 	}
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
@@ -106,6 +131,7 @@ func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
 	}
 	defer cancel()
 	defer s.leave(m.ID)
+	defer d.during(x, cancel)()
 	d.serve(ctx, x)
 }
 
@@ -116,11 +142,13 @@ func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exch
 	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
 	x.Params = append([]byte(nil), x.Params...)
 	done := make(chan struct{})
+	back := d.during(x, cancel)
 	go func() {
+		defer back()
 		defer cancel()
 		defer x.Session.leave(x.ID)
 		defer close(done)
-		x.stream.finish(x.Era, x.ID, d.o.Handler.Request(ctx, x))
+		x.stream.finish(x.Era, x.ID, d.ask(ctx, x))
 	}()
 	x.stream.watch()
 	x.stream.hold(done, d.o.StreamTime)
@@ -190,12 +218,16 @@ func (d *Door) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
 func (d *Door) element(in *inbound, m *wire.Message, s *Session) []byte {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	if !s.enter(m.ID, cancel) {
+	x := d.exchange(in, m, s, &stream{log: s.main, shared: true})
+	switch err := s.enter(m.ID, cancel); {
+	case errors.Is(err, errAllBusy):
+		return appendReply(nil, m.ID, d.noRoom(x, RuleCalls))
+	case err != nil:
 		return wire.AppendError(nil, m.ID, errTwice)
 	}
 	defer s.leave(m.ID)
-	st := &stream{log: s.main, shared: true}
-	reply := d.o.Handler.Request(ctx, d.exchange(in, m, s, st))
+	defer d.during(x, cancel)()
+	reply := d.o.Handler.Request(ctx, x)
 	if reply.None {
 		return nil
 	}
@@ -250,21 +282,24 @@ func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		log.detach(gen)
 		return
 	}
-	d.hear(s, log, out, gen, after)
+	d.hear(s, log, out, gen, after, d.lend(who, out.close))
 }
 
-// hear attaches a GET stream to its log until the client leaves.
-func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64) {
+// hear attaches a GET stream to its log until the client leaves; back is
+// called then.
+func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
 	if !log.attachRaw(out, gen, after) {
+		back()
 		out.close()
 		return
 	}
 	if log != s.main {
-		out.gone(func() { log.detach(gen) })
+		out.gone(func() { back(); log.detach(gen) })
 		return
 	}
 	s.readers.Add(1)
 	out.gone(func() {
+		back()
 		s.readers.Add(-1)
 		s.seen.Store(d.sessions.now().UnixNano())
 		log.detach(gen)

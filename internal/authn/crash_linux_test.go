@@ -1,0 +1,103 @@
+package authn
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process that is killed in the middle of making tokens leaves a store that
+// can be read, with every token in it that it had shown to anybody.
+func TestAKilledWriterLosesNothingThatItShowed(t *testing.T) {
+	t.Parallel()
+	s := NewStore(filepath.Join(t.TempDir(), "state"))
+	mustNew(t, s, "first", 0, "")
+	var shown []string
+	for round := range 12 {
+		names := []string{s.dir}
+		for i := range 200 {
+			names = append(names, fmt.Sprintf("r%d-%d", round, i))
+		}
+		cmd := run(t, "new", names...)
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(15+7*round) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait() // it was killed
+		lines := strings.Split(out.String(), "\n")
+		shown = append(shown, lines[:len(lines)-1]...)
+		if _, err := s.List(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+	if len(shown) == 0 {
+		t.Fatal("no round came to show anything")
+	}
+	mustNew(t, s, "last", 0, "")
+	a := New(Options{UID: me(), Store: s})
+	for _, tok := range shown {
+		if _, err := a.Authenticate(enforced(), []string{"Bearer " + tok}); err != nil {
+			t.Errorf("a token that was shown: %v", err)
+		}
+	}
+	t.Logf("%d tokens shown", len(shown))
+}
+
+// On a full disk no token is made, none is lost, and the next attempt works
+// when there is room.
+func TestAFullDiskLosesNothing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a small disk needs root")
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		t.Skipf("mounting needs more than root here: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	s := NewStore(filepath.Join(disk, "state"))
+	old, _ := mustNew(t, s, "ci", 0, "")
+	filler := filepath.Join(disk, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	good, err := os.ReadFile(filepath.Join(s.dir, storeFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if tok, _, err := s.NewToken("more", 0, ""); err == nil || tok != "" || !strings.Contains(err.Error(), "no space") {
+			t.Errorf("made on a full disk: %v", err)
+		}
+		if r, err := s.Rotate("ci", Rotation{Overlap: time.Hour}); err == nil || r.Secret != "" {
+			t.Errorf("rotated on a full disk: %v", err)
+		}
+		if _, err := s.Revoke("ci"); err == nil {
+			t.Error("said to be revoked on a full disk")
+		}
+	}
+	if now, _ := os.ReadFile(filepath.Join(s.dir, storeFile)); !bytes.Equal(now, good) {
+		t.Errorf("the file is now %q", now)
+	}
+	a := New(Options{UID: me(), Store: s})
+	if _, err := a.Authenticate(enforced(), []string{"Bearer " + old}); err != nil {
+		t.Errorf("the token there was: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	mustNew(t, s, "more", 0, "")
+}

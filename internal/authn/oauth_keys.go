@@ -1,0 +1,194 @@
+package authn
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	jose "github.com/go-jose/go-jose/v4"
+)
+
+// allAlgorithms are those that can be configured at all: signatures whose
+// check needs a public key. With `none` nothing is proved, and with HMAC the
+// public key of an issuer would be a secret that everybody has.
+var allAlgorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+}
+
+// Bounds of an issuer's keys.
+const (
+	maxKeys = 64
+	minRSA  = 2048 // bits
+	maxRSA  = 8192
+)
+
+// signingKey is a public key of the issuer that may sign tokens.
+type signingKey struct {
+	id    string   // kid; may be empty
+	algs  []string // what it may be used with
+	print string   // its thumbprint (RFC 7638)
+	key   crypto.PublicKey
+}
+
+// keyring is the issuer's keys as they were fetched at one time. It does not
+// change.
+type keyring struct {
+	keys    []signingKey
+	prints  map[string]bool
+	fetched time.Time
+}
+
+var errKeys = errors.New("the key set is not readable")
+
+// parseKeys reads a JWK set (RFC 7517, 5). A key that cannot be used here is
+// passed over; a set that is none is an error.
+func parseKeys(b []byte, now time.Time) (*keyring, error) {
+	set, err := members(b)
+	if err != nil {
+		return nil, errKeys
+	}
+	var raws []json.RawMessage
+	if set["keys"] == nil || json.Unmarshal(set["keys"], &raws) != nil || len(raws) > maxKeys {
+		return nil, errKeys
+	}
+	r := &keyring{prints: make(map[string]bool), fetched: now}
+	for _, raw := range raws {
+		if k, ok := parseKey(raw); ok {
+			r.keys = append(r.keys, k)
+			r.prints[k.print] = true
+		}
+	}
+	return r, nil
+}
+
+func parseKey(raw json.RawMessage) (signingKey, bool) {
+	var jwk jose.JSONWebKey
+	m, err := members(raw)
+	if err != nil || jwk.UnmarshalJSON(raw) != nil || !jwk.Valid() || !jwk.IsPublic() {
+		return signingKey{}, false
+	}
+	ops, ok := texts(m["key_ops"])
+	if m["key_ops"] != nil && (!ok || !slices.Contains(ops, "verify")) || jwk.Use != "" && jwk.Use != "sig" {
+		return signingKey{}, false
+	}
+	if _, ed := jwk.Key.(ed25519.PublicKey); ed && !isEd25519(m["x"]) {
+		return signingKey{}, false
+	}
+	algs := algorithmsOf(jwk.Key)
+	if jwk.Algorithm != "" {
+		algs = slices.DeleteFunc(algs, func(a string) bool { return a != jwk.Algorithm })
+	}
+	print, err := jwk.Thumbprint(crypto.SHA256)
+	return signingKey{id: jwk.KeyID, algs: algs, print: string(print), key: jwk.Key}, err == nil && len(algs) > 0
+}
+
+// algorithmsOf is what a key can be used with: none where it is of an odd
+// size.
+func algorithmsOf(key any) []string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if bits := k.N.BitLen(); bits >= minRSA && bits <= maxRSA && k.E > 1 && k.E&1 == 1 {
+			return []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512}
+		}
+	case *ecdsa.PublicKey:
+		switch k.Curve.Params().BitSize {
+		case 256:
+			return []string{oidc.ES256}
+		case 384:
+			return []string{oidc.ES384}
+		case 521:
+			return []string{oidc.ES512}
+		}
+	case ed25519.PublicKey:
+		return []string{oidc.EdDSA}
+	}
+	return nil
+}
+
+// isEd25519 is asked because the parser fills what is too short with zeros.
+func isEd25519(x json.RawMessage) bool {
+	var encoded string
+	if !text(x, &encoded) {
+		return false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(encoded)
+	return err == nil && len(b) == ed25519.PublicKeySize
+}
+
+// signed finds the key that signed t. named says that the key which t names
+// is there, so that no other keys are worth asking for.
+func (r *keyring) signed(t *jwt, issuer string, now time.Time) (print string, named bool) {
+	if r == nil {
+		return "", false
+	}
+	for _, k := range r.keys {
+		if t.kid != "" && k.id != t.kid {
+			continue
+		}
+		named = named || t.kid != ""
+		if slices.Contains(k.algs, t.alg) && k.verifies(t, issuer, now) {
+			return k.print, true
+		}
+	}
+	return "", named
+}
+
+// verifies checks the signature, and with it once more, by another reader, the
+// algorithm, the issuer and the expiry.
+func (k *signingKey) verifies(t *jwt, issuer string, now time.Time) bool {
+	v := oidc.NewVerifier(issuer, &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{k.key}}, &oidc.Config{
+		SkipClientIDCheck:    true, // check has compared the audience, which is no client's id
+		SupportedSigningAlgs: []string{t.alg},
+		Now:                  func() time.Time { return now },
+	})
+	_, err := v.Verify(context.Background(), t.raw)
+	return err == nil
+}
+
+// signer is the thumbprint of the issuer's key that signed t.
+func (o *OAuth) signer(t *jwt) (string, error) {
+	now := o.now()
+	print, named := o.issuer.current(now).signed(t, o.url, now)
+	switch {
+	case print != "":
+		return print, nil
+	case named:
+		return "", badSignature
+	}
+	ring, since, err := o.issuer.renewed(now)
+	if err != nil {
+		return "", err
+	}
+	print, named = ring.signed(t, o.url, now)
+	switch {
+	case print != "":
+		return print, nil
+	case named:
+		return "", badSignature
+	case !since:
+		return "", ErrUnverifiable // the keys are older than the question
+	}
+	return "", badKey
+}
+
+// wellKnown are the places of an issuer's metadata: RFC 8414 and OpenID
+// Connect discovery (AS Discovery, "Authorization Server Metadata Discovery").
+func wellKnown(issuer string) []string {
+	scheme, rest, _ := strings.Cut(strings.TrimSuffix(issuer, "/"), "://")
+	host, path, deep := strings.Cut(rest, "/")
+	root := scheme + "://" + host + "/.well-known/"
+	if !deep {
+		return []string{root + "oauth-authorization-server", root + "openid-configuration"}
+	}
+	return []string{root + "oauth-authorization-server/" + path, root + "openid-configuration/" + path,
+		scheme + "://" + host + "/" + path + "/.well-known/openid-configuration"}
+}

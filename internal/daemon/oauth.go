@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+)
+
+// openOAuth makes what verifies the issuer's tokens; nothing where none is
+// configured.
+func (d *Daemon) openOAuth() error {
+	c := d.o.Config.OAuth
+	if c.Issuer == "" {
+		return nil
+	}
+	client, err := issuerClient(c, d.o.Config.Egress.Proxy)
+	if err != nil {
+		return fmt.Errorf("oauth.issuer: %w", err)
+	}
+	o, err := authn.NewOAuth(authn.OAuthOptions{Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
+		Algorithms: c.Algorithms, Client: client, OnProblem: func(text string) { d.log.Error(text) }})
+	if err != nil {
+		return err
+	}
+	d.oauth = o
+	d.onClose(func() {
+		o.Close()
+		client.CloseIdleConnections()
+	})
+	return nil
+}
+
+// issuerTime bounds each step of a connection to the issuer; authn bounds the
+// whole.
+const issuerTime = 5 * time.Second
+
+// issuerClient fetches the issuer's documents: over https alone, from
+// addresses that egress allows, and without going where an answer points.
+func issuerClient(c config.OAuth, proxy string) (*http.Client, error) {
+	u, err := egress.CheckURL(c.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	t := egress.NewTransport(egress.Options{AllowPrivate: c.AllowPrivate, Proxy: proxy, Origin: egress.Origin(u),
+		Dial: issuerTime, TLS: issuerTime, Header: issuerTime, MaxIdle: 2})
+	return &http.Client{
+		Transport:     httpsOnly{t},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// httpsOnly judges each URL as the one of an upstream, for jwks_uri is the
+// issuer's word.
+type httpsOnly struct{ *http.Transport }
+
+func (t httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	u, err := egress.CheckURL(r.URL.String())
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "https" || u.Host != strings.ToLower(r.URL.Host) {
+		return nil, errors.New("not a plain https address")
+	}
+	return t.Transport.RoundTrip(r)
+}
+
+// resource is what the door tells clients about the issuer.
+func (d *Daemon) resource() *front.Resource {
+	if d.oauth == nil {
+		return nil
+	}
+	return &front.Resource{URL: d.oauth.Resource(), Issuer: d.oauth.Issuer(), Scopes: d.oauth.Scopes(), Basic: d.oauth.Basic(),
+		Missing: func(who *principal.Principal) string {
+			if d.stepUp(policy.Request{Who: who, Action: "initialize"}) == "" {
+				return ""
+			}
+			return strings.Join(d.oauth.Basic(), " ")
+		}}
+}
+
+// stepUp names the scope with which policy would allow q.
+func (d *Daemon) stepUp(q policy.Request) string {
+	if d.oauth == nil {
+		return ""
+	}
+	return d.oauth.StepUp(q.Who, func(p *principal.Principal) bool {
+		q.Who = p
+		return d.gate.Allows(q).Allow
+	})
+}
+
+// tokenInQuery reports a token where every log and proxy on the way sees it
+// (RFC 9700, 4.3.2).
+func tokenInQuery(r *http.Request) bool {
+	_, query, _ := strings.Cut(r.RequestURI, "?")
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		name, _, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(name); err == nil && strings.EqualFold(name, "access_token") {
+			return true
+		}
+	}
+	return false
+}

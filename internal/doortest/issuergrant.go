@@ -1,0 +1,58 @@
+package doortest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/url"
+)
+
+// codeGrant is a code that has been given out and not been used.
+type codeGrant struct{ challenge, resource, scope, client, redirect string }
+
+// authorize is the authorization endpoint of OAuth 2.1, where the user has
+// agreed already. It wants PKCE and a resource (RFC 8707).
+func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	back, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || q.Get("resource") == "" {
+		http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
+		return
+	}
+	code := rand.Text()
+	i.mu.Lock()
+	i.grants[code] = codeGrant{q.Get("code_challenge"), q.Get("resource"), q.Get("scope"), q.Get("client_id"), q.Get("redirect_uri")}
+	i.asked = append(i.asked, q.Get("scope"))
+	i.mu.Unlock()
+	back.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {i.URL}}.Encode()
+	http.Redirect(w, r, back.String(), http.StatusFound)
+}
+
+// token is the token endpoint. A code is good once, with its verifier.
+func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	g, ok := i.grants[r.FormValue("code")]
+	delete(i.grants, r.FormValue("code"))
+	i.mu.Unlock()
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	if !ok || encode(sum[:]) != g.challenge || r.FormValue("resource") != g.resource || r.FormValue("redirect_uri") != g.redirect {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	token, err := i.Mint("aud="+g.resource, "scope="+g.scope, "client_id="+g.client)
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600, "scope": g.scope})
+}
+
+// Asked are the scopes that clients asked for, one entry for each time.
+func (i *Issuer) Asked() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return append([]string(nil), i.asked...)
+}
