@@ -2,9 +2,11 @@
 //
 // The invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to a moment
 // earlier. The judgement falls on the address that is about to be dialled, for every candidate, inside the dialler; there is
-// no second look-up between check and use (threats.md R58). No proxy is used, no redirect followed, no cookie kept.
+// no second look-up between check and use (threats.md R58). No proxy is used but one that the operator configured, no
+// redirect followed, no cookie kept.
 //
-// Admitted limits. A host that reaches the IPv4 internet through NAT64 alone cannot use it here, because an address inside
+// Admitted limits. Behind a proxy the proxy dials: literal addresses and forbidden names are refused here as ever, what
+// any other name stands for is the proxy's to judge. A host that reaches the IPv4 internet through NAT64 alone cannot use it here, because an address inside
 // an address is refused. What a permitted server relays to, nobody here can see.
 package egress
 

@@ -21,14 +21,16 @@ import (
 // four hand-overs for each call (docs/performance.md). Parsing and writing of
 // messages is net/http's in both cases, and so is the dialler.
 type Transport struct {
-	Secure *http.Transport // https, and nothing else
+	Secure *http.Transport // https, and http through a proxy
 	plain  plain
+	proxy  bool
 }
 
 // NewRoundTripper makes the transport for one upstream, under the rules of
 // NewTransport.
 func NewRoundTripper(o Options) *Transport {
-	return &Transport{Secure: NewTransport(o), plain: plain{dial: dialer(o), max: cmpMax(o.MaxIdle), idle: limit(o.Idle, DefaultIdle)}}
+	return &Transport{Secure: NewTransport(o), proxy: o.proxied(),
+		plain: plain{dial: dialer(o), max: cmpMax(o.MaxIdle), idle: limit(o.Idle, DefaultIdle)}}
 }
 
 func cmpMax(n int) int {
@@ -40,7 +42,7 @@ func cmpMax(n int) int {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme == "http" {
+	if req.URL.Scheme == "http" && !t.proxy {
 		return t.plain.roundTrip(req)
 	}
 	return t.Secure.RoundTrip(req)

@@ -33,14 +33,20 @@ type Options struct {
 	Header time.Duration // from request sent to response header; default 10 min, for a plain JSON answer comes when the tool is done
 	Idle   time.Duration // an unused connection is closed after it; default 90 s
 
+	// Proxy is the URL of an HTTP proxy that carries every connection which AllowPrivate does not open; "" for none. It
+	// comes from the configuration, never from the environment, and may be at a private address.
+	Proxy string
+
 	MaxIdle   int           // unused connections kept; default 256
 	TLSConfig *tls.Config   // nil: the system's roots, the URL's name, TLS 1.2 and up
 	Resolver  *net.Resolver // nil: the system's
 }
 
-// NewTransport makes the transport for one upstream. It uses no proxy, whatever the environment says, leaves bodies as they
-// are, and refuses every address that Policy does not allow with an error that wraps ErrForbidden.
+// NewTransport makes the transport for one upstream. It uses no proxy but the configured one, whatever the environment
+// says, leaves bodies as they are, and refuses every address that Policy does not allow with an error that wraps
+// ErrForbidden.
 func NewTransport(o Options) *http.Transport {
+	proxy, dial := o.route()
 	tlsConfig := o.TLSConfig.Clone()
 	if tlsConfig == nil {
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -50,8 +56,8 @@ func NewTransport(o Options) *http.Transport {
 		idle = DefaultIdleMax
 	}
 	return &http.Transport{
-		Proxy:                  nil,
-		DialContext:            dialer(o),
+		Proxy:                  proxy,
+		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    limit(o.TLS, DefaultTLS),
 		ResponseHeaderTimeout:  limit(o.Header, DefaultHeader),

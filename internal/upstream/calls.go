@@ -30,22 +30,56 @@ type call struct {
 
 	timer  *time.Timer
 	expire <-chan time.Time // the timer's channel, nil without a limit
+	idle   time.Duration    // longest silence, 0 without one
+	until  time.Time        // when the total time is over, zero without a limit; kept where there is idle
 }
 
 var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1)} }}
 
-func takeCall(r *Request, on func(Event), limit time.Duration) *call {
+// takeCall makes a call that may take limit in all, and may be silent for idle; 0: no bound.
+func takeCall(r *Request, on func(Event), limit, idle time.Duration) *call {
 	c := calls.Get().(*call)
 	c.on, c.token, c.listen = on, r.ProgressToken, r.Method == methodListen
-	if limit > 0 {
-		if c.timer == nil {
-			c.timer = time.NewTimer(limit)
-		} else {
-			c.timer.Reset(limit)
+	if idle > 0 {
+		c.idle = idle
+		if limit > 0 {
+			c.until = time.Now().Add(limit)
 		}
-		c.expire = c.timer.C
+		limit = idle
+	}
+	if limit > 0 {
+		c.arm(limit)
 	}
 	return c
+}
+
+func (c *call) arm(d time.Duration) {
+	if c.timer == nil {
+		c.timer = time.NewTimer(d)
+	} else {
+		c.timer.Reset(d)
+	}
+	c.expire = c.timer.C
+}
+
+// heard begins the wait anew: the server has said something on behalf of the call.
+func (c *call) heard() {
+	if c.idle <= 0 {
+		return
+	}
+	d := c.idle
+	if !c.until.IsZero() {
+		d = min(d, time.Until(c.until))
+	}
+	c.arm(max(d, 0))
+}
+
+// late is why the call's time is over.
+func (c *call) late() error {
+	if c.idle > 0 && (c.until.IsZero() || time.Now().Before(c.until)) {
+		return errIdle
+	}
+	return newFault(ErrTimeout, "")
 }
 
 // release gives the call back. The caller must own its end.

@@ -65,7 +65,7 @@ func (s *Server) DialModern(ctx context.Context, meta []byte, on func(Event)) (C
 }
 
 func (s *Server) legacyStdio(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {
-	c, err := s.startChild(false, on)
+	c, err := s.startChild(false, initParams, on)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +114,7 @@ func negotiated(reply Reply) (string, error) {
 }
 
 func (s *Server) modernStdio(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
-	c, err := s.startChild(true, on)
+	c, err := s.startChild(true, nil, on)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -17,9 +18,12 @@ var (
 	ErrSession  = errors.New("the server forgot the session")      // HTTP 404: not run
 	ErrEra      = errors.New("the server does not speak this era") // the handshake of this era failed
 	ErrBusy     = errors.New("no child process to spare")          // the cap on children
+	ErrStreams  = errors.New("no stream to spare")                 // Definition.MaxStreams
 	ErrProtocol = errors.New("the server broke the protocol")      // its answer makes no sense
 	ErrTooLarge = errors.New("message from the server too large")  // beyond Definition.MaxMessage
 	ErrTimeout  = errors.New("the server did not answer in time")  // the call may have run
+	ErrOpen     = errors.New("the server cannot be reached")       // and was not tried: see RetryAfter
+	ErrSignIn   = errors.New("the server wants a sign-in")         // a person has to come first: not run
 )
 
 // fault is an error of this package: its kind is one of the sentinels, its
@@ -30,6 +34,17 @@ type fault struct {
 	cause  error       // not of this package, nil when there is none
 	reply  *wire.Error // nil when there is none
 	status int         // HTTP status of the refusal, 0 when there is none
+
+	retry time.Duration // before which there is no point in another attempt, 0 when that is unknown
+}
+
+// RetryAfter is how long there is no point in another attempt, 0 when err does not say.
+func RetryAfter(err error) time.Duration {
+	var f *fault
+	if !errors.As(err, &f) {
+		return 0
+	}
+	return f.retry
 }
 
 // Error names kind and reason. The message of a JSON-RPC error is the server's

@@ -156,6 +156,10 @@ func (s *fakeChild) initialize(m fakeMessage) (code int, exit bool) {
 		return 0, false
 	case "crash-on-init":
 		return 4, true
+	case "crash-on-evil":
+		if strings.Contains(string(m.Params), "evil") {
+			return 4, true
+		}
 	case "early":
 		s.notify("notifications/message", `{"level":"info","data":"early"}`)
 	}
@@ -243,6 +247,14 @@ func (s *fakeChild) tool(m fakeMessage) (code int, exit bool) {
 		}
 		s.notify(methodProgress, `{"progressToken":"stolen","progress":1}`)
 		s.text(m.ID, string(p.Meta.ProgressToken))
+	case "slow-progress":
+		s.later(func() {
+			for i := range 6 {
+				time.Sleep(150 * time.Millisecond)
+				s.notify(methodProgress, fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, p.Meta.ProgressToken, i+1))
+			}
+			s.text(m.ID, "done")
+		})
 	case "late":
 		s.later(func() {
 			s.awaitCancel(id)

@@ -115,7 +115,7 @@ func FuzzAccept(f *testing.F) {
 		s.carry = func(context.Context, <-chan time.Time, []byte) (bool, error) { return true, nil }
 		var open []*call
 		for i, method := range []string{"tools/call", methodListen} {
-			c := takeCall(&Request{Method: method, ProgressToken: []byte(fmt.Sprintf(`"t%d"`, i))}, func(Event) {}, 0)
+			c := takeCall(&Request{Method: method, ProgressToken: []byte(fmt.Sprintf(`"t%d"`, i))}, func(Event) {}, 0, 0)
 			if err := s.pending.add(c); err != nil {
 				t.Fatal(err)
 			}

@@ -127,7 +127,7 @@ func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http
 	// With this the transport repeats a request of which nothing was written,
 	// because the server had just closed an idle connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return s.transport.RoundTrip(req)
+	return s.roundTrip(req)
 }
 
 // Notify implements Conn.
@@ -273,7 +273,7 @@ func (c *httpConn) deleteSession() {
 	req.Method = http.MethodDelete
 	req.Header = req.Header.Clone()
 	delete(req.Header, "Content-Type")
-	resp, err := c.srv.transport.RoundTrip(req)
+	resp, err := c.srv.roundTrip(req)
 	if err != nil {
 		c.srv.log.Debug("session not deleted", slog.Any("error", err))
 		return

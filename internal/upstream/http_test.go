@@ -180,7 +180,7 @@ func TestHTTPStatuses(t *testing.T) {
 
 // wrapped counts the sentinels that err wraps: callers switch on them.
 func wrapped(err error) (n int) {
-	for _, s := range []error{ErrNotSent, ErrLost, ErrSession, ErrEra, ErrBusy, ErrProtocol, ErrTooLarge, ErrTimeout} {
+	for _, s := range []error{ErrNotSent, ErrLost, ErrSession, ErrEra, ErrBusy, ErrProtocol, ErrTooLarge, ErrTimeout, ErrOpen, ErrSignIn, ErrStreams} {
 		if errors.Is(err, s) {
 			n++
 		}

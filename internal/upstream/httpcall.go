@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/egress"
@@ -25,7 +26,8 @@ type httpCall struct {
 	parent   context.Context // the caller's
 	ctx      context.Context // the caller's, the limit of the call, and Close
 	cancel   context.CancelFunc
-	draining bool // cancel belongs to who drains the stream
+	draining bool        // cancel belongs to who drains the stream
+	idle     atomic.Bool // nothing came for too long
 
 	lastEvent string        // id of the last event that had one
 	retry     time.Duration // the server's wish before a new attempt
@@ -48,6 +50,7 @@ func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply,
 	if err != nil {
 		return Reply{}, x.failed(err)
 	}
+	x.bound(resp)
 	reply, err := x.receive(resp)
 	if err != nil {
 		return Reply{}, x.failed(err)
@@ -84,6 +87,19 @@ func (x *httpCall) leave() {
 	if !x.draining {
 		x.cancel()
 	}
+}
+
+// bound bounds the silence of an answer, where the call's total time does not.
+func (x *httpCall) bound(resp *http.Response) {
+	if d := x.c.srv.silence(x.r.Method); d > 0 {
+		resp.Body = watch(resp.Body, d, x.fellSilent)
+	}
+}
+
+// fellSilent ends a call on whose stream nothing has come for too long.
+func (x *httpCall) fellSilent() {
+	x.idle.Store(true)
+	x.cancel()
 }
 
 // message is the body, and in the modern era the header that repeats it.
@@ -250,8 +266,11 @@ func (c *httpConn) answerLater(ev Event) {
 // failed says what an error of the exchange means, and tells a legacy server
 // that nobody waits any more. In the modern era the closed stream says so.
 func (x *httpCall) failed(err error) error {
-	ended := x.ctx.Err() != nil
+	ended := x.ctx.Err() != nil || errors.Is(err, errFirstByte)
 	err = netFault(x.parent, x.ctx, err)
+	if x.idle.Load() && err == errClosed {
+		err = errIdle
+	}
 	if ended && !x.c.modern && x.r.Method != methodInitialize && x.c.Err() == nil {
 		go x.c.sendCancelled(x.id)
 	}
@@ -298,7 +317,12 @@ func isConnecting(err error) bool {
 	case errors.Is(err, egress.ErrForbidden), errors.As(err, &certificate), errors.As(err, &record):
 		return true
 	}
-	return errors.As(err, &dial) && dial.Op == "dial"
+	if errors.As(err, &dial) {
+		return dial.Op == "dial"
+	}
+	// No limit but that of the TLS handshake runs in the transport.
+	var late net.Error
+	return errors.As(err, &late) && late.Timeout() && !isContext(err)
 }
 
 // isMedia compares the type of a response without its parameters.

@@ -148,6 +148,7 @@ func (x *httpCall) resume(broken error) (*http.Response, error) {
 		case err != nil:
 			continue
 		case resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents):
+			x.bound(resp)
 			return resp, nil
 		}
 		resp.Body.Close()
@@ -182,7 +183,7 @@ func (c *httpConn) get(ctx context.Context, lastEvent string) (*http.Response, e
 	if lastEvent != "" {
 		req.Header[headerLastEvent] = []string{lastEvent}
 	}
-	resp, err := c.srv.transport.RoundTrip(req)
+	resp, err := c.srv.roundTrip(req)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -25,6 +26,7 @@ type listener struct {
 	pause     time.Duration // before the next attempt
 	asked     bool          // the server named the pause
 	bad       int           // refused messages since the last good one
+	told      bool          // that the cap on streams is reached
 }
 
 // Listen implements Conn.
@@ -50,11 +52,20 @@ func (l *listener) run() {
 // once opens the stream and follows it; false when there is no point in another
 // attempt.
 func (l *listener) once() bool {
-	resp, err := l.c.get(l.c.ctx, l.lastEvent)
+	leave, err := l.c.srv.enterStream()
+	if err != nil {
+		l.full(err)
+		return true
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(l.c.ctx)
+	defer cancel()
+	resp, err := l.c.get(ctx, l.lastEvent)
 	if err != nil {
 		l.slower()
 		return l.c.ctx.Err() == nil
 	}
+	resp.Body = watch(resp.Body, l.c.srv.def.Idle, cancel)
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents):
@@ -68,6 +79,15 @@ func (l *listener) once() bool {
 		l.c.srv.log.Warn("no stream for messages of the server", slog.Int("status", resp.StatusCode))
 	}
 	return false
+}
+
+// full waits for another stream of this server to end.
+func (l *listener) full(err error) {
+	if !l.told {
+		l.told = true
+		l.c.srv.log.Warn("no stream for messages of the server", slog.Any("reason", err))
+	}
+	l.slower()
 }
 
 // follow reads the stream to its end.

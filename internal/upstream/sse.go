@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/egress"
@@ -25,6 +26,8 @@ type sseConn struct {
 	post   *http.Request   // template of a POST to the announced endpoint
 	life   context.Context // of the stream
 	cancel context.CancelFunc
+	leave  func() // the streams of the server
+	once   sync.Once
 }
 
 func (s *Server) legacyEvents(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {
@@ -44,6 +47,10 @@ func (s *Server) legacyEvents(ctx context.Context, initParams []byte, on func(Ev
 // openEvents opens the stream and waits for the endpoint. ctx bounds that, not
 // the life of the stream.
 func (s *Server) openEvents(ctx context.Context, on func(Event)) (*sseConn, error) {
+	leave, err := s.enterStream()
+	if err != nil {
+		return nil, err
+	}
 	life, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, cancel)
 	c, err := s.announce(life, on)
@@ -53,9 +60,10 @@ func (s *Server) openEvents(ctx context.Context, on func(Event)) (*sseConn, erro
 	}
 	if err != nil {
 		cancel()
+		leave()
 		return nil, netFault(ctx, ctx, err)
 	}
-	c.cancel = cancel
+	c.cancel, c.leave = cancel, leave
 	go c.read()
 	return c, nil
 }
@@ -63,7 +71,7 @@ func (s *Server) openEvents(ctx context.Context, on func(Event)) (*sseConn, erro
 func (s *Server) announce(ctx context.Context, on func(Event)) (*sseConn, error) {
 	h := s.header()
 	h["Accept"] = []string{mediaEvents}
-	resp, err := s.transport.RoundTrip(s.newRequest(http.MethodGet, h).WithContext(ctx))
+	resp, err := s.roundTrip(s.newRequest(http.MethodGet, h).WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +191,7 @@ func (c *sseConn) end(err error) {
 		c.srv.log.Warn("server connection broke", slog.Any("reason", err), slog.Any("counts", c.srv.Counts()))
 	}
 	c.cancel()
+	c.once.Do(c.leave)
 }
 
 // Close implements Conn: the stream is the session, and its end the session's.

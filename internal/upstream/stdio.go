@@ -30,26 +30,28 @@ type stdioConn struct {
 	out     lineWriter
 	quiet   atomic.Bool // its end says nothing about the server: asked for, or a probe's
 	worked  atomic.Bool // its handshake was completed
+	key     uint64      // of what its handshake says
 	noted   sync.Once
 }
 
-// startChild starts the server's program and reads from it.
-func (s *Server) startChild(modern bool, on func(Event)) (*stdioConn, error) {
-	if wait := s.backoff.wait(time.Now()); wait > 0 {
-		return nil, newFault(ErrNotSent, fmt.Sprintf("the server keeps ending, next start in %s", wait.Round(time.Millisecond)))
+// startChild starts the server's program and reads from it. hello is what a client's handshake will say, nil for our own.
+func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioConn, error) {
+	key := helloKey(hello)
+	if wait := s.backoff.wait(key, time.Now()); wait > 0 {
+		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it keeps ending, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
 	started := time.Now()
 	proc, err := s.deps.Runner.Start(child.Spec{
-		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Stderr: s.stderr(),
+		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(),
 	})
 	switch {
 	case errors.Is(err, child.ErrTooMany):
 		return nil, newFault(ErrBusy, "")
 	case err != nil:
-		s.backoff.ended(started, time.Now())
+		s.backoff.ended(ours, started, time.Now())
 		return nil, newFaultf(ErrNotSent, "the server cannot be started", err)
 	}
-	c := &stdioConn{proc: proc, started: started}
+	c := &stdioConn{proc: proc, started: started, key: key}
 	c.quiet.Store(modern) // until the probe has succeeded
 	c.stream.init(s, modern, on)
 	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done}
@@ -58,9 +60,12 @@ func (s *Server) startChild(modern bool, on func(Event)) (*stdioConn, error) {
 	return c, nil
 }
 
-// Pause is how long the server's next start has to wait because its last
-// process ended by itself; 0: not at all. A Dial before that fails at once.
-func (s *Server) Pause() time.Duration { return s.backoff.wait(time.Now()) }
+// Pause is how long the server's next start for a handshake with initParams has
+// to wait because its last process ended by itself; 0: not at all. A Dial
+// before that fails at once.
+func (s *Server) Pause(initParams []byte) time.Duration {
+	return s.backoff.wait(helloKey(initParams), time.Now())
+}
 
 // stderr is where a child's standard error goes; nil discards it.
 func (s *Server) stderr() func(string) {
@@ -110,13 +115,13 @@ func (c *stdioConn) noteEnd(err error) {
 		return
 	}
 	c.noted.Do(func() {
-		started := c.started
+		started, key := c.started, c.key
 		if c.worked.Load() {
 			// It served somebody: whoever can crash his own instance must not
 			// keep everybody else's from starting.
-			started = time.Time{}
+			started, key = time.Time{}, ours
 		}
-		wait := c.srv.backoff.ended(started, time.Now())
+		wait := c.srv.backoff.ended(key, started, time.Now())
 		c.srv.log.Warn("server connection broke", slog.Any("reason", err),
 			slog.Duration("backoff", wait), slog.Any("counts", c.srv.Counts()))
 	})
@@ -147,24 +152,6 @@ func (c *stdioConn) stop(end error) {
 	c.fail(end)
 	c.proc.Stop()
 	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(farewellTime)) // fails on a closed file: finished already
-}
-
-// restarts spaces the starts of one server's children.
-type restarts struct {
-	mu sync.Mutex
-	b  child.Backoff
-}
-
-func (r *restarts) wait(now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.b.Wait(now)
-}
-
-func (r *restarts) ended(started, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.b.Ended(started, now)
 }
 
 // stalled is how long one write may block before its caller's patience is

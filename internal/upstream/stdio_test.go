@@ -677,10 +677,10 @@ func TestStdioCrashLoopBacksOff(t *testing.T) {
 	}
 	crash()
 	_, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil)
-	if !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "next start in") {
+	if !errors.Is(err, ErrOpen) || RetryAfter(err) <= 0 || !strings.Contains(err.Error(), "next start in") {
 		t.Fatalf("a start right after a crash: %v", err)
 	}
-	if _, _, err := s.DialModern(testContext(t), []byte(modernMeta), nil); !errors.Is(err, ErrNotSent) {
+	if _, _, err := s.DialModern(testContext(t), []byte(modernMeta), nil); !errors.Is(err, ErrOpen) {
 		t.Errorf("a modern start right after a crash: %v", err)
 	}
 	eventually(t, "the pause is over", func() bool {

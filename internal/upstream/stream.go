@@ -71,8 +71,17 @@ func (s *stream) Call(ctx context.Context, r *Request, on func(Event)) (Reply, e
 	if err := ctx.Err(); err != nil {
 		return Reply{}, err
 	}
-	c := takeCall(r, on, s.srv.callLimit(r.Method))
+	c := takeCall(r, on, s.srv.callLimit(r.Method), s.silence(r.Method))
 	return s.run(ctx, r, c)
+}
+
+// silence is the bound on a call's silence. A subscription is silent while nothing changes, and the stream that it shares
+// ends when its server does.
+func (s *stream) silence(method string) time.Duration {
+	if method == methodListen {
+		return 0
+	}
+	return s.srv.silence(method)
 }
 
 // run makes the call c, of which it becomes the owner.
@@ -89,8 +98,12 @@ func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 	gone := s.gone
 	for {
 		finished := c.done.Load()
-		for _, ev := range s.pending.collect(c) {
+		events := s.pending.collect(c)
+		for _, ev := range events {
 			c.on(ev)
+		}
+		if len(events) > 0 {
+			c.heard()
 		}
 		if finished {
 			return c.reply, c.err
@@ -103,7 +116,7 @@ func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 		case <-ctx.Done():
 			return s.abandon(c, r, true, ctx.Err())
 		case <-c.expire:
-			return s.abandon(c, r, true, newFault(ErrTimeout, ""))
+			return s.abandon(c, r, true, c.late())
 		}
 	}
 }

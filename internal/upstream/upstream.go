@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/child"
@@ -56,12 +57,18 @@ type Definition struct {
 	Env  []string // stdio: the complete environment, "NAME=value"
 	Dir  string   // stdio: working directory, "" for the daemon's
 
+	Sandbox child.Sandbox // stdio: how far it is shut in
+
 	URL          string      // http, sse
 	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only
 	AllowPrivate bool        // http, sse: loopback and private addresses are allowed
 
 	Timeout    time.Duration // of one call in all; 0: none. subscriptions/listen is exempt
+	Connect    time.Duration // http, sse: of a connection, and as long again of its TLS handshake; 0: 10 s
+	FirstByte  time.Duration // http, sse: from a request to the header of its answer; 0: none
+	Idle       time.Duration // of silence during a call or on a stream; 0: none
 	MaxMessage int           // bytes of one message from the server; 0: DefaultMaxMessage
+	MaxStreams int           // http, sse: streams held open beside the calls; 0: no bound
 	KeepStderr bool          // stdio: standard error goes to the log, otherwise it is discarded
 }
 
@@ -71,6 +78,10 @@ type Deps struct {
 	Log          *slog.Logger  // nil: slog.Default
 	ClientInfo   []byte        // raw {"name":…,"version":…}; becomes the User-Agent of HTTP requests
 	ProbeTimeout time.Duration // 0: DefaultProbeTimeout
+
+	Credential Credential                     // http, sse: of this one server; nil: Headers say all
+	Proxy      string                         // http, sse: egress.Options.Proxy
+	Notice     func(server string, open bool) // hears of circuits that open and close; may be nil
 }
 
 // Server is one configured MCP server. It holds no connection itself.
@@ -79,7 +90,10 @@ type Server struct {
 	deps      Deps
 	log       *slog.Logger
 	url       *url.URL          // http, sse
+	origin    string            // http, sse: of url
 	transport *egress.Transport // http, sse
+	circuit   circuit           // http, sse
+	streams   atomic.Int64      // http, sse: held open beside the calls
 	agent     string            // User-Agent
 	backoff   restarts          // stdio
 	counts    counters
@@ -122,11 +136,16 @@ func (s *Server) checkHTTP() error {
 	if err != nil {
 		return fmt.Errorf("server %q: %w", s.def.Name, err)
 	}
-	s.url = u
+	s.url, s.origin = u, egress.Origin(u)
+	s.circuit.change = s.noted
+	s.circuit.clean.Store(true)
 	s.transport = egress.NewRoundTripper(egress.Options{
 		AllowPrivate: s.def.AllowPrivate,
-		Origin:       egress.Origin(u),
-		Header:       -1, // the limit of the call holds, which may be none
+		Origin:       s.origin,
+		Dial:         s.def.Connect,
+		TLS:          s.def.Connect,
+		Header:       -1, // FirstByte and the limit of the call hold, which may be none
+		Proxy:        s.deps.Proxy,
 	})
 	return nil
 }
@@ -222,6 +241,15 @@ func (s *Server) callLimit(method string) time.Duration {
 		return 0
 	}
 	return s.def.Timeout
+}
+
+// silence is how long nothing may come during a call, 0 where its total time says enough. A subscription may be silent
+// for long, and what is behind it is looked after by who holds it.
+func (s *Server) silence(method string) time.Duration {
+	if total := s.callLimit(method); total > 0 && total <= s.def.Idle {
+		return 0
+	}
+	return s.def.Idle
 }
 
 // dialLimit is the total time of a handshake.

@@ -1,0 +1,138 @@
+package egress
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// proxyServer takes CONNECT and absolute requests, notes their targets, and leads every connection to one address.
+type proxyServer struct {
+	*target
+	asked chan string
+}
+
+func newProxy(t *testing.T, to string) *proxyServer {
+	p := &proxyServer{asked: make(chan string, 16)}
+	p.target = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+		p.asked <- r.Method + " " + r.Host + " " + r.Header.Get("Authorization")
+		if r.Method != http.MethodConnect {
+			io.WriteString(w, "by proxy")
+			return
+		}
+		out, err := net.Dial("tcp", to)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		in, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() { io.Copy(out, bufio.NewReader(buf)); out.Close() }()
+		io.Copy(in, out)
+		in.Close()
+	})
+	return p
+}
+
+func through(t *testing.T, o Options) *http.Client {
+	t.Helper()
+	tr := NewRoundTripper(o)
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// A configured proxy, which may be at a private address, carries what is public: plain and secure. It is asked for names,
+// and nobody looks them up here.
+func TestConfiguredProxyCarriesWhatIsPublic(t *testing.T) {
+	t.Parallel()
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	p := newProxy(t, dead.Addr().String())
+	ns := newNameServer(t)
+	c := through(t, Options{Proxy: p.URL, Resolver: ns.resolver()})
+	if body, err := get(c, "http://mcp.example/x"); body != "by proxy" || err != nil {
+		t.Errorf("plain: %q %v", body, err)
+	}
+	if got := <-p.asked; got != "GET mcp.example " {
+		t.Errorf("it was asked for %q", got)
+	}
+	if _, err := get(c, "https://mcp.example/x"); err == nil {
+		t.Error("nobody is behind it")
+	}
+	if got := <-p.asked; got != "CONNECT mcp.example:443 " {
+		t.Errorf("it was asked for %q", got)
+	}
+	if ns.asked.Load() != 0 {
+		t.Error("a name was looked up here")
+	}
+}
+
+// What may not be dialled directly may not be asked of a proxy, as far as the address says what it is.
+func TestProxyIsNotAskedForForbiddenAddresses(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, "")
+	c := through(t, Options{Proxy: p.URL})
+	for _, host := range []string{"127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "[::1]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
+		"metadata.google.internal", "100.100.100.200"} {
+		for _, scheme := range []string{"http", "https"} {
+			if _, err := get(c, scheme+"://"+host+"/"); !errors.Is(err, ErrForbidden) {
+				t.Errorf("%s://%s: %v", scheme, host, err)
+			}
+		}
+	}
+	if n := p.conns.Load(); n != 0 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// A server that may be private is dialled directly, by the same rules as ever; and the proxy's own address is no way in.
+func TestProxyIsNotForPrivateServers(t *testing.T) {
+	t.Parallel()
+	g := newTarget(t, nil)
+	p := newProxy(t, "")
+	u, err := CheckURL(g.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := through(t, Options{Proxy: p.URL, AllowPrivate: true, Origin: Origin(u)})
+	if body, err := get(c, g.URL); body != "hello" || err != nil {
+		t.Errorf("%q %v", body, err)
+	}
+	if p.conns.Load() != 0 {
+		t.Error("the proxy was asked")
+	}
+	if _, err := get(through(t, Options{Proxy: p.URL}), p.URL); !errors.Is(err, ErrForbidden) {
+		t.Errorf("the proxy as a server: %v", err)
+	}
+}
+
+// The proxy is judged when it is dialled: it may be private, and never a metadata service or what resolves to one.
+func TestProxyIsJudgedToo(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{"http://169.254.169.254:80", "http://metadata.google.internal", "http://0.0.0.0:1", "ftp://p.example",
+		"http://user@p.example", "http://p.example/path", "http://p.example?q=1", "p.example:3128", "http://[::1%25lo]:1"} {
+		if _, err := CheckProxy(raw); err == nil {
+			t.Errorf("%s is taken", raw)
+		}
+		if _, err := get(through(t, Options{Proxy: raw}), "http://mcp.example/"); err == nil {
+			t.Errorf("%s was used, or nothing was", raw)
+		}
+	}
+	ns := newNameServer(t, netip.MustParseAddr("169.254.169.254"))
+	_, err := get(through(t, Options{Proxy: "http://proxy.example:3128", Resolver: ns.resolver()}), "http://mcp.example/")
+	if !errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), "metadata") {
+		t.Errorf("a proxy at the metadata service: %v", err)
+	}
+}

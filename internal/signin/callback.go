@@ -1,0 +1,119 @@
+package signin
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const callbackPath = "/callback"
+
+// callback is where the browser comes back to, once.
+type callback struct {
+	server *http.Server
+	hosts  [2]string
+	state  string
+	issuer string
+	iss    bool // the authorization server has promised to name itself
+	done   chan outcome
+}
+
+// outcome is a code, or why there is none.
+type outcome struct {
+	code string
+	err  error
+}
+
+func serveCallback(l net.Listener, state, issuer string, iss bool) *callback {
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	c := &callback{state: state, issuer: issuer, iss: iss, done: make(chan outcome, 1),
+		hosts: [2]string{"127.0.0.1:" + port, "localhost:" + port}}
+	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
+	go func() { _ = c.server.Serve(l) }() // ends with close
+	return c
+}
+
+// ServeHTTP takes the authorization response. Anybody on this machine can send one, and any web page can have a browser
+// do it: without the state it changes nothing, and the wait goes on.
+func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	switch {
+	case r.Method != http.MethodGet || r.URL.Path != callbackPath || r.Host != c.hosts[0] && r.Host != c.hosts[1]:
+		w.WriteHeader(http.StatusNotFound)
+	case err != nil || len(q["state"]) != 1 || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(c.state)) != 1:
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintln(w, "This is not the sign-in that is waited for.")
+	default:
+		c.settle(w, c.judge(q))
+	}
+}
+
+// settle ends the wait with the first outcome: a state is good for one answer.
+func (c *callback) settle(w http.ResponseWriter, o outcome) {
+	text := "Signed in as far as the browser goes. Go back to where you started it."
+	if o.err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		text = "This sign-in was refused. Go back to where you started it."
+	}
+	select {
+	case c.done <- o:
+	default:
+		text = "This sign-in is over."
+	}
+	fmt.Fprintln(w, text)
+}
+
+var (
+	errMixUp  = errors.New("the answer came from another authorization server: the sign-in is abandoned")
+	errAnswer = errors.New("the authorization server's answer makes no sense")
+)
+
+// judge reads a response that has our state. Whose it is comes first: of another issuer's neither the code is used nor
+// the error told (RFC 9207, section 2.4).
+func (c *callback) judge(q url.Values) outcome {
+	for _, name := range []string{"iss", "code", "error"} {
+		if len(q[name]) > 1 {
+			return outcome{err: errAnswer}
+		}
+	}
+	given, code, refusal := q.Get("iss"), q.Get("code"), q.Get("error")
+	switch {
+	case q.Has("iss") && given != c.issuer, !q.Has("iss") && c.iss:
+		return outcome{err: errMixUp}
+	case isCode(refusal):
+		return outcome{err: fmt.Errorf("the authorization server refused: %s", refusal)}
+	case q.Has("error"), code == "", len(code) > maxToken:
+		return outcome{err: errAnswer}
+	}
+	return outcome{code: code}
+}
+
+func (c *callback) wait(ctx context.Context) (code string, err error) {
+	select {
+	case o := <-c.done:
+		return o.code, o.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("nobody came back from the browser: %w", ctx.Err())
+	}
+}
+
+// close lets an answer that is being written out, and frees the port.
+func (c *callback) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if c.server.Shutdown(ctx) != nil {
+		c.server.Close()
+	}
+}

@@ -1,0 +1,193 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Listen opens the port on 127.0.0.1 to which a browser is sent back; 0: any that is free.
+type Listen func(port int) (net.Listener, error)
+
+// Login is one sign-in of a person under way.
+type Login struct {
+	URL    string   // to be opened in a browser, by a person who has read it
+	Scopes []string // that it asks for
+
+	store    *Store
+	target   *target
+	found    found
+	client   client
+	redirect string
+	verifier string
+	callback *callback
+}
+
+// Begin finds out where to sign in to a server, who Doorward is there, and opens the port for the answer. The caller
+// shows URL, waits, and closes.
+func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login, error) {
+	if s.Grant == GrantMachine {
+		return nil, fmt.Errorf("server %s signs in by itself (grant: client_credentials): there is nothing to agree to", s.Server)
+	}
+	t, err := newTarget(s)
+	if err != nil {
+		return nil, err
+	}
+	c, err := t.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := t.discover(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	before, _ := store.find(s.Server, t.resource)
+	if before.Issuer != f.issuer {
+		before = entry{} // what was agreed with one issuer is nobody else's business
+	}
+	l := &Login{store: store, target: t, found: f, Scopes: t.scopes(f, before)}
+	if err := l.open(ctx, listen, before.Client); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// scopes are what to ask for: what the operator says, else what the server does; with them what it has asked for since
+// the last time; and the right to go on without a person, where there is a word for it.
+func (t *target) scopes(f found, before entry) []string {
+	all := f.scopes
+	if t.Scopes != nil {
+		all = t.Scopes
+	}
+	all = union(all, before.Wanted)
+	const offline = "offline_access"
+	if t.Grant == GrantCode && len(all) > 0 && slices.Contains(f.meta.Scopes, offline) {
+		all = union(all, []string{offline})
+	}
+	return all
+}
+
+// open listens for the browser and settles the client, whose registration may hang on the port.
+func (l *Login) open(ctx context.Context, listen Listen, before client) error {
+	port, err := l.port(listen, before)
+	if err != nil {
+		return fmt.Errorf("listening for the browser's return: %w", err)
+	}
+	number := port.Addr().(*net.TCPAddr).Port
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		l.redirect = "http://" + net.JoinHostPort(host, strconv.Itoa(number)) + callbackPath
+		l.client, err = l.target.identify(ctx, l.found.meta, l.redirect, before)
+		if !errors.Is(err, errRedirectRefused) {
+			break
+		}
+	}
+	if err != nil {
+		port.Close()
+		return err
+	}
+	l.verifier = token()
+	state := token()
+	l.URL, err = l.address(state)
+	if err != nil {
+		port.Close()
+		return err
+	}
+	l.callback = serveCallback(port, state, l.found.issuer, l.found.meta.Iss)
+	return nil
+}
+
+// port opens the configured port; else the one that this client was registered with, so that it need not be registered
+// again; else any.
+func (l *Login) port(listen Listen, before client) (net.Listener, error) {
+	if l.target.CallbackPort != 0 {
+		return listen(l.target.CallbackPort)
+	}
+	if u, err := url.Parse(before.Redirect); err == nil && before.Made {
+		if n, err := strconv.Atoi(u.Port()); err == nil {
+			if port, err := listen(n); err == nil {
+				return port, nil
+			}
+		}
+	}
+	return listen(0)
+}
+
+// address is where the person agrees. What the endpoint's own query says stays, unless it is ours to say.
+func (l *Login) address(state string) (string, error) {
+	u, err := l.target.endpoint("authorization_endpoint", l.found.meta.Authorization)
+	if err != nil {
+		return "", err
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "", errors.New("authorization_endpoint: its query is not valid")
+	}
+	sum := sha256.Sum256([]byte(l.verifier))
+	q.Set("response_type", "code")
+	q.Set("client_id", l.client.ID)
+	q.Set("redirect_uri", l.redirect)
+	q.Set("state", state)
+	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(sum[:]))
+	q.Set("code_challenge_method", "S256")
+	q.Set("resource", l.found.resource)
+	if q.Del("scope"); len(l.Scopes) > 0 {
+		q.Set("scope", joinScopes(l.Scopes))
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// token is 256 bits that nobody can guess.
+func token() string {
+	b := make([]byte, 32)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Result is how a sign-in ended.
+type Result struct {
+	Issuer  string
+	Scopes  []string  // granted, as far as the server said
+	Expires time.Time // of the access token; zero: unknown
+	Renews  bool      // without a person
+}
+
+// Wait waits for the browser to come back, exchanges the code and stores what it brings.
+func (l *Login) Wait(ctx context.Context) (Result, error) {
+	code, err := l.callback.wait(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	got, err := l.target.grant(ctx, l.found.meta.Token, l.client, l.found.resource, url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect}, "code_verifier": {l.verifier},
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	e := l.target.entry(l.found, l.client, l.Scopes)
+	e.take(got, time.Now())
+	if err := l.store.keep(e); err != nil {
+		return Result{}, err
+	}
+	return Result{Issuer: e.Issuer, Scopes: e.Scopes, Expires: e.Expires, Renews: e.Refresh != ""}, nil
+}
+
+// entry is a sign-in without tokens yet.
+func (t *target) entry(f found, c client, scopes []string) entry {
+	if !c.Made {
+		c.Secret = "" // it stays where the configuration has it
+	}
+	return entry{Server: t.Server, Issuer: f.issuer, Resource: f.resource, URL: t.resource, Client: c,
+		Token: f.meta.Token, Revocation: f.meta.Revocation, Scopes: scopes, Signed: time.Now()}
+}
+
+// Close frees the port.
+func (l *Login) Close() { l.callback.close() }

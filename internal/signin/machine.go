@@ -1,0 +1,89 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// machine asks for a token with the client's own secret. It is kept in memory: the next one is as easy to get.
+func (s *Source) machine(ctx context.Context, c challenge) (entry, error) {
+	t := s.target
+	if e := s.now.Load(); e != nil && e.recent(time.Now()) && len(c.scopes) == 0 {
+		return entry{}, errors.New("the server refuses a token that was just issued for it")
+	}
+	f, err := t.discover(ctx, c)
+	if err != nil {
+		return entry{}, err
+	}
+	cl, err := t.configured(f.meta, "")
+	if err != nil {
+		return entry{}, err
+	}
+	scopes := t.scopes(f, entry{Wanted: s.granted()})
+	values := url.Values{"grant_type": {GrantMachine}}
+	if len(scopes) > 0 {
+		values.Set("scope", joinScopes(scopes))
+	}
+	got, err := t.grant(ctx, f.meta.Token, cl, f.resource, values)
+	if err != nil {
+		return entry{}, err
+	}
+	e := t.entry(f, cl, scopes)
+	e.take(got, time.Now())
+	return e, nil
+}
+
+// granted are the scopes of the token in use, where the operator has not fixed them.
+func (s *Source) granted() []string {
+	if e := s.now.Load(); e != nil && s.target.Scopes == nil {
+		return e.Scopes
+	}
+	return nil
+}
+
+// stepUp meets a server that wants more scopes than were granted. A machine asks for them by itself unless the operator
+// has fixed them, once; for a person they are noted, with those granted, for the next sign-in.
+func (s *Source) stepUp(ctx context.Context, used string, c challenge) (again bool, err error) {
+	e := s.now.Load()
+	if e == nil {
+		return false, nil
+	}
+	missing := slices.ContainsFunc(c.scopes, func(w string) bool { return !slices.Contains(e.Scopes, w) })
+	if s.target.Grant == GrantMachine {
+		if !missing || s.target.Scopes != nil {
+			return false, nil
+		}
+		_, err = s.renew(ctx, used, c)
+		return err == nil, err
+	}
+	if s.adopt(used) {
+		return true, nil
+	}
+	if missing {
+		err = s.want(c.scopes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.need == "" {
+		s.need = "doorward login " + s.target.Server
+		s.log.Warn("the server asks for more scopes", "hint", s.need, "scopes", joinScopes(c.scopes))
+		s.notice(NoticeScopes)
+	}
+	return false, errors.Join(fmt.Errorf("server %s asks for more scopes: %w", s.target.Server, ErrSignIn), err)
+}
+
+// want notes scopes for the next sign-in.
+func (s *Source) want(scopes []string) error {
+	return s.store.locked(s.target.Server, lockTime, func() error {
+		e, ok := s.store.find(s.target.Server, s.target.resource)
+		if !ok {
+			return nil
+		}
+		e.Wanted = union(e.Scopes, e.Wanted, scopes)
+		return s.store.write(e)
+	})
+}

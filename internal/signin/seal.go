@@ -1,0 +1,94 @@
+package signin
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// keyName is the key's file in the state directory.
+const keyName = "signin.key"
+
+// minKey is how long a configured key is at least, in bytes.
+const minKey = 32
+
+// newSeal makes the cipher: from a configured key, else from the one in the state directory.
+func newSeal(dir string, configured secret.Value) (cipher.AEAD, error) {
+	raw := []byte(configured.Reveal())
+	if len(raw) == 0 {
+		var err error
+		if raw, err = ownKey(filepath.Join(dir, keyName)); err != nil {
+			return nil, err
+		}
+	} else if len(raw) < minKey {
+		return nil, fmt.Errorf("the key for sign-ins is shorter than %d characters", minKey)
+	}
+	key, err := hkdf.Key(sha256.New, raw, nil, "doorward sign-ins 1", 32)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key for sign-ins: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key for sign-ins: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// ownKey reads the key, or makes it. Two who make it at once agree on one: a file gets its name when it is complete,
+// and only if that name is free.
+func ownKey(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeKey(path); err == nil || errors.Is(err, fs.ErrExist) {
+			key, err = os.ReadFile(path)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the key for sign-ins: %w", err)
+	case len(key) != minKey:
+		return nil, fmt.Errorf("the key for sign-ins %s has %d bytes instead of %d: remove it, and sign in again", path, len(key), minKey)
+	}
+	return key, nil
+}
+
+func makeKey(path string) error {
+	key := make([]byte, minKey)
+	rand.Read(key)
+	temp, err := writeTemp(filepath.Dir(path), key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Link(temp, path), os.Remove(temp), syncDir(filepath.Dir(path)))
+}
+
+// writeTemp writes a file that is on disk when it returns.
+func writeTemp(dir string, b []byte) (path string, err error) {
+	f, err := os.CreateTemp(dir, ".new-*") // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

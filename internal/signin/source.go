@@ -1,0 +1,312 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Source gives the requests to one server their token. It is safe for concurrent use.
+type Source struct {
+	target *target
+	store  *Store
+	log    *slog.Logger
+	notice func(what string)
+
+	now    atomic.Pointer[entry] // what requests carry; nil: nothing
+	looked atomic.Int64          // when it was last seen that the sign-in is still there, in Unix nanoseconds
+
+	mu     sync.Mutex
+	flight *flight   // a renewal under way; nil when none is
+	need   string    // what a person has to do; "" nothing
+	held   error     // why the last renewal failed, until until
+	until  time.Time // no renewal is tried before
+	pause  time.Duration
+	closed bool
+}
+
+// flight is one renewal, for all who wait for it.
+type flight struct {
+	done chan struct{} // closed when e and err are set
+	e    *entry
+	err  error
+}
+
+// What Source tells of, once for each change.
+const (
+	NoticeRenewed = "signin.renewed"
+	NoticeNeeded  = "signin.needed"
+	NoticeScopes  = "signin.scopes"
+)
+
+// NewSource makes the source of a server. The error is about the settings; the caller can do without a source then.
+func NewSource(s Settings, store *Store, log *slog.Logger, notice func(what string)) (*Source, error) {
+	t, err := newTarget(s)
+	if err != nil {
+		return nil, err
+	}
+	if notice == nil {
+		notice = func(string) {}
+	}
+	src := &Source{target: t, store: store, log: log.With("server", s.Server), notice: notice}
+	if e, ok := store.find(s.Server, t.resource); ok && t.Grant == GrantCode && e.Access != "" {
+		src.now.Store(&e)
+	}
+	return src, nil
+}
+
+// Authorize is the Authorization header for the next request, "" for none. A token that is about to end is renewed
+// first; one that has not ended is good enough where that fails.
+func (s *Source) Authorize(ctx context.Context) (string, error) {
+	e := s.now.Load()
+	if e == nil || s.gone(e) {
+		return "", nil
+	}
+	if !e.spare(time.Now()) {
+		renewed, err := s.early(ctx, e)
+		switch {
+		case err == nil:
+			e = renewed
+		case !e.good(time.Now()):
+			return "", err
+		}
+	}
+	return "Bearer " + e.Access, nil
+}
+
+// lookEvery is how soon a running daemon notices that somebody has signed out.
+const lookEvery = 5 * time.Second
+
+// gone reports that a sign-in was removed, and forgets it then.
+func (s *Source) gone(e *entry) bool {
+	now := time.Now().UnixNano()
+	seen := s.looked.Load()
+	if s.target.Grant == GrantMachine || now-seen < int64(lookEvery) || !s.looked.CompareAndSwap(seen, now) || s.store.has(*e) {
+		return false
+	}
+	s.now.CompareAndSwap(e, nil)
+	return true
+}
+
+// patience is how long a request waits for a new token while the old one would do.
+const patience = 3 * time.Second
+
+func (s *Source) early(ctx context.Context, e *entry) (*entry, error) {
+	if e.good(time.Now()) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	return s.renew(ctx, e.Access, challenge{})
+}
+
+// Refused is told that the server refused a request that carried used, which Authorize gave. again: it is worth sending
+// once more, with what Authorize gives now. An error that wraps ErrSignIn says that a person has to come first.
+func (s *Source) Refused(ctx context.Context, used string, resp *http.Response) (again bool, err error) {
+	c := parseChallenge(resp.Header)
+	token := ""
+	if len(used) > len("Bearer ") {
+		token = used[len("Bearer "):]
+	}
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized && c.wants():
+		_, err = s.renew(ctx, token, c)
+		return err == nil, err
+	case resp.StatusCode == http.StatusForbidden && c.err == "insufficient_scope":
+		return s.stepUp(ctx, token, c)
+	}
+	return false, nil
+}
+
+// Needs is what a person has to do before this server answers again, "" for nothing. Whether it has been done meanwhile
+// is looked up. trouble is why no token can be had for another reason, nil when there is none.
+func (s *Source) Needs() (what string, trouble error) {
+	s.mu.Lock()
+	need := s.need
+	s.mu.Unlock()
+	if need != "" {
+		s.adopt(s.carried())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.need, s.held
+}
+
+// carried is the token that requests carry now.
+func (s *Source) carried() string {
+	if e := s.now.Load(); e != nil {
+		return e.Access
+	}
+	return ""
+}
+
+// adopt takes a token from the store that is another than used: somebody has signed in.
+func (s *Source) adopt(used string) bool {
+	e, ok := s.store.find(s.target.Server, s.target.resource)
+	if !ok || e.Access == used || !e.spare(time.Now()) || s.target.Grant == GrantMachine {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.Store(&e)
+	s.held, s.pause, s.until = nil, 0, time.Time{}
+	s.settle("")
+	return true
+}
+
+// renew gives a token other than used, of which one renewal is under way at a time. It goes on when ctx ends: a refresh
+// token that was exchanged and not stored would be lost.
+func (s *Source) renew(ctx context.Context, used string, c challenge) (*entry, error) {
+	s.mu.Lock()
+	if e := s.now.Load(); e != nil && e.Access != used && e.spare(time.Now()) {
+		s.mu.Unlock()
+		return e, nil
+	}
+	f := s.flight
+	switch {
+	case f != nil:
+	case s.closed:
+		s.mu.Unlock()
+		return nil, errors.New("the daemon is stopping")
+	case time.Now().Before(s.until):
+		defer s.mu.Unlock()
+		return nil, s.held
+	default:
+		f = &flight{done: make(chan struct{})}
+		s.flight = f
+		go s.run(f, used, c)
+	}
+	s.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.e, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// renewTime bounds a renewal in all, the wait for another process's included.
+const renewTime = lockTime + fetchTime
+
+func (s *Source) run(f *flight, used string, c challenge) {
+	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
+	defer cancel()
+	var e entry
+	var err error
+	if s.target.Grant == GrantMachine {
+		e, err = s.machine(ctx, c)
+	} else {
+		e, err = s.person(ctx, used)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flight = nil
+	defer close(f.done)
+	if err != nil {
+		f.err = fmt.Errorf("server %s: %w", s.target.Server, err)
+		s.failed(f.err)
+		return
+	}
+	f.e = &e
+	s.now.Store(&e)
+	s.held, s.pause, s.until = nil, 0, time.Time{}
+	s.settle("")
+}
+
+// Pauses after a renewal that failed for another reason than that a person is needed.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// failed notes how a renewal failed. The caller holds mu.
+func (s *Source) failed(err error) {
+	if errors.Is(err, ErrSignIn) {
+		s.now.Store(nil)
+		s.settle("doorward login " + s.target.Server)
+		return
+	}
+	s.pause = min(max(2*s.pause, firstPause), lastPause)
+	s.held, s.until = err, time.Now().Add(s.pause)
+	s.log.Warn("a token was not renewed", "err", err, "next", s.pause)
+}
+
+// settle sets what a person has to do, and tells of a change. The caller holds mu.
+func (s *Source) settle(need string) {
+	was := s.need
+	s.need = need
+	switch {
+	case need != "" && was != need:
+		s.log.Warn("sign-in needed", "hint", need)
+		s.notice(NoticeNeeded)
+	case need == "":
+		s.log.Info("token renewed")
+		s.notice(NoticeRenewed)
+	}
+}
+
+// person renews with what a person agreed to. Nobody else changes the sign-in meanwhile; whoever was first has done it
+// for all.
+func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
+	lockErr := s.store.locked(s.target.Server, lockTime, func() error {
+		var ok bool
+		e, ok = s.store.find(s.target.Server, s.target.resource)
+		now := time.Now()
+		switch {
+		case !ok:
+			err = ErrSignIn
+		case e.Access != used && e.spare(now): // another's renewal, or a new sign-in
+		case e.Refresh == "", e.Access == used && e.recent(now) && e.good(now):
+			err = ErrSignIn
+		default:
+			err = s.refresh(ctx, &e)
+		}
+		return nil
+	})
+	return e, errors.Join(lockErr, err)
+}
+
+// refresh exchanges the refresh token and stores what came. The caller holds the lock.
+func (s *Source) refresh(ctx context.Context, e *entry) error {
+	values := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {e.Refresh}}
+	who, ok := s.target.proof(*e)
+	if !ok {
+		return ErrSignIn // the configuration names another client now
+	}
+	got, err := s.target.grant(ctx, e.Token, who, e.Resource, values)
+	var refused *grantError
+	switch {
+	case err == nil:
+		e.take(got, time.Now())
+		return s.store.write(*e)
+	case errors.As(err, &refused) && refused.final():
+		s.log.Warn("the sign-in is over", "err", err)
+		e.Access, e.Refresh = "", ""
+		return errors.Join(ErrSignIn, s.store.write(*e))
+	}
+	return err
+}
+
+// Close waits a moment for a renewal under way, and lets no other begin.
+func (s *Source) Close() {
+	s.mu.Lock()
+	s.closed = true
+	f := s.flight
+	s.mu.Unlock()
+	if f == nil {
+		return
+	}
+	select {
+	case <-f.done:
+	case <-time.After(closeTime):
+	}
+}
+
+// closeTime is how long a stopping daemon waits for a token on its way.
+const closeTime = 2 * time.Second

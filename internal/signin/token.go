@@ -1,0 +1,156 @@
+package signin
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Ways in which a client proves itself to a token endpoint.
+const (
+	methodNone  = "none"
+	methodBasic = "client_secret_basic"
+	methodPost  = "client_secret_post"
+)
+
+// client is who Doorward is to one authorization server.
+type client struct {
+	ID       string `json:"id"`
+	Secret   string `json:"secret,omitzero"`
+	Method   string `json:"method"`
+	Redirect string `json:"redirect,omitzero"` // that it was registered with
+	Made     bool   `json:"made,omitzero"`     // by dynamic registration, with this issuer and no other
+	Expires  int64  `json:"expires,omitzero"`  // of the secret, in Unix seconds; 0: never
+}
+
+// tokens are what a token endpoint gave.
+type tokens struct {
+	access, refresh string
+	expires         time.Time // zero: it did not say
+	scopes          []string  // nil: those that were asked for
+}
+
+// grantError is a token endpoint's refusal.
+type grantError struct {
+	code   string // "" when it gave none
+	status int
+}
+
+func (e *grantError) Error() string {
+	if e.code == "" {
+		return fmt.Sprintf("the token endpoint refused with HTTP %d", e.status)
+	}
+	return fmt.Sprintf("the token endpoint refused: %s (HTTP %d)", e.code, e.status)
+}
+
+// final reports a refusal that no repetition changes: what was shown is not worth anything any more.
+func (e *grantError) final() bool {
+	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "unsupported_grant_type"}, e.code)
+}
+
+// grant asks a token endpoint. The resource goes with every request (RFC 8707).
+func (t *target) grant(ctx context.Context, endpoint string, c client, resource string, values url.Values) (tokens, error) {
+	u, err := t.endpoint("token_endpoint", endpoint)
+	if err != nil {
+		return tokens{}, err
+	}
+	values.Set("resource", resource)
+	a, err := t.form(ctx, u, values, c.prove(values))
+	switch {
+	case err != nil:
+		return tokens{}, fmt.Errorf("asking the token endpoint: %w", err)
+	case a.status != http.StatusOK:
+		return tokens{}, &grantError{code: a.code(), status: a.status}
+	case !a.json:
+		return tokens{}, fmt.Errorf("asking the token endpoint: the answer is not application/json")
+	}
+	got, err := readTokens(a.body, time.Now())
+	if err != nil {
+		return tokens{}, fmt.Errorf("asking the token endpoint: %w", err)
+	}
+	return got, nil
+}
+
+// prove adds what shows who asks, and returns the Authorization header where that is the place for it. In it both parts
+// are form-encoded first (RFC 6749, section 2.3.1).
+func (c client) prove(values url.Values) (authorization string) {
+	if c.Method == methodBasic {
+		pair := url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
+	}
+	values.Set("client_id", c.ID)
+	if c.Method == methodPost {
+		values.Set("client_secret", c.Secret)
+	}
+	return ""
+}
+
+const (
+	maxToken = 32 << 10 // bytes
+	maxLife  = 10 * 365 * 24 * time.Hour
+)
+
+// readTokens reads the answer of a token endpoint (RFC 6749, section 5.1).
+func readTokens(b []byte, now time.Time) (tokens, error) {
+	var m struct {
+		Access  string         `json:"access_token"`
+		Type    string         `json:"token_type"`
+		Refresh string         `json:"refresh_token"`
+		Expires jsontext.Value `json:"expires_in"`
+		Scope   *string        `json:"scope"`
+	}
+	if err := decode(b, &m); err != nil {
+		return tokens{}, err
+	}
+	switch {
+	case !strings.EqualFold(m.Type, "bearer"):
+		return tokens{}, fmt.Errorf("the token is not of type Bearer")
+	case !isToken68(m.Access), m.Refresh != "" && !isToken68(m.Refresh):
+		return tokens{}, fmt.Errorf("the token cannot be sent in a header")
+	}
+	t := tokens{access: m.Access, refresh: m.Refresh, expires: readExpiry(m.Expires, now)}
+	if m.Scope != nil {
+		t.scopes = parseScopes(*m.Scope)
+	}
+	return t, nil
+}
+
+// readExpiry takes seconds as a number, or as the text of one, which some servers send.
+func readExpiry(v jsontext.Value, now time.Time) time.Time {
+	seconds, err := time.ParseDuration(strings.Trim(string(v), `"`) + "s")
+	if err != nil || seconds <= 0 {
+		return time.Time{}
+	}
+	return now.Add(min(seconds, maxLife))
+}
+
+// isToken68: visible ASCII that no header reads as anything else.
+func isToken68(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x21 || c > 0x7e || c == '"' || c == ',' || c == '\\' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxToken
+}
+
+// revoke tells the authorization server that a token is no longer needed (RFC 7009).
+func (t *target) revoke(ctx context.Context, endpoint string, c client, token string) error {
+	u, err := t.endpoint("revocation_endpoint", endpoint)
+	if err != nil {
+		return err
+	}
+	values := url.Values{"token": {token}}
+	a, err := t.form(ctx, u, values, c.prove(values))
+	if err == nil && a.status/100 != 2 {
+		err = &grantError{code: a.code(), status: a.status}
+	}
+	return err
+}

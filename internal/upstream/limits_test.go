@@ -1,0 +1,155 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Each time limit ends its own kind of waiting, as a timeout, and lets go of the connection.
+func TestTimeLimits(t *testing.T) {
+	t.Parallel()
+	const short, long = 400 * time.Millisecond, 20 * time.Second
+	f := newFakeWeb(t, func(f *fakeWeb) {
+		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
+			if m.Method != "tools/call" {
+				return false
+			}
+			switch string(m.Params) {
+			case `{"name":"silent","arguments":{}}`: // a header, and nothing more
+				events(w)
+				<-r.Context().Done()
+			case `{"name":"half","arguments":{}}`:
+				w.Header().Set("Content-Type", "application/json")
+				w.Write([]byte(`{"jsonrpc":`))
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			case `{"name":"alive","arguments":{}}`: // slow, and heard of all the time
+				write := events(w)
+				for range 10 {
+					time.Sleep(short / 4)
+					write(": still here\n\n")
+				}
+				write("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"text\":\"done\"}}\n\n", m.ID)
+			default:
+				<-r.Context().Done()
+			}
+			return true
+		}
+	})
+	for name, c := range map[string]struct {
+		set  func(*Definition)
+		tool string
+		ok   bool
+	}{
+		"first byte":                   {func(d *Definition) { d.FirstByte = short }, "hang", false},
+		"first byte of one that began": {func(d *Definition) { d.FirstByte = short }, "alive", true},
+		"idle stream":                  {func(d *Definition) { d.Idle = short }, "silent", false},
+		"idle body":                    {func(d *Definition) { d.Idle = short }, "half", false},
+		"slow and heard of":            {func(d *Definition) { d.Idle = short }, "alive", true},
+		"total":                        {func(d *Definition) { d.Timeout, d.Idle = short, long }, "alive", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := f.server(func(d *Definition, _ *Deps) { c.set(d) })
+			conn := dialLegacy(t, s, nil)
+			start := time.Now()
+			_, err := conn.Call(testContext(t), tool(c.tool), nil)
+			if c.ok && err != nil || !c.ok && (!errors.Is(err, ErrTimeout) || wrapped(err) != 1) || time.Since(start) > long/2 {
+				t.Errorf("%v after %s", err, time.Since(start))
+			}
+			if !c.ok { // the server is told that nobody waits
+				eventually(t, "the cancellation", func() bool { return len(f.methods(methodCancelled)) > 0 })
+			}
+			if open, _ := s.Circuit(); open {
+				t.Error("the circuit is open")
+			}
+		})
+	}
+}
+
+// A connection that does not come about ends in its time: one that is not accepted, and one without TLS.
+func TestConnectLimit(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	s := webServer(t, "https://"+silent.Addr().String()+"/mcp", func(d *Definition, _ *Deps) { d.Connect = 50 * time.Millisecond })
+	start := time.Now()
+	if _, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil); !errors.Is(err, ErrNotSent) || time.Since(start) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(start))
+	}
+	if n, _, _ := s.circuit.open(time.Now()); n != 1 {
+		t.Errorf("%d failures to connect", n)
+	}
+}
+
+// On a stream that calls share, silence is each call's own, and what the server says of a call begins it anew.
+func TestSilenceOnASharedStream(t *testing.T) {
+	t.Parallel()
+	s := fake(t, "plain", func(d *Definition, _ *Deps) { d.Idle = 600 * time.Millisecond })
+	c := dialLegacy(t, s, nil)
+	if _, err := c.Call(testContext(t), tool("hang"), nil); !errors.Is(err, ErrTimeout) {
+		t.Errorf("a silent call: %v", err)
+	}
+	r := tool("slow-progress")
+	r.ProgressToken = []byte(`"p"`)
+	var heard recorder
+	if _, err := c.Call(testContext(t), r, heard.on); err != nil || heard.count(methodProgress) != 6 {
+		t.Errorf("a call that is heard of: %v after %d", err, heard.count(methodProgress))
+	}
+}
+
+// Streams held open beside the calls have a cap of their own: one too many is refused at once, or not opened.
+func TestCapOnStreams(t *testing.T) {
+	t.Parallel()
+	f := newFakeEvents(t, announced)
+	s := f.server(func(d *Definition, _ *Deps) { d.MaxStreams = 2 })
+	one, _ := dialLegacy(t, s, nil), dialLegacy(t, s, nil)
+	if _, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil); !errors.Is(err, ErrStreams) || wrapped(err) != 1 {
+		t.Errorf("a third: %v", err)
+	}
+	one.Close()
+	waitDone(t, one)
+	dialLegacy(t, s, nil)
+
+	g := newFakeWeb(t, func(f *fakeWeb) {
+		f.stream = func(w http.ResponseWriter, r *http.Request) {
+			events(w)
+			<-r.Context().Done()
+		}
+	})
+	w := g.server(func(d *Definition, deps *Deps) { d.MaxStreams, deps.Log = 2, discard })
+	for range 5 {
+		dialLegacy(t, w, nil).Listen()
+	}
+	eventually(t, "two streams", func() bool { return w.streams.Load() == 2 })
+	time.Sleep(50 * time.Millisecond)
+	if n := len(g.requests(func(s seen) bool { return s.httpMethod == http.MethodGet })); n != 2 {
+		t.Errorf("%d streams were opened", n)
+	}
+}
+
+// A standing stream on which nothing comes is opened again.
+func TestIdleStandingStream(t *testing.T) {
+	t.Parallel()
+	g := newFakeWeb(t, func(f *fakeWeb) {
+		f.stream = func(w http.ResponseWriter, r *http.Request) {
+			write := events(w)
+			write("retry: %d\nid: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n", minRetry.Milliseconds())
+			<-r.Context().Done()
+		}
+	})
+	s := g.server(func(d *Definition, _ *Deps) { d.Idle = 50 * time.Millisecond })
+	dialLegacy(t, s, nil).Listen()
+	opened := func() []seen { return g.requests(func(s seen) bool { return s.httpMethod == http.MethodGet }) }
+	eventually(t, "a third stream", func() bool { return len(opened()) >= 3 })
+	if got := fmt.Sprint(opened()[1].header[headerLastEvent]); got != "[7]" {
+		t.Errorf("it resumed behind %s", got)
+	}
+}

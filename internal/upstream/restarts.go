@@ -1,0 +1,83 @@
+package upstream
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/child"
+)
+
+// restarts spaces the starts of one server's children: it is what the circuit is to a server over the network. A child
+// that ends on what a client's handshake says is held against handshakes that say the same, and against no others: one
+// client's words must not keep a server from everybody else.
+type restarts struct {
+	mu    sync.Mutex
+	all   child.Backoff // children that could not be started, and those that served
+	by    map[uint64]*child.Backoff
+	order []uint64 // keys of by, the oldest first
+}
+
+// ours is the key of handshakes that no client has a word in.
+const ours = 0
+
+// maxHellos bounds the handshakes that are told apart. The oldest makes room.
+const maxHellos = 64
+
+var helloSeed = maphash.MakeSeed()
+
+// helloKey tells handshakes apart by what they say.
+func helloKey(initParams []byte) uint64 {
+	if initParams == nil {
+		return ours
+	}
+	return maphash.Bytes(helloSeed, initParams) | 1
+}
+
+func (r *restarts) wait(key uint64, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := r.all.Wait(now)
+	if b := r.by[key]; b != nil {
+		wait = max(wait, b.Wait(now))
+	}
+	return wait
+}
+
+// ended notes that a child ended by itself, and returns how long the next start waits.
+func (r *restarts) ended(key uint64, started, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if key == ours {
+		return r.all.Ended(started, now)
+	}
+	return r.of(key).Ended(started, now)
+}
+
+// of is the backoff of one handshake. The caller holds mu.
+func (r *restarts) of(key uint64) *child.Backoff {
+	if b := r.by[key]; b != nil {
+		return b
+	}
+	if r.by == nil {
+		r.by = make(map[uint64]*child.Backoff)
+	}
+	if len(r.order) == maxHellos {
+		delete(r.by, r.order[0])
+		r.order = r.order[1:]
+	}
+	b := new(child.Backoff)
+	r.by[key], r.order = b, append(r.order, key)
+	return b
+}
+
+// longest is how long the next start waits for any handshake.
+func (r *restarts) longest(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := r.all.Wait(now)
+	for _, b := range r.by {
+		wait = max(wait, b.Wait(now))
+	}
+	return wait
+}

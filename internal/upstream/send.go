@@ -1,0 +1,186 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/egress"
+)
+
+// Credential proves to one server who is calling, where Definition.Headers do not. It is safe for concurrent use.
+type Credential interface {
+	// Authorize is the Authorization header for the next request, "" for none.
+	Authorize(ctx context.Context) (string, error)
+	// Refused is told of a 401 or 403 to a request that carried used. again: the request is worth sending once more.
+	// An error that wraps ErrSignIn says that a person has to come first. The response is not closed.
+	Refused(ctx context.Context, used string, resp *http.Response) (again bool, err error)
+}
+
+// roundTrip is the one way to a server over the network. A request that was refused for its credential has not run, and
+// is sent once more when there is a better one.
+func (s *Server) roundTrip(req *http.Request) (*http.Response, error) {
+	cred := s.deps.Credential
+	if cred == nil || req.URL != s.url && egress.Origin(req.URL) != s.origin {
+		return s.exchange(req)
+	}
+	resp, used, err := s.authorized(req)
+	if err != nil || !isCredential(resp.StatusCode) {
+		return resp, err
+	}
+	again, err := cred.Refused(req.Context(), used, resp)
+	if err == nil && !again {
+		return resp, nil
+	}
+	resp.Body.Close()
+	if err != nil {
+		return nil, credentialFault(req.Context(), err)
+	}
+	if req.GetBody != nil {
+		if req.Body, err = req.GetBody(); err != nil {
+			return nil, newFaultf(ErrNotSent, "repeating the request", err)
+		}
+	}
+	resp, _, err = s.authorized(req)
+	return resp, err
+}
+
+// authorized sends req with the credential that is due. The header of req is shared, so it is copied.
+func (s *Server) authorized(req *http.Request) (resp *http.Response, used string, err error) {
+	used, err = s.deps.Credential.Authorize(req.Context())
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, "", credentialFault(req.Context(), err)
+	}
+	if used != "" {
+		req = req.WithContext(req.Context())
+		req.Header = maps.Clone(req.Header)
+		req.Header["Authorization"] = []string{used}
+	}
+	resp, err = s.exchange(req)
+	return resp, used, err
+}
+
+// credentialFault: without a credential nothing was sent that could have run.
+func credentialFault(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrSignIn):
+		return newFaultf(ErrSignIn, "", err)
+	}
+	return newFaultf(ErrNotSent, "no credential for the server", err)
+}
+
+// exchange sends one request, if the circuit is closed, and waits for the header of the answer.
+func (s *Server) exchange(req *http.Request) (*http.Response, error) {
+	probe, wait := s.circuit.enter()
+	if wait > 0 {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, &fault{kind: ErrOpen, retry: wait}
+	}
+	ctx := req.Context()
+	resp, err := s.firstByte(req)
+	s.circuit.done(probe, ctx, err)
+	return resp, err
+}
+
+// errFirstByte ends the wait for the header of an answer.
+var errFirstByte = newFault(ErrTimeout, "the answer did not begin in time")
+
+// firstByte bounds the wait for the header. The context of the answer's body lives as long as the body.
+func (s *Server) firstByte(req *http.Request) (*http.Response, error) {
+	limit := s.def.FirstByte
+	if limit <= 0 {
+		return s.transport.RoundTrip(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(limit, func() { cancel(errFirstByte) })
+	resp, err := s.transport.RoundTrip(req.WithContext(ctx))
+	if !timer.Stop() && err == nil {
+		resp.Body.Close()
+		err = errFirstByte
+	}
+	if err != nil {
+		if context.Cause(ctx) == errFirstByte {
+			err = errFirstByte
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &ownedBody{ReadCloser: resp.Body, end: func() { cancel(nil) }}
+	return resp, nil
+}
+
+// ownedBody ends its context when it is closed.
+type ownedBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *ownedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+// idleBody tells when nothing has come for too long, by ending the request: a body must not be closed under its reader.
+type idleBody struct {
+	io.ReadCloser
+	timer *time.Timer
+	limit time.Duration
+}
+
+// watch bounds the silence on a body; 0: no bound. expire ends the request.
+func watch(body io.ReadCloser, limit time.Duration, expire func()) io.ReadCloser {
+	if limit <= 0 {
+		return body
+	}
+	return &idleBody{ReadCloser: body, timer: time.AfterFunc(limit, expire), limit: limit}
+}
+
+func (b *idleBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.timer.Stop()
+	} else if n > 0 {
+		b.timer.Reset(b.limit)
+	}
+	return n, err
+}
+
+func (b *idleBody) Close() error {
+	b.timer.Stop()
+	return b.ReadCloser.Close()
+}
+
+// errIdle ends what has been silent for too long.
+var errIdle = newFault(ErrTimeout, "nothing came for too long")
+
+// noted tells the operator of a circuit that opened or closed, once.
+func (s *Server) noted(open bool, failures int, wait time.Duration) {
+	if open {
+		s.log.Warn("server cannot be reached: calls are refused for a while", slog.Int("failures", failures), slog.Duration("next", wait))
+	} else {
+		s.log.Info("server can be reached again")
+	}
+	if s.deps.Notice != nil {
+		s.deps.Notice(s.def.Name, open)
+	}
+}
+
+// enterStream counts a stream that is held open beside the calls; leave must follow when it succeeds.
+func (s *Server) enterStream() (leave func(), err error) {
+	if n := s.streams.Add(1); s.def.MaxStreams > 0 && int(n) > s.def.MaxStreams {
+		s.streams.Add(-1)
+		return nil, newFault(ErrStreams, "")
+	}
+	return func() { s.streams.Add(-1) }, nil
+}
