@@ -6,12 +6,17 @@
 // gone in whatever way (the supervisor sees its control pipe close), every descendant of the server is killed, those
 // included that made sessions of their own or that a dead parent left behind.
 //
-// Admitted limits. The server runs under the daemon's uid: it can do to its supervisor what one process of a user may do to
-// another, which is SIGKILL, SIGSTOP, ptrace and prlimit. A killed supervisor takes the server's main process with it
-// (parent-death signal) but not what that one had started; a stopped one is continued, and in the end bypassed, by the
-// daemon's ladder, yet holds its tree when the daemon is gone too. A descendant of another uid (sudo) cannot be signalled at
-// all. Namespaces close these gaps; their place is contain, called by [Supervise] before anything is started. On macOS there
-// is no subreaper: only the server's own process group is ended, so what calls setsid there escapes.
+// A contained server (see [Sandbox]; docs/sandbox.md has the whole) has a second stage between the supervisor and itself:
+// process 1 of its own pid, mount, user, ipc and uts namespaces, which the server cannot signal, trace or outlive. Its
+// invariant: a server starts only where its own user, pid and mount namespaces, hidden paths and no_new_privs hold, or it
+// does not start, and what of the rest holds is said in [Process.Sandbox].
+//
+// Admitted limits of a server that is not contained. It runs under the daemon's uid: it can do to its supervisor what one
+// process of a user may do to another, which is SIGKILL, SIGSTOP, ptrace and prlimit. A killed supervisor takes the server's
+// main process with it (parent-death signal) but not what that one had started; a stopped one is continued, and in the end
+// bypassed, by the daemon's ladder, yet holds its tree when the daemon is gone too. A descendant of another uid (sudo) cannot
+// be signalled at all. On macOS there is no subreaper: only the server's own process group is ended, so what calls setsid
+// there escapes.
 //
 // Commands, arguments and environments come from the operator's configuration alone; no shell is involved.
 package child
@@ -46,6 +51,8 @@ type Spec struct {
 	Env    []string // the complete environment, made by Environment
 	Dir    string   // working directory; empty: the daemon's
 
+	Sandbox Sandbox
+
 	// Stderr receives what the server writes there, line by line, cut at 1 KiB, control characters escaped, at most 300
 	// lines a minute; what is withheld is counted in a line of its own. It is called from one goroutine, never after Done is
 	// closed, and must not block. Nil: it goes to the null device.
@@ -56,7 +63,15 @@ type Spec struct {
 type Options struct {
 	Self string // path of the doorward binary; default /proc/self/exe, on macOS what os.Executable says
 	Max  int    // children alive at once; default 64, negative: no limit
-	Log  *slog.Logger
+
+	// Hide are files and directories that no contained server sees: Doorward's own state, sockets, keys and configuration.
+	Hide []string
+	// Cgroups allows to divide the cgroup of this process, where it was delegated to us, for the limits of contained servers.
+	// It moves this process into one below.
+	Cgroups bool
+	// Homes are the home directories whose secrets contained servers do not see; default that of $HOME.
+	Homes []string
+	Log   *slog.Logger
 
 	// The ladder of Process.Stop: standard input is closed at once, SIGTERM follows after Stdin (default 1.5 s), SIGKILL to
 	// everything after a further Term (default 3.5 s). A supervisor that has not obeyed after a further LastWatch (default
@@ -69,12 +84,16 @@ type ExitError struct {
 	// Code is the server's exit status; 128+N when signal N ended it. 125 to 127 also say, as with a shell, that it could
 	// not be started, with the reason on its standard error.
 	Code int
+	// Limit says which limit the server exceeded, and was ended for, and by how much.
+	Limit string
 	// Supervisor: the supervisor was killed, and nothing is known of the server but that its main process died with it.
 	Supervisor bool
 }
 
 func (e *ExitError) Error() string {
 	switch {
+	case e.Limit != "":
+		return "ended for exceeding its " + e.Limit
 	case e.Supervisor:
 		return fmt.Sprintf("supervisor killed by signal %d", e.Code-128)
 	case e.Code > 128 && e.Code <= 128+64:

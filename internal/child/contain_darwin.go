@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"os/signal"
 	"syscall"
 
@@ -29,3 +30,27 @@ func killTree(group int) { _ = unix.Kill(-group, unix.SIGKILL) }
 
 // killChildren knows no children here: a supervisor that does not act is killed alone.
 func killChildren(int) bool { return false }
+
+// errNoSandbox: what shuts a server in is made of Linux's parts.
+var errNoSandbox = errors.New("this system has no sandbox for servers")
+
+func startInner(call) (int, error) { return 0, errNoSandbox }
+
+func inner(call) int { return refuse(exitSupervisor, errNoSandbox) }
+
+// CanContain: servers can be contained on this system.
+const CanContain = false
+
+// cgroups and cgroup are Linux's.
+type (
+	cgroups struct{}
+	cgroup  struct{}
+)
+
+func openCgroups() *cgroups { return nil }
+
+func (*cgroups) make(Limits) *cgroup           { return nil }
+func (*cgroup) place(how *syscall.SysProcAttr) {}
+func (*cgroup) close()                         {}
+func (*cgroup) exceeded() string               { return "" }
+func (*cgroup) remove()                        {}

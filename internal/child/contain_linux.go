@@ -14,8 +14,7 @@ import (
 const waitAll = unix.WALL
 
 // contain prepares the supervisor: what a dead parent leaves behind is handed to it, and no descriptor above 2 reaches the
-// server, neither the control pipe nor one that the daemon itself was started with. Namespaces, Landlock and seccomp, when
-// they are asked for, have their place here and in serverAttr.
+// server, neither the control pipe nor one that the daemon itself was started with.
 func contain() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming a subreaper: %w", err)
@@ -88,3 +87,6 @@ func killChildren(parent int) (found bool) {
 	}
 	return found
 }
+
+// CanContain: servers can be contained on this system.
+const CanContain = true

@@ -46,6 +46,11 @@ func TestMain(m *testing.M) {
 			"as-churn":         asChurn,
 			"as-crowd":         asCrowd,
 			"as-pest":          asPest,
+			"as-warden":        asWarden,
+			"as-prisoner":      asPrisoner,
+			"as-glutton":       asGlutton,
+			"as-cell":          asCell,
+			"as-filtered":      asFiltered,
 		}
 		if role, ok := roles[os.Args[1]]; ok {
 			os.Exit(role(os.Args[2:]))
@@ -68,6 +73,25 @@ type stage struct {
 	*Runner
 	t    *testing.T
 	mark string
+	mode string // of the sandbox, also of the servers that a stand-in for the daemon starts
+}
+
+// modeVar tells a stand-in for the daemon how to shut its servers in.
+const modeVar = "DOORWARD_TEST_SANDBOX"
+
+func modeOfRole() Sandbox { return Sandbox{Mode: os.Getenv(modeVar)} }
+
+// eachMode runs a test without a sandbox and in one: what is promised of a server's end holds either way.
+func eachMode(t *testing.T, o Options, test func(t *testing.T, s *stage)) {
+	t.Parallel()
+	for _, mode := range []string{Off, Contain} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, o)
+			s.mode = mode
+			test(t, s)
+		})
+	}
 }
 
 func newStage(t *testing.T, o Options) *stage {
@@ -94,7 +118,7 @@ func newStage(t *testing.T, o Options) *stage {
 }
 
 func (s *stage) env(more ...string) []string {
-	return append(os.Environ(), append(more, noNap, markVar+"="+s.mark)...)
+	return append(os.Environ(), append(more, noNap, markVar+"="+s.mark, modeVar+"="+s.mode)...)
 }
 
 // alive are the processes that carry the mark, zombies not among them.
@@ -160,7 +184,7 @@ func (s *stage) asNobody(c *exec.Cmd) {
 
 func (s *stage) start(spec Spec) *Process {
 	s.t.Helper()
-	spec.Server = s.t.Name()
+	spec.Server, spec.Sandbox.Mode = s.t.Name(), s.mode
 	spec.Env = append(spec.Env, s.env()...)
 	p, err := s.Start(spec)
 	if err != nil {

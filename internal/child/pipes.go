@@ -11,12 +11,16 @@ import (
 // blocking one, as programs expect of their stdio.
 type pipe struct{ ours, theirs int }
 
-type pipeSet struct{ stdin, stdout, stderr, control pipe }
+type pipeSet struct {
+	stdin, stdout, stderr, control, report pipe
 
-// openPipes makes the four. Where nobody wants standard error it goes to the null device: an idle child then costs a
-// goroutine and a pipe less, and can write there as much as it likes.
-func openPipes(wantStderr bool) (*pipeSet, error) {
-	s := &pipeSet{}
+	reports bool // there is a report
+}
+
+// openPipes makes the four, and a fifth for the notes of a contained server's stages. Where nobody wants standard error it
+// goes to the null device: an idle child then costs a goroutine and a pipe less, and can write there as much as it likes.
+func openPipes(wantStderr, reports bool) (*pipeSet, error) {
+	s := &pipeSet{reports: reports}
 	made := 0
 	for _, p := range s.all() {
 		if p == &s.stderr && !wantStderr {
@@ -48,8 +52,14 @@ func openPipes(wantStderr bool) (*pipeSet, error) {
 	return s, nil
 }
 
-// all is in the order of the child's descriptors, 0 to 3.
-func (s *pipeSet) all() []*pipe { return []*pipe{&s.stdin, &s.stdout, &s.stderr, &s.control} }
+// all is in the order of the child's descriptors, 0 to 3 or 4.
+func (s *pipeSet) all() []*pipe {
+	all := []*pipe{&s.stdin, &s.stdout, &s.stderr, &s.control, &s.report}
+	if !s.reports {
+		return all[:controlFD+1]
+	}
+	return all
+}
 
 func (s *pipeSet) theirs() []uintptr {
 	var fds []uintptr

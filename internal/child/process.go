@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"syscall"
@@ -25,7 +26,9 @@ type Process struct {
 	runner  *Runner
 	started time.Time
 	stderr  *stderrReader // nil: nobody wants it
+	report  *reportReader // nil: the server is not contained
 	exit    exitWatch
+	group   *cgroup // nil: none
 	done    chan struct{}
 	err     error // set before done is closed
 
@@ -37,22 +40,33 @@ type Process struct {
 	step     *time.Timer // next rung of the ladder
 }
 
-// launch starts the supervisor. Nothing of the daemon reaches it but the four descriptors and the environment in s.
-func launch(r *Runner, s Spec) (*Process, error) {
-	pipes, err := openPipes(s.Stderr != nil)
+// launch starts the supervisor. Nothing of the daemon reaches it but the descriptors and the environment in s.
+func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
+	pipes, err := openPipes(s.Stderr != nil, plan != nil)
 	if err != nil {
 		return nil, err
 	}
-	argv := append([]string{"doorward", "child-supervisor", "--", s.Path}, s.Args...)
+	argv := []string{"doorward", "child-supervisor"}
+	var group *cgroup
+	if plan != nil {
+		if group = r.groups.make(plan.Limits); group != nil {
+			plan.Cgroup = true
+		}
+		argv = append(argv, plan.String())
+	}
+	argv = append(append(argv, "--", s.Path), s.Args...)
 	env := s.Env
 	if env == nil {
 		env = []string{}
 	}
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Files: pipes.theirs(), Sys: &syscall.SysProcAttr{Setsid: true}}
+	group.place(attr.Sys)
 	exit, err := start(r.o.Self, argv, attr)
 	pipes.closeTheirs()
+	group.close()
 	if err != nil {
 		pipes.closeOurs()
+		group.remove()
 		return nil, err
 	}
 	p := &Process{
@@ -62,11 +76,15 @@ func launch(r *Runner, s Spec) (*Process, error) {
 		runner:  r,
 		started: time.Now(),
 		exit:    exit,
+		group:   group,
 		done:    make(chan struct{}),
 		control: pipes.control.ours,
 	}
 	if s.Stderr != nil {
 		p.stderr = newStderrReader(pipes.stderr.ours, s.Stderr)
+	}
+	if plan != nil {
+		p.report = newReportReader(pipes.report.ours, plan.Mode)
 	}
 	return p, nil
 }
@@ -85,6 +103,14 @@ func (p *Process) Err() error {
 	default:
 		return nil
 	}
+}
+
+// Sandbox is the mode that the server was started with, and what holds of it. Nil measures: it is not contained.
+func (p *Process) Sandbox() (mode string, measures []Measure) {
+	if p.report == nil {
+		return Off, nil
+	}
+	return p.report.mode, p.report.measures()
 }
 
 // StderrCount is the number of bytes that the server wrote to standard error so far, and the number of lines of it that
@@ -136,15 +162,18 @@ func (p *Process) ended(status syscall.WaitStatus, drained <-chan struct{}) {
 		<-drained
 	}
 
-	p.err = exitError(status)
+	p.err = exitError(status, cmp.Or(p.report.last(), p.group.exceeded()))
+	p.group.remove()
 	p.runner.o.Log.Info("child ended", "server", p.server, "pid", p.PID(), "status", statusText(p.err),
 		"lived", time.Since(p.started).Round(time.Millisecond))
 	p.runner.release(p)
 	close(p.done)
 }
 
-func exitError(s syscall.WaitStatus) error {
+func exitError(s syscall.WaitStatus, limit string) error {
 	switch {
+	case limit != "":
+		return &ExitError{Code: 128 + int(unix.SIGKILL), Limit: limit}
 	case s.Signaled():
 		return &ExitError{Code: 128 + int(s.Signal()), Supervisor: true}
 	case s.ExitStatus() != 0:

@@ -125,7 +125,7 @@ func asDaemon(args []string) int {
 		return 1
 	}
 	for range 4 {
-		p, err := r.Start(Spec{Server: "s", Path: self(), Args: []string{"as-parent", "3", "stay"}, Env: os.Environ()})
+		p, err := r.Start(Spec{Server: "s", Path: self(), Args: []string{"as-parent", "3", "stay"}, Env: os.Environ(), Sandbox: modeOfRole()})
 		if err != nil {
 			log.Print(err)
 			return 1
@@ -150,7 +150,7 @@ func asBusyDaemon([]string) int {
 	for range 8 {
 		go func() {
 			for {
-				p, err := r.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "setsid sleep 1000 & wait"}, Env: os.Environ()})
+				p, err := r.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "setsid sleep 1000 & wait"}, Env: os.Environ(), Sandbox: modeOfRole()})
 				if err == nil {
 					time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 					p.Kill()
@@ -255,7 +255,7 @@ func asChurn(args []string) int {
 		return 1
 	}
 	one := func() error {
-		p, err := r.Start(Spec{Server: "s", Path: "/bin/cat", Env: []string{noNap}})
+		p, err := r.Start(Spec{Server: "s", Path: "/bin/cat", Env: []string{noNap}, Sandbox: modeOfRole()})
 		if err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func asCrowd(args []string) int {
 	started := time.Now()
 	var last *Process
 	for range n {
-		p, err := r.Start(Spec{Server: "s", Path: "/bin/cat", Env: []string{noNap}, Stderr: func(string) {}})
+		p, err := r.Start(Spec{Server: "s", Path: "/bin/cat", Env: []string{noNap}, Sandbox: modeOfRole(), Stderr: func(string) {}})
 		if err != nil {
 			log.Print(err)
 			return 1

@@ -18,6 +18,9 @@ type Runner struct {
 	live   map[*Process]struct{}
 	closed bool
 	empty  chan struct{} // closed when closed and alive is 0
+
+	groups *cgroups // nil: none
+	checks checks
 }
 
 // NewRunner makes a [Runner]. It fails only where the path of the own binary cannot be found.
@@ -32,11 +35,18 @@ func NewRunner(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Homes == nil {
+		o.Homes = ownHome()
+	}
 	o.Max = orDefault(o.Max, DefaultMax)
 	o.Stdin = orDefault(o.Stdin, DefaultStdin)
 	o.Term = orDefault(o.Term, DefaultTerm)
 	o.LastWatch = orDefault(o.LastWatch, DefaultLastWatch)
-	return &Runner{o: o, live: map[*Process]struct{}{}, empty: make(chan struct{})}, nil
+	r := &Runner{o: o, live: map[*Process]struct{}{}, empty: make(chan struct{})}
+	if o.Cgroups {
+		r.groups = openCgroups()
+	}
+	return r, nil
 }
 
 func orDefault[T int | time.Duration](v, def T) T {
@@ -48,17 +58,24 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 // Start starts a server under its supervisor. It returns ErrTooMany at once when Options.Max children are alive, ErrClosed
 // after Close, and an error when the supervisor cannot be started, for instance because Dir is missing. That the server's
-// own program cannot be executed shows as an early end with status 126 or 127 and a line on standard error.
+// own program cannot be executed shows as an early end with status 126 or 127 and a line on standard error. A server that is
+// to be contained has been, when it returns; an error that wraps ErrNotContained says that it could not.
 func (r *Runner) Start(s Spec) (*Process, error) {
 	if err := r.reserve(); err != nil {
 		return nil, err
 	}
-	p, err := launch(r, s)
+	p, err := launch(r, s, r.plan(s))
 	if err != nil {
 		r.release(nil)
 		return nil, fmt.Errorf("starting server %s: %w", s.Server, err)
 	}
-	if !r.admit(p) {
+	open := r.admit(p)
+	if err := p.report.first(); err != nil {
+		p.Kill()
+		_ = p.Stdout.Close()
+		return nil, fmt.Errorf("starting server %s: %w", s.Server, err)
+	}
+	if !open {
 		p.Stop()
 		_ = p.Stdout.Close()
 		return nil, ErrClosed

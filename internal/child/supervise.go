@@ -32,35 +32,81 @@ const spareThreads = 3
 // kernel): nobody must wait for these for ever.
 const killPatience = 10 * time.Second
 
-// Supervise is the hidden subcommand `doorward child-supervisor -- PATH ARGS…`. It runs one server and returns the exit
-// status for os.Exit: the server's own, or 128+N when signal N ended it.
+// innerWord marks the second stage of a contained server.
+const innerWord = "--inner"
+
+// call is what a stage was started with: child-supervisor [--inner|PLAN] -- PATH ARG…
+type call struct {
+	inner bool
+	plan  *plan // nil: the server is not contained, or this is the second stage
+	argv  []string
+}
+
+func parseCall(args []string) (call, error) {
+	var c call
+	if len(args) > 0 && args[0] != "--" {
+		c.inner = args[0] == innerWord
+		if !c.inner {
+			var err error
+			if c.plan, err = parsePlan(args[0]); err != nil {
+				return c, err
+			}
+		}
+		args = args[1:]
+	}
+	if len(args) < 2 || args[0] != "--" {
+		return c, errors.New("usage: child-supervisor [PLAN] -- PATH [ARG…]")
+	}
+	c.argv = args[1:]
+	if !isPipe(controlFD) || (c.inner || c.plan != nil) && !isPipe(reportFD) {
+		return c, errors.New("no control pipe: this command is started by the daemon alone")
+	}
+	return c, nil
+}
+
+// Supervise is the hidden subcommand `doorward child-supervisor [PLAN] -- PATH ARGS…`. It runs one server and returns the
+// exit status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
-// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, the environment is the server's. SIGTERM goes on to the
-// server's process group; every other signal is ignored as soon as the server runs, SIGKILL and SIGSTOP aside. It must run
-// on the main goroutine of a process that does nothing else: it changes process-wide state and reaps every child there is.
+// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, 4 with a plan the pipe for notes to the daemon, the
+// environment is the server's. SIGTERM goes on to the server's process group; every other signal is ignored as soon as the
+// server runs, SIGKILL and SIGSTOP aside. It must run on the main goroutine of a process that does nothing else: it changes
+// process-wide state and reaps every child there is.
 //
-// Words before `--` are reserved for the measures of containment that will be asked for here.
+// With a plan it runs twice, one below the other. The first is the one that the daemon knows; the second, marked by --inner,
+// is process 1 of the server's own namespaces: it shuts itself in as the plan says, and starts the server. When it ends the
+// kernel kills everything that is left there.
 func Supervise(args []string) int {
 	// The parent-death signal of the server fires when the thread that forked it ends, not the process (golang/go#27505).
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1)
-	if len(args) < 2 || args[0] != "--" {
-		return refuse(exitSupervisor, errors.New("usage: child-supervisor -- PATH [ARG…]"))
+	c, err := parseCall(args)
+	if err != nil {
+		return refuse(exitSupervisor, err)
 	}
-	if !isPipe(controlFD) {
-		return refuse(exitSupervisor, errors.New("descriptor 3 is not a control pipe: this command is started by the daemon alone"))
+	if c.inner {
+		return inner(c)
 	}
 	if err := contain(); err != nil {
 		return refuse(exitSupervisor, err)
 	}
-	s := &supervisor{signals: make(chan os.Signal, 16), gone: make(chan struct{})}
-	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM)
+	s := newSupervisor()
 	go s.watchControl()
 	provide(spareThreads)
-	if err := s.start(args[1:]); err != nil {
-		return refuse(startStatus(err), fmt.Errorf("starting %s: %w", args[1], err))
+	if c.plan != nil {
+		err = s.adopt(startInner(c))
+	} else if err = s.exec(c.argv, serverAttr()); err != nil {
+		return cannotStart(c.argv[0], err)
+	}
+	if err != nil {
+		return refuse(exitSupervisor, err)
 	}
 	return s.run()
+}
+
+func newSupervisor() *supervisor {
+	s := &supervisor{signals: make(chan os.Signal, 16), gone: make(chan struct{}), ended: make(chan string, 1)}
+	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM)
+	return s
 }
 
 // provide makes all the threads that the runtime will ever want here. A server may use up all the processes that its user may
@@ -91,11 +137,13 @@ func refuse(status int, err error) int {
 	return status
 }
 
-func startStatus(err error) int {
+// cannotStart is for a server whose program cannot be executed.
+func cannotStart(program string, err error) int {
+	status := exitCannotRun
 	if errors.Is(err, fs.ErrNotExist) {
-		return exitNotFound
+		status = exitNotFound
 	}
-	return exitCannotRun
+	return refuse(status, fmt.Errorf("starting %s: %w", program, err))
 }
 
 func isPipe(fd int) bool {
@@ -108,8 +156,10 @@ func isPipe(fd int) bool {
 type supervisor struct {
 	signals chan os.Signal
 	gone    chan struct{} // closed when the control pipe is
-	server  int           // pid of the server, 0 once it is reaped
+	ended   chan string   // why the server has to end, when it exceeds a limit
+	server  int           // pid of the server or of the second stage, 0 once it is reaped
 	group   int           // its process group, under the same number
+	alone   bool          // this is process 1 of a namespace: what is left ends with it
 	status  syscall.WaitStatus
 }
 
@@ -125,11 +175,15 @@ func (s *supervisor) watchControl() {
 	}
 }
 
-// start starts the server in a session and process group of its own, with its stdio and nothing else, and lets go of that
-// stdio here: who reads or writes the other ends must see the server's end of file, not ours.
-func (s *supervisor) start(argv []string) error {
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: serverAttr()}
-	pid, err := syscall.ForkExec(argv[0], argv, attr)
+// exec starts the server in a session and process group of its own, with its stdio and nothing else.
+func (s *supervisor) exec(argv []string, how *syscall.SysProcAttr) error {
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: how}
+	return s.adopt(syscall.ForkExec(argv[0], argv, attr))
+}
+
+// adopt takes charge of what was started, and lets go of its stdio here: who reads or writes the other ends must see the
+// server's end of file, not ours.
+func (s *supervisor) adopt(pid int, err error) error {
 	if err != nil {
 		return err
 	}
@@ -156,6 +210,9 @@ func (s *supervisor) run() int {
 	for {
 		select {
 		case <-s.gone:
+			return s.end()
+		case why := <-s.ended:
+			tell(note{Limit: why})
 			return s.end()
 		case sig := <-s.signals:
 			if s.reap() {
@@ -201,6 +258,9 @@ func (s *supervisor) reapOne() (int, syscall.WaitStatus, error) {
 // pending), so no stopping is needed first. The end is when the kernel says that there are no children: then there are no
 // descendants either.
 func (s *supervisor) end() int {
+	if s.alone {
+		return s.exitCode()
+	}
 	nap := 100 * time.Microsecond
 	for end := time.Now().Add(killPatience); time.Now().Before(end); {
 		killTree(s.group)
@@ -228,6 +288,8 @@ func (s *supervisor) end() int {
 
 func (s *supervisor) exitCode() int {
 	switch {
+	case s.server != 0 && s.alone:
+		return 128 + int(unix.SIGKILL) // as it will have been when this process is gone
 	case s.server != 0:
 		return exitSupervisor // never reaped: it outlasted killPatience
 	case s.status.Signaled():

@@ -1,0 +1,105 @@
+package child
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Modes of [Sandbox]. The empty mode is off.
+const (
+	Off     = "off"     // the server may do what its user may
+	Contain = "contain" // namespaces of its own, secrets hidden, no privileges, limits
+	Strict  = "strict"  // contain, and what is not granted cannot be read, written, dialled or called
+)
+
+// Networks of [Sandbox]. The empty one is inherit.
+const (
+	NetworkInherit = "inherit" // the host's
+	NetworkNone    = "none"    // one of its own, with nothing but its loopback
+	NetworkPorts   = "ports"   // the host's, TCP to Sandbox.Ports alone; strict only
+)
+
+// ErrNotContained is wrapped by the errors of [Runner.Start] and [Runner.Check] when this system does not give what the
+// sandbox asks for. Its text is for the operator and says what to do.
+var ErrNotContained = errors.New("sandbox")
+
+// Sandbox says how far a server is shut in. The zero value is off. Paths are absolute.
+type Sandbox struct {
+	Mode    string   `json:"mode,omitempty"`
+	Read    []string `json:"read,omitempty"`    // stays visible, to read only
+	Write   []string `json:"write,omitempty"`   // stays visible and writable
+	Named   []string `json:"named,omitempty"`   // what arguments and variables name: stays visible, and under strict readable
+	Network string   `json:"network,omitempty"` // one of the networks above
+	Ports   []uint16 `json:"ports,omitempty"`
+	Limits  Limits   `json:"limits"`
+}
+
+// Limits hold for one server and everything it starts, together; Files for each of its processes. 0 is no limit.
+type Limits struct {
+	Memory    int64 `json:"memory,omitempty"`    // bytes
+	Processes int   `json:"processes,omitempty"` // processes and threads
+	Files     int   `json:"files,omitempty"`     // open descriptors
+}
+
+func (s Sandbox) off() bool { return s.Mode == "" || s.Mode == Off }
+
+// Degrees of a [Measure].
+const (
+	Enforced    = "enforced"
+	Partial     = "partial"
+	Unavailable = "unavailable"
+)
+
+// Measure is one thing that shuts a server in, and how far it holds.
+type Measure struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // Enforced, Partial or Unavailable
+	Detail string `json:"detail,omitempty"`
+}
+
+// Summary is a mode with what of it does not hold in full: "contain", or "contain (partial: memory limit)".
+func Summary(mode string, measures []Measure) string {
+	var partial []string
+	for _, m := range measures {
+		if m.State != Enforced {
+			partial = append(partial, m.Name)
+		}
+	}
+	if len(partial) == 0 {
+		return mode
+	}
+	return fmt.Sprintf("%s (partial: %s)", mode, strings.Join(partial, ", "))
+}
+
+// plan is what the daemon tells the stages between itself and the server. It travels as one word of the first one's
+// arguments.
+type plan struct {
+	Sandbox
+	Dir    string   `json:"dir,omitempty"`  // the configured working directory
+	Hide   []string `json:"hide,omitempty"` // Doorward's own: hidden whatever is named
+	Homes  []string `json:"homes,omitempty"`
+	Cgroup bool     `json:"cgroup,omitempty"` // memory and processes are limited by a cgroup already
+	Probe  bool     `json:"probe,omitempty"`  // start nothing, only say what would hold
+	UserNS bool     `json:"userns,omitempty"` // the second stage is in a user namespace of its own
+}
+
+func (p plan) String() string {
+	b, err := json.Marshal(p)
+	if err != nil { // strings and numbers alone
+		return "{}"
+	}
+	return string(b)
+}
+
+func parsePlan(word string) (*plan, error) {
+	var p plan
+	if err := json.Unmarshal([]byte(word), &p); err != nil {
+		return nil, fmt.Errorf("reading the plan of the sandbox: %w", err)
+	}
+	if p.Mode != Contain && p.Mode != Strict {
+		return nil, fmt.Errorf("unknown sandbox %q", p.Mode)
+	}
+	return &p, nil
+}
