@@ -232,7 +232,40 @@ func (c *Client) Admin(ctx context.Context, path string, out any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the daemon answered %s", resp.Status)
+		return ErrStatus(resp.StatusCode)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("reading the daemon's answer: %w", err)
+	}
+	return nil
+}
+
+// ErrStatus is an answer of the local API that is not 200.
+type ErrStatus int
+
+func (e ErrStatus) Error() string {
+	return fmt.Sprintf("the daemon answered %d %s", int(e), http.StatusText(int(e)))
+}
+
+// AdminPost sends in to one path of the local API and reads the answer into
+// out.
+func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("making a request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking the daemon: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return ErrStatus(resp.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
 		return fmt.Errorf("reading the daemon's answer: %w", err)

@@ -114,12 +114,19 @@ func (s *shim) take(line []byte) {
 	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
 	case m.Kind != wire.Request:
 		s.legacy.oneWay(s, &m, line)
+		if m.Method == "notifications/cancelled" {
+			s.legacy.insist(s, wire.Get(m.Params, "requestId"), line)
+		}
 	case m.Method == "initialize" && !modern:
 		s.legacy.initialize(s, &m, line)
 	case modern:
 		s.start(&m, func(ctx context.Context) { s.modern(ctx, &m, line) })
 	default:
-		s.start(nil, func(context.Context) { s.legacy.request(s, &m, line) })
+		over := s.legacy.enter(m.ID)
+		s.start(nil, func(context.Context) {
+			defer over()
+			s.legacy.request(s, &m, line)
+		})
 	}
 }
 

@@ -24,6 +24,7 @@ type legacySession struct {
 	level   []byte            // the last logging/setLevel message
 	uris    map[string][]byte // resources/subscribe messages by raw uri
 	hush    context.CancelFunc
+	calls   map[string]chan struct{} // requests in flight by raw id; closed at their end
 }
 
 // response is an HTTP answer and the session it belongs to.
