@@ -21,7 +21,7 @@ import (
 // stranger is a process that comes to the daemon's socket in a way of its own
 // and says what it got:
 //
-//	stranger ask SOCK              connects and asks who it is
+//	stranger ask SOCK|HOST:PORT    connects and asks who it is
 //	stranger heir SOCK             connects, leaves the connection to a child and exits; the child asks
 //	stranger twin SOCK             connects, and a child asks on the connection while it lives
 //	stranger mask SOCK PROGRAM     connects, starts a child that asks, and becomes PROGRAM itself
@@ -29,7 +29,7 @@ import (
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger as UID MODE SOCK      any of these as another user
-//	stranger named NAME MODE SOCK  any of these from a copy of this program called NAME
+//	stranger named NAME MODE SOCK  any of these from a program called NAME, which is this one with another digest
 //	stranger run PROGRAM ARG…      starts PROGRAM and waits for it: its parent
 //
 // It prints the status and the body of each answer, or `closed` when the
@@ -50,7 +50,7 @@ func strange(args []string) error {
 	}
 	switch mode, sock := args[0], args[1]; mode {
 	case "ask":
-		c, err := net.Dial("unix", sock)
+		c, err := reach(sock)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func named(name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, self, 0o700); err != nil {
+	if err := os.WriteFile(path, append(self, name...), 0o700); err != nil { // another digest
 		return err
 	}
 	cmd := &exec.Cmd{Path: path, Args: append([]string{"stranger"}, args...), Stdout: os.Stdout, Stderr: os.Stderr}
@@ -194,10 +194,22 @@ func pass(sock string) error {
 	return hear(c)
 }
 
+// reach connects to a socket, or to an address.
+func reach(to string) (net.Conn, error) {
+	if strings.HasPrefix(to, "/") {
+		return net.Dial("unix", to)
+	}
+	return net.Dial("tcp", to)
+}
+
 const who = "GET /admin/v1/whoami HTTP/1.1\r\nHost: doorward\r\n\r\n"
 
 func askWho(c net.Conn) error {
-	if _, err := io.WriteString(c, who); err != nil {
+	request := who
+	if c.RemoteAddr().Network() == "tcp" {
+		request = strings.Replace(who, "doorward", c.RemoteAddr().String(), 1)
+	}
+	if _, err := io.WriteString(c, request); err != nil {
 		fmt.Println("closed:", err)
 		return nil
 	}

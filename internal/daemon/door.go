@@ -5,10 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"time"
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -23,14 +27,36 @@ func (d *Daemon) connContext(l *listen.Listener) func(context.Context, net.Conn)
 		if o == nil {
 			return ctx
 		}
-		return context.WithValue(ctx, callerKey{}, callerOf(o))
+		return context.WithValue(ctx, callerKey{}, d.callerOf(o))
 	}
 }
 
 // callerOf translates what listen knows into what authn wants to know.
-func callerOf(o *listen.Origin) *authn.Caller {
-	return &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
+func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
+	c := &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
 		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr()}
+	if o.Peer != nil {
+		c.Observe = func() peer.Evidence { return d.observer.Observe(context.Background(), o.Peer) }
+	}
+	return c
+}
+
+// ownChild turns away the servers that the daemon started, and what they leave
+// behind: they would be taken for the user. An agent that it started for
+// somebody has a name of its own, and is let in here once there are such.
+func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
+
+// searchTime bounds the search for the holder of a loopback connection.
+const searchTime = 50 * time.Millisecond
+
+// ownSocket is ownChild for a loopback connection, of which only the socket is
+// known. Where the system cannot tell whose it is, it cannot tell this either.
+func (d *Daemon) ownSocket(local, remote netip.AddrPort) bool {
+	if d.runner.Alive() == 0 {
+		return false
+	}
+	held, err := peer.HeldBelow(local, remote, int32(os.Getpid()), searchTime)
+	return held || err != nil && !errors.Is(err, peer.ErrUnavailable)
 }
 
 // screen is the Host and Origin check of every request (threats R1 to R4).
@@ -66,22 +92,45 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 	if c == nil {
 		return nil, authn.ErrUnauthenticated
 	}
+	if c.Unix == nil && tokenInQuery(r) {
+		return nil, front.ErrMalformed
+	}
 	who, err := d.auth.Authenticate(c, r.Header["Authorization"])
-	if errors.Is(err, authn.ErrTooMany) {
-		return nil, front.ErrLimited
+	if err != nil && c.Unix != nil {
+		listen.From(r.Context()).Expel() // it cannot become somebody again
+	}
+	var many *authn.TooManyError
+	switch {
+	case errors.As(err, &many):
+		return nil, front.Limited{RetryAfter: many.RetryAfter()}
+	case errors.Is(err, authn.ErrUnverifiable):
+		return nil, front.ErrUnavailable
+	case errors.Is(err, authn.ErrMalformed):
+		return nil, front.ErrMalformed
 	}
 	return who, err
 }
 
-// refusedAtDoor records a refusal before any principal was known.
-func (d *Daemon) refusedAtDoor(r *http.Request, status int) {
+// refusedAtDoor records a refusal before any principal was known. Its texts
+// are constants: nothing that a caller sent is in them.
+func (d *Daemon) refusedAtDoor(r *http.Request, _ int, reason error) {
 	where := ""
 	if o := listen.From(r.Context()); o != nil {
 		where = o.Listener.URL()
 	}
-	source, reason := "listen", "Host or Origin not allowed"
-	if status != http.StatusForbidden {
-		source, reason = "auth", "not authenticated"
+	var rejected authn.Rejection
+	source, text := "auth", "not authenticated"
+	switch {
+	case errors.Is(reason, front.ErrOrigin):
+		source, text = "listen", "Host or Origin not allowed"
+	case errors.Is(reason, front.ErrScope), errors.Is(reason, front.ErrMalformed):
+		text = reason.Error()
+	case errors.Is(reason, front.ErrUnavailable):
+		text = "an access token that cannot be verified: " + authn.ErrUnverifiable.Error()
+	case errors.Is(reason, front.ErrLimited):
+		text = "not looked at: the source failed too often"
+	case errors.As(reason, &rejected):
+		text = rejected.Error()
 	}
-	d.events.add(source, "http", where, reason)
+	d.events.add(source, "http", where, text)
 }

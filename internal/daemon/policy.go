@@ -59,12 +59,8 @@ func (d *Daemon) decide(q policy.Request) policy.Decision {
 // named is a principal as it would be if it called now: a token with the scope
 // that is stored, and of the others what their names say.
 func (d *Daemon) named(name string) *principal.Principal {
-	if a, ok := any(d.auth).(interface {
-		Named(name string) *principal.Principal
-	}); ok {
-		if p := a.Named(name); p.Valid() {
-			return p
-		}
+	if p := d.auth.Named(name); p.Valid() {
+		return p
 	}
 	kind, rest, err := principal.Parse(name)
 	if err != nil {

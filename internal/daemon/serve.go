@@ -70,10 +70,16 @@ func Specs(c *config.Config) []listen.Spec {
 
 // open opens one listener, or records why it stays shut.
 func (d *Daemon) open(ctx context.Context, s listen.Spec) {
-	l, err := listen.Open(ctx, s, Credential(d.auth), listen.Options{
+	where := s.Addr
+	if s.Network == "unix" {
+		where = "unix:" + s.Addr
+	}
+	l, err := listen.Open(ctx, s, Credential(d.auth, d.o.Config), listen.Options{
 		RuntimeDir: d.o.RuntimeDir,
 		MaxConns:   4*d.o.Config.Limits.Sessions + 1024,
-		OnRefused:  func(reason string) { d.events.add("listen", "connect", s.Addr, reason) },
+		OwnChild:   ownChild,
+		OwnSocket:  d.ownSocket,
+		OnRefused:  func(reason string) { d.events.add("listen", "connect", where, reason) },
 		OnNotice:   func(text string) { d.log.Info(text, "listener", s.Addr) },
 	})
 	var refused *listen.RefusedError

@@ -17,6 +17,7 @@ const (
 	ReasonUnattested   = "the Unix peer could not be attested"
 	ReasonForeign      = "the Unix peer is in another pid or mount namespace"
 	ReasonOwnChild     = "the Unix peer was started by the daemon itself"
+	ReasonOwnSocket    = "the loopback socket is held by a server of the daemon"
 	ReasonOtherOwner   = "the loopback socket belongs to another user"
 	ReasonNoOwner      = "no user was found for the loopback socket"
 	ReasonTooMany      = "too many connections on the listener"
@@ -34,7 +35,7 @@ const (
 	ReasonDeadWriter  = peer.BreachDead
 )
 
-var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOtherOwner,
+var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOwnSocket, ReasonOtherOwner,
 	ReasonNoOwner, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
 	ReasonOtherWriter, ReasonNoWriter, ReasonCutOff, ReasonDescriptors, ReasonDeadWriter}
 
@@ -123,6 +124,9 @@ func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	reason = o.stampOwner(peer.OwnerOfTCP)
 	if l.AuthEnforced {
 		return "" // the token decides; the owner only tells failing callers apart
+	}
+	if reason == "" && l.opts.OwnSocket != nil && l.opts.OwnSocket(o.Local, o.Remote) {
+		return ReasonOwnSocket
 	}
 	return reason
 }

@@ -20,6 +20,7 @@ package listen
 import (
 	"context"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,10 @@ type Options struct {
 	// 5.1, 18). Whoever lets some of them in says no to those. nil: nobody is
 	// asked. It runs on the accept loop.
 	OwnChild func(*peer.Credentials) bool
+
+	// OwnSocket says the same of the far end of a loopback connection, on
+	// listeners that ask for no token; nil: of none.
+	OwnSocket func(local, remote netip.AddrPort) bool
 
 	// OnRefused hears the reason, one of the Reason constants, of each
 	// connection that was closed at the door, or later for what came on it. It

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,11 @@ func UIDsMapped() (bool, error) { return true, nil }
 
 // OwnerOfTCP has no unprivileged counterpart on macOS: ErrUnavailable.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }
+
+// HeldBelow cannot tell either: ErrUnavailable.
+func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit time.Duration) (bool, error) {
+	return false, ErrUnavailable
+}
 
 // ListenControl has nothing to prepare on macOS; it fits
 // net.ListenConfig.Control. The caller's chmod sets the socket's mode.

@@ -67,20 +67,33 @@ func openDiag() (diag, error) {
 	return diag(fd), nil
 }
 
-// owner asks for exactly one socket. ENOENT comes back both for "no such
-// socket" and for a kernel without the diagnosis module.
+// owner is the uid that a socket belongs to.
 func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
+	uid, _, err := d.socket(src, dst)
+	return uid, err
+}
+
+// inode is the number by which its holders' descriptors name a socket.
+func (d diag) inode(src, dst netip.AddrPort) (uint32, error) {
+	_, inode, err := d.socket(src, dst)
+	return inode, err
+}
+
+// socket asks for exactly one socket. ENOENT comes back both for "no such
+// socket" and for a kernel without the diagnosis module.
+func (d diag) socket(src, dst netip.AddrPort) (uid, inode uint32, err error) {
 	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, m := range msgs {
 		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) < diagMessageSize {
 			continue
 		}
-		return ownerIn(m.Data, src, dst)
+		uid, err := ownerIn(m.Data, src, dst)
+		return uid, binary.NativeEndian.Uint32(m.Data[68:]), err
 	}
-	return 0, errors.New("NETLINK_SOCK_DIAG: no answer")
+	return 0, 0, errors.New("NETLINK_SOCK_DIAG: no answer")
 }
 
 // ownerIn reads a struct inet_diag_msg. The kernel falls back to a listening

@@ -54,6 +54,9 @@ func (l *linter) together() {
 	if l.rule.args != nil && !l.rule.permit && !l.guarded && !l.aboutCalls() {
 		l.fail(`only tools/call and prompts/get have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
 	}
+	if !l.rule.permit && l.aboutPrograms() && l.coversHandshakes() {
+		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
+	}
 	if l.rule.permit && !l.narrowed && l.widensScopes() {
 		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
 	}
@@ -79,6 +82,27 @@ func (l *linter) aboutCalls() bool {
 		return s.Type == typeTool
 	}
 	return false
+}
+
+// aboutPrograms: it reads what only confirmed requests show.
+func (l *linter) aboutPrograms() bool {
+	return slices.ContainsFunc(l.rule.facts, func(name string) bool { return knownFacts[name].image })
+}
+
+// coversHandshakes: the head alone lets a handshake through to the conditions.
+func (l *linter) coversHandshakes() bool {
+	opens := func(e types.EntityUID) bool {
+		return slices.Contains([]types.String{"initialize", "server/discover", "handshake", "session"}, e.ID)
+	}
+	switch s := l.rule.syntax.Action.(type) {
+	case ast.ScopeTypeEq:
+		return opens(s.Entity)
+	case ast.ScopeTypeIn:
+		return opens(s.Entity)
+	case ast.ScopeTypeInSet:
+		return slices.ContainsFunc(s.Entities, opens)
+	}
+	return !l.aboutCalls()
 }
 
 func (l *linter) widensScopes() bool {

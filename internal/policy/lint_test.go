@@ -127,6 +127,11 @@ func TestProblems(t *testing.T) {
 		{"widens no scopes", `permit (principal, action, resource in Server::"notes") unless { principal.scoped };`, ""},
 		{"narrowed", `permit (principal, action, resource in Server::"notes") when { principal in Kind::"spawn" };`, ""},
 
+		{"program at handshakes", `forbid (principal, action, resource in Server::"notes") unless { context.observed.exe == "/bin/x" };`, "1:: warning: this forbid reads facts of the program, which no handshake"},
+		{"program at one handshake", `forbid (principal, action in [Action::"ping", Action::"initialize"], resource) unless { context.observed.exe == "/bin/x" };`, "1:: warning: this forbid reads facts of the program"},
+		{"program at calls", `forbid (principal, action == Action::"tools/call", resource) unless { context.observed.exe == "/bin/x" };`, ""},
+		{"pid at handshakes", `forbid (principal, action, resource in Server::"notes") when { context.observed.pid == 1 };`, ""},
+
 		// All at once.
 		{"several", forbidCall + " when { principal.x && context.y };\n\n@id(\"default.\") " + forbidCall + ";\npermit (principal == Principal::\"x\", action, resource);",
 			"1:: a principal has no x; \n1:: the context has no y; \n3:default.: names that begin\n4:: no principal is called x"},
