@@ -13,15 +13,19 @@ import (
 	"github.com/doorward/doorward/internal/secret"
 )
 
-// check reports every problem of the configuration without starting anything.
+// check reports every problem of the configuration and the policy, and every
+// test of the policy that fails, without starting anything.
 func check(_ context.Context, args []string) error {
 	o := newOptions("check")
 	tokenFile := o.set.String("token-file", "", "as for serve")
 	if _, err := o.parse(args); err != nil {
 		return err
 	}
-	c, problems := o.load()
-	if c != nil {
+	w := o.loadWhole()
+	problems := w.problems
+	if c := w.config; c != nil {
+		problems = append(problems, w.tried()...)
+		problems = append(problems, patternProblems(c)...)
 		problems = append(problems, bindProblems(o, c, *tokenFile)...)
 	}
 	if problems == nil {
@@ -53,7 +57,7 @@ func bindProblems(o *options, c *config.Config, tokenFile string) []config.Probl
 	if err != nil {
 		return []config.Problem{{File: o.configFile(), Problem: err.Error()}}
 	}
-	cred := daemon.Credential(authn.New(authn.Options{Env: secret.New(os.Getenv("DOORWARD_TOKEN")), File: tokenFile, Store: authn.NewStore(state)}))
+	cred := daemon.Credential(authn.New(authn.Options{Env: secret.New(os.Getenv("DOORWARD_TOKEN")), File: tokenFile, Store: authn.NewStore(state)}), c)
 	for _, s := range daemon.Specs(c) {
 		d := listen.Plan(s, cred)
 		p := config.Problem{File: o.configFile(), Key: "listen", Problem: s.Addr + ": " + d.Reason}

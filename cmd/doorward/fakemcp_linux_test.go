@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,18 +17,22 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // fakeMCP is the stdio server behind the scripts' daemons:
 //
 //	fakemcp legacy|modern [MARK…]   well-behaved until one of its tools is called
 //	fakemcp both MARK…              answers in either era
+//	fakemcp offers FILE MARK…       legacy; offers what stands in FILE
 //	fakemcp dead                    ends at once
 //	fakemcp babble                  prints what is no message and ends
 //	fakemcp mute                    reads and never answers
 //	fakemcp stubborn                legacy; ignores TERM and the end of its input
 //	fakemcp grandchild              what the tool fork leaves behind
 //	fakemcp cert                    no server: writes cert.pem and key.pem
+//	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
 //
 // It keeps the bytes of ids, params and arguments as they came, so that a
 // script sees what a server sees. MARK holds $WORK, by which `children` knows
@@ -45,6 +51,12 @@ func fakeMCP() {
 		os.Exit(1)
 	case "cert":
 		if err := makeCert(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	case "proxy":
+		if err := runProxy(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -126,6 +138,9 @@ func (f *fake) modern() bool { return f.mode == "modern" || f.mode == "both" }
 const fakeTools = `{"name":"echo","title":"Echo","description":"gives back what it gets","inputSchema":{"type":"object"},"x-vendor":{"n":1.0}}`
 
 func (f *fake) serve(r fakeRequest) {
+	if f.mode == "offers" && f.offered(r) || f.modern() && f.handles(r) {
+		return
+	}
 	switch {
 	case r.Method == "initialize" && f.legacy():
 		var p struct{ ProtocolVersion string }
@@ -163,7 +178,7 @@ func (f *fake) serve(r fakeRequest) {
 func (f *fake) plainTools() string {
 	var b strings.Builder
 	for _, name := range []string{"secret", "env", "pid", "count", "sleep", "large", "progress", "error", "shout", "crash", "hang", "garbage",
-		"twice", "endless", "wrongid", "huge", "fork", "knock"} {
+		"twice", "endless", "wrongid", "huge", "fork", "knock", "open", "hoard", "quiz", "task"} {
 		fmt.Fprintf(&b, `,{"name":%q,"description":"the tool %s","inputSchema":{"type":"object"}}`, name, name)
 	}
 	return b.String()
@@ -192,6 +207,10 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 		f.text(r, "pid "+strconv.Itoa(os.Getpid()))
 	case "knock":
 		f.text(r, knock(arguments))
+	case "open":
+		f.text(r, open(arguments))
+	case "hoard":
+		f.text(r, hoard(arguments))
 	case "count":
 		f.text(r, "call "+strconv.FormatInt(f.count.Add(1), 10))
 	case "sleep":
@@ -225,6 +244,44 @@ func knock(arguments raw) string {
 		if out, _ := cmd.Output(); bytes.HasPrefix(out, []byte("200")) {
 			said = "answered: " + string(out)
 		}
+	}
+	return said
+}
+
+// hoard takes memory, a little at a time.
+func hoard(arguments raw) string {
+	var a struct{ MiB int }
+	if json.Unmarshal(arguments, &a) != nil {
+		return "nothing to hoard"
+	}
+	var all [][]byte
+	for range a.MiB {
+		all = append(all, bytes.Repeat([]byte("x"), 1<<20))
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Sprintf("hoarded %d", len(all))
+}
+
+// open tries a file or directory, to read and to write.
+func open(arguments raw) string {
+	var a struct{ Path string }
+	if json.Unmarshal(arguments, &a) != nil {
+		return "nothing to open"
+	}
+	said := ""
+	for _, flag := range []int{os.O_RDONLY, os.O_WRONLY} {
+		f, err := os.OpenFile(a.Path, flag, 0)
+		var errno syscall.Errno
+		switch {
+		case errors.As(err, &errno):
+			said += unix.ErrnoName(errno) + " "
+			continue
+		case err != nil:
+			return err.Error()
+		}
+		b, _ := io.ReadAll(f)
+		said += fmt.Sprintf("opened %q ", b)
+		f.Close()
 	}
 	return said
 }

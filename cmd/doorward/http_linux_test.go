@@ -27,10 +27,12 @@ type request struct {
 	method, path string
 	base         *url.URL
 	socket       string // Unix socket; empty: TCP
+	via          string // a proxy that makes the connection; empty: this process does
 	headers      []header
 	body         []byte
 	hasBody      bool
-	stream       string // name of the conversation that reads the answer
+	stream       string // name of the conversation that reads the answer's body
+	later        string // and of the one that gets all of it, whenever it comes
 	within       time.Duration
 }
 
@@ -45,9 +47,11 @@ type header struct{ name, value string }
 //	  -size N            a body of N spaces
 //	  -raw FILE          send the file instead of a request; line ends as CR LF, $NAME replaced
 //	  -unix              over $SOCK
+//	  -via NAME          from the process `fakemcp proxy NAME …`
 //	  -bearer TOKEN      -session ID
 //	  -modern            the headers that repeat a body of 2026-07-28
 //	  -stream NAME       leave the answer's body to `mcp NAME expect`
+//	  -later NAME        do not wait: leave all of the answer to `mcp NAME expect`
 //	  -time LIMIT        how long the answer may take; default 30s
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) >= 2, "http METHOD PATH|URL [FLAG…]")
@@ -67,6 +71,10 @@ func send(ts *testscript.TestScript, w io.Writer, args []string) *http.Response 
 	}
 	// The answer may come before everything is written: 413.
 	go func() { _, _ = conn.Write(text) }()
+	if r.later != "" {
+		r.leave(ts, conn)
+		return nil
+	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
 	if err != nil {
 		conn.Close()
@@ -149,6 +157,10 @@ func (r *request) value(ts *testscript.TestScript, flag, value string) {
 		r.headers = append(r.headers, header{"Mcp-Session-Id", value})
 	case "-stream":
 		r.stream = value
+	case "-later":
+		r.later = value
+	case "-via":
+		r.via = "@" + value
 	case "-time":
 		r.within = limit(ts, value)
 	default:
@@ -188,6 +200,9 @@ func (r *request) dial(ts *testscript.TestScript) net.Conn {
 	network, addr := "tcp", r.base.Host
 	if r.socket != "" {
 		network, addr = "unix", r.socket
+	}
+	if r.via != "" {
+		network, addr = "unix", r.via
 	}
 	conn, err := d.DialContext(ctx, network, addr)
 	ts.Check(err)
@@ -255,6 +270,25 @@ func (r *request) listen(ts *testscript.TestScript, conn net.Conn, resp *http.Re
 	go func() {
 		_, _ = io.Copy(t.out, resp.Body) // a cut stream is an ended one
 		t.out.close()
+	}()
+}
+
+// leave leaves the answer to a conversation, when it comes.
+func (r *request) leave(ts *testscript.TestScript, conn net.Conn) {
+	ts.Check(conn.SetDeadline(time.Time{}))
+	t := &talk{out: newLines("")}
+	stageOf(ts).talks[r.later] = t
+	ts.Defer(func() { conn.Close() })
+	go func() {
+		defer t.out.close()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: r.method})
+		if err != nil {
+			fmt.Fprintf(t.out, "no answer: %v\n", err)
+			return
+		}
+		printHead(t.out, resp)
+		_, _ = io.Copy(t.out, resp.Body) // a cut stream is an ended one
+		fmt.Fprintln(t.out)
 	}()
 }
 

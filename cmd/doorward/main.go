@@ -49,8 +49,12 @@ func commands() map[string]command {
 		"schema":  {"schema", "print the JSON Schema of doorward.yaml", schema},
 		"version": {"version", "print the version", printVersion},
 		"whoami":  {"whoami [--json]", "what the daemon knows of this caller, each fact with its grade", whoami},
-		"explain": {"explain --as P ACTION RESOURCE", "the decision and the rule behind it", explain},
-		"token":   {"token new|list|revoke", "bearer tokens for TCP listeners", token},
+		"explain": {"explain --as P ACTION RESOURCE [--args JSON] [--local] [--confirmed]", "the decision and the rule behind it", explain},
+		"policy":  {"policy", "print the policy in force, as Cedar", policyCommand},
+		"login":   {"login SERVER | --list [--json]", "sign in to a server that asks for OAuth", login},
+		"logout":  {"logout SERVER", "forget a sign-in", logout},
+		"trust":   {"trust [SERVER] [--yes] [--json]", "show and approve what a server offers", trust},
+		"token":   {"token new NAME [--scope S] [--expires 720h] [--overlap 24h] | list | revoke NAME|ID", "bearer tokens for TCP listeners", token},
 		"audit":   {"audit tail|verify|export", "read and check the record", auditCommand},
 	}
 }

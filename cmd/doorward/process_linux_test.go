@@ -250,18 +250,19 @@ func leaveNothing(t testing.TB, mark string) {
 	}
 }
 
-// family reads /proc for the processes that carry mark in an argument.
+// family reads /proc for the processes that carry the path mark in an argument;
+// another script's may begin with it.
 func family(mark string) (servers, supervisors []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
 		b, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(b), mark) {
+		if err != nil || !strings.Contains(string(b), mark+"\x00") && !strings.Contains(string(b), mark+"/") {
 			continue // it has ended, is a zombie, or somebody else's
 		}
 		argv := strings.Split(string(b), "\x00")
 		text := path + " " + strings.Join(argv, " ")
 		switch {
-		case filepath.Base(argv[0]) == "fakemcp":
+		case filepath.Base(argv[0]) == "fakemcp" && argv[1] != "proxy":
 			servers = append(servers, text)
 		case len(argv) > 1 && argv[1] == "child-supervisor":
 			supervisors = append(supervisors, text)

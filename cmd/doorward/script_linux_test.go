@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/doorward/doorward/internal/doortest"
 )
 
 // The scripts of testdata drive the real program: `doorward` in a script is
@@ -37,7 +39,10 @@ import (
 //	capture VAR REGEXP               the first group in the last output
 //	filelimit NAME BYTES|none        no file of the daemon may grow beyond
 //	build FILE PACKAGE               go build
+//	record VAR FILE                  the same that write down every byte; see recordweb_linux_test.go
 //	web VAR                          MCP servers over HTTP; see fakeweb_linux_test.go
+//	provider NAME …, login …          an MCP server that wants OAuth, and its user; see provider_linux_test.go
+//	issuer NAME …, mint VAR NAME …   an authorization server and its tokens; see issuer_linux_test.go
 
 func TestMain(m *testing.M) {
 	// Scripts wait for processes more than they work.
@@ -58,7 +63,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": cmdDaemon, "signal": cmdSignal, "exits": cmdExits, "http": cmdHTTP, "session": cmdSession,
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
-			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb,
+			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
+			"issuer": cmdIssuer, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
 			"filelimit": cmdFilelimit,
 		},
 	})
@@ -85,9 +91,11 @@ const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 
 // stage is what one script has running.
 type stage struct {
-	t       testing.TB
-	daemons map[string]*process
-	talks   map[string]*talk
+	t         testing.TB
+	daemons   map[string]*process
+	talks     map[string]*talk
+	issuers   map[string]*doortest.Issuer
+	providers map[string]*doortest.Provider
 }
 
 type stageKey struct{}
@@ -105,7 +113,8 @@ func setup(e *testscript.Env) error {
 	}
 	t := e.T().(testing.TB)
 	e.Defer(func() { leaveNothing(t, e.WorkDir) })
-	e.Values[stageKey{}] = &stage{t: t, daemons: make(map[string]*process), talks: make(map[string]*talk)}
+	e.Values[stageKey{}] = &stage{t: t, daemons: make(map[string]*process), talks: make(map[string]*talk), issuers: make(map[string]*doortest.Issuer),
+		providers: make(map[string]*doortest.Provider)}
 	e.Vars = append(e.Vars, "ROOT="+root, "HOME="+home, "USER=tester", "LANG=C.UTF-8", "META="+meta,
 		"STATE="+filepath.Join(e.WorkDir, "state"),
 		"DOORWARD_CONFIG="+filepath.Join(e.WorkDir, "doorward.yaml"),

@@ -7,16 +7,21 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
+	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/secret"
 )
 
 // serve runs the daemon until a signal ends it.
 func serve(ctx context.Context, args []string) error {
+	if err := peer.ProtectSelf(); err != nil { // before any secret is read
+		return err
+	}
 	o := newOptions("serve")
 	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners")
 	dev := o.set.Bool("dev", false, "tell callers the detail of failures")
@@ -27,12 +32,12 @@ func serve(ctx context.Context, args []string) error {
 	if len(rest) > 0 {
 		return errUsage
 	}
-	d, err := newDaemon(o, *tokenFile, *dev)
+	d, files, err := newDaemon(o, *tokenFile, *dev)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	go watchConfig(ctx, o, d)
+	go watchConfig(ctx, o, d, files)
 	err = d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
 		return fail(exitFailed, "no listener is left: see the lines above for each one's reason")
@@ -40,26 +45,29 @@ func serve(ctx context.Context, args []string) error {
 	return err
 }
 
-func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, error) {
-	c, problems := o.load()
-	for _, p := range problems {
+// newDaemon also gives the files that the daemon was made from.
+func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string, error) {
+	w := o.loadWhole()
+	c := w.config
+	for _, p := range append(w.problems, w.triedForServing()...) {
 		fmt.Fprintln(os.Stderr, p)
 	}
 	if c == nil {
-		return nil, fail(exitFailed, "the configuration has %d problems: nothing was started", len(problems))
+		return nil, nil, fail(exitFailed, "the configuration has %d problems: nothing was started", len(w.problems))
 	}
 	state, err := o.stateDir()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	runtime, err := o.runtimeDir()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	token := secret.New(os.Getenv("DOORWARD_TOKEN"))
 	os.Unsetenv("DOORWARD_TOKEN")
-	return daemon.New(daemon.Options{Config: c, StateDir: state, RuntimeDir: runtime, Token: token,
+	d, err := daemon.New(daemon.Options{Config: c, StateDir: state, RuntimeDir: runtime, Token: token,
 		TokenFile: tokenFile, Dev: dev, Version: version, Log: newLog(c.Log), Say: os.Stderr})
+	return d, w.files, err
 }
 
 // newLog writes the daemon's own log to stderr.
@@ -75,51 +83,64 @@ func newLog(c config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, o))
 }
 
-// lookEvery is how often the configuration file is looked at for a change.
+// lookEvery is how often the files are looked at for a change.
 const lookEvery = 2 * time.Second
 
-// watchConfig reloads the configuration on SIGHUP and when its file changes. A
-// reload that fails changes nothing, and says why.
-func watchConfig(ctx context.Context, o *options, d *daemon.Daemon) {
-	path := o.configFile()
+// watchConfig reloads the configuration on SIGHUP and when its file, the policy
+// file or the tests beside that change. A reload that fails changes nothing,
+// and says why.
+func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for seen := stampOf(path); ; {
+	for seen := stampsOf(files); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
 		case <-tick.C:
-			if stampOf(path) == seen {
+			if slices.Equal(stampsOf(files), seen) {
 				continue
 			}
 		}
-		seen = stampOf(path)
-		reload(o, d)
+		seen = stampsOf(files)
+		if now := reload(o, d); !slices.Equal(now, files) {
+			files = now
+			seen = stampsOf(files)
+		}
 	}
 }
 
-func reload(o *options, d *daemon.Daemon) {
-	c, problems := o.load()
-	for _, p := range problems {
+// reload gives the files that it read, which are those to watch from now on.
+func reload(o *options, d *daemon.Daemon) []string {
+	w := o.loadWhole()
+	for _, p := range append(w.problems, w.triedForServing()...) {
 		fmt.Fprintln(os.Stderr, p)
 	}
-	if c == nil {
+	if w.config == nil {
 		fmt.Fprintln(os.Stderr, "doorward: error: the configuration was not reloaded: the running one stays")
-		return
+		return w.files
 	}
-	if err := d.Reload(c); err != nil {
+	if err := d.Reload(w.config); err != nil {
 		fmt.Fprintln(os.Stderr, "doorward: error:", err)
 	}
+	return w.files
 }
 
 // stamp tells one state of a file from another.
 type stamp struct {
 	size    int64
 	changed time.Time
+}
+
+func stampsOf(paths []string) []stamp {
+	var out []stamp
+	for _, path := range paths {
+		out = append(out, stampOf(path))
+	}
+	return out
 }
 
 func stampOf(path string) stamp {

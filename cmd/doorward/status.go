@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -46,12 +51,41 @@ func printStatus(s admin.Status) error {
 	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
+		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {
+			fmt.Fprintf(w, "\t\t\tturned away %d\t%s\n", l.Refused[reason], reason)
+		}
+	}
+	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
+		fmt.Fprintf(w, "\nnot authenticated\tno token %d\tnot good %d\tnot looked at %d\n", a.Missing, a.Invalid, a.Limited)
 	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
-		fmt.Fprintf(w, "%s\t%s\t%s\tera %s\tinstances %d\t%s\n", v.Name, v.Kind, v.State, v.Era, v.Instances, v.Reason)
+		fmt.Fprintf(w, "%s\t%s\t%s\tera %s\tinstances %d\tsandbox %s\t%s\n", v.Name, v.Kind, v.State, v.Era, v.Instances, v.Sandbox, v.Reason)
+	}
+	fmt.Fprintln(w)
+	for _, v := range s.Servers {
+		printContainment(w, v)
+		for _, item := range v.Withheld {
+			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
+		}
 	}
 	return w.Flush()
+}
+
+// printContainment shows what holds of a server's sandbox, and what does not
+// with the reason.
+func printContainment(w io.Writer, v admin.Server) {
+	var enforced []string
+	for _, m := range v.Containment {
+		if m.State == child.Enforced {
+			enforced = append(enforced, m.Name)
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, m.State, m.Name, m.Detail)
+	}
+	if len(enforced) > 0 {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, child.Enforced, strings.Join(enforced, ", "))
+	}
 }
 
 // whoami shows what the daemon knows of this caller.
@@ -91,6 +125,9 @@ func whoami(ctx context.Context, args []string) error {
 func explain(ctx context.Context, args []string) error {
 	o := newOptions("explain")
 	as := o.set.String("as", "", "the principal, such as token:ci")
+	arguments := o.set.String("args", "", "the call's arguments, a JSON object")
+	local := o.set.Bool("local", false, "as if it came by the Unix socket or a loopback listener")
+	confirmed := o.set.Bool("confirmed", false, "as if the request confirmed the program behind it")
 	rest, err := o.parse(args)
 	if err != nil {
 		return err
@@ -101,13 +138,27 @@ func explain(ctx context.Context, args []string) error {
 	if _, _, err := principal.Parse(*as); err != nil {
 		return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
 	}
+	if *arguments != "" {
+		if _, err := toolArguments(*arguments, nil); err != nil {
+			return err
+		}
+	}
 	server, name, _ := strings.Cut(strings.Join(rest[1:], ""), "/")
+	q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name},
+		"local": {strconv.FormatBool(*local)}, "confirmed": {strconv.FormatBool(*confirmed)}}
+	if *arguments != "" {
+		q.Set("args", *arguments)
+	}
+	return o.explain(ctx, q)
+}
+
+// explain puts the question to the daemon. A denial is exit status 3.
+func (o *options) explain(ctx context.Context, q url.Values) error {
 	c, err := o.dial()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name}}
 	var e admin.Explanation
 	if err := c.Admin(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
 		return err
@@ -115,10 +166,19 @@ func explain(ctx context.Context, args []string) error {
 	if o.json {
 		err = printJSON(e)
 	} else {
-		fmt.Printf("%s by %s: %s\n", e.Decision, e.Rule, e.Reason)
+		fmt.Println(explained(e))
 	}
 	if err == nil && e.Decision != "allow" {
 		return &failure{status: exitRefused, err: fmt.Errorf("denied by %s", e.Rule), quiet: true}
 	}
 	return err
+}
+
+// explained is one line for a person: the rule, and where it stands.
+func explained(e admin.Explanation) string {
+	rule := e.Rule
+	if e.At != "" && e.At != e.Rule {
+		rule += " (" + e.At + ")"
+	}
+	return fmt.Sprintf("%s by %s: %s", e.Decision, rule, e.Reason)
 }

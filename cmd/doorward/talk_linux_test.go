@@ -128,7 +128,7 @@ type talk struct {
 
 // cmdMCP is one step of a conversation:
 //
-//	mcp NAME start CMD…              run CMD and talk to it
+//	mcp NAME start [-uid N] CMD…     run CMD, as that user, and talk to it
 //	mcp NAME send LINE               $NAME is replaced
 //	[!] mcp NAME expect REGEXP [LIMIT]   a line comes, whatever came before it
 //	mcp NAME end STATUS LIMIT        close its stdin; it must exit by itself
@@ -163,9 +163,16 @@ func cmdMCP(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func startTalk(ts *testscript.TestScript, args []string) *talk {
+	uid := ""
+	if len(args) > 2 && args[0] == "-uid" {
+		uid, args = args[1], args[2:]
+	}
 	pairs, argv := cutPairs(args)
 	cmd := exec.Command(program(ts, argv[0]), argv[1:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
+	if uid != "" {
+		asUser(ts, cmd, uid)
+	}
 	t := &talk{out: newLines(""), cmd: cmd, done: make(chan struct{})}
 	var errs strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = t.out, &errs, time.Second

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -17,8 +19,10 @@ func token(_ context.Context, args []string) error {
 		return errUsage
 	}
 	o := newOptions("token " + args[0])
-	expires := o.set.Duration("expires", 0, "how long the token is valid; 0: until revoked")
-	scope := o.set.String("scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
+	n := &newToken{options: o}
+	if args[0] == "new" {
+		n.flags()
+	}
 	rest, err := o.parse(args[1:])
 	if err != nil {
 		return err
@@ -27,33 +31,88 @@ func token(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	store := authn.NewStore(state)
+	n.store = authn.NewStore(state)
 	switch {
 	case args[0] == "new" && len(rest) == 1:
-		return tokenNew(o, store, rest[0], *expires, *scope)
+		return n.make(rest[0])
 	case args[0] == "list" && len(rest) == 0:
-		return tokenList(o, store)
+		return tokenList(o, n.store)
 	case args[0] == "revoke" && len(rest) == 1:
-		t, err := store.Revoke(rest[0])
-		if err == nil {
-			fmt.Fprintf(os.Stderr, "doorward: token %s (%s) is revoked\n", t.Name, t.ID)
-		}
-		return err
+		return tokenRevoke(n.store, rest[0])
 	}
 	return errUsage
 }
 
-func tokenNew(o *options, store *authn.Store, name string, expires time.Duration, scope string) error {
-	secret, id, err := store.NewToken(name, expires, scope)
+// newToken is one `token new`.
+type newToken struct {
+	*options
+	store   *authn.Store
+	expires time.Duration
+	overlap time.Duration
+	scope   string
+}
+
+func (n *newToken) flags() {
+	n.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
+	n.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
+	n.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
+}
+
+func (n *newToken) given(name string) (given bool) {
+	n.set.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
+}
+
+func (n *newToken) make(name string) error {
+	if n.given("overlap") {
+		return n.rotate(name)
+	}
+	secret, id, err := n.store.NewToken(name, n.expires, n.scope)
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(map[string]string{"id": id, "name": name, "token": secret})
+	return n.show(secret, id, map[string]string{"id": id, "name": name, "token": secret})
+}
+
+func (n *newToken) rotate(name string) error {
+	r := authn.Rotation{Overlap: n.overlap, Expires: n.expires}
+	if n.given("scope") {
+		r.Scope = &n.scope
 	}
-	fmt.Println(secret)
-	fmt.Fprintln(os.Stderr, "doorward: this token is shown once; only its digest is kept")
+	made, err := n.store.Rotate(name, r)
+	if err != nil {
+		return err
+	}
+	until := made.Before.Expires.UTC().Format(time.RFC3339)
+	fmt.Fprintf(os.Stderr, "doorward: the token before it (%s) is accepted until %s\n", made.Before.ID, until)
+	return n.show(made.Secret, made.ID, map[string]string{"id": made.ID, "name": name, "token": made.Secret,
+		"succeeds": made.Before.ID, "until": until})
+}
+
+// show prints the token, this once. What could not be printed nobody has, so
+// it is revoked again.
+func (n *newToken) show(secret, id string, fields map[string]string) (err error) {
+	if n.json {
+		err = printJSON(fields)
+	} else {
+		_, err = fmt.Println(secret)
+	}
+	if err != nil {
+		_, undone := n.store.Revoke(id)
+		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
+	}
+	if !n.json {
+		fmt.Fprintln(os.Stderr, "doorward: this token is shown once; only its digest is kept")
+	}
 	return nil
+}
+
+func tokenRevoke(store *authn.Store, idOrName string) error {
+	revoked, err := store.Revoke(idOrName)
+	for _, t := range revoked {
+		fmt.Fprintf(os.Stderr, "doorward: token %s (%s) is revoked\n", t.Name, t.ID)
+	}
+	return err
 }
 
 func tokenList(o *options, store *authn.Store) error {
@@ -73,17 +132,18 @@ func tokenList(o *options, store *authn.Store) error {
 
 // tokenLine is a token as `token list --json` gives it.
 type tokenLine struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Scope   string `json:"scope"`
-	Expires string `json:"expires"`
-	Revoked bool   `json:"revoked"`
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Scope     string `json:"scope"`
+	Expires   string `json:"expires"`
+	Revoked   bool   `json:"revoked"`
+	Succeeded bool   `json:"succeeded,omitempty"` // a newer one has its name
 }
 
 func shown(all []authn.Token) []tokenLine {
 	out := make([]tokenLine, 0, len(all))
 	for _, t := range all {
-		l := tokenLine{ID: t.ID, Name: t.Name, Scope: t.Scope, Revoked: !t.Revoked.IsZero()}
+		l := tokenLine{ID: t.ID, Name: t.Name, Scope: t.Scope, Revoked: !t.Revoked.IsZero(), Succeeded: !t.Succeeded.IsZero()}
 		if !t.Expires.IsZero() {
 			l.Expires = t.Expires.UTC().Format(time.RFC3339)
 		}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
 )
 
@@ -15,8 +16,6 @@ func unserved(file string, c *config.Config) []config.Problem {
 		set       bool
 		key, what string
 	}{
-		{c.Policy != "", "policy", "Cedar policies"},
-		{c.OAuth.Issuer != "", "oauth", "access tokens of an issuer"},
 		{!c.Store.Postgres.Empty(), "store", "PostgreSQL"},
 		{c.Instructions.URL != "", "instructions", "a remote instruction store"},
 	} {
@@ -42,12 +41,8 @@ func unserved(file string, c *config.Config) []config.Problem {
 // is refused then, since it would run with less than was asked for.
 func unservedServer(s *config.Server) (key, what string) {
 	switch {
-	case s.Doorward.Sandbox == "strict":
-		return "sandbox", "sandbox: strict"
-	case s.Doorward.Trust == "manual":
-		return "trust", "trust: manual"
-	case s.Doorward.Scan != "off":
-		return "scan", "scanning"
+	case s.Doorward.Sandbox == child.Strict && !child.CanContain:
+		return "sandbox", "sandbox: strict on this system"
 	}
 	return "", ""
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
@@ -23,6 +24,17 @@ type Status struct {
 	Servers   []Server   `json:"servers"`
 	Sessions  int        `json:"sessions"`
 	Audit     Audit      `json:"audit"`
+	// Authentication counts what failed since the start.
+	Authentication Authentication `json:"authentication"`
+}
+
+// Authentication counts failed attempts: without a token, with one that is
+// not good, and with one that was not looked at, since its source had failed
+// too often.
+type Authentication struct {
+	Missing uint64 `json:"missing"`
+	Invalid uint64 `json:"invalid"`
+	Limited uint64 `json:"limited"`
 }
 
 // Listener is one line of the bind table as it came out.
@@ -33,18 +45,37 @@ type Listener struct {
 	Auth    string `json:"auth"`  // peer, token or none
 	TLS     bool   `json:"tls"`
 	Reason  string `json:"reason"`
+	// Refused counts the connections that were closed unheard, by reason.
+	Refused map[string]uint64 `json:"refused,omitempty"`
 }
 
 // Server is one configured server.
 type Server struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"`
-	State     string   `json:"state"` // idle, connected or refused
+	State     string   `json:"state"` // idle, connected, refused, unreachable, sign-in needed or sign-in failed
 	Era       string   `json:"era"`   // legacy, modern, both or unknown
 	Instances int      `json:"instances"`
-	Sandbox   string   `json:"sandbox"`
+	Sandbox   string   `json:"sandbox"` // the mode, and what of it does not hold in full
 	Withheld  []string `json:"withheld"`
 	Reason    string   `json:"reason,omitempty"`
+
+	Containment []Measure `json:"containment"` // what a process of it is shut in by
+	Processes   []Process `json:"processes"`   // those that run
+}
+
+// Measure is one thing that shuts a server in.
+type Measure struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // enforced, partial or unavailable
+	Detail string `json:"detail,omitempty"`
+}
+
+// Process is one process of a server, with everything below it.
+type Process struct {
+	PID         int       `json:"pid"`
+	Sandbox     string    `json:"sandbox"`
+	Containment []Measure `json:"containment"`
 }
 
 // Audit is how the record is doing.
@@ -65,6 +96,12 @@ type Explanation struct {
 	Decision string `json:"decision"`
 	Rule     string `json:"rule"`
 	Reason   string `json:"reason"`
+	At       string `json:"at,omitempty"` // where the rule stands, FILE:LINE
+}
+
+// Policy is the answer of /admin/v1/policy.
+type Policy struct {
+	Text string `json:"text"`
 }
 
 // Options are what the API needs from the daemon.
@@ -73,6 +110,8 @@ type Options struct {
 	// Enter passes the gate; leave records the end.
 	Enter  func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Decide func(policy.Request) policy.Decision
+	Policy func() string // in force, as text
+	Trust  Truster
 }
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
@@ -82,7 +121,11 @@ func Paths(o Options) map[string]handler {
 	return map[string]handler{
 		"/admin/v1/status":  o.guarded("status", func(*http.Request) (any, int) { return o.Status(), http.StatusOK }),
 		"/admin/v1/explain": o.guarded("explain", o.explain),
+		"/admin/v1/policy":  o.guarded("policy", func(*http.Request) (any, int) { return Policy{Text: o.Policy()}, http.StatusOK }),
 		"/admin/v1/whoami":  whoami,
+
+		"/admin/v1/trust":      o.trust(),
+		"/admin/v1/trust/look": o.trustLook(),
 	}
 }
 
@@ -104,13 +147,8 @@ func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler 
 			return
 		}
 		leave, err := o.Enter(r, who, what)
-		var refusal *gate.Refusal
-		if errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable {
-			answer(w, http.StatusServiceUnavailable, nil)
-			return
-		}
 		if err != nil {
-			answer(w, http.StatusForbidden, nil)
+			refused(w, err)
 			return
 		}
 		defer leave()
@@ -119,14 +157,39 @@ func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler 
 	}
 }
 
+func refused(w http.ResponseWriter, err error) {
+	var refusal *gate.Refusal
+	status := http.StatusForbidden
+	if errors.As(err, &refusal) {
+		switch refusal.Code {
+		case gate.CodeUnavailable:
+			status = http.StatusServiceUnavailable
+		case gate.CodeRate:
+			status = http.StatusTooManyRequests
+		}
+		if wait := refusal.RetryAfter(); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(wait))
+		}
+	}
+	answer(w, status, nil)
+}
+
 // explain decides a question without acting on it.
 func (o Options) explain(r *http.Request) (any, int) {
 	q := r.URL.Query()
 	if _, _, err := principal.Parse(q.Get("as")); err != nil {
 		return nil, http.StatusBadRequest
 	}
-	d := o.Decide(policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name")})
-	e := Explanation{Decision: "deny", Rule: d.Rule, Reason: d.Reason}
+	ask := policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name"),
+		Confirmed: q.Get("confirmed") == "true"}
+	if q.Get("local") == "true" {
+		ask.Who = ask.Who.WithLocal()
+	}
+	if q.Has("args") {
+		ask.Args = []byte(q.Get("args"))
+	}
+	d := o.Decide(ask)
+	e := Explanation{Decision: "deny", Rule: d.Rule, Reason: d.Reason, At: d.At}
 	if d.Allow {
 		e.Decision = "allow"
 	}

@@ -23,10 +23,12 @@ type Config struct {
 	SchemaURL    string             `yaml:"$schema" doc:"Where an editor finds the JSON Schema of this file. Doorward does not read it."`
 	Listen       Listen             `yaml:"listen" doc:"Where callers reach Doorward."`
 	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case. The names agent and instructions are taken by the built-in servers."`
-	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file. Without it the default policy holds."`
+	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file, on top of the default policy; see policy.md. The tests beside it, NAME.tests.yaml for NAME.cedar, are run by doorward check."`
 	OAuth        OAuth              `yaml:"oauth" doc:"Accept the access tokens of one issuer on TCP listeners. Off while issuer is empty."`
 	Agent        Agent              `yaml:"agent" doc:"Messaging between agents, the built-in server agent."`
 	Instructions Instructions       `yaml:"instructions" doc:"Instruction delivery, the built-in server instructions."`
+	Scan         Scanning           `yaml:"scan" doc:"The content rules of servers with doorward.scan."`
+	Egress       Egress             `yaml:"egress" doc:"The way out to servers over the network."`
 	Audit        Audit              `yaml:"audit" doc:"The audit log."`
 	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
 	Limits       Limits             `yaml:"limits" doc:"Limits that hold for the whole daemon."`
@@ -36,6 +38,8 @@ type Config struct {
 	File string `yaml:"-"`
 	// Dir is the absolute directory from which relative paths were taken.
 	Dir string `yaml:"-"`
+	// PolicyText is what stands in the policy file, once ReadPolicy has read it.
+	PolicyText []byte `yaml:"-"`
 }
 
 // Listen says where callers reach the daemon.
@@ -90,14 +94,29 @@ type Handling struct {
 	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
 	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one a session for servers of the older protocol and one a principal for the newer."`
-	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in."`
-	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes or upstream sessions at once."`
+	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
+	Read           []string      `yaml:"read" refs:"env" path:"" doc:"Files and directories that it may read and not write. contain shows them though it hides such things; strict allows nothing else beside the system's own, cwd and write."`
+	Write          []string      `yaml:"write" refs:"env" path:"" doc:"Files and directories that it may read and write."`
+	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is none. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
+	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
+	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`
+	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams held open at once beside the calls, for changes and messages; the next is refused at once with 503."`
 	MaxConcurrency int           `yaml:"max_concurrency" default:"64" min:"1" max:"65536" doc:"Most calls under way at once; the next is refused at once with 503."`
 	Timeout        time.Duration `yaml:"timeout" default:"120s" max:"24h" doc:"Longest time for one call. 0 is no limit."`
+	Connect        time.Duration `yaml:"connect_timeout" default:"10s" max:"10m" doc:"Longest time to connect to the server, and as long again for the TLS handshake. 0 is the default."`
+	FirstByte      time.Duration `yaml:"first_byte_timeout" default:"0s" max:"24h" doc:"Longest time from a request to the beginning of its answer. 0 is no limit: a server that answers with JSON begins when the tool is done."`
+	Idle           time.Duration `yaml:"idle_timeout" default:"15m" max:"24h" doc:"Longest silence during a call or on a stream from the server; progress and keep-alives end it. 0 is no limit."`
 	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to speak to it. auto finds out."`
 	Trust          string        `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves what the server offers at first use; manual withholds it until doorward trust. A change is withheld either way."`
-	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens to results that match a content pattern."`
+	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: with doorward login, by what the server's own metadata say."`
+	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens to what a content rule meets in arguments and results: monitor counts it in the record, redact cuts it out, block holds the message back. See scan.md."`
+	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
 	AllowPrivate   bool          `yaml:"allow_private" default:"false" doc:"Let the url lead to loopback, private and link-local addresses, and allow plain http to them."`
+}
+
+// Scanning is what all servers with scan share.
+type Scanning struct {
+	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression a line. Empty is the built-in one, which knows common forms of credentials. A changed file is read again; a bad one keeps the rules of before."`
 }
 
 // Tools lists tool names; * stands for any run of characters.
@@ -114,9 +133,11 @@ type Ask struct {
 
 // OAuth accepts one issuer's access tokens. It is off while Issuer is empty.
 type OAuth struct {
-	Issuer   string              `yaml:"issuer" doc:"The issuer's URL, https. Its metadata and keys are fetched from there."`
-	Audience string              `yaml:"audience" doc:"What the tokens' aud must contain: this daemon's own URL. Required with an issuer."`
-	Scopes   map[string][]string `yaml:"scopes" doc:"What each scope of the issuer grants here, in the words of doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
+	Issuer       string              `yaml:"issuer" doc:"The issuer's URL, https, exactly as its tokens and metadata write it. Its keys are fetched from where its metadata says."`
+	Audience     string              `yaml:"audience" doc:"This daemon's own URL as callers write it, without a path: https, or http for loopback. A token's aud must be it, or it with /mcp, or with /mcp/NAME for that server alone. Required with an issuer."`
+	Scopes       map[string][]string `yaml:"scopes" doc:"What each scope of the issuer grants here, in the words of doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
+	Algorithms   []string            `yaml:"algorithms" default:"RS256,PS256,ES256,EdDSA" enum:"RS256|RS384|RS512|PS256|PS384|PS512|ES256|ES384|ES512|EdDSA" doc:"The signatures that are accepted. Those without a key, or with one that both sides know, are not to be had."`
+	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. It is https all the same."`
 }
 
 // Agent is messaging.
@@ -143,15 +164,17 @@ type Audit struct {
 
 // Store is where state is kept.
 type Store struct {
-	Postgres secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
+	SignInKey secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
+	Postgres  secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
 }
 
 // Limits hold for the whole daemon.
 type Limits struct {
 	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
 	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
-	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal."`
+	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one."`
 	Children             int           `yaml:"children" default:"64" min:"1" max:"65536" doc:"Most child processes of all servers together."`
+	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Streams of subscriptions/listen are counted by sessions_per_principal instead."`
 	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429."`
 	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is held open; a client of 2025-11-25 is then asked to come back for the rest. For proxies in front that cut long responses. 0 is no limit."`
 }

@@ -51,10 +51,11 @@ func defaults() *config.Config {
 			HTTP: []config.Listener{{Addr: "127.0.0.1:7866", Auth: "auto"}},
 		},
 		Servers:      map[string]*config.Server{},
+		OAuth:        config.OAuth{Algorithms: []string{"RS256", "PS256", "ES256", "EdDSA"}},
 		Agent:        config.Agent{Enabled: true, Overflow: "reject", MessageBytes: 65536, MailboxMessages: 1000},
 		Instructions: config.Instructions{Dir: "/etc/doorward/instructions"},
 		Audit:        config.Audit{Sync: "interval"},
-		Limits:       config.Limits{BodyBytes: 4194304, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerSecond: 200},
+		Limits:       config.Limits{BodyBytes: 4194304, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerPrincipal: 256, CallsPerSecond: 200},
 		Log:          config.Log{Level: "info", Format: "text"},
 		Dir:          "/etc/doorward",
 	}
@@ -83,7 +84,9 @@ func TestServerDefaults(t *testing.T) {
 	c := good(t, "doorward.yaml", "mcpServers:\n  a: {command: npx}\n  b:\n    url: https://mcp.example.com/mcp\n    doorward:\n")
 	handling := config.Handling{
 		Tools: config.Tools{Allow: []string{"*"}}, Ask: config.Ask{Allow: []string{"elicitation"}},
-		Instances: "auto", Sandbox: "contain", MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
+		Instances: "auto", Sandbox: "contain", Network: "inherit",
+		Limits: config.ServerLimits{Memory: 2 << 30, Processes: 512, Files: 4096}, MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
+		Connect: 10 * time.Second, Idle: 15 * time.Minute, MaxStreams: 1024, OAuth: config.SignIn{Grant: "authorization_code"},
 		Protocol: "auto", Trust: "auto", Scan: "off",
 	}
 	want := map[string]*config.Server{
@@ -106,7 +109,9 @@ func TestManualExample(t *testing.T) {
 	want.OAuth.Scopes = map[string][]string{}
 	handling := config.Handling{
 		Tools: config.Tools{Allow: []string{"*"}, Deny: []string{}}, Ask: config.Ask{Allow: []string{"elicitation"}},
-		Instances: "auto", Sandbox: "contain", MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
+		Instances: "auto", Sandbox: "contain", Network: "inherit",
+		Limits: config.ServerLimits{Memory: 2 << 30, Processes: 512, Files: 4096}, MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
+		Connect: 10 * time.Second, Idle: 15 * time.Minute, MaxStreams: 1024, OAuth: config.SignIn{Grant: "authorization_code"},
 		Protocol: "auto", Trust: "auto", Scan: "off",
 	}
 	remote := handling

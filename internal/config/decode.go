@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +95,9 @@ func (d *decoder) setDefaults(v reflect.Value) {
 		case f.typ == durationType:
 			t, _ := time.ParseDuration(f.fallback)
 			fv.SetInt(int64(t))
+		case f.typ == sizeType:
+			n, _ := parseSize(f.fallback)
+			fv.SetInt(int64(n))
 		case f.typ.Kind() == reflect.Slice:
 			fv.Set(reflect.ValueOf(strings.Split(f.fallback, ",")))
 		case f.typ.Kind() == reflect.String:
@@ -157,6 +159,10 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 		}
 	case t == durationType:
 		d.duration(n, key, f, v)
+	case t == sizeType:
+		d.size(n, key, f, v)
+	case t == networkType:
+		d.network(n, key, v)
 	case t.Kind() == reflect.Pointer:
 		p := reflect.New(t.Elem())
 		d.setDefaults(p.Elem())
@@ -268,14 +274,14 @@ func (d *decoder) paths(v reflect.Value) {
 	for _, f := range d.fields(v.Type()) {
 		if fv := v.Field(f.index); isStruct(f.typ) {
 			d.paths(fv)
-		} else if f.path {
+		} else if f.path && fv.Kind() == reflect.String {
 			fv.SetString(d.path(fv.String(), "", f))
 		}
 	}
 }
 
 // bareInt is a decimal number. Other spellings mean different numbers to different readers.
-var bareInt = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var bareInt = lazily(`^-?(0|[1-9][0-9]*)$`)
 
 // integer decodes a whole number.
 func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -76,7 +75,7 @@ func (d *decoder) lintMapping(n *yaml.Node, key string, depth int) {
 }
 
 // plainKey is what needs no quotes in the name of a key.
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
+var plainKey = lazily(`^[A-Za-z0-9_$-]{1,64}$`)
 
 // join names a key inside another. Names that could be mistaken for something else are quoted and bounded.
 func join(parent, key string) string {

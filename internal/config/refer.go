@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/doorward/doorward/internal/secret"
@@ -51,7 +50,7 @@ func (d *decoder) mayRefer(key string, f field, t secret.Template) bool {
 }
 
 // secretName is a variable that probably holds a secret.
-var secretName = regexp.MustCompile(`(?i)token|secret|passw|api_?key|credential`)
+var secretName = lazily(`(?i)token|secret|passw|api_?key|credential`)
 
 // warnVisible warns of what is probably a secret in a place that others can see.
 func (d *decoder) warnVisible(key string, f field, t secret.Template) {

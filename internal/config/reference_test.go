@@ -94,6 +94,10 @@ func values(f field) string {
 		what = "`" + strings.Join(f.enum, "`, `") + "`"
 	case item == durationType:
 		what = "a time such as `120s`, at most " + f.max
+	case item == sizeType:
+		what = "a size such as `512MiB`, at most " + f.max
+	case item == networkType:
+		what = "`inherit`, `none`, or a list of ports"
 	case item.Kind() == reflect.Bool:
 		what = "`true`, `false`"
 	case f.min != "":

@@ -60,6 +60,11 @@ func schemaOf(f field, t reflect.Type) node {
 		return node{"type": "string"}
 	case t == durationType:
 		return node{"type": []string{"string", "integer"}, "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`, "minimum": 0, "maximum": 0, "default": f.fallback}
+	case t == sizeType:
+		return node{"type": []string{"string", "integer"}, "pattern": sizeText.String(), "minimum": 0, "default": f.fallback}
+	case t == networkType:
+		ports := node{"type": "array", "minItems": 1, "items": node{"type": "integer", "minimum": 1, "maximum": 65535}}
+		return node{"anyOf": []node{{"enum": []string{"inherit", "none"}}, ports}, "default": f.fallback}
 	case t.Kind() == reflect.Pointer:
 		return section(t.Elem())
 	case t.Kind() == reflect.Struct:

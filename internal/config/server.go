@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 )
 
 // serverName is what may stand before the two underscores of an aggregated tool name. It holds no two itself.
-var serverName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,62}[a-zA-Z0-9])?$`)
+var serverName = lazily(`^[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,62}[a-zA-Z0-9])?$`)
 
 // builtin are the servers that Doorward brings itself.
 var builtin = []string{"agent", "instructions"}
@@ -85,11 +84,13 @@ func (d *decoder) checkServer(n *yaml.Node, key string, s *Server) {
 	if s.Kind == "stdio" {
 		s.Display = displayCommand(given["command"], given["args"])
 		d.checkCommand(key, s)
+		d.checkSandbox(key, s)
 		return
 	}
 	s.Display = displayURL(given["url"].Value)
 	d.checkServerURL(join(key, "url"), s)
 	d.checkHeaders(join(key, "headers"), s.Headers)
+	d.checkSignIn(key, s)
 }
 
 // settleKind finds the transport and whether the server has what it needs.
@@ -127,12 +128,14 @@ func (d *decoder) warnUseless(key string, given map[string]*yaml.Node, s *Server
 			d.warn(join(key, name), fmt.Sprintf("does nothing for a server of type %s", s.Kind))
 		}
 	}
-	ours := "sandbox"
+	ours := append([]string{"sandbox"}, shut...)
 	if s.Kind == "stdio" {
-		ours = "allow_private"
+		ours = []string{"allow_private", "oauth", "connect_timeout", "first_byte_timeout"}
 	}
-	if at := join(join(key, "doorward"), ours); d.lines[at] > 0 {
-		d.warn(at, fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+	for _, name := range ours {
+		if at := join(join(key, "doorward"), name); d.lines[at] > 0 {
+			d.warn(at, fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -93,8 +92,8 @@ func errorLine(content []byte, err error) int {
 
 // Shapes of the YAML library's errors.
 var (
-	yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
-	yamlAnchor = regexp.MustCompile(`^yaml: unknown anchor .* referenced$`)
+	yamlPrefix = lazily(`^yaml: (line \d+: )?`)
+	yamlAnchor = lazily(`^yaml: unknown anchor .* referenced$`)
 )
 
 // syntaxText is what to say about an error of the YAML library. A message that quotes the file is not repeated: what

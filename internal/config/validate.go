@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +25,10 @@ func (d *decoder) validate(c *Config) {
 	}
 	d.checkNames(c.Servers)
 	d.checkOAuth(c.OAuth)
+	d.checkEgress(c.Egress)
+	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {
+		d.also("store.sign_in_key", "this must have 32 characters or more")
+	}
 	if u := c.Instructions.URL; u != "" && !isHTTPS(u) {
 		d.also("instructions.url", "this must be an https address without user information, query or fragment")
 	}
@@ -51,7 +54,7 @@ func (d *decoder) checkNames(servers map[string]*Server) {
 }
 
 // hostName is a DNS name, lower or upper case.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+var hostName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
 // checkListener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
 // loopback, and the bind table decides.
@@ -103,23 +106,74 @@ func isHTTPS(s string) bool {
 }
 
 // scopeWord is one of the words of doorward token new --scope.
-var scopeWord = regexp.MustCompile(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
+var scopeWord = lazily(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
 
 // checkOAuth checks the section when it is in use.
 func (d *decoder) checkOAuth(o OAuth) {
 	if o.Issuer == "" {
-		if o.Audience != "" || len(o.Scopes) > 0 {
+		if o.Audience != "" || len(o.Scopes) > 0 || o.AllowPrivate {
 			d.fail("oauth", `its key "issuer" is missing`)
 		}
 		return
 	}
-	if !isHTTPS(o.Issuer) {
-		d.also("oauth.issuer", "this must be an https address without user information, query or fragment")
-	}
-	if o.Audience == "" {
+	d.checkIssuer(o)
+	switch {
+	case o.Audience == "":
 		d.fail("oauth", "its key \"audience\" is missing; without it tokens that were meant for others would be accepted")
+	case !isOwnURL(o.Audience):
+		d.also("oauth.audience", "this must be this daemon's own URL such as https://door.example.com, in lower case and without a path; http is for loopback alone")
 	}
+	if len(o.Algorithms) == 0 {
+		d.also("oauth.algorithms", "this must name at least one algorithm; leave it out for the usual ones")
+	}
+	if len(o.Scopes) == 0 && !d.failed["oauth.scopes"] {
+		d.warn("oauth", "no scope grants anything, so its tokens may do nothing; list what they grant under scopes")
+	}
+	d.checkScopes(o)
+}
+
+// checkIssuer judges the issuer's address.
+func (d *decoder) checkIssuer(o OAuth) {
+	switch {
+	case !isHTTPS(o.Issuer):
+		d.also("oauth.issuer", "this must be an https address without user information, query or fragment")
+	case len(o.Issuer) > 400:
+		d.also("oauth.issuer", "this is longer than 400 characters")
+	case d.o.CheckURL != nil:
+		if err := d.o.CheckURL(o.Issuer, o.AllowPrivate); err != nil {
+			d.also("oauth.issuer", err.Error())
+		}
+	}
+}
+
+// isOwnURL tells whether s can be the URL of a daemon: its paths are fixed, so
+// there is none in it.
+func isOwnURL(s string) bool {
+	s = strings.TrimSuffix(s, "/")
+	if !isOrigin(s) {
+		return false
+	}
+	rest, plain := strings.CutPrefix(s, "http://")
+	if !plain {
+		return true
+	}
+	host := rest
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.HasSuffix(rest, "]") {
+		host = rest[:i]
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && a.IsLoopback() && !a.Is4In6()
+}
+
+// scopeName is a scope as RFC 6749, 3.3 writes it.
+var scopeName = lazily(`^[\x21\x23-\x5b\x5d-\x7e]{1,128}$`)
+
+// checkScopes checks what the scopes of the issuer grant.
+func (d *decoder) checkScopes(o OAuth) {
 	for _, name := range slices.Sorted(maps.Keys(o.Scopes)) {
+		if !scopeName.MatchString(name) {
+			d.also(join("oauth.scopes", name), "this cannot be the name of a scope, which has visible characters other than quotes and backslashes")
+		}
 		for i, w := range o.Scopes[name] {
 			if !scopeWord.MatchString(w) {
 				d.also(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), "this must be server:NAME, tool:SERVER/NAME, agent, instructions or admin")
@@ -152,7 +206,7 @@ var ownHeaders = []string{
 }
 
 // headerName is a token of RFC 9110, 5.6.2.
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+var headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 
 // checkHeaders judges the headers that are sent to a server.
 func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
@@ -172,6 +226,16 @@ func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
 		}
 		seen[folded] = name
 	}
+}
+
+// headerOf finds a configured header, whatever its case.
+func headerOf(headers map[string]secret.Value, name string) (secret.Value, bool) {
+	for h, v := range headers {
+		if strings.EqualFold(h, name) {
+			return v, true
+		}
+	}
+	return secret.Value{}, false
 }
 
 // isControl tells what RFC 9110, 5.5 keeps out of a header's value.

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/audit"
@@ -26,7 +27,10 @@ import (
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/secret"
 )
 
@@ -56,10 +60,19 @@ type Daemon struct {
 	relay   *relay.Relay
 	door    *front.Door
 	auth    *authn.Authenticator
+	oauth   *authn.OAuth // nil: no issuer
 	runner  *child.Runner
 	events  *doorEvents
 	servers *serverSet
+	policy  atomic.Pointer[policy.Set] // in force
+	outward *outward
+	pins    *pin.Book
+	scans   *scan.Library
 	key     *audit.Key
+	// contained says how the servers are shut in.
+	contained atomic.Pointer[containment]
+	// observer looks at the programs of the socket's callers.
+	observer *peer.Observer
 
 	reloading sync.Mutex
 
@@ -76,8 +89,8 @@ type Refused struct{ Network, Addr, Reason string }
 
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log}
-	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openServers, d.openAuth, d.openDoor}
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{})}
+	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -132,7 +145,7 @@ func AuditDir(state string, c *config.Config) string {
 }
 
 func (d *Daemon) openRunner() error {
-	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Log: d.log})
+	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: d.ownPaths(), Cgroups: true, Log: d.log})
 	if err != nil {
 		return err
 	}
@@ -151,11 +164,19 @@ func (d *Daemon) openRunner() error {
 const stopTime = 6 * time.Second
 
 func (d *Daemon) openServers() error {
-	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, nil)
+	d.outward = d.newOutward()
+	rules, err := d.compilePolicy(d.o.Config)
 	if err != nil {
 		return err
 	}
+	d.policy.Store(rules)
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil)
+	if err != nil {
+		return err
+	}
+	d.guard(set)
 	d.servers = set
+	d.contained.Store(set.containment())
 	d.onClose(func() { d.servers.close() })
 	key, err := sealKey(filepath.Join(d.o.StateDir, "seal.key"))
 	if err != nil {
@@ -165,9 +186,11 @@ func (d *Daemon) openServers() error {
 	if err != nil {
 		return err
 	}
-	d.gate = gate.New(set.policy(d.uid), d.audit, d.o.Config.Limits.CallsPerSecond)
+	l := d.o.Config.Limits
+	d.gate = gate.New(rules, d.audit, gate.Limits{
+		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev})
+		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp})
 	d.onClose(d.relay.Close)
 	return nil
 }
@@ -176,8 +199,10 @@ func (d *Daemon) openDoor() error {
 	l := d.o.Config.Limits
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
-		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
-		SessionsPerPrincipal: l.SessionsPerPrincipal, IdleSession: idleSession, StreamTime: l.Stream,
+		Resource: d.resource(),
+		Paths:    d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
+		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
+		IdleSession: idleSession, StreamTime: l.Stream,
 	})
 	d.onClose(d.door.Close)
 	return nil

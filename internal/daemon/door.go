@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/front"
@@ -46,8 +45,9 @@ func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
 // somebody has a name of its own, and is let in here once there are such.
 func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
 
-// searchTime bounds the search for the holder of a loopback connection.
-const searchTime = 50 * time.Millisecond
+// searched bounds the search for the holder of a loopback connection, in
+// descriptors of the daemon's servers: about a microsecond each.
+const searched = 1 << 15
 
 // ownSocket is ownChild for a loopback connection, of which only the socket is
 // known. Where the system cannot tell whose it is, it cannot tell this either.
@@ -55,7 +55,7 @@ func (d *Daemon) ownSocket(local, remote netip.AddrPort) bool {
 	if d.runner.Alive() == 0 {
 		return false
 	}
-	held, err := peer.HeldBelow(local, remote, int32(os.Getpid()), searchTime)
+	held, err := peer.HeldBelow(local, remote, int32(os.Getpid()), searched)
 	return held || err != nil && !errors.Is(err, peer.ErrUnavailable)
 }
 

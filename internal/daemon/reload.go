@@ -8,23 +8,31 @@ import (
 	"github.com/doorward/doorward/internal/config"
 )
 
-// Reload takes what can change while the daemon runs from c: the servers and
-// their rules. Servers that did not change keep their connections. What needs
+// Reload takes what can change while the daemon runs from c: the servers, their
+// rules, and the policy file. Servers that did not change keep their connections. What needs
 // a restart is named and left as it is. c has been validated; an error means
 // that nothing changed.
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	set, err := newServers(c, d.runner, d.log, d.o.Version, d.servers)
+	rules, err := d.compilePolicy(c)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
+	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers)
+	if err != nil {
+		return fmt.Errorf("reloading: %w", err)
+	}
+	d.guard(set)
 	for _, s := range needRestart(d.o.Config, c) {
 		d.log.Warn("this change needs a restart of the daemon", "key", s)
 	}
 	d.servers = set
-	d.gate.SetPolicy(set.policy(d.uid))
+	d.contained.Store(set.containment())
+	d.policy.Store(rules)
+	d.gate.SetPolicy(rules)
 	d.relay.SetServers(set.relay)
+	d.relay.Announce()
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil
@@ -38,7 +46,7 @@ func needRestart(now, next *config.Config) []string {
 		a, b any
 	}{
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
-		{"log", now.Log, next.Log}, {"oauth", now.OAuth, next.OAuth},
+		{"log", now.Log, next.Log}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {
 			out = append(out, s.key)

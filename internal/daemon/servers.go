@@ -9,8 +9,8 @@ import (
 
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/signin"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -23,45 +23,54 @@ type serverSet struct {
 
 // opened is an upstream and what it was made of.
 type opened struct {
-	def upstream.Definition
-	up  *upstream.Server
+	def  upstream.Definition
+	sign signin.Settings // zero: it is not signed in to
+	out  string          // the proxy
+	up   *upstream.Server
+	tok  *tokens // nil: no token is sent
 }
 
 // newServers makes the set of c. An upstream of before whose definition is
 // the same goes over into it.
-func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, before *serverSet) (*serverSet, error) {
+func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, out *outward, before *serverSet) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
 	if err != nil {
 		return nil, fmt.Errorf("naming ourselves: %w", err)
 	}
 	set := &serverSet{config: c, open: make(map[string]opened)}
-	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info}
+	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit}
 	for name, s := range c.Servers {
 		if s.Disabled {
 			continue
 		}
-		set.add(name, s, deps, before)
+		set.add(name, s, deps, out, before)
 	}
 	return set, nil
 }
 
 // add takes one server in. A definition that upstream refuses costs that
 // server alone.
-func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, before *serverSet) {
+func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out *outward, before *serverSet) {
 	h := s.Doorward
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, Protocol: h.Protocol,
-		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, Timeout: h.Timeout, Refused: s.Refused}
+		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
 		def := definition(name, s, set.config.Log.Level == "debug")
-		up, err := before.same(name, def), error(nil)
-		if up == nil {
-			up, err = upstream.New(def, deps)
+		o, err := before.same(name, set.opening(def, s)), error(nil)
+		if o.up == nil {
+			o, err = set.opening(def, s).start(deps, out)
+		}
+		if err == nil {
+			err = checkSandbox(deps, def)
 		}
 		if err != nil {
 			r.Refused = err.Error()
 		} else {
-			r.Upstream = up
-			set.open[name] = opened{def, up}
+			r.Upstream = o.up
+			if o.tok != nil {
+				r.SignIn = o.tok
+			}
+			set.open[name] = o
 		}
 	}
 	set.relay = append(set.relay, r)
@@ -69,7 +78,8 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, bef
 
 func definition(name string, s *config.Server, keepStderr bool) upstream.Definition {
 	def := upstream.Definition{Name: name, Kind: s.Kind, Path: s.Path, Dir: s.Cwd, URL: s.URL.Reveal(),
-		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout, KeepStderr: keepStderr}
+		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout, Connect: s.Doorward.Connect,
+		FirstByte: s.Doorward.FirstByte, Idle: s.Doorward.Idle, MaxStreams: s.Doorward.MaxStreams, KeepStderr: keepStderr, Sandbox: sandboxOf(s)}
 	for _, a := range s.Args {
 		def.Args = append(def.Args, a.Reveal())
 	}
@@ -85,29 +95,42 @@ func definition(name string, s *config.Server, keepStderr bool) upstream.Definit
 	return def
 }
 
-// policy is the default policy with every server's own lists.
-func (set *serverSet) policy(uid uint32) *policy.Set {
-	rules := make(map[string]policy.ServerRules, len(set.relay))
-	for _, r := range set.relay {
-		h := set.config.Servers[r.Name].Doorward
-		rules[r.Name] = policy.ServerRules{
-			Tools: policy.List{Allow: h.Tools.Allow, Deny: h.Tools.Deny},
-			Ask:   policy.List{Allow: h.Ask.Allow, Deny: h.Ask.Deny},
-		}
-	}
-	return policy.New(uid, rules)
+// opening is what a server is made of, before it is.
+func (set *serverSet) opening(def upstream.Definition, s *config.Server) opened {
+	sign, _ := SignIn(s, set.config)
+	return opened{def: def, sign: sign, out: set.config.Egress.Proxy}
 }
 
-// same is the upstream of an equal definition, or nil.
-func (set *serverSet) same(name string, def upstream.Definition) *upstream.Server {
-	if set == nil || !reflect.DeepEqual(set.open[name].def, def) {
-		return nil
+// start makes the upstream, and the source of its tokens.
+func (o opened) start(deps upstream.Deps, out *outward) (opened, error) {
+	if o.sign.Server != "" {
+		o.tok = out.tokens(o.sign)
 	}
-	return set.open[name].up
+	if o.tok != nil {
+		deps.Credential = o.tok
+	}
+	up, err := upstream.New(o.def, deps)
+	o.up = up
+	return o, err
+}
+
+// same is what was made of the same, or nothing.
+func (set *serverSet) same(name string, o opened) opened {
+	if set == nil {
+		return opened{}
+	}
+	was := set.open[name]
+	if was.up == nil || was.out != o.out || !reflect.DeepEqual(was.def, o.def) || !reflect.DeepEqual(was.sign, o.sign) {
+		return opened{}
+	}
+	return was
 }
 
 func (set *serverSet) close() {
 	for _, o := range set.open {
+		if o.tok != nil {
+			o.tok.Close()
+		}
 		o.up.Close()
 	}
 }

@@ -14,17 +14,19 @@ import (
 
 // paths are what is served beside MCP.
 func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	return admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide})
+	return admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText,
+		Trust: admin.Truster{List: func() []admin.Trust { return d.trust("") }, Look: d.look, Approve: d.approve}})
 }
 
 // enterAdmin lets an administrative act through the gate. On TCP it is for
 // loopback listeners alone.
 func (d *Daemon) enterAdmin(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
+	act := gate.Act{Who: who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration}
 	o := listen.From(r.Context())
 	if o == nil || !o.Listener.Local() {
-		return nil, &gate.Refusal{Code: gate.CodeDenied, Rule: "default.admin-local"}
+		return nil, d.gate.Deny(act, "default.admin-local")
 	}
-	pass, err := d.gate.Enter(gate.Act{Who: who, Action: policy.ActionAdmin, Name: what})
+	pass, err := d.gate.Enter(act)
 	var refusal *gate.Refusal
 	if what == "status" && errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable &&
 		d.gate.Allows(policy.Request{Who: who, Action: policy.ActionAdmin, Name: what}).Allow {
@@ -35,8 +37,6 @@ func (d *Daemon) enterAdmin(r *http.Request, who *principal.Principal, what stri
 	}
 	return func() { d.gate.Leave(pass, "ok", 0) }, nil
 }
-
-func (d *Daemon) decide(q policy.Request) policy.Decision { return d.gate.Allows(q) }
 
 // status is the state of the daemon as `doorward status` shows it.
 func (d *Daemon) status() admin.Status {
@@ -52,16 +52,20 @@ func (d *Daemon) status() admin.Status {
 			auth = "peer"
 		}
 		s.Listeners = append(s.Listeners, admin.Listener{Network: l.Network, Addr: l.Addr(), State: "listening",
-			Auth: auth, TLS: l.TLS, Reason: l.Warning})
+			Auth: auth, TLS: l.TLS, Reason: l.Warning, Refused: l.Refused()})
 	}
 	for _, r := range d.refused {
 		s.Listeners = append(s.Listeners, admin.Listener{Network: r.Network, Addr: r.Addr, State: "refused", Reason: r.Reason})
 	}
+	children := d.runner.Children()
 	for _, b := range d.relay.Status() {
-		s.Servers = append(s.Servers, admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances,
-			Sandbox: "off", Withheld: []string{}, Reason: b.Reason})
+		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.withheld(b.Name), Reason: b.Reason}
+		d.describe(&v, children)
+		s.Servers = append(s.Servers, v)
 	}
 	sort.Slice(s.Servers, func(i, j int) bool { return s.Servers[i].Name < s.Servers[j].Name })
+	failed := d.auth.Failures()
+	s.Authentication = admin.Authentication{Missing: failed.Missing, Invalid: failed.Invalid, Limited: failed.Limited}
 	a := d.audit.State()
 	s.Audit = admin.Audit{Seq: a.Seq, State: a.State, Reason: a.Reason}
 	return s

@@ -30,8 +30,14 @@ type Refusal struct {
 	Code int
 	Ref  uint64
 	Rule string
-	Err  error // for the operator; nil when policy decided
+	Wait time.Duration // when to ask again, where that makes sense
+	Err  error         // for the operator; nil when policy or a limit decided
+
+	Asked policy.Request // when policy decided; valid as long as the act's message
 }
+
+// RetryAfter is Wait in whole seconds, rounded up.
+func (r *Refusal) RetryAfter() int { return int((r.Wait + time.Second - 1) / time.Second) }
 
 func (r *Refusal) Error() string {
 	if r.Err != nil {
@@ -53,6 +59,10 @@ type Act struct {
 
 	Args      []byte // of a call, raw; for the decision, never for the record
 	Confirmed bool   // see policy.Request
+
+	Kind Kind
+	With *Charge // several acts that count as one; nil: it counts by itself
+	Over string  // a cap that this act would exceed, kept elsewhere; empty: none
 }
 
 // Pass is a decision that let an act through; hand it to Leave.
@@ -60,21 +70,22 @@ type Pass struct {
 	Ref      uint64
 	act      Act
 	resource string
+	used     *account
 }
 
 // Gate decides and records. Its methods are safe for concurrent use.
 type Gate struct {
-	policy  atomic.Pointer[policy.Set]
-	log     *audit.Log
-	rate    float64              // calls per second and principal; 0: no limit
-	buckets sync.Map             // principal's name -> *atomic.Int64, see withinRate
-	clock   func() time.Duration // since the gate was made; it never goes back
+	policy   atomic.Pointer[policy.Set]
+	log      *audit.Log
+	limits   Limits
+	accounts sync.Map             // what is charged -> *account
+	clock    func() time.Duration // since the gate was made; it never goes back
 }
 
-// New makes a gate. callsPerSecond limits each principal; 0 means no limit.
-func New(set *policy.Set, log *audit.Log, callsPerSecond int) *Gate {
+// New makes a gate.
+func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {
 	start := time.Now()
-	g := &Gate{log: log, rate: float64(callsPerSecond), clock: func() time.Duration { return time.Since(start) }}
+	g := &Gate{log: log, limits: limits, clock: func() time.Duration { return time.Since(start) }}
 	g.policy.Store(set)
 	return g
 }
@@ -87,30 +98,74 @@ func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
 // Enter decides and records. A *Refusal means that the act must not happen.
+// Policy is asked first: what it denies costs nothing of the limits, and shows
+// nothing of what is used of them.
 func (g *Gate) Enter(a Act) (Pass, error) {
 	d := g.policy.Load().Decide(question(a))
-	code := CodeDenied
-	if d.Allow && !g.withinRate(a.Who) {
-		d = policy.Decision{Rule: "limits.calls_per_second"}
-		code = CodeRate
+	if !d.Allow {
+		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
+	}
+	if a.Over != "" {
+		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
+	}
+	used := g.accountOf(&a)
+	if l := g.charge(used, &a); l.rule != "" {
+		return Pass{}, g.refuse(a, l, 0)
 	}
 	where := resource(a)
 	r := record(a, where)
-	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, verdict(d.Allow), d.Rule, a.Bytes
+	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, audit.Allow, d.Rule, a.Bytes
 	seq, err := g.log.Append(&r)
 	if err != nil {
-		return Pass{}, &Refusal{Code: CodeUnavailable, Rule: d.Rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
-	}
-	if !d.Allow {
-		return Pass{}, &Refusal{Code: code, Ref: seq, Rule: d.Rule}
+		used.leave(&a)
+		return Pass{}, unrecorded(a, d.Rule, err)
 	}
 	a.Args = nil // the message may be gone before the act is
-	return Pass{Ref: seq, act: a, resource: where}, nil
+	return Pass{Ref: seq, act: a, resource: where, used: used}, nil
 }
 
-// Leave records how an act ended: result is one constant word, bytes the size
-// of what went back.
+// refuse records a refusal; ref is the decision that let the act begin, or 0.
+func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
+	r := record(a, resource(a))
+	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
+	seq, err := g.log.Append(&r)
+	if err != nil {
+		return unrecorded(a, l.rule, err)
+	}
+	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait}
+	if l.code == CodeDenied {
+		refusal.Asked = question(a)
+	}
+	return refusal
+}
+
+func unrecorded(a Act, rule string, err error) *Refusal {
+	return &Refusal{Code: CodeUnavailable, Rule: rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
+}
+
+// Refuse is for a limit that strikes before policy is asked: the refusal is
+// recorded under the limit's name.
+func (g *Gate) Refuse(a Act, rule string, wait time.Duration) *Refusal {
+	return g.refuse(a, limit{rule: rule, code: CodeUnavailable, wait: wait}, 0)
+}
+
+// Deny is Refuse for a rule that is no limit.
+func (g *Gate) Deny(a Act, rule string) *Refusal {
+	return g.refuse(a, limit{rule: rule, code: CodeDenied}, 0)
+}
+
+// Overrule is for a limit that strikes after the act was let in. It ends the
+// act with result, and the refusal is recorded with a reference to what had
+// let it in.
+func (g *Gate) Overrule(p Pass, rule, result string) *Refusal {
+	g.Leave(p, result, 0)
+	return g.refuse(p.act, limit{rule: rule, code: CodeUnavailable, wait: capWait}, p.Ref)
+}
+
+// Leave records how an act ended, once for each Pass: result is one constant
+// word, bytes the size of what went back.
 func (g *Gate) Leave(p Pass, result string, bytes int64) {
+	p.used.leave(&p.act)
 	r := record(p.act, p.resource)
 	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
 	g.log.Later(&r)
@@ -129,40 +184,4 @@ func resource(a Act) string {
 		return a.Server
 	}
 	return a.Server + "/" + a.Name
-}
-
-func verdict(allow bool) string {
-	if allow {
-		return audit.Allow
-	}
-	return audit.Deny
-}
-
-// withinRate is a generic cell rate limiter with a burst of one second's
-// worth: one atomic word for each principal, so two sessions share no lock.
-// The word is when the last admitted call would have been due at a steady
-// pace; a call that would be due more than a second ahead has to wait. A word
-// stays for the life of the gate: principals are few, and each was
-// authenticated.
-func (g *Gate) withinRate(who *principal.Principal) bool {
-	if g.rate <= 0 {
-		return true
-	}
-	v, ok := g.buckets.Load(who.Name())
-	if !ok {
-		v, _ = g.buckets.LoadOrStore(who.Name(), new(atomic.Int64))
-	}
-	cell := v.(*atomic.Int64)
-	step := int64(float64(time.Second) / g.rate)
-	now := int64(g.clock())
-	for {
-		tat := cell.Load()
-		next := max(tat, now) + step
-		if next-now > int64(time.Second) {
-			return false
-		}
-		if cell.CompareAndSwap(tat, next) {
-			return true
-		}
-	}
 }

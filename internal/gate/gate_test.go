@@ -80,7 +80,7 @@ func call(who *principal.Principal, tool string) Act {
 func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, 0)
+	g := New(rules(), b.Log, Limits{})
 	p, err := g.Enter(call(owner, "search"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 func TestRefusedActHasOneDecisionAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop_*"), b.Log, 0)
+	g := New(rules("drop_*"), b.Log, Limits{})
 	acts := []struct {
 		act      Act
 		rule     string
@@ -145,7 +145,7 @@ func TestRefusedActHasOneDecisionAndNothingElse(t *testing.T) {
 func TestFailingLogRefuses(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, 0)
+	g := New(rules("drop"), b.Log, Limits{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestRateLimit(t *testing.T) {
 			t.Parallel()
 			var clock time.Duration
 			b := openBook(t)
-			g := New(rules(), b.Log, c.rate)
+			g := New(rules(), b.Log, Limits{CallsPerSecond: c.rate})
 			g.clock = func() time.Duration { return clock }
 			got := ""
 			for _, at := range c.at {
@@ -237,7 +237,7 @@ func steady(n int, step time.Duration) []time.Duration {
 func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, 1)
+	g := New(rules("drop"), b.Log, Limits{CallsPerSecond: 1})
 	g.clock = func() time.Duration { return 0 }
 	for range 20 {
 		g.Enter(call(owner, "drop"))
@@ -252,7 +252,7 @@ func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 func TestSetPolicyWhileActsEnter(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, 0)
+	g := New(rules(), b.Log, Limits{})
 	const workers, each = 4, 50
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -313,12 +313,7 @@ func balance(t *testing.T, lines []line, acts, allowed int) {
 }
 
 func BenchmarkEnterAndLeave(b *testing.B) {
-	l, err := audit.Open(b.TempDir(), audit.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	g := New(rules(), l, 1_000_000)
+	g := New(rules(), openBench(b), Limits{CallsPerSecond: 1_000_000, Calls: 256, Streams: 64})
 	a := call(owner, "search")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -328,4 +323,14 @@ func BenchmarkEnterAndLeave(b *testing.B) {
 		}
 		g.Leave(p, "ok", 10)
 	}
+}
+
+func openBench(b *testing.B) *audit.Log {
+	b.Helper()
+	l, err := audit.Open(b.TempDir(), audit.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	return l
 }

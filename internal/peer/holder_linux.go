@@ -6,13 +6,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooLong: the search for the holder of a socket was given up.
-var ErrTooLong = errors.New("the holder of a socket was not found in time")
+// ErrTooMany: the search for the holder of a socket was given up.
+var ErrTooMany = errors.New("too many descriptors to find the holder of a socket among")
 
 // HeldBelow reports whether a process below ancestor holds the far end of a
 // loopback connection, so that a server which the daemon started does not come
@@ -20,9 +19,10 @@ var ErrTooLong = errors.New("the holder of a socket was not found in time")
 //
 // It is observed, and a second line: a descriptor that is handed to a process
 // elsewhere is not found, nor is one of a process that does not let us look.
-// A search that takes longer than limit ends with ErrTooLong: whoever opens
-// very many descriptors must not get by for that reason.
-func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit time.Duration) (bool, error) {
+// A search among more than limit descriptors and processes ends with
+// ErrTooMany: whoever opens very many must not get by for that reason. (It is
+// counted and not timed, so that a busy machine refuses nobody.)
+func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit int) (bool, error) {
 	d, err := openDiag()
 	if err != nil {
 		return false, err
@@ -35,22 +35,22 @@ func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit time.Duration
 	if err != nil {
 		return false, err
 	}
-	s := search{link: "socket:[" + strconv.FormatUint(uint64(inode), 10) + "]", until: time.Now().Add(limit)}
+	s := search{link: "socket:[" + strconv.FormatUint(uint64(inode), 10) + "]", left: limit}
 	return s.below(ancestor)
 }
 
 // search looks for one open file among processes.
 type search struct {
-	link  string // what its descriptors link to
-	until time.Time
+	link string // what its descriptors link to
+	left int    // how much more may be looked at
 }
 
 // below looks at every process below pid. The order is breadth first, so that
 // a deep tree needs no deep stack.
 func (s *search) below(pid int32) (bool, error) {
 	for next := children(pid); len(next) > 0; next = next[1:] {
-		if time.Now().After(s.until) {
-			return false, ErrTooLong
+		if s.left--; s.left < 0 {
+			return false, ErrTooMany
 		}
 		if held, err := s.heldBy(next[0]); held || err != nil {
 			return held, err
@@ -96,11 +96,11 @@ func (s *search) heldBy(pid int32) (bool, error) {
 				return true, nil
 			}
 		}
+		if s.left -= len(names); s.left < 0 {
+			return false, ErrTooMany
+		}
 		if err != nil {
 			return false, nil // the end of the directory, or of the process
-		}
-		if time.Now().After(s.until) {
-			return false, ErrTooLong
 		}
 	}
 }

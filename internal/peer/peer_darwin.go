@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -102,7 +101,7 @@ func UIDsMapped() (bool, error) { return true, nil }
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }
 
 // HeldBelow cannot tell either: ErrUnavailable.
-func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit time.Duration) (bool, error) {
+func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit int) (bool, error) {
 	return false, ErrUnavailable
 }
 

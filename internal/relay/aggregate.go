@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -68,12 +69,13 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange) front.Reply {
 	bind := r.bindingOf(x.Session)
 	bind.setLevel(x.Params)
 	var wg sync.WaitGroup
+	with := new(gate.Charge)
 	for _, h := range bind.all() {
 		c := h.live.Load()
 		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
-		wg.Go(func() { r.call(ctx, x, h.b, target{method: x.Method, params: x.Params}) })
+		wg.Go(func() { r.call(ctx, x, h.b, target{method: x.Method, params: x.Params, with: with}) })
 	}
 	wg.Wait()
 	return front.Reply{Result: emptyResult}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
@@ -53,7 +54,7 @@ func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
 	ctx, cancel := context.WithTimeout(l.ctx, sideTime)
 	defer cancel()
-	if err := c.conn.Answer(ctx, id, reply); err != nil {
+	if err := c.conn.Answer(ctx, id, l.scanAnswer(reply)); err != nil {
 		l.r.log.Debug("answer to server not delivered", "server", l.b.Name, "err", err)
 	}
 }
@@ -61,8 +62,10 @@ func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
 // answer decides, records and asks.
 func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
 	who, session := l.askedOf(x)
-	act := front.Exchange{Who: who, Session: session, Size: int64(len(e.Params))}
-	pass, err := l.r.gate.Enter(l.r.act(&act, l.b.Name, e.Method, ""))
+	asked := front.Exchange{Who: who, Session: session, Size: int64(len(e.Params)), Confirmed: session.Confirmed()}
+	act := l.r.act(&asked, l.b.Name, e.Method, "")
+	act.Kind = gate.Question
+	pass, err := l.r.gate.Enter(act)
 	if err != nil {
 		return refusal(e.Method)
 	}
@@ -101,7 +104,7 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session) {
 	switch {
 	case l.private():
-		return l.session.Who, l.session
+		return l.session.Owner(), l.session
 	case x != nil:
 		return x.Who, nil
 	}

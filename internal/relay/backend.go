@@ -25,10 +25,12 @@ var (
 // backend is one server with what is open towards it.
 type backend struct {
 	Server
-	active atomic.Int32  // calls in flight
-	known  atomic.Uint32 // eras that are known to fail, see eraBit
-	spoken atomic.Uint32 // eras that have worked
-	params paramTable
+	active  atomic.Int32  // calls in flight
+	streams atomic.Int32  // listens of clients
+	known   atomic.Uint32 // eras that are known to fail, see eraBit
+	spoken  atomic.Uint32 // eras that have worked
+	params  paramTable
+	unasked unasked
 
 	mu     sync.Mutex
 	pool   map[string]*link
@@ -107,6 +109,22 @@ func (b *backend) enter() error {
 
 func (b *backend) leave() { b.active.Add(-1) }
 
+// enterStream counts a listen of a client, unless it is one too many;
+// leaveStream must follow when it is not.
+func (b *backend) enterStream() bool {
+	if n := b.streams.Add(1); b.MaxStreams > 0 && int(n) > b.MaxStreams {
+		b.streams.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (b *backend) leaveStream() { b.streams.Add(-1) }
+
+func (b *backend) full() bool {
+	return b.MaxConcurrency > 0 && int(b.active.Load()) >= b.MaxConcurrency
+}
+
 // eras lists the eras to try for a client of the given one: its own first,
 // and none that this server is known not to speak (protocol.md 2.4).
 func (b *backend) eras(client front.Era) []front.Era {
@@ -175,6 +193,7 @@ func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prune()
+	b.unasked.flush(time.Now().Add(-sumTime))
 	for key, l := range b.pool {
 		if l.used.Load() < before.UnixNano() && !l.busy() {
 			delete(b.pool, key)
@@ -195,6 +214,7 @@ func (b *backend) close() {
 		conns = append(conns, c)
 	}
 	b.mu.Unlock()
+	b.unasked.flush(time.Now())
 	for _, l := range all {
 		l.close()
 	}

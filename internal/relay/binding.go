@@ -14,6 +14,7 @@ import (
 type binding struct {
 	r       *Relay
 	session *front.Session
+	leave   func() // the relay's audience
 
 	mu      sync.Mutex
 	links   map[*backend]*held
@@ -35,7 +36,9 @@ func (r *Relay) bindingOf(s *front.Session) *binding {
 }
 
 func newBinding(r *Relay, s *front.Session) *binding {
-	return &binding{r: r, session: s, links: make(map[*backend]*held)}
+	d := &binding{r: r, session: s, links: make(map[*backend]*held)}
+	d.leave = r.audience.join(d.announce)
+	return d
 }
 
 // link returns the session's link to b, made on first use with init as the
@@ -101,7 +104,7 @@ func (d *binding) opened(ctx context.Context, c *liveConn) {
 // deliver hands an event of server b to the session's standalone stream, as
 // long as the session may use that server.
 func (d *binding) deliver(b *backend, e upstream.Event) {
-	if !d.r.mayHear(d.session.Who, b, e) {
+	if !d.r.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
 		return
 	}
 	e.Params = withoutListen(e.Params)
@@ -153,6 +156,7 @@ func (d *binding) listen() {
 
 // Close implements front.Attachment.
 func (d *binding) Close() {
+	d.leave()
 	d.mu.Lock()
 	d.closed = true
 	links := d.links

@@ -7,6 +7,7 @@ import (
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/pin"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -16,19 +17,40 @@ type target struct {
 	method string
 	name   string // tool, prompt or URI; "" when the act is on the server
 	params []byte
+	with   *gate.Charge // what it counts as one call with; nil: nothing
+	found  *findings    // what content rules met; nil: nobody looks
 }
 
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
-	act := r.act(x, b.Name, t.method, t.name)
-	act.Args = argsOf(t)
-	pass, err := r.gate.Enter(act)
+	pass, err := r.enter(x, b, t)
 	if err != nil {
 		return r.refused(err)
 	}
+	return r.run(ctx, x, b, t, pass)
+}
+
+// enter asks the gate. That the server is at its limit is looked at here, so
+// that there is one record of it, and counted once the act is let in, so that
+// what is not let in takes no place.
+func (r *Relay) enter(x *front.Exchange, b *backend, t target) (gate.Pass, error) {
+	act := r.act(x, b.Name, t.method, t.name)
+	act.Args, act.With = argsOf(t), t.with
+	if b.full() {
+		act.Over = capOf(b.Name, "max_concurrency")
+	}
+	return r.gate.Enter(act)
+}
+
+// run takes a request that was let in to its server.
+func (r *Relay) run(ctx context.Context, x *front.Exchange, b *backend, t target, pass gate.Pass) front.Reply {
+	if b.Scan != nil {
+		t.found = new(findings)
+		defer func() { r.noteFindings(x, b, t, pass) }()
+	}
 	reply, err := r.forward(ctx, x, b, t)
 	if err != nil {
-		return r.failCall(ctx, b, pass, err)
+		return r.failCall(ctx, b, t, pass, err)
 	}
 	if reply.Error != nil {
 		r.gate.Leave(pass, "error", int64(len(reply.Error.Raw)))
@@ -56,7 +78,10 @@ func statusFor(method string, e *wire.Error) int {
 }
 
 // failCall separates what the caller did wrong from what the server did.
-func (r *Relay) failCall(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
+func (r *Relay) failCall(ctx context.Context, b *backend, t target, pass gate.Pass, err error) front.Reply {
+	if reply := r.heldBack(t.method, pass, err); reply != nil {
+		return *reply
+	}
 	var wrong invalid
 	if errors.As(err, &wrong) {
 		r.gate.Leave(pass, "invalid", 0)
@@ -119,11 +144,18 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 			return reply, err
 		}
 	}
+	t, err := l.pinned(ctx, c, t)
+	if errors.Is(err, pin.ErrWithheld) {
+		return l.disguise(ctx, x, c, t, err)
+	}
+	if err != nil {
+		return upstream.Reply{}, err
+	}
 	req, err := r.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) { l.during(c, x, e) })
+	reply, err := l.callWith(ctx, c, x, t, &req)
 	if err != nil {
 		return reply, err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/pin"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -15,6 +16,8 @@ type liveConn struct {
 	era   front.Era
 	hello []byte        // InitializeResult or DiscoverResult, raw
 	ready chan struct{} // closed when the fields above are set
+
+	offers [pin.KindCount]offer
 
 	mu   sync.Mutex
 	asks map[string]*question // the server's requests under way, by raw id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
@@ -38,33 +39,48 @@ type failed struct {
 	code   int64
 	text   string
 	word   string // for the outcome record
-	retry  int    // seconds, for Retry-After
+	cap    string // the limit that struck, by its key; empty: none did
+	retry  int    // seconds, for Retry-After; 0: unknown
 	cancel bool   // nobody waits for an answer
 }
 
 // classify turns what an upstream face reports into the contract's table.
-func classify(ctx context.Context, err error) failed {
+func classify(ctx context.Context, server string, err error) failed {
 	f := failed{code: codeUpstream, text: "Upstream failed", word: "failed"}
 	switch {
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		f.code, f.text, f.word = codeTimeout, "Upstream timed out", "timeout"
 	case ctx.Err() != nil:
 		f.cancel, f.word = true, "cancelled"
-	case errors.Is(err, upstream.ErrBusy), errors.Is(err, errInstances), errors.Is(err, errConcurrency):
-		f.code, f.text, f.word, f.retry = codeBusy, "Server is at its limit", "busy", 1
+	case errors.Is(err, errInstances):
+		f.word, f.cap = "busy", capOf(server, "max_instances")
+	case errors.Is(err, errConcurrency):
+		f.word, f.cap = "busy", capOf(server, "max_concurrency")
+	case errors.Is(err, upstream.ErrBusy):
+		f.word, f.cap = "busy", "limits.children"
+	case errors.Is(err, upstream.ErrStreams):
+		f.word, f.cap = "busy", capOf(server, "max_streams")
+	case errors.Is(err, upstream.ErrSignIn):
+		f.text, f.word = "Upstream needs sign-in", "sign-in"
 	}
+	f.retry = int((upstream.RetryAfter(err) + time.Second - 1) / time.Second)
 	return f
 }
 
-// fail ends an act that its server did not answer.
-func (r *Relay) fail(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
-	r.gate.Leave(pass, classify(ctx, err).word, 0)
-	return r.failure(ctx, server, pass, err)
-}
+// capOf names a limit of one server.
+func capOf(server, key string) string { return "mcpServers." + server + ".doorward." + key }
 
-// failure is the answer to an act that its server did not answer.
-func (r *Relay) failure(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
-	f := classify(ctx, err)
+// fail ends an act that its server did not answer. A limit that struck is the
+// reason of a refusal, with a record of its own.
+func (r *Relay) fail(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
+	if reply := r.heldBack("", pass, err); reply != nil {
+		return *reply
+	}
+	f := classify(ctx, server, err)
+	if f.cap != "" && !f.cancel {
+		return r.refused(r.gate.Overrule(pass, f.cap, f.word))
+	}
+	r.gate.Leave(pass, f.word, 0)
 	if f.cancel {
 		return front.Reply{None: true}
 	}
@@ -86,12 +102,51 @@ func (r *Relay) refused(err error) front.Reply {
 	}
 	switch ref.Code {
 	case gate.CodeRate:
-		return front.Reply{Error: r.local(gate.CodeRate, "Too many requests", ref.Ref, nil), RetryAfter: 1}
+		return front.Reply{Error: r.local(gate.CodeRate, "Too many requests", ref.Ref, nil), RetryAfter: ref.RetryAfter()}
 	case gate.CodeUnavailable:
+		if ref.Err == nil {
+			return front.Reply{Error: r.local(gate.CodeUnavailable, capText(ref.Rule), ref.Ref, nil), RetryAfter: ref.RetryAfter()}
+		}
 		r.log.Error("audit log cannot be written: act refused", "err", ref.Err)
 		return front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err), RetryAfter: 5}
 	}
-	return front.Reply{Error: r.local(gate.CodeDenied, "Denied by policy", ref.Ref, nil)}
+	reply := front.Reply{Error: r.local(gate.CodeDenied, "Denied by policy", ref.Ref, nil)}
+	if r.stepUp != nil {
+		reply.NeedScope = r.stepUp(ref.Asked)
+	}
+	return reply
+}
+
+// capText is what a caller learns of a limit: whether it is its own or the
+// server's.
+func capText(rule string) string {
+	switch rule {
+	case gate.RuleCalls:
+		return "Too many calls at once"
+	case front.RulePerPrincipal, front.RuleSessions:
+		return "Too many sessions"
+	}
+	return "Server is at its limit"
+}
+
+// sessionWait is how long the caller of a session that found no room is told
+// to wait: sessions end less often than calls.
+const sessionWait = 5 * time.Second
+
+// Full is the answer to an exchange that met a limit at the door.
+func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
+	wait := sessionWait
+	if rule == gate.RuleCalls {
+		wait = time.Second
+	}
+	return r.refused(r.gate.Refuse(r.act(x, x.Server, x.Method, ""), rule, wait))
+}
+
+// ownLimit reports that an act was refused by a limit of its caller, which
+// strikes a whole request and not one server's part in it.
+func ownLimit(err error) bool {
+	var ref *gate.Refusal
+	return errors.As(err, &ref) && (ref.Rule == gate.RuleRate || ref.Rule == gate.RuleCalls || ref.Rule == gate.RuleStreams)
 }
 
 // local is an error of Doorward's own, with the number of its record.

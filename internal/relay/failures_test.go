@@ -19,12 +19,15 @@ func TestCapsOnInstancesAndConcurrency(t *testing.T) {
 	a, b := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "token:bob", `{}`)
 	over := &session{house: h, who: "uid:1000", path: "/mcp/s", version: "2025-11-25"}
 	r := over.hello0(`{}`)
-	busy(t, h, "a third instance", r)
+	refusal := busy(t, h, "a third instance", r, "mcpServers.s.doorward.max_instances")
+	equal(t, "what had let it in", h.outcome(record{Seq: refusal.Ref}), "busy")
 
 	one, two := a.async("1", "tools/call", `{"name":"t"}`), b.async("77", "tools/call", `{"name":"t"}`)
 	eventually(t, "two calls run", func() bool { return len(s.got("tools/call")) == 2 })
-	busy(t, h, "a third call", b.begin("tools/call", `{"name":"third"}`))
-	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/third")), "busy")
+	refusal = busy(t, h, "a third call", b.begin("tools/call", `{"name":"third"}`), "mcpServers.s.doorward.max_concurrency")
+	if n := h.count("tools/call", "s/third"); n != 1 || refusal.Resource != "s/third" || refusal.Principal != "token:bob" {
+		t.Errorf("%d decisions about a call over the limit: %+v", n, refusal)
+	}
 	s.proceed <- struct{}{}
 	s.proceed <- struct{}{}
 	(<-one).end()
@@ -39,12 +42,17 @@ func TestCapsOnInstancesAndConcurrency(t *testing.T) {
 	(<-again).end()
 }
 
-func busy(t *testing.T, h *house, what string, r *reply) {
+// busy checks that r is the refusal of a limit, and gives its record.
+func busy(t *testing.T, h *house, what string, r *reply, rule string) record {
 	t.Helper()
 	end := r.end()
-	if r.status != 503 || r.header.Get("Retry-After") == "" || code(end) != "1503" || field(end, "error", "data", "ref") == "" {
+	if r.status != 503 || r.header.Get("Retry-After") != "1" || code(end) != "1503" {
 		t.Errorf("%s: %d %v %s", what, r.status, r.header, end)
 	}
+	ref := field(end, "error", "data", "ref")
+	return h.recorded(what+" under "+ref, func(r record) bool {
+		return fmt.Sprint(r.Seq) == ref && r.Kind == "decision" && r.Decision == "deny" && r.Rule == rule
+	})
 }
 
 // A call that the server certainly did not run is sent once more; one that it
@@ -177,7 +185,7 @@ func TestRefusalsTellNothing(t *testing.T) {
 func TestRateLimitIsOfThePrincipal(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
-	h := build(t, []Server{s.server()}, func(h *house, _ *Options) { h.rate = 1 })
+	h := build(t, []Server{s.server()}, func(h *house, _ *Options) { h.limits.CallsPerSecond = 1 })
 	m := h.modern("/mcp/s", "uid:1000")
 	equal(t, "the first", code(m.tool("t", "")), "")
 	r := m.begin("tools/call", `{"name":"t"}`)

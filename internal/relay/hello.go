@@ -18,7 +18,7 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 	if err != nil {
 		return r.fail(ctx, b.Name, pass, err)
 	}
-	result := initializeResult(c, x.Version)
+	result := b.greeting(c, initializeResult(c, x.Version))
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
@@ -83,7 +83,7 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 	if err != nil {
 		return r.fail(ctx, b.Name, pass, err)
 	}
-	result := discoverResult(c)
+	result := b.greeting(c, discoverResult(c))
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }

@@ -19,16 +19,16 @@ import (
 // house is a relay behind the real door on a real socket, with a real gate and
 // audit log. The header Who picks the principal, as authentication would.
 type house struct {
-	t     *testing.T
-	relay *Relay
-	door  *front.Door
-	gate  *gate.Gate
-	log   *audit.Log
-	seal  *Sealer
-	dir   string
-	url   string
-	rules map[string]policy.ServerRules
-	rate  int // calls per second; 0: no limit
+	t      *testing.T
+	relay  *Relay
+	door   *front.Door
+	gate   *gate.Gate
+	log    *audit.Log
+	seal   *Sealer
+	dir    string
+	url    string
+	rules  map[string]policy.ServerRules
+	limits gate.Limits
 }
 
 // option changes how a house is built.
@@ -64,11 +64,11 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 	if h.seal, err = NewSealer(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
-	h.gate = gate.New(policy.New(1000, h.rules), h.log, h.rate)
+	h.gate = gate.New(policy.New(1000, h.rules), h.log, h.limits)
 	o.Gate, o.Seal = h.gate, h.seal
 	h.relay = New(o)
 	h.door = front.New(front.Options{Handler: h.relay, Screen: func(*http.Request) bool { return true }, Authenticate: authenticate,
-		Refused: func(*http.Request, int) {}, BodyBytes: 1 << 20, Sessions: 500, SessionsPerPrincipal: 200, IdleSession: time.Hour})
+		Refused: func(*http.Request, int, error) {}, BodyBytes: 1 << 20, Sessions: 500, SessionsPerPrincipal: 200, IdleSession: time.Hour})
 	srv := httptest.NewServer(h.door)
 	h.url = srv.URL
 	t.Cleanup(func() { h.end(srv) })

@@ -97,6 +97,7 @@ func (h *hub) publish(e upstream.Event) {
 	if e.Method == toolsChanged {
 		h.link.b.params.forget()
 	}
+	h.link.relisted(e.Method)
 	if blocked(e.Method) {
 		return
 	}

@@ -152,6 +152,9 @@ func (l *link) prepare(ctx context.Context, c *liveConn) {
 // connect tries the eras in turn, the clients' own first, so that nothing is
 // bridged that need not be (protocol.md 3.7).
 func (l *link) connect(ctx context.Context) (*liveConn, error) {
+	if err := l.b.startable(); err != nil {
+		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)
+	}
 	release, err := l.b.reserve()
 	if err != nil {
 		return nil, err
@@ -167,6 +170,7 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 		}
 		if err == nil {
 			l.b.spoken.Or(eraBit(era))
+			l.met(c)
 			return c, nil
 		}
 		last = err
@@ -184,7 +188,7 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 const shortPause = time.Second
 
 func (l *link) pause(ctx context.Context) {
-	wait := l.b.Upstream.Pause()
+	wait := l.b.Upstream.Pause(l.init)
 	if wait <= 0 || wait > shortPause {
 		return
 	}
@@ -254,6 +258,9 @@ func (l *link) close() {
 // event takes what the server says outside any call, one event after the
 // other.
 func (l *link) event(c *liveConn, e upstream.Event) {
+	if !l.scanUnasked(c, &e) {
+		return
+	}
 	switch {
 	case e.ID != nil:
 		l.asked(c, nil, e)

@@ -3,7 +3,6 @@ package relay
 import (
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -41,7 +40,7 @@ func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method strin
 		l.b.params.learn(l.b.params.now.Load(), entries, false)
 	}
 	var edits []wire.Edit
-	if kept, changed := r.keep(x.Who, l.b, kind, entries, l.mirrors(c)); changed {
+	if kept, changed := r.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, wire.Edit{Key: kind.member, Value: kept})
 		if wire.Get(result, "cacheScope") != nil {
 			edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
@@ -68,14 +67,16 @@ func (l *link) seals(c *liveConn) bool { return !l.private() || c.era == front.M
 // repeats parameters in headers.
 func (l *link) mirrors(c *liveConn) bool { return c.era == front.Modern && l.b.Kind != "stdio" }
 
-// keep drops what the principal may not use, and, where Doorward is the HTTP
+// keep drops what the principal may not use whatever the arguments, and, where Doorward is the HTTP
 // client, tools whose header annotations are invalid (protocol.md 3.4).
-func (r *Relay) keep(who *principal.Principal, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
+func (r *Relay) keep(x *front.Exchange, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
+	q := policy.Request{Who: x.Who, Action: kind.action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}
 	changed := false
 	for entry := range wire.Elements(entries) {
 		name, ok := wire.GetString(entry, kind.name)
-		if !ok || !r.gate.Allows(policy.Request{Who: who, Action: kind.action, Server: b.Name, Name: name}).Allow ||
+		q.Name = name
+		if !ok || !r.gate.Allows(q).Allow ||
 			checkHeaders && kind.member == "tools" && headersOf(entry).broken {
 			changed = true
 			continue

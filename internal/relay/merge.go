@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -35,12 +36,18 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange) front.Reply {
 	kind, _ := listingOf(x.Method)
 	parts := make([]share, len(pages))
 	var wg sync.WaitGroup
+	with := new(gate.Charge)
 	for i, p := range pages {
-		wg.Go(func() { parts[i] = r.share(ctx, x, kind, p) })
+		wg.Go(func() { parts[i] = r.share(ctx, x, kind, p, with) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
 		return front.Reply{None: true}
+	}
+	for _, p := range parts { // a caller at its limit is told, and not shown a shorter list
+		if p.refused != nil {
+			return r.refused(p.refused)
+		}
 	}
 	return front.Reply{Result: r.join(x, kind, parts)}
 }
@@ -50,11 +57,12 @@ type share struct {
 	server  string
 	entries []byte // a JSON array in the aggregate's names; nil: nothing
 	next    []byte // raw inner cursor
+	refused error  // a limit of the caller has struck
 }
 
 // share asks one server. Who owes the same list already is not waited for
 // again; when it answers, whoever listens is told to look once more.
-func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p page) share {
+func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p page, with *gate.Charge) share {
 	b := r.table.Load().byName[p.server]
 	if b == nil {
 		return share{server: p.server}
@@ -66,8 +74,17 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p pa
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := target{method: x.Method, params: wire.Set(x.Params, wire.Edit{Key: "cursor", Value: p.cursor})}
-	reply := r.call(limited, x, b, t)
+	t := target{method: x.Method, params: wire.Set(x.Params, wire.Edit{Key: "cursor", Value: p.cursor}), with: with}
+	pass, err := r.enter(x, b, t)
+	if ownLimit(err) {
+		return share{server: p.server, refused: err}
+	}
+	var reply front.Reply
+	if err != nil {
+		reply = r.refused(err)
+	} else {
+		reply = r.run(limited, x, b, t, pass)
+	}
 	if reply.Error != nil || reply.None {
 		if failedHere(reply.Error) && ctx.Err() == nil {
 			l.late.missed(x.Method)

@@ -18,8 +18,10 @@ import (
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/pin"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -34,11 +36,26 @@ type Server struct {
 	// MaxInstances bounds live connections (children) to this server,
 	// MaxConcurrency the calls in flight. 0: no bound.
 	MaxInstances, MaxConcurrency int
+	// MaxStreams bounds the clients' open listens; 0: no bound.
+	MaxStreams int
+	// SignIn tells what a person has to do before the server answers, "" for
+	// nothing, and why it cannot be signed in to for another reason. Nil: the
+	// server is not signed in to.
+	SignIn SignIn
 	// Timeout bounds the wait of one call for a connection, as the upstream's
 	// own bounds the call on it; 0: no bound.
 	Timeout time.Duration
 	// Refused is why this server cannot be used, for status; the rest runs.
 	Refused string
+	// Pin says what of its offers may be used, and Scan looks at its messages.
+	// Nil: everything, and nobody.
+	Pin  *pin.Guard
+	Scan *scan.Scanner
+}
+
+// SignIn is who gets the tokens for a server.
+type SignIn interface {
+	Needs() (what string, trouble error)
 }
 
 // Options are what the relay is built from.
@@ -49,18 +66,23 @@ type Options struct {
 	Log     *slog.Logger
 	Version string // of Doorward, for serverInfo
 	Dev     bool   // error.data.detail
+	// StepUp names the scope with which policy would have allowed what it
+	// denied; empty where no scope would. nil: there are no scopes.
+	StepUp func(policy.Request) string
 }
 
 // Relay implements front.Handler.
 type Relay struct {
-	gate    *gate.Gate
-	seal    *Sealer
-	log     *slog.Logger
-	info    []byte // our own {"name","version"}
-	dev     bool
-	table   atomic.Pointer[table]
-	closing context.Context
-	close   context.CancelFunc
+	gate     *gate.Gate
+	seal     *Sealer
+	log      *slog.Logger
+	info     []byte // our own {"name","version"}
+	dev      bool
+	stepUp   func(policy.Request) string
+	table    atomic.Pointer[table]
+	audience audience
+	closing  context.Context
+	close    context.CancelFunc
 }
 
 // table is the servers of one configuration generation.
@@ -71,7 +93,7 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp}
 	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
 	r.closing, r.close = context.WithCancel(context.Background())
@@ -234,8 +256,13 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
+	params, ok := l.scanNotice(x, x.Params, pass.Ref)
+	if !ok {
+		r.gate.Leave(pass, "blocked", 0)
+		return
+	}
 	word := "ok"
-	if err := live.conn.Notify(ctx, x.Method, x.Params); err != nil {
+	if err := live.conn.Notify(ctx, x.Method, params); err != nil {
 		word = "failed"
 	}
 	r.gate.Leave(pass, word, 0)

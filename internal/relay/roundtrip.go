@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
@@ -72,7 +73,9 @@ func (r *Relay) checkAsks(x *front.Exchange, l *link, asks []byte) ([]byte, erro
 func (r *Relay) checkAsk(x *front.Exchange, l *link, declared, ask []byte) ([]byte, error) {
 	method, _ := wire.GetString(ask, "method")
 	params := wire.Get(ask, "params")
-	pass, err := r.gate.Enter(r.act(x, l.b.Name, method, ""))
+	act := r.act(x, l.b.Name, method, "")
+	act.Kind = gate.Question
+	pass, err := r.gate.Enter(act)
 	if err != nil {
 		return nil, errors.Join(errAsksTooMuch, err)
 	}

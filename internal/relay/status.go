@@ -1,6 +1,11 @@
 package relay
 
-import "github.com/doorward/doorward/internal/front"
+import (
+	"fmt"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+)
 
 // Status is what `doorward status` shows of one server.
 type Status struct {
@@ -12,16 +17,34 @@ type Status struct {
 func (r *Relay) Status() []Status {
 	var out []Status
 	for _, b := range r.table.Load().sorted {
-		s := Status{Name: b.Name, Kind: b.Kind, State: "idle", Era: b.era(), Instances: b.instances()}
-		if s.Instances > 0 {
-			s.State = "connected"
-		}
-		if b.Refused != "" {
-			s.State, s.Reason = "refused", b.Refused
-		}
+		s := Status{Name: b.Name, Kind: b.Kind, Era: b.era(), Instances: b.instances()}
+		s.State, s.Reason = b.state(s.Instances)
 		out = append(out, s)
 	}
 	return out
+}
+
+// state is how a server is doing, and what there is to say about it: what keeps
+// calls from it comes before whether it is in use.
+func (b *backend) state(instances int) (state, reason string) {
+	if b.Refused != "" {
+		return "refused", b.Refused
+	}
+	if b.SignIn != nil {
+		switch what, trouble := b.SignIn.Needs(); {
+		case what != "":
+			return "sign-in needed", what
+		case trouble != nil:
+			return "sign-in failed", trouble.Error()
+		}
+	}
+	if open, wait := b.Upstream.Circuit(); open {
+		return "unreachable", fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))
+	}
+	if instances > 0 {
+		return "connected", ""
+	}
+	return "idle", ""
 }
 
 // era is what has been learnt of the server's protocol.

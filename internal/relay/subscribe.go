@@ -80,7 +80,7 @@ type ear struct {
 	w    *watcher
 	pass gate.Pass
 	stop func()
-	word string // for the outcome
+	left bool // the outcome is recorded
 }
 
 // subscribe serves subscriptions/listen on one server or on all of them.
@@ -95,10 +95,12 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &subscription{r: r, x: x, want: parseFilter(want), wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}
+	defer r.audience.join(s.announce)()
 	var ears []*ear
+	with := new(gate.Charge)
 	for _, b := range servers {
-		e, err := s.listenTo(b)
-		if err != nil && x.Server != "" {
+		e, err := s.listenTo(b, with)
+		if err != nil && (x.Server != "" || ownLimit(err)) {
 			return r.refused(err)
 		}
 		if err == nil {
@@ -111,25 +113,33 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 		return s.serve(ctx, r.closing.Done())
 	}
 	if err := ears[0].open(ctx); err != nil {
-		ears[0].word = classify(ctx, err).word
-		return r.failure(ctx, x.Server, ears[0].pass, err)
+		return ears[0].fail(ctx, err)
 	}
 	return s.serve(ctx, ears[0].link.ctx.Done())
 }
 
 // listenTo adds one server, if policy lets the client listen to it. A resource
 // that the client may not read is left out.
-func (s *subscription) listenTo(b *backend) (*ear, error) {
+func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	x, r := s.x, s.r
-	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
+	act := r.act(x, b.Name, x.Method, "")
+	act.Kind, act.With = gate.Stream, with
+	room := b.enterStream()
+	if !room {
+		act.Over = capOf(b.Name, "max_streams")
+	}
+	pass, err := r.gate.Enter(act)
 	if err != nil {
+		if room {
+			b.leaveStream()
+		}
 		return nil, err
 	}
-	e := &ear{sub: s, b: b, pass: pass, word: "ended", link: b.pooled(r, x.Who, front.Modern)}
+	e := &ear{sub: s, b: b, pass: pass, link: b.pooled(r, x.Who, front.Modern)}
 	mine := *s.want
 	mine.uris = make(map[string]bool)
 	for uri := range s.want.uris {
-		if plain, ok := plainURI(x.Server == "", b.Name, uri); ok && r.mayRead(x.Who, b, plain) {
+		if plain, ok := plainURI(x.Server == "", b.Name, uri); ok && r.mayRead(x.Who, b, plain, x.Confirmed) {
 			mine.uris[plain] = true
 		}
 	}
@@ -140,13 +150,22 @@ func (s *subscription) listenTo(b *backend) (*ear, error) {
 
 func (e *ear) close() {
 	e.stop()
-	e.sub.r.gate.Leave(e.pass, e.word, 0)
+	e.b.leaveStream()
+	if !e.left {
+		e.sub.r.gate.Leave(e.pass, "ended", 0)
+	}
+}
+
+// fail ends a listen that its server did not take.
+func (e *ear) fail(ctx context.Context, err error) front.Reply {
+	e.left = true
+	return e.sub.r.fail(ctx, e.b.Name, e.pass, err)
 }
 
 // deliver queues an event, if policy still lets the client have it.
 func (e *ear) deliver(ev upstream.Event) {
 	x := e.sub.x
-	if !e.sub.r.mayHear(x.Who, e.b, ev) {
+	if !e.sub.r.mayHear(x.Who, e.b, ev, x.Confirmed) {
 		return
 	}
 	if x.Server == "" {
@@ -253,16 +272,16 @@ func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Re
 	}
 }
 
-func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string) bool {
-	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri}).Allow
+func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) bool {
+	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed}).Allow
 }
 
 // mayHear looks at the policy again when something is delivered: it may have
 // changed since the client began to listen (protocol.md 3.10).
-func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event) bool {
+func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
 	if e.Method == resourceUpdated {
 		uri, _ := wire.GetString(e.Params, "uri")
-		return r.mayRead(who, b, uri)
+		return r.mayRead(who, b, uri, confirmed)
 	}
 	return r.visible(who, b.Name)
 }

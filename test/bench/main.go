@@ -10,7 +10,7 @@
 //
 //	go run ./test/bench                      about eight minutes, Markdown on stdout
 //	go run ./test/bench -quick               about one minute, for a first look; too short to judge by
-//	go run ./test/bench -only load,idle      some of the sections load, big, open, idle
+//	go run ./test/bench -only load,idle      some of the sections load, big, open, idle, policy
 //
 // A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
 // not be measured, and 2 for wrong usage.
@@ -71,7 +71,7 @@ type run struct {
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "idle"}
+var sections = []string{"load", "big", "open", "idle", "policy"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
@@ -187,6 +187,10 @@ func (r *run) all() error {
 	r.loaded(t, results)
 	if r.wants("idle") {
 		r.weigh(t, results)
+	}
+	if r.wants("policy") {
+		results.Decisions, err = r.decide()
+		r.failed(&path{name: "policy"}, err)
 	}
 	results.Took = time.Since(r.started)
 	results.Failures = r.failures

@@ -145,7 +145,8 @@ func (t *tools) startDoorward(server map[string]any) (*process, error) {
 		"listen":     map[string]any{"unix": "off", "http": []any{map[string]any{"addr": addr}}},
 		"mcpServers": map[string]any{"bench": server},
 		"limits": map[string]any{
-			"sessions": plenty, "sessions_per_principal": plenty, "children": plenty, "calls_per_second": plentyRate,
+			"sessions": plenty, "sessions_per_principal": plenty, "children": plenty,
+			"calls_per_second": plentyRate, "calls_per_principal": plenty,
 		},
 	}, "", "  ")
 	if err != nil {

@@ -22,6 +22,7 @@ func (res *results) print(w io.Writer) {
 	res.printBig(w)
 	res.printOpenings(w)
 	res.printIdle(w)
+	res.printDecisions(w)
 	res.Verdicts = res.judge()
 	if res.Doorward {
 		printVerdicts(w, res.Verdicts)

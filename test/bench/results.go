@@ -17,16 +17,17 @@ import (
 
 // results is a whole run, as -json writes it.
 type results struct {
-	Machine  machine       `json:"machine"`
-	Modern   bool          `json:"modern"`
-	Doorward bool          `json:"doorward"`
-	Load     []cell        `json:"load"`
-	Big      []cell        `json:"big"`
-	Openings []opening     `json:"openings"`
-	Idle     []idleCost    `json:"idle"`
-	Verdicts []verdict     `json:"verdicts"`
-	Took     time.Duration `json:"took_ns"`
-	Failures []string      `json:"failures"`
+	Machine   machine       `json:"machine"`
+	Modern    bool          `json:"modern"`
+	Doorward  bool          `json:"doorward"`
+	Load      []cell        `json:"load"`
+	Big       []cell        `json:"big"`
+	Openings  []opening     `json:"openings"`
+	Idle      []idleCost    `json:"idle"`
+	Decisions []decision    `json:"decisions"`
+	Verdicts  []verdict     `json:"verdicts"`
+	Took      time.Duration `json:"took_ns"`
+	Failures  []string      `json:"failures"`
 }
 
 // machine is what a figure cannot be read without.

@@ -35,12 +35,11 @@ type house struct {
 	folder  string // the one that `files` may touch
 }
 
-// options of a server: what it may ask of a client, no sandbox, and room for
-// the sessions that clients open side by side.
+// options of a server: what it may ask of a client, and room for the sessions
+// that clients open side by side. How it is shut in is the default.
 func options(more map[string]any) map[string]any {
 	o := map[string]any{
 		"ask":           map[string]any{"allow": []string{"elicitation", "sampling", "roots"}},
-		"sandbox":       "off",
 		"max_instances": 200,
 		"allow_private": true,
 	}
@@ -62,7 +61,6 @@ func stdio(command []string, more map[string]any) server {
 
 func remote(kind, url string, more map[string]any) server {
 	o := options(more)
-	delete(o, "sandbox")
 	delete(o, "max_instances")
 	return server{Type: kind, URL: url, Doorward: o}
 }

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/admin"
+)
+
+// The bind table of the contract on the real program: every form of address,
+// with every credential and setting, one listener each. What is refused is
+// looked for in the kernel's own tables of sockets: it is not there.
+
+// form is one way to write an address.
+type form struct {
+	addr  string // PORT stands for the port
+	class string // loopback, other, or bad: no address at all
+	bound string // what the kernel shows when it is served
+}
+
+var bindForms = []form{
+	{"127.0.0.1:PORT", "loopback", "127.0.0.1"},
+	{"127.8.9.10:PORT", "loopback", "127.8.9.10"},
+	{"localhost:PORT", "loopback", "127.0.0.1"},
+	{"LocalHost:PORT", "loopback", "127.0.0.1"},
+	{"[::1]:PORT", "loopback", "::1"},
+	{"[0:0:0:0:0:0:0:1]:PORT", "loopback", "::1"},
+
+	{"0.0.0.0:PORT", "other", "0.0.0.0"},
+	{"[::]:PORT", "other", "::"},
+	{":PORT", "other", "::"},
+	{"[::ffff:127.0.0.1]:PORT", "other", "127.0.0.1"},
+	{"[::ffff:7f00:1]:PORT", "other", "127.0.0.1"},
+	{"[::ffff:0.0.0.0]:PORT", "other", "0.0.0.0"},
+	{"[::1%lo]:PORT", "other", "::1"},
+
+	{"127.1:PORT", "bad", ""},
+	{"127:PORT", "bad", ""},
+	{"0:PORT", "bad", ""},
+	{"2130706433:PORT", "bad", ""},
+	{"0x7f000001:PORT", "bad", ""},
+	{"0177.0.0.1:PORT", "bad", ""},
+	{"127.0.0.1.:PORT", "bad", ""},
+	{"[127.0.0.1]:PORT", "bad", ""},
+	{"localhost.:PORT", "bad", ""},
+	{"localhoſt:PORT", "bad", ""},
+	{"１２７.0.0.1:PORT", "bad", ""},
+}
+
+// elsewhere are addresses that this host does not have, or names: not loopback,
+// whatever they lead to, and never bound here.
+var elsewhere = []form{
+	{"192.0.2.7:PORT", "elsewhere", ""},
+	{"[2001:db8::7]:PORT", "elsewhere", ""},
+	{"[fe80::1%lo]:PORT", "elsewhere", ""},
+	{"gateway.example:PORT", "elsewhere", ""},
+	{"sub.localhost:PORT", "elsewhere", ""},
+	{"127.0.0.1.nip.example:PORT", "elsewhere", ""},
+}
+
+// listener is one line of the table.
+type listener struct {
+	form
+	auth       string
+	tls        bool
+	requireTLS bool
+	port       int
+}
+
+// credential is what the daemon is started with.
+type credential struct {
+	name  string
+	set   bool // counts everywhere
+	made  bool // counts where a listener says auth: required
+	token string
+}
+
+var bindCredentials = []credential{
+	{name: "none"},
+	{name: "env", set: true, token: "correct-horse-battery"},
+	{name: "file", set: true, token: "correct-horse-in-a-file"},
+	{name: "made", made: true},
+	{name: "short", token: "fifteen-letters"},
+	{name: "blank", token: "                       "},
+}
+
+// outcome is the table itself: refused, open, or token.
+func (l *listener) outcome(c credential) string {
+	loopback := l.class == "loopback"
+	switch {
+	case l.class == "bad", l.class == "elsewhere", l.requireTLS && !l.tls, !loopback && l.auth == "none":
+		return "refused"
+	case !loopback && (c.set || c.made && l.auth == "required"), loopback && l.auth == "required", loopback && c.set && l.auth == "auto":
+		return "token"
+	case loopback:
+		return "open"
+	}
+	return "refused"
+}
+
+// bindTable is every listener that is tried.
+func bindTable(t *testing.T) []*listener {
+	var all []*listener
+	for _, f := range slices.Concat(bindForms, elsewhere) {
+		for _, auth := range []string{"auto", "required", "none"} {
+			all = append(all, &listener{form: f, auth: auth})
+		}
+	}
+	for _, f := range bindForms[:10] {
+		all = append(all, &listener{form: f, auth: "auto", tls: true, requireTLS: true}, &listener{form: f, auth: "required", tls: true},
+			&listener{form: f, auth: "auto", requireTLS: true})
+	}
+	if ok, _ := condition("ipv6"); !ok {
+		all = slices.DeleteFunc(all, func(l *listener) bool { return strings.Contains(l.bound, "::") })
+	}
+	for _, l := range all {
+		l.port = freePort(t)
+	}
+	return all
+}
+
+// freePort looks below the range from which the kernel serves port 0.
+func freePort(t *testing.T) int {
+	port := 0
+	found := poll(5*time.Second, func() bool {
+		port = 12000 + int(time.Now().UnixNano()/1000%20000)
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		return err == nil && l.Close() == nil
+	})
+	if !found {
+		t.Fatal("no free port")
+	}
+	return port
+}
+
+func (l *listener) text() string {
+	return strings.ReplaceAll(l.addr, "PORT", fmt.Sprint(l.port))
+}
+
+func (l *listener) yaml() string {
+	s := fmt.Sprintf("    - {addr: %q, auth: %s, require_tls: %v", l.text(), l.auth, l.requireTLS)
+	if l.tls {
+		s += ", tls: {cert: cert.pem, key: key.pem}"
+	}
+	return s + "}\n"
+}
+
+func TestBindTable(t *testing.T) {
+	t.Parallel()
+	for _, c := range bindCredentials {
+		t.Run(c.name, func(t *testing.T) {
+			table := bindTable(t)
+			d := startBound(t, c, table)
+			bound := listening(t)
+			states := d.states()
+			for _, l := range table {
+				d.check(l, bound[l.port], states[l.text()])
+			}
+			for _, secret := range []string{"correct-horse", "fifteen-letters"} {
+				if strings.Contains(d.log.String(), secret) {
+					t.Errorf("the token is on stderr")
+				}
+			}
+		})
+	}
+}
+
+// bindDaemon is a daemon with the whole table.
+type bindDaemon struct {
+	credential
+	t   *testing.T
+	dir string
+	env []string
+	log *lines
+}
+
+func startBound(t *testing.T, c credential, table []*listener) *bindDaemon {
+	t.Helper()
+	d := &bindDaemon{credential: c, t: t, dir: t.TempDir(), log: newLines("")}
+	d.env = []string{"HOME=" + d.dir, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + filepath.Join(d.dir, "s"),
+		"DOORWARD_RUNTIME_DIR=" + filepath.Join(d.dir, "r"), "DOORWARD_CONFIG=" + filepath.Join(d.dir, "doorward.yaml")}
+	d.command("fakemcp", "cert")
+	config := "listen:\n  http:\n"
+	for _, l := range table {
+		config += l.yaml()
+	}
+	args := d.offer()
+	if err := os.WriteFile(filepath.Join(d.dir, "doorward.yaml"), []byte(config+"mcpServers: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("doorward", append([]string{"serve"}, args...)...)
+	cmd.Dir, cmd.Env, cmd.Stderr = d.dir, d.env, d.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // its status says the rest
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("serve: %v\n%s", err, d.log)
+		}
+	})
+	if _, ok := d.log.take(regexp.MustCompile(`^ready$`), 30*time.Second); !ok {
+		t.Fatalf("not ready:\n%s", d.log)
+	}
+	return d
+}
+
+// offer puts the credential where the daemon looks for it.
+func (d *bindDaemon) offer() (flags []string) {
+	switch d.name {
+	case "env", "short", "blank":
+		d.env = append(d.env, "DOORWARD_TOKEN="+d.token)
+	case "file":
+		path := filepath.Join(d.dir, "token")
+		if err := os.WriteFile(path, []byte(d.token+"\n"), 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+		return []string{"--token-file", path}
+	case "made":
+		d.token = strings.TrimSpace(d.command("doorward", "token", "new", "ci"))
+	}
+	return nil
+}
+
+func (d *bindDaemon) command(argv ...string) string {
+	d.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = d.dir, d.env
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		d.t.Fatalf("%v: %v\n%s", argv, err, errs.String())
+	}
+	return string(out)
+}
+
+// states are the listeners as `status` gives them, by the configured address.
+func (d *bindDaemon) states() map[string]admin.Listener {
+	var s admin.Status
+	if err := json.Unmarshal([]byte(d.command("doorward", "status", "--json")), &s); err != nil {
+		d.t.Fatal(err)
+	}
+	all := make(map[string]admin.Listener)
+	for _, l := range s.Listeners {
+		all[l.Addr] = l
+	}
+	return all
+}
+
+// check holds one listener to the table.
+func (d *bindDaemon) check(l *listener, bound []string, refused admin.Listener) {
+	d.t.Helper()
+	want := l.outcome(d.credential)
+	what := fmt.Sprintf("%s auth %s tls %v require_tls %v, credential %s", l.text(), l.auth, l.tls, l.requireTLS, d.name)
+	said := strings.Contains(d.log.String(), "refused "+l.text()+": ") || strings.Contains(d.log.String(), "refused "+fmt.Sprintf("%q", l.text())+": ")
+	if want == "refused" {
+		if len(bound) > 0 || !said || l.class != "bad" && refused.State != "refused" {
+			d.t.Errorf("%s: bound %v, said %v, status %+v; it must be refused", what, bound, said, refused)
+		}
+		return
+	}
+	if said || !slices.Contains(bound, l.bound) || l.class == "loopback" && slices.ContainsFunc(bound, isOffHost) {
+		d.t.Errorf("%s: said %v, bound %v, want %s", what, said, bound, l.bound)
+		return
+	}
+	without, with := d.ask(l, ""), d.ask(l, d.token)
+	switch {
+	case want == "open" && without != http.StatusOK:
+		d.t.Errorf("%s: %d without a token", what, without)
+	case want == "token" && without != http.StatusUnauthorized:
+		d.t.Errorf("%s: %d without a token", what, without)
+	case want == "token" && (d.set || d.made) != (with == http.StatusOK):
+		d.t.Errorf("%s: %d with the token", what, with)
+	}
+}
+
+func isOffHost(ip string) bool { return !netip.MustParseAddr(ip).IsLoopback() }
+
+// ask lists the tools over that listener, with the token or without one.
+func (d *bindDaemon) ask(l *listener, token string) int {
+	d.t.Helper()
+	scheme, host := "http", l.bound
+	if l.tls {
+		scheme = "https"
+	}
+	switch host {
+	case "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
+	req, err := http.NewRequest(http.MethodPost, scheme+"://"+net.JoinHostPort(host, fmt.Sprint(l.port))+"/mcp", strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/list"}}
+	if strings.TrimSpace(token) != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the certificate is the test's own
+	resp, err := c.Do(req)
+	if err != nil {
+		d.t.Errorf("%s: %v", l.text(), err)
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body) // the status is what counts
+	return resp.StatusCode
+}
+
+// listening reads the kernel's tables: the addresses that are listened on, by
+// port.
+func listening(t *testing.T) map[int][]string {
+	t.Helper()
+	all := make(map[int][]string)
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			if len(f) < 4 || f[3] != "0A" {
+				continue
+			}
+			var port int
+			addr, hexPort, _ := strings.Cut(f[1], ":")
+			if _, err := fmt.Sscanf(hexPort, "%X", &port); err != nil {
+				t.Fatal(err)
+			}
+			all[port] = append(all[port], kernelAddr(t, addr))
+		}
+	}
+	return all
+}
+
+// kernelAddr reads an address as /proc writes it: words of 32 bits, each with
+// its least byte first.
+func kernelAddr(t *testing.T, text string) string {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word := range slices.Chunk(b, 4) {
+		slices.Reverse(word)
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return ip.String()
+}

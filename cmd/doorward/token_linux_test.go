@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// tokenBox is a state directory and the real program on it.
+type tokenBox struct {
+	t   *testing.T
+	env []string
+}
+
+func (b *tokenBox) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("doorward", append([]string{"token"}, args...)...)
+	cmd.Env = b.env
+	return cmd
+}
+
+func (b *tokenBox) list() []tokenLine {
+	b.t.Helper()
+	out, err := b.command("list", "--json").Output()
+	var all []tokenLine
+	if err := errors.Join(err, json.Unmarshal(out, &all)); err != nil {
+		b.t.Fatalf("token list: %v", err)
+	}
+	return all
+}
+
+// Many processes make and rotate tokens at once: each gets its own, none is
+// lost, and of one name one is current.
+func TestManyProcessesMakeTokens(t *testing.T) {
+	t.Parallel()
+	b := &tokenBox{t, []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + t.TempDir()}}
+	if out, err := b.command("new", "ci", "--scope", "agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	const each = 8
+	var mu sync.Mutex
+	shown := map[string]bool{}
+	var all sync.WaitGroup
+	for i := range each {
+		for _, args := range [][]string{{"new", fmt.Sprint("own", i)}, {"new", "ci", "--overlap", "1h"}} {
+			all.Go(func() {
+				out, err := b.command(args...).Output()
+				mu.Lock()
+				defer mu.Unlock()
+				if tok := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(tok, "dw_") || shown[tok] {
+					t.Errorf("%v: %v", args, err)
+				} else {
+					shown[tok] = true
+				}
+			})
+		}
+	}
+	all.Wait()
+	current := map[string]int{}
+	for _, l := range b.list() {
+		if !l.Succeeded {
+			current[l.Name]++
+		}
+		if l.Name == "ci" && (l.Scope != "agent" || l.Succeeded == (l.Expires == "")) {
+			t.Errorf("%+v", l)
+		}
+	}
+	if n := len(b.list()); n != 1+2*each || len(current) != 1+each || current["ci"] != 1 {
+		t.Errorf("%d tokens, current %v", n, current)
+	}
+}
+
+// Killed at any moment, a process leaves a store that can be read and written,
+// and what it had shown is in it.
+func TestAKilledProcessLosesNoToken(t *testing.T) {
+	t.Parallel()
+	b := &tokenBox{t, []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + t.TempDir()}}
+	showed := 0
+	for i := range 25 {
+		cmd := b.command("new", fmt.Sprint("n", i))
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		known := false
+		for _, l := range b.list() {
+			known = known || l.Name == fmt.Sprint("n", i)
+		}
+		if out.Len() > 0 && !known {
+			t.Errorf("token n%d was shown and is not there", i)
+		}
+		if out.Len() > 0 {
+			showed++
+		}
+	}
+	if out, err := b.command("new", "last").CombinedOutput(); err != nil {
+		t.Errorf("afterwards: %v %s", err, out)
+	}
+	t.Logf("%d of 25 came to show their token", showed)
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/pin"
+)
+
+// trust shows what is withheld of a server, or of all, and approves it as it
+// was shown.
+func trust(ctx context.Context, args []string) error {
+	o := newOptions("trust")
+	yes := o.set.Bool("yes", false, "approve what is shown without a question")
+	rest, err := o.parse(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 1 {
+		return errUsage
+	}
+	c, err := o.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t := &truster{client: c, yes: *yes, json: o.json, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
+	err = t.run(ctx, strings.Join(rest, ""))
+	if o.json && (err == nil || isRefused(err)) {
+		err = errors.Join(printJSON(t.out), err)
+	}
+	return err
+}
+
+// trusted is what --json prints.
+type trusted struct {
+	Servers  []admin.Trust `json:"servers"`
+	Approved []string      `json:"approved"` // SERVER/ITEM
+}
+
+// truster is one run of the command.
+type truster struct {
+	client    *client.Client
+	yes, json bool
+	in        *bufio.Reader
+	out       trusted
+}
+
+func (t *truster) run(ctx context.Context, server string) error {
+	if server != "" {
+		return t.one(ctx, server)
+	}
+	var all admin.TrustList
+	if err := t.client.Admin(ctx, "/admin/v1/trust", &all); err != nil {
+		return trustFailure("", err)
+	}
+	var refused error
+	for _, s := range all.Servers {
+		err := t.settle(ctx, s)
+		if isRefused(err) {
+			refused = err
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(all.Servers) == 0 {
+		t.say("nothing is withheld")
+	}
+	return refused
+}
+
+// one looks at a server before it shows what is withheld of it.
+func (t *truster) one(ctx context.Context, server string) error {
+	var s admin.Trust
+	if err := t.client.AdminPost(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
+		return trustFailure(server, err)
+	}
+	if s.Unreached {
+		fmt.Fprintf(os.Stderr, "doorward: %s did not say what it offers: this is what was known before\n", server)
+	}
+	return t.settle(ctx, s)
+}
+
+// settle shows and approves. Once a command is approved the server can be
+// started, and then there may be more.
+func (t *truster) settle(ctx context.Context, s admin.Trust) error {
+	t.out.Servers = append(t.out.Servers, s)
+	if len(s.Withheld) == 0 {
+		t.say(s.Server + ": nothing is withheld")
+		return nil
+	}
+	if !t.json {
+		fmt.Print(withheldText(s))
+	}
+	items := approvable(s)
+	if len(items) == 0 {
+		return refusal(s.Server + ": what is withheld cannot be approved")
+	}
+	if err := t.agreed(s.Server, len(items)); err != nil {
+		return err
+	}
+	var done struct{ Approved int }
+	if err := t.client.AdminPost(ctx, "/admin/v1/trust", admin.TrustApproval{Server: s.Server, Items: items}, &done); err != nil {
+		return trustFailure(s.Server, err)
+	}
+	started := false
+	for _, i := range items {
+		t.out.Approved = append(t.out.Approved, s.Server+"/"+i.Item)
+		started = started || i.Item == "command"
+	}
+	t.say(fmt.Sprintf("%s: %d approved", s.Server, done.Approved))
+	if started {
+		return t.one(ctx, s.Server)
+	}
+	return nil
+}
+
+// approvable are the items that were shown and can be approved.
+func approvable(s admin.Trust) []pin.Approval {
+	var items []pin.Approval
+	for _, w := range s.Withheld {
+		if w.Reason != pin.Refused {
+			items = append(items, pin.Approval{Item: w.Item, Digest: w.Digest})
+		}
+	}
+	return items
+}
+
+// agreed asks, where there is somebody to ask.
+func (t *truster) agreed(server string, n int) error {
+	if t.yes {
+		return nil
+	}
+	hint := refusal(server + ": not approved: look at the above and use --yes, or ask from a terminal")
+	fi, err := os.Stdin.Stat()
+	if t.json || err != nil || fi.Mode()&os.ModeCharDevice == 0 {
+		return hint
+	}
+	fmt.Fprintf(os.Stderr, "approve %d of %s? [y/N] ", n, server)
+	line, err := t.in.ReadString('\n')
+	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
+		fmt.Fprintln(os.Stderr)
+		return hint
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return refusal(server + ": not approved")
+}
+
+func (t *truster) say(text string) {
+	if !t.json {
+		fmt.Fprintln(os.Stderr, "doorward:", text)
+	}
+}
+
+func refusal(text string) error { return fail(exitRefused, "%s", text) }
+
+func isRefused(err error) bool {
+	var f *failure
+	return errors.As(err, &f) && f.status == exitRefused
+}
+
+func trustFailure(server string, err error) error {
+	var status client.ErrStatus
+	if !errors.As(err, &status) {
+		return err
+	}
+	switch int(status) {
+	case http.StatusNotFound:
+		return fail(exitFailed, "there is no server %s", server)
+	case http.StatusConflict:
+		return fail(exitFailed, "%s has changed since this was shown: nothing was approved; look again", server)
+	case http.StatusForbidden:
+		return fail(exitRefused, "approving is for administrators: %w", err)
+	}
+	return err
+}
+
+// withheldText is what is withheld of a server, for a person.
+func withheldText(s admin.Trust) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d withheld\n", s.Server, len(s.Withheld))
+	for _, w := range s.Withheld {
+		fmt.Fprintf(&b, "\n  %s %s", w.Reason, itemName(w.Item))
+		if w.Detail != "" {
+			fmt.Fprintf(&b, ": %s", printable(w.Detail))
+		}
+		b.WriteString("\n")
+		for _, c := range pin.Diff(w.Before, w.After) {
+			differing(&b, c)
+		}
+	}
+	return b.String()
+}
+
+// differing is one difference: quoted texts have everything escaped that cannot
+// be seen.
+func differing(b *strings.Builder, c pin.Change) {
+	path := c.Path
+	if path == "" {
+		path = "text"
+	}
+	if c.Before != "" {
+		fmt.Fprintf(b, "    - %s: %s\n", path, c.Before)
+	}
+	if c.After != "" {
+		fmt.Fprintf(b, "    + %s: %s\n", path, c.After)
+	}
+}
+
+// itemName is an item's kind and its name, spelt out where it could mislead.
+func itemName(item string) string {
+	kind, name, ok := strings.Cut(item, ":")
+	if !ok {
+		return item
+	}
+	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` {
+		name = q
+	}
+	return kind + " " + name
+}

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/signin"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// SignIn is how a server is signed in to; false where it is not: a child, a
+// server with a credential of its own in headers, or one that the operator
+// says is to get none.
+func SignIn(s *config.Server, c *config.Config) (signin.Settings, bool) {
+	if s.Kind == "stdio" || s.Refused != "" || s.Doorward.OAuth.Grant == "off" {
+		return signin.Settings{}, false
+	}
+	for name := range s.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return signin.Settings{}, false
+		}
+	}
+	o := s.Doorward.OAuth
+	return signin.Settings{Server: s.Name, URL: s.URL.Reveal(), AllowPrivate: s.Doorward.AllowPrivate, Grant: o.Grant,
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, MetadataURL: o.ClientMetadataURL, Issuer: o.AuthorizationServer,
+		Scopes: o.Scopes, CallbackPort: o.CallbackPort, Proxy: c.Egress.Proxy}, true
+}
+
+// outward is what servers over the network share: where their tokens are, and
+// who hears of what becomes of them.
+type outward struct {
+	dir    string
+	key    secret.Value
+	log    *slog.Logger
+	record func(action, server string)
+
+	store *signin.Store // opened when the first server wants it
+	shut  error         // why it cannot be
+}
+
+func (d *Daemon) newOutward() *outward {
+	return &outward{dir: d.o.StateDir, key: d.o.Config.Store.SignInKey, log: d.log, record: func(action, server string) {
+		d.audit.Later(&audit.Record{Kind: audit.Event, Source: "upstream", Action: action, Resource: server})
+	}}
+}
+
+// tokens makes the source of a server's tokens; nil where there can be none.
+func (o *outward) tokens(s signin.Settings) *tokens {
+	if o.store == nil && o.shut == nil {
+		if o.store, o.shut = signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key}); o.shut != nil {
+			o.log.Error("servers cannot be signed in to", "err", o.shut)
+		}
+	}
+	if o.shut != nil {
+		return nil
+	}
+	src, err := signin.NewSource(s, o.store, o.log, func(what string) { o.record(what, s.Server) })
+	if err != nil {
+		o.log.Debug("a server is not signed in to", "server", s.Server, "err", err)
+		return nil
+	}
+	return &tokens{src}
+}
+
+// circuit records that a server cannot be reached, or can again.
+func (o *outward) circuit(server string, open bool) {
+	action := "upstream.reachable"
+	if open {
+		action = "upstream.unreachable"
+	}
+	o.record(action, server)
+}
+
+// tokens is a source in the words of upstream.
+type tokens struct{ *signin.Source }
+
+// Authorize implements upstream.Credential.
+func (t *tokens) Authorize(ctx context.Context) (string, error) {
+	auth, err := t.Source.Authorize(ctx)
+	return auth, inWords(err)
+}
+
+// Refused implements upstream.Credential.
+func (t *tokens) Refused(ctx context.Context, used string, resp *http.Response) (bool, error) {
+	again, err := t.Source.Refused(ctx, used, resp)
+	return again, inWords(err)
+}
+
+func inWords(err error) error {
+	if errors.Is(err, signin.ErrSignIn) {
+		return needed{err}
+	}
+	return err
+}
+
+// needed is an error that upstream knows for what it is.
+type needed struct{ error }
+
+func (n needed) Is(target error) bool { return target == upstream.ErrSignIn }

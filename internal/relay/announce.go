@@ -1,0 +1,88 @@
+package relay
+
+import (
+	"sync"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// audience is everybody who listens for changes of lists and may have to hear
+// of one that no server made: the policy or the configuration has changed, and
+// with it what they may see.
+type audience struct {
+	mu    sync.Mutex
+	ears  map[int]func(method string)
+	count int
+}
+
+// join adds an ear; leave takes it out again.
+func (a *audience) join(ear func(method string)) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ears == nil {
+		a.ears = make(map[int]func(string))
+	}
+	a.count++
+	n := a.count
+	a.ears[n] = ear
+	return func() {
+		a.mu.Lock()
+		delete(a.ears, n)
+		a.mu.Unlock()
+	}
+}
+
+func (a *audience) all() []func(string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]func(string), 0, len(a.ears))
+	for _, ear := range a.ears {
+		out = append(out, ear)
+	}
+	return out
+}
+
+// listCapability is what a server declares when it tells of a change.
+var listCapability = map[string]string{toolsChanged: "tools", promptsChanged: "prompts", resourcesChanged: "resources"}
+
+// Announce tells every client that listens to look at its lists again. Call it
+// after the policy or the servers have changed.
+func (r *Relay) Announce() {
+	for _, ear := range r.audience.all() {
+		for method := range listCapability {
+			ear(method)
+		}
+	}
+}
+
+// announce is the ear of a legacy session: it hears what its initialize
+// promised, on its standalone stream.
+func (d *binding) announce(method string) {
+	if d.session.Listening() && (d.session.Server == "" || d.promised(method)) {
+		d.session.Notify(method, nil)
+	}
+}
+
+// promised reports whether a server of the session declares that this list
+// may change.
+func (d *binding) promised(method string) bool {
+	for _, h := range d.all() {
+		c := h.live.Load()
+		if c != nil && c.era == front.Legacy && isTrue(wire.GetPath(c.hello, "capabilities", listCapability[method], "listChanged")) {
+			return true
+		}
+	}
+	return false
+}
+
+// announce is the ear of a modern subscription: it hears what was granted.
+func (s *subscription) announce(method string) {
+	s.mu.Lock()
+	granted := s.granted.wants(method, nil)
+	s.mu.Unlock()
+	if granted {
+		s.put(upstream.Event{Method: method})
+	}
+}

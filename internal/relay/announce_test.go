@@ -1,0 +1,39 @@
+package relay
+
+import (
+	"testing"
+
+	"github.com/doorward/doorward/internal/policy"
+)
+
+// Who listens hears that its lists may have changed when the policy has: a
+// modern client what it was granted, a legacy one what its server had promised,
+// or the aggregate; and one whose session is over hears nothing and costs
+// nothing.
+func TestWhoListensHearsOfANewPolicy(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	old := web(t, "old", "legacy")
+	h := build(t, []Server{s.server(), old.server()})
+	modern, _ := h.modern("/mcp/s", "uid:1000").subscribe(`{"toolsListChanged":true}`)
+	all := h.legacy("/mcp", "uid:1000", `{}`)
+	stream := all.listen()
+	mute := h.legacy("/mcp", "uid:1000", `{}`) // has no standalone stream
+	mute.call("tools/list", `{}`)
+
+	h.gate.SetPolicy(policy.New(1000, nil))
+	h.relay.Announce()
+	equal(t, "modern", text(modern.next(), "method"), toolsChanged)
+	modern.silent()
+	heard := map[string]bool{}
+	for range 3 {
+		heard[text(stream.next(), "method")] = true
+	}
+	if len(heard) != 3 {
+		t.Errorf("the legacy client heard of %v, want all three lists", heard)
+	}
+
+	all.end()
+	mute.end()
+	eventually(t, "left", func() bool { return len(h.relay.audience.all()) == 1 })
+}

@@ -1,0 +1,120 @@
+package relay
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/doorward/doorward/internal/gate"
+)
+
+func limited(l gate.Limits) option { return func(h *house, _ *Options) { h.limits = l } }
+
+// refusedBy checks that r is a refusal by a limit, and that the record of it
+// stands under its number.
+func refusedBy(t *testing.T, h *house, what string, r *reply, status int, rule string) record {
+	t.Helper()
+	end := r.end()
+	if r.status != status || r.header.Get("Retry-After") != "1" {
+		t.Errorf("%s: %d %v %s", what, r.status, r.header, end)
+	}
+	ref := field(end, "error", "data", "ref")
+	return h.recorded(what+" under "+ref, func(r record) bool {
+		return fmt.Sprint(r.Seq) == ref && r.Decision == "deny" && r.Rule == rule
+	})
+}
+
+// A list of all servers is one call, and a caller at its limit is told so,
+// instead of being shown fewer of them.
+func TestAMergedListIsOneCall(t *testing.T) {
+	t.Parallel()
+	var servers []Server
+	for _, name := range []string{"a", "b", "c"} {
+		s := web(t, name, "modern")
+		s.setList("tools/list", `{"tools":[{"name":"t"}]}`)
+		servers = append(servers, s.server())
+	}
+	h := build(t, servers, limited(gate.Limits{CallsPerSecond: 1, Calls: 1}))
+	m := h.modern("/mcp", "uid:1000")
+	equal(t, "all", join(names(m.call("tools/list", `{}`), "tools", "name")), "a__t b__t c__t")
+	refusedBy(t, h, "the second within a second", m.begin("tools/list", `{}`), http.StatusTooManyRequests, gate.RuleRate)
+	equal(t, "somebody else", join(names(h.modern("/mcp", "token:bob").call("tools/list", `{}`), "tools", "name")), "a__t b__t c__t")
+}
+
+// One caller with all its calls under way: it is refused, on one server and on
+// all, and another is not.
+func TestCallsOfOneCallerAtOnce(t *testing.T) {
+	t.Parallel()
+	s, other := web(t, "s", "modern"), web(t, "other", "modern")
+	s.serve = func(q *query) { q.arrive(); q.result(`{}`) }
+	h := build(t, []Server{s.server(), other.server()}, limited(gate.Limits{Calls: 1}))
+	m := h.modern("/mcp/s", "uid:1000")
+	done := make(chan string, 1)
+	go func() { done <- h.modern("/mcp/s", "uid:1000").tool("t", "") }()
+	eventually(t, "it runs", func() bool { return len(s.got("tools/call")) == 1 })
+	r := refusedBy(t, h, "a second", m.begin("tools/call", `{"name":"second"}`), 503, gate.RuleCalls)
+	equal(t, "of", r.Principal+" "+r.Resource, "uid:1000 s/second")
+	refusedBy(t, h, "a list", h.modern("/mcp", "uid:1000").begin("tools/list", `{}`), 503, gate.RuleCalls)
+	refusedBy(t, h, "in a session", (&session{house: h, who: "uid:1000", path: "/mcp/other", version: "2025-11-25"}).hello0(`{}`), 503, gate.RuleCalls)
+	equal(t, "somebody else", code(h.modern("/mcp/other", "token:bob").tool("t", "")), "")
+	s.proceed <- struct{}{}
+	<-done
+	equal(t, "when it has ended", code(h.modern("/mcp/other", "uid:1000").tool("t", "")), "")
+}
+
+// Listening is counted by itself, and on the aggregate once.
+func TestListensOfOneCallerAtOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, []Server{web(t, "a", "modern").server(), web(t, "b", "modern").server()}, limited(gate.Limits{Calls: 1, Streams: 2}))
+	all, one := h.modern("/mcp", "uid:1000"), h.modern("/mcp/a", "uid:1000")
+	const want = `{"toolsListChanged":true}`
+	first, _ := all.subscribe(want)
+	one.subscribe(want)
+	for _, m := range []*modern{all, one} {
+		refusedBy(t, h, "a third on "+m.path, m.begin("subscriptions/listen", `{"notifications":`+want+`}`), 503, gate.RuleStreams)
+	}
+	equal(t, "a call", code(one.tool("t", "")), "")
+	h.modern("/mcp", "token:bob").subscribe(want)
+	first.stop()
+	eventually(t, "there is room again", func() bool {
+		r := all.begin("subscriptions/listen", `{"notifications":`+want+`}`)
+		defer r.stop()
+		return r.status == 200
+	})
+}
+
+// A server that asks without end uses up its own rate, and nothing of what its
+// caller may do.
+func TestQuestionsCostTheirCallerNothing(t *testing.T) {
+	t.Parallel()
+	s := web(t, "quiz", "legacy")
+	s.serve = func(q *query) {
+		if q.Method != "tools/call" {
+			q.result(`{}`)
+			return
+		}
+		var answers []string
+		for range 20 {
+			answers = append(answers, field(q.ask("elicitation/create", `{"message":"m"}`), "result", "action"))
+		}
+		q.result(`{"answers":[%s]}`, strings.Join(answers, ","))
+	}
+	h := build(t, []Server{s.server()}, limited(gate.Limits{CallsPerSecond: 3}))
+	c := h.legacy("/mcp/quiz", "uid:1000", elicits)
+	r := c.begin("tools/call", `{"name":"t"}`)
+	end := ""
+	for end == "" {
+		if m := r.next(); field(m, "method") != "" {
+			c.answer(m, `{"action":"accept"}`)
+		} else {
+			end = m
+		}
+	}
+	answers := field(end, "result", "answers")
+	if !strings.HasPrefix(answers, `["accept","accept","accept",`) || !strings.Contains(answers, "decline") {
+		t.Errorf("answers %s", answers)
+	}
+	h.recorded("a question too many", func(r record) bool { return r.Action == "elicitation/create" && r.Rule == gate.RuleRate })
+	equal(t, "the caller", code(c.call("prompts/list", `{}`)), "")
+}

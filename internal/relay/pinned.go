@@ -1,0 +1,340 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// offer is what is known of one list of one connection.
+type offer struct {
+	verdict atomic.Pointer[pin.Verdict] // nil: unknown, or not any more
+	changes atomic.Uint64               // how often the server said that it changed
+	looked  atomic.Int64                // when the verdict was made, in Unix nanoseconds
+
+	once sync.Once
+	turn chan struct{} // held by who asks the server
+}
+
+// forget makes the next use ask again.
+func (o *offer) forget() {
+	o.changes.Add(1)
+	o.verdict.Store(nil)
+}
+
+// store keeps a verdict about a list that was asked for when changes was read,
+// unless the list has changed since.
+func (o *offer) store(v *pin.Verdict, changes uint64) {
+	o.looked.Store(time.Now().UnixNano())
+	o.verdict.Store(v)
+	if o.changes.Load() != changes {
+		o.verdict.CompareAndSwap(v, nil)
+	}
+}
+
+func (o *offer) current() *pin.Verdict {
+	if v := o.verdict.Load(); v != nil && v.Current() {
+		return v
+	}
+	return nil
+}
+
+func (o *offer) take(ctx context.Context) (release func(), err error) {
+	o.once.Do(func() { o.turn = make(chan struct{}, 1) })
+	select {
+	case o.turn <- struct{}{}:
+		return func() { <-o.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// listMethods are the list of each kind.
+var listMethods = [pin.KindCount]string{
+	pin.Tools: "tools/list", pin.Prompts: "prompts/list", pin.Resources: "resources/list", pin.Templates: "resources/templates/list",
+}
+
+func pinKind(method string) (pin.Kind, bool) {
+	for k, m := range listMethods {
+		if m == method {
+			return pin.Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+func (c *liveConn) eraName() string {
+	if c.era == front.Modern {
+		return "modern"
+	}
+	return "legacy"
+}
+
+// telling are the capabilities of clients on which servers make depend what
+// they offer.
+var telling = [][]string{{"elicitation"}, {"elicitation", "url"}, {"roots"}, {"sampling"}, {"sampling", "tools"}, {"tasks"}}
+
+// asker is for whom a list is asked on c: the session that it is private to,
+// or the request with params.
+func (l *link) asker(c *liveConn, params []byte) pin.Asker {
+	caps := wire.GetPath(params, "_meta", wire.MetaCapabilities)
+	if c.era == front.Legacy {
+		caps = wire.Get(l.init, "capabilities")
+	}
+	var words []string
+	for _, path := range telling {
+		if wire.GetPath(caps, path...) != nil {
+			words = append(words, strings.Join(path, "."))
+		}
+	}
+	return pin.Asker{Era: c.eraName(), Client: strings.Join(words, ",")}
+}
+
+// relisted is told of a notification of a change.
+func (l *link) relisted(method string) {
+	c := l.live.Load()
+	if c == nil {
+		return
+	}
+	for k, list := range listMethods {
+		if kind, _ := listingOf(list); kind.changed == method {
+			c.offers[k].forget()
+		}
+	}
+}
+
+// met notes what a server says of itself on a new connection.
+func (l *link) met(c *liveConn) {
+	if l.b.Pin != nil {
+		l.b.Pin.Meet(c.eraName(), wire.Get(c.hello, "capabilities"), wire.Get(c.hello, "instructions"))
+	}
+}
+
+// startable is why the server's program may not be started.
+func (b *backend) startable() error {
+	if b.Pin == nil {
+		return nil
+	}
+	return b.Pin.Start()
+}
+
+// greeting is what a server says of itself as clients may see it.
+func (b *backend) greeting(c *liveConn, result []byte) []byte {
+	if b.Pin == nil {
+		return result
+	}
+	var edits []wire.Edit
+	if text := wire.Get(result, "instructions"); text != nil {
+		edits = append(edits, wire.Edit{Key: "instructions", Value: b.Pin.Instructions(c.eraName(), text)})
+	}
+	if info := wire.Get(result, "serverInfo"); info != nil {
+		clean, _ := pin.CleanText(info, 0)
+		edits = append(edits, wire.Edit{Key: "serverInfo", Value: clean})
+	}
+	result = wire.Set(result, edits...)
+	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
+		clean, n := pin.CleanText(info, 0)
+		if n > 0 {
+			result = wire.SetIn(result, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: clean})
+		}
+	}
+	return result
+}
+
+// unlistedAgain is how old a verdict must be before a name that is not in it
+// makes the server be asked again.
+const unlistedAgain = time.Second
+
+// pinned settles whether c offers what t names, and puts the server's own name
+// for it in.
+func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error) {
+	if l.b.Pin == nil {
+		return t, nil
+	}
+	switch t.method {
+	case "tools/call":
+		return l.named(ctx, c, pin.Tools, t)
+	case "prompts/get":
+		return l.named(ctx, c, pin.Prompts, t)
+	case "resources/read", "resources/subscribe":
+		return t, shut(l.b.Pin, pin.Resources, t.name)
+	case "completion/complete":
+		return l.completed(ctx, c, t)
+	}
+	return t, nil
+}
+
+// shut: addresses that no list holds are for a server to make up, from its
+// templates or in a result; only what is withheld is refused.
+func shut(g *pin.Guard, k pin.Kind, uri string) error {
+	if why := g.Shut(k, uri); why != "" {
+		return &pin.Held{Reason: why}
+	}
+	return nil
+}
+
+func (l *link) named(ctx context.Context, c *liveConn, k pin.Kind, t target) (target, error) {
+	own, err := l.ownName(ctx, c, k, t.name)
+	if err != nil || own == t.name {
+		return t, err
+	}
+	t.name = own
+	t.params = wire.Set(t.params, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, own)})
+	return t, nil
+}
+
+func (l *link) completed(ctx context.Context, c *liveConn, t target) (target, error) {
+	ref := wire.Get(t.params, "ref")
+	if uri, ok := wire.GetString(ref, "uri"); ok {
+		return t, errors.Join(shut(l.b.Pin, pin.Templates, uri), shut(l.b.Pin, pin.Resources, uri))
+	}
+	name, ok := wire.GetString(ref, "name")
+	if !ok {
+		return t, nil
+	}
+	own, err := l.ownName(ctx, c, pin.Prompts, name)
+	if err == nil && own != name {
+		t.name, t.params = own, wire.SetIn(t.params, "ref", wire.Edit{Key: "name", Value: wire.AppendQuote(nil, own)})
+	}
+	return t, err
+}
+
+// ownName is the server's own name of a tool or prompt. What is on no list is
+// asked for again, since it may have come in silence.
+func (l *link) ownName(ctx context.Context, c *liveConn, k pin.Kind, name string) (string, error) {
+	o := &c.offers[k]
+	v := o.current()
+	fresh := v == nil
+	var err error
+	if fresh {
+		if v, err = l.judge(ctx, c, k); err != nil {
+			return "", err
+		}
+	}
+	own, why := v.Name(name)
+	if why == pin.Unlisted && !fresh && time.Since(time.Unix(0, o.looked.Load())) > unlistedAgain {
+		o.verdict.CompareAndSwap(v, nil)
+		if v, err = l.judge(ctx, c, k); err != nil {
+			return "", err
+		}
+		own, why = v.Name(name)
+	}
+	switch why {
+	case "":
+		return own, nil
+	case pin.Unlisted:
+		if why = l.b.Pin.Unlisted(k, name); why == "" {
+			return name, nil
+		}
+	}
+	return "", &pin.Held{Reason: why}
+}
+
+// judge asks the server for a whole list and has it compared with what was
+// approved. One asks at a time.
+func (l *link) judge(ctx context.Context, c *liveConn, k pin.Kind) (*pin.Verdict, error) {
+	o := &c.offers[k]
+	release, err := o.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if v := o.current(); v != nil {
+		return v, nil
+	}
+	changes := o.changes.Load()
+	entries, ok, err := l.wholeList(ctx, c, k)
+	if err != nil {
+		return nil, err
+	}
+	v := l.b.Pin.NoList(k)
+	if ok {
+		v = l.b.Pin.Judge(l.asker(c, nil), k, entries)
+	}
+	o.store(v, changes)
+	return v, nil
+}
+
+// maxList is how many bytes of a list are asked for. What is beyond is on no
+// list.
+const maxList = 32 << 20
+
+// wholeList asks for all pages of a list; false when the server answers none.
+func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries []byte, ok bool, err error) {
+	kind, _ := listingOf(listMethods[k])
+	known := l.b.params.now.Load()
+	entries = []byte{'['}
+	var cursor []byte
+	for page := 0; page < maxPages && len(entries) < maxList; page++ {
+		req := upstream.Request{Method: listMethods[k], Params: l.withMeta(c, wire.Edit{Key: "cursor", Value: cursor})}
+		reply, err := c.conn.Call(ctx, &req, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		list := wire.Get(reply.Result, kind.member)
+		if reply.Error != nil || len(list) == 0 || list[0] != '[' {
+			return nil, false, nil
+		}
+		for e := range wire.Elements(list) {
+			entries = append(comma(entries), e...)
+		}
+		next := wire.Get(reply.Result, "nextCursor")
+		if next == nil || string(next) == string(cursor) {
+			break
+		}
+		cursor = next
+	}
+	entries = append(entries, ']')
+	if k == pin.Tools && (c.era == front.Modern || l.client == front.Modern) {
+		l.b.params.learn(known, entries, true)
+	}
+	return entries, true, nil
+}
+
+// listed is what a client may see of a list that it asked for itself; changes
+// was read before. A list that came whole needs no second question.
+func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64, result []byte) ([]byte, error) {
+	k, isList := pinKind(t.method)
+	if !isList || l.b.Pin == nil {
+		return result, nil
+	}
+	kind, _ := listingOf(t.method)
+	entries := wire.Get(result, kind.member)
+	if len(entries) == 0 || entries[0] != '[' {
+		return result, nil
+	}
+	whole := wire.Get(t.params, "cursor") == nil && wire.Get(result, "nextCursor") == nil
+	o := &c.offers[k]
+	v := o.current()
+	switch {
+	case whole:
+		v = l.b.Pin.Judge(l.asker(c, t.params), k, entries)
+		o.store(v, changes)
+	case v == nil:
+		var err error
+		if v, err = l.judge(ctx, c, k); err != nil {
+			return nil, err
+		}
+	}
+	shown, changed := v.Show(entries, whole)
+	if !changed {
+		return result, nil
+	}
+	return wire.Set(result, wire.Edit{Key: kind.member, Value: shown}), nil
+}
+
+// changesOf is how often the list of a method has changed so far.
+func (c *liveConn) changesOf(method string) uint64 {
+	if k, ok := pinKind(method); ok {
+		return c.offers[k].changes.Load()
+	}
+	return 0
+}

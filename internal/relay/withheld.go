@@ -1,0 +1,189 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// disguise is the answer to what is withheld: that of its server to a name that
+// it does not have, with the one put in place of the other. Nothing of the call
+// goes along, and only what can be no use of anything is taken for an answer.
+func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t target, held error) (upstream.Reply, error) {
+	was := t.name
+	member, made := strangeName(t)
+	if made == "" {
+		return upstream.Reply{}, held
+	}
+	t.name = made
+	t.params = wire.Set(t.params, wire.Edit{Key: member, Value: wire.AppendQuote(nil, made)},
+		wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"})
+	if member == "name" {
+		t.params = wire.Set(t.params, wire.Edit{Key: "arguments", Value: emptyResult})
+	}
+	req, err := l.r.outgoing(ctx, x, l, c, t)
+	if err != nil {
+		return upstream.Reply{}, held
+	}
+	req.Headers, req.ProgressToken = nil, nil
+	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) {
+		if e.ID != nil {
+			go l.reply(c, e.ID, refusal(e.Method))
+		}
+	})
+	if err == nil {
+		reply, err = l.scanReply(t, reply)
+	}
+	if err == nil {
+		reply, err = l.r.incoming(x, l, c, t, reply)
+	}
+	if err != nil || reply.Error == nil && !(t.method == "tools/call" && isTrue(wire.Get(reply.Result, "isError"))) {
+		return upstream.Reply{}, held
+	}
+	reply = renamed(reply, made, was)
+	if mentions(reply, made[max(0, len(made)-markLen):]) { // written in another way
+		return upstream.Reply{}, held
+	}
+	return upstream.Reply{}, &disguised{error: held, reply: reply}
+}
+
+// markLen is the length of what makes a strange name strange.
+const markLen = 26
+
+func mentions(reply upstream.Reply, mark string) bool {
+	text := reply.Result
+	if reply.Error != nil {
+		text = slices.Concat([]byte(reply.Error.Message), reply.Error.Data, reply.Error.Raw)
+	}
+	return bytes.Contains(bytes.ToLower(text), []byte(mark))
+}
+
+// strangeName is a name that a server cannot have, where what it answers to it
+// can be turned into the answer to t's own: that has to look in JSON as it is.
+func strangeName(t target) (member, name string) {
+	mark := strings.ToLower(rand.Text())[:markLen]
+	switch t.method {
+	case "tools/call", "prompts/get":
+		member, name = "name", mark
+	case "resources/read", "resources/subscribe":
+		member, name = "uri", t.name+"-"+mark // of the same sort of address
+	}
+	for i := 0; i < len(t.name); i++ {
+		if c := t.name[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && member == "name" || c == '<' || c == '>' || c == '&' || c == '\'' {
+			return "", ""
+		}
+	}
+	return member, name
+}
+
+// disguised is a held error with the answer to give.
+type disguised struct {
+	error
+	reply upstream.Reply
+}
+
+func (d *disguised) Unwrap() error { return d.error }
+
+// renamed puts one name in the place of another all over a reply.
+func renamed(reply upstream.Reply, made, name string) upstream.Reply {
+	put := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		return bytes.ReplaceAll(b, []byte(made), []byte(name))
+	}
+	if reply.Error == nil {
+		return upstream.Reply{Result: put(reply.Result)}
+	}
+	e := *reply.Error
+	e.Message, e.Data, e.Raw = strings.ReplaceAll(e.Message, made, name), put(e.Data), put(e.Raw)
+	return upstream.Reply{Error: &e}
+}
+
+// unknownOf is the answer to a name that does not exist, by the method that
+// names it; nil where no name is.
+func unknownOf(method string) *wire.Error {
+	switch method {
+	case "tools/call":
+		return errNoTool
+	case "prompts/get":
+		return errNoPrompt
+	case "resources/read", "resources/subscribe":
+		return errNoURI
+	case "completion/complete":
+		return errParams
+	}
+	return nil
+}
+
+// heldBack answers an act whose end a rule about content has decided: what is
+// withheld is answered like what does not exist. Nil: it is another failure.
+func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply {
+	var held *pin.Held
+	var cut *contentError
+	switch {
+	case errors.As(err, &held):
+		refusal := r.gate.Withhold(pass, held.Reason.Rule(), "withheld")
+		var d *disguised
+		if errors.As(err, &d) {
+			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
+			if out.Error != nil {
+				out.Status = statusFor(method, out.Error)
+			}
+			return &out
+		}
+		if e := unknownOf(method); e != nil {
+			return &front.Reply{Error: e}
+		}
+		return &front.Reply{Error: r.local(codeUpstream, "Upstream failed", refusal.Ref, err)}
+	case errors.As(err, &cut):
+		refusal := r.gate.Withhold(pass, cut.rule, "blocked")
+		return &front.Reply{Error: r.local(gate.CodeDenied, "Blocked by a content rule", refusal.Ref, nil)}
+	}
+	return nil
+}
+
+// ErrNoServer says that no server of that name is configured.
+var ErrNoServer = errors.New("no such server")
+
+// Look asks a server for everything that it offers, for who wants to see what
+// is withheld. What may not be started is not.
+func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
+	b := r.table.Load().byName[server]
+	if b == nil {
+		return ErrNoServer
+	}
+	if b.Pin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	l := b.pooled(r, who, front.Modern)
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
+	c, err := l.get(ctx)
+	if errors.Is(err, pin.ErrWithheld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for k := range pin.KindCount {
+		c.offers[k].forget()
+		if _, err := l.judge(ctx, c, k); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}

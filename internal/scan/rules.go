@@ -1,0 +1,200 @@
+package scan
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+//go:embed default.patterns
+var defaultPatterns []byte
+
+// Set is the rules of one pattern file. It is not changed.
+type Set struct {
+	rules []rule
+	sieve *sieve
+}
+
+type rule struct {
+	name string
+	re   *regexp.Regexp
+	// needs are texts of which every match holds one, in lower case; nil when
+	// none could be found. Looking for them is much cheaper than matching.
+	needs [][]byte
+}
+
+// LineError is what is wrong with one line of a pattern file.
+type LineError struct {
+	Line int
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Limits of a pattern file.
+const (
+	maxRules      = 256
+	maxExpression = 4096
+)
+
+var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+
+// Parse reads a pattern file, or says all that is wrong with it.
+func Parse(text []byte) (*Set, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("the file is not UTF-8")
+	}
+	s := &Set{}
+	var wrong []error
+	seen := make(map[string]bool)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		r, err := parseRule(line)
+		if err == nil && seen[r.name] {
+			err = errors.New("there is a rule of this name above")
+		}
+		if err != nil {
+			wrong = append(wrong, &LineError{n, err})
+			continue
+		}
+		seen[r.name] = true
+		s.rules = append(s.rules, r)
+	}
+	switch {
+	case len(s.rules) > maxRules:
+		wrong = append(wrong, fmt.Errorf("there are more than %d rules", maxRules))
+	case len(s.rules) == 0 && wrong == nil:
+		wrong = append(wrong, errors.New("there is no rule in it"))
+	}
+	s.sieve = newSieve(s.rules)
+	return s, errors.Join(wrong...)
+}
+
+func parseRule(line string) (rule, error) {
+	name, expr := line, ""
+	if i := strings.IndexAny(line, " \t"); i >= 0 {
+		name, expr = line[:i], strings.TrimSpace(line[i:])
+	}
+	switch {
+	case !ruleName.MatchString(name):
+		return rule{}, errors.New("a rule begins with its name: lower-case letters, digits and hyphens")
+	case expr == "":
+		return rule{}, errors.New("a rule has an expression behind its name")
+	case len(expr) > maxExpression:
+		return rule{}, errors.New("the expression is too long")
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		var wrong *syntax.Error
+		if errors.As(err, &wrong) {
+			return rule{}, fmt.Errorf("the expression is not RE2: %s", wrong.Code)
+		}
+		return rule{}, errors.New("the expression is not RE2")
+	}
+	if re.MatchString("") {
+		return rule{}, errors.New("the expression matches the empty text, and with it everything")
+	}
+	tree, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return rule{}, errors.New("the expression is not RE2")
+	}
+	return rule{name: name, re: re, needs: needs(tree.Simplify())}, nil
+}
+
+// match is one place that a rule was met at.
+type match struct{ rule, start, end int }
+
+// label stands in the place of what was cut. It is no match of any rule.
+func (r *rule) label() string { return labelStart + r.name + "]" }
+
+const labelStart = "[redacted:"
+
+// find is what the rules meet in text, in the order of their starts.
+func (s *Set) find(text []byte) []match {
+	var out []match
+	labels := s.labels(text)
+	for _, i := range s.sieve.candidates(text) {
+		for _, at := range s.rules[i].re.FindAllSubmatchIndex(text, -1) {
+			m := match{i, at[0], at[1]}
+			if len(at) > 2 && at[2] >= 0 {
+				m.start, m.end = at[2], at[3]
+			}
+			if m.start < m.end && !inside(labels, m) {
+				out = append(out, m)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b match) int { return cmp.Or(a.start-b.start, b.end-a.end) })
+	return out
+}
+
+// labels are the places of labels in text.
+func (s *Set) labels(text []byte) (out []match) {
+	for from := 0; ; {
+		i := bytes.Index(text[from:], []byte(labelStart))
+		if i < 0 {
+			return out
+		}
+		start := from + i
+		from = start + len(labelStart)
+		for _, r := range s.rules {
+			if bytes.HasPrefix(text[from:], []byte(r.name+"]")) {
+				out = append(out, match{start: start, end: from + len(r.name) + 1})
+			}
+		}
+	}
+}
+
+func inside(labels []match, m match) bool {
+	for _, l := range labels {
+		if m.start >= l.start && m.end <= l.end {
+			return true
+		}
+	}
+	return false
+}
+
+// rounds is how often a text is looked at again: what is left around a cut
+// may be met by another rule.
+const rounds = 8
+
+// without is text with the matches cut, and nothing that a rule meets left. A
+// text that does not come to rest is dropped whole.
+func (s *Set) without(text []byte, found []match) []byte {
+	for range rounds {
+		text = s.replaced(text, found)
+		if found = s.find(text); found == nil {
+			return text
+		}
+	}
+	return nil
+}
+
+func (s *Set) replaced(text []byte, found []match) []byte {
+	var out []byte
+	last := 0
+	for i := 0; i < len(found); {
+		m := found[i]
+		for i++; i < len(found) && found[i].start < m.end; i++ {
+			m.end = max(m.end, found[i].end)
+		}
+		out = append(out, text[last:m.start]...)
+		out = append(out, s.rules[m.rule].label()...)
+		last = m.end
+	}
+	return append(out, text[last:]...)
+}
