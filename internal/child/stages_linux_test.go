@@ -52,7 +52,7 @@ func TestServerCannotStopItsStages(t *testing.T) {
 	s.expect(p, "ready")
 	p.Stop()
 	s.end(p, 2*time.Second)
-	s.none(0)
+	s.none(2 * time.Second)
 }
 
 // A contained server is told its own exit status, whatever happens around it.
@@ -109,7 +109,7 @@ func TestWithoutNamespacesNothingIsStarted(t *testing.T) {
 			if !strings.HasPrefix(said["check"], "sandbox: "+mode+" cannot be had here") {
 				t.Errorf("%v", said)
 			}
-			s.none(0)
+			s.none(2 * time.Second)
 		})
 	}
 }

@@ -71,7 +71,7 @@ type run struct {
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "idle", "policy"}
+var sections = []string{"load", "big", "open", "sandbox", "idle", "policy"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
@@ -185,6 +185,9 @@ func (r *run) all() error {
 	}
 	results := &results{Machine: machineFacts(), Modern: r.modern, Doorward: t.doorward != ""}
 	r.loaded(t, results)
+	if r.wants("sandbox") && t.doorward != "" && !r.modern {
+		results.Sandboxes = r.shut(t)
+	}
 	if r.wants("idle") {
 		r.weigh(t, results)
 	}
@@ -270,8 +273,8 @@ func (r *run) startAll(t *tools) []*path {
 	add(pathReverse, func() (*path, error) { return t.startReverse(direct.upstream) })
 	if t.doorward != "" {
 		add(pathHTTP, func() (*path, error) { return t.startDoorwardHTTP(direct.upstream) })
-		add(pathStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.fixture, t.fixtureArgs()) })
-		add(pathShared, func() (*path, error) { return t.startDoorwardStdio(pathShared, t.fixture, t.fixtureArgs()) })
+		add(pathStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.fixture, t.fixtureArgs(), usual) })
+		add(pathShared, func() (*path, error) { return t.startDoorwardStdio(pathShared, t.fixture, t.fixtureArgs(), usual) })
 	}
 	if !r.modern { // the bridge goes by sessions, and the modern era has none
 		add(pathBridge, func() (*path, error) { return t.startBridge(pathBridge, modeBridge) })
@@ -309,5 +312,5 @@ func (r *run) weigh(t *tools, results *results) {
 		return
 	}
 	weigh(pathHTTP, r.idleHTTP, behind(t.startDoorwardHTTP))
-	weigh(pathStdio, r.idleStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.idler, []string{}) })
+	weigh(pathStdio, r.idleStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.idler, []string{}, usual) })
 }

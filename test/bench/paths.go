@@ -112,8 +112,8 @@ func (t *tools) startDoorwardHTTP(upstream *process) (*path, error) {
 
 // startDoorwardStdio runs Doorward in front of a stdio server: a server a session, which is the default for
 // servers of the legacy era, or one for all.
-func (t *tools) startDoorwardStdio(name string, command string, args []string) (*path, error) {
-	own := map[string]any{"sandbox": "off", "max_instances": plenty, "max_concurrency": plenty}
+func (t *tools) startDoorwardStdio(name, command string, args []string, sandbox string) (*path, error) {
+	own := map[string]any{"sandbox": sandbox, "max_instances": plenty, "max_concurrency": plenty}
 	if name == pathShared {
 		own["instances"] = "shared"
 	}
@@ -123,6 +123,9 @@ func (t *tools) startDoorwardStdio(name string, command string, args []string) (
 	}
 	return &path{name: name, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, shared: name == pathShared}, nil
 }
+
+// usual is the sandbox that a server has when its configuration says nothing.
+const usual = "contain"
 
 // Caps that no measurement reaches, within what the configuration admits.
 const (

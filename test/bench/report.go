@@ -21,6 +21,7 @@ func (res *results) print(w io.Writer) {
 	res.printLoad(w)
 	res.printBig(w)
 	res.printOpenings(w)
+	res.printSandboxes(w)
 	res.printIdle(w)
 	res.printDecisions(w)
 	res.Verdicts = res.judge()

@@ -23,6 +23,7 @@ type results struct {
 	Load      []cell        `json:"load"`
 	Big       []cell        `json:"big"`
 	Openings  []opening     `json:"openings"`
+	Sandboxes *shutIn       `json:"sandboxes"` // nil when not measured
 	Idle      []idleCost    `json:"idle"`
 	Decisions []decision    `json:"decisions"`
 	Verdicts  []verdict     `json:"verdicts"`

@@ -38,7 +38,7 @@ const configuration = `
 mcpServers:
   stdio:
     command: %q
-    doorward: {ask: {allow: [elicitation, sampling, roots]}, sandbox: off, max_instances: 1000}
+    doorward: {ask: {allow: [elicitation, sampling, roots]}, max_instances: 1000}
   stateful:
     type: http
     url: %q
