@@ -43,6 +43,10 @@ type tools struct {
 	dir      string // for configuration and state, removed at the end
 }
 
+// settleTime is the age from which a program's digest is remembered: a younger file may change and still
+// look the same, so it is read again at each start. Nobody builds his server a second before he calls it.
+const settleTime = 2500 * time.Millisecond
+
 // buildTools compiles the servers into dir. The Go tool is at hand wherever `go run` started this.
 func buildTools(dir, doorward string) (*tools, error) {
 	self, err := os.Executable()
@@ -57,6 +61,7 @@ func buildTools(dir, doorward string) (*tools, error) {
 			return nil, fmt.Errorf("building %s: %w: %s", out, err, text)
 		}
 	}
+	time.Sleep(settleTime)
 	if _, err := os.Stat(doorward); err == nil {
 		if t.doorward, err = filepath.Abs(doorward); err != nil {
 			return nil, fmt.Errorf("finding %s: %w", doorward, err)
