@@ -148,6 +148,7 @@ func upstreams(t *testing.T) house {
 	both := []string{fixture.Everything(t)}
 	return house{folder: folder, servers: map[string]server{
 		"fixture":        stdio(both, nil),
+		"fixtureauto":    stdio(both, nil), // its own: logs on a connection that two callers share belong to nobody
 		"strict":         stdio(both, map[string]any{"ask": nil}),
 		"pinnedlegacy":   stdio(both, map[string]any{"protocol": "legacy"}),
 		"pinnedmodern":   stdio(both, map[string]any{"protocol": "modern"}),
@@ -190,7 +191,7 @@ func TestSDK(t *testing.T) {
 		{"v2 legacy connect", "fixture", "connect", spec{SDK: "v2", Version: v11, Label: "fixture", Steps: legacySteps}},
 		{"v2 legacy sse", "fixture", "sse", spec{SDK: "v2", Label: "fixture", Steps: legacySteps}},
 		{"v2 modern http", "fixture", "http", spec{SDK: "v2", Era: "modern", Version: v26, Label: "fixture", Steps: modernSteps}},
-		{"v2 auto http", "fixture", "http", spec{SDK: "v2", Era: "auto", Version: v26, Label: "fixture", Steps: modernSteps}},
+		{"v2 auto http", "fixtureauto", "http", spec{SDK: "v2", Era: "auto", Version: v26, Label: "fixtureauto", Steps: modernSteps}},
 		{"v2 auto connect", "fixture", "connect", spec{SDK: "v2", Era: "auto", Version: v26, Label: "fixture", Steps: modernSteps}},
 
 		// Upstreams by HTTP, found out or pinned by nobody.
