@@ -74,8 +74,12 @@ func (h *household) furnish(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := fmt.Sprintf("listen: {http: []}\nmcpServers:\n  notes: {command: %[1]s/fakemcp, args: [legacy, %[1]s], doorward: {sandbox: off}}\n", h.dir)
-	err = errors.Join(
-		os.WriteFile(filepath.Join(h.dir, "doorward"), self, 0o755),
+	// No process that starts meanwhile may hold the program open for writing:
+	// it could not be run then.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(filepath.Join(h.dir, "doorward"), self, 0o755)
+	syscall.ForkLock.RUnlock()
+	err = errors.Join(err,
 		os.Symlink("doorward", filepath.Join(h.dir, "fakemcp")),
 		os.Mkdir(filepath.Join(h.dir, "home"), 0o700),
 		os.WriteFile(filepath.Join(h.dir, "doorward.yaml"), []byte(config), 0o600))

@@ -84,6 +84,25 @@ func TestTemporaryFilesAreItsOwn(t *testing.T) {
 	})
 }
 
+// A script below /tmp has its package with it, and nothing else of /tmp.
+func TestAScriptInTmpHasItsPackage(t *testing.T) {
+	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+		dir := must(os.MkdirTemp("/tmp", "doorward"))
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		who.own(dir)
+		modules, own := dir+"/a/node_modules", dir+"/b/own"
+		for _, file := range []string{modules + "/server/dist/index.js", modules + "/library/index.js", own + "/package.json", own + "/dist/main.js", own + "/lib/x.js"} {
+			who.file(file, "named")
+		}
+		who.file(dir+"/a/other", "secret")
+		who.file(dir+"/b/other", "secret")
+		got := s.attempts(who, order{Sandbox: Sandbox{Mode: Contain, Named: []string{modules + "/server/dist/index.js", own + "/dist/main.js"}}},
+			"read "+modules+"/library/index.js", "read "+own+"/lib/x.js", "read "+dir+"/a/other", "read "+dir+"/b/other")
+		s.refused(got, "[named]", "read "+modules+"/library/index.js", "read "+own+"/lib/x.js")
+		s.refused(got, "ENOENT", "read "+dir+"/a/other", "read "+dir+"/b/other")
+	})
+}
+
 // Whoever names all of /tmp gets it.
 func TestTmpThatIsNamedIsTheHosts(t *testing.T) {
 	everybody(t, func(t *testing.T, s *stage, who *inmate) {

@@ -180,7 +180,10 @@ func TestFilterKnowsItsArchitecture(t *testing.T) {
 	dir := must(os.MkdirTemp("/var/tmp", "doorward"))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := filepath.Join(dir, "exit7")
-	if err := os.WriteFile(program, exit7(), 0o755); err != nil {
+	syscall.ForkLock.RLock() // or a process that starts meanwhile holds it open for writing
+	err := os.WriteFile(program, exit7(), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command(program).Run(); statusOf(err) != 7 {

@@ -54,6 +54,9 @@ func newView(p *plan, program string, dir string) (*view, error) {
 	if p.Mode == Contain && dir != "/tmp" {
 		v.keep(dir) // the daemon's own working directory, which nobody configured
 	}
+	if p.Mode == Contain {
+		v.keep(packages(p.Named)...)
+	}
 	v.keep(kept(p)...)
 	if p.Mode == Strict {
 		v.keep(p.Homes...) // each of its own, below what is left of /home
@@ -71,6 +74,34 @@ func (v *view) seeHome(program string) {
 	if dir != "/" && filepath.Base(dir) != ".local" && !slices.ContainsFunc(v.covers, func(c cover) bool { return c.path == dir }) {
 		v.program = append(v.program, dir)
 	}
+}
+
+// packages are the folders that named scripts below /tmp need with themselves, so that one that was unpacked there works as
+// it does elsewhere: the modules that it lies in or beside, found as its interpreter finds them.
+func packages(named []string) (folders []string) {
+	for _, path := range bothWays(named) {
+		if !strings.HasPrefix(path, "/tmp/") {
+			continue
+		}
+		if before, _, ok := strings.Cut(path, "/node_modules/"); ok {
+			folders = append(folders, before+"/node_modules")
+			continue
+		}
+		for dir := filepath.Dir(path); dir != "/tmp"; dir = filepath.Dir(dir) {
+			if isPackage(dir) {
+				folders = append(folders, dir)
+				break
+			}
+		}
+	}
+	return folders
+}
+
+func isPackage(dir string) bool {
+	return slices.ContainsFunc([]string{"package.json", "pyproject.toml"}, func(name string) bool {
+		_, err := os.Lstat(dir + "/" + name)
+		return err == nil
+	})
 }
 
 func (v *view) see(paths ...string)  { v.visible = append(v.visible, bothWays(paths)...) }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,7 +245,10 @@ func copyOf(t *testing.T, name, program string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(openDir(t), name)
-	if err := os.WriteFile(path, b, 0o755); err != nil {
+	syscall.ForkLock.RLock() // or a process that starts meanwhile holds it open for writing
+	err = os.WriteFile(path, b, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path
