@@ -57,6 +57,9 @@ func (l *listening) run() {
 		l.follow(acknowledge)
 	}
 	if !ok {
+		if l.tries == 0 && before == nil {
+			h.forget(l) // before anybody hears of it: the next one asks again
+		}
 		close(l.acked)
 		if before != nil {
 			before.cancel()
@@ -162,14 +165,13 @@ func (l *listening) tell(method, uri string) bool {
 
 // reopen opens a listen again that ended by itself, as long as somebody
 // listens: the clients' own stay open, and are told to look again. A server
-// that refuses the first one is taken at its word.
+// that refuses the first one is taken at its word: run has forgotten it.
 func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
 	tries := ended.tries + 1
 	if acknowledged {
 		tries = 0
 	}
 	if !acknowledged && !replaced && tries == 1 {
-		h.forget(ended)
 		return
 	}
 	for pause := firstRetry << min(tries, 6); ; pause *= 2 {
