@@ -173,6 +173,7 @@ func TestListenSurvivesARestart(t *testing.T) {
 		q.result(`{"resultType":"complete"}`)
 		c.cancel(string(q.ID))
 		equal(t, "look again", text(r.next(), "method"), toolsChanged)
+		eventually(t, "listens again", func() bool { return s.listening() == 1 })
 		s.change(toolsChanged, `{}`)
 		equal(t, "a change", text(r.next(), "method"), toolsChanged)
 	})
