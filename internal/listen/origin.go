@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -82,11 +83,12 @@ type conn struct {
 	err    error
 }
 
-// Read reads, unless the connection has been expelled.
+// Read reads, unless the connection has been expelled: then it has come to its
+// end. It is not closed here, for net/http reads ahead while the answer is
+// being written.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
-		c.Close()
-		return 0, net.ErrClosed
+		return 0, io.EOF
 	}
 	return c.Conn.Read(p)
 }
