@@ -127,6 +127,7 @@ func bindTable(t *testing.T) []*listener {
 			&listener{form: f, auth: "auto", requireTLS: true})
 	}
 	if ok, _ := condition("ipv6"); !ok {
+		t.Run("IPv6", func(t *testing.T) { t.Skip("this host has no ::1: the rows of IPv6 addresses are left out") })
 		all = slices.DeleteFunc(all, func(l *listener) bool { return strings.Contains(l.bound, "::") })
 	}
 	for _, l := range all {
