@@ -26,6 +26,8 @@ import (
 //	stranger twin SOCK             connects, and a child asks on the connection while it lives
 //	stranger mask SOCK PROGRAM     connects, starts a child that asks, and becomes PROGRAM itself
 //	stranger change SOCK           connects, asks, becomes another program, and that asks again
+//	stranger session SOCK          opens a session and makes a call in it
+//	stranger forge SOCK PROGRAM    connects, sends a call, and becomes PROGRAM, which hears the answer
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger as UID MODE SOCK      any of these as another user
@@ -80,6 +82,16 @@ func strange(args []string) error {
 		return syscall.Exec(args[2], args[2:], os.Environ())
 	case "change":
 		return change(sock)
+	case "session":
+		return inSession(sock)
+	case "forge":
+		return forge(sock, args[2])
+	case "hear":
+		c, err := net.FileConn(os.NewFile(inherited, "connection"))
+		if err != nil {
+			return err
+		}
+		return hear(c)
 	case "pass":
 		return pass(sock)
 	case "pidns":
@@ -175,6 +187,59 @@ func change(sock string) error {
 		return err
 	}
 	return syscall.Exec("/proc/self/exe", []string{"stranger", "speak", "0"}, os.Environ())
+}
+
+// inSession makes a call that echoes the id of a session.
+func inSession(sock string) error {
+	c := &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", sock) }}}
+	id := ""
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"stranger","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo"}}`,
+	} {
+		r, err := http.NewRequest("POST", "http://doorward/mcp/notes", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if id != "" {
+			r.Header.Set("Mcp-Session-Id", id)
+		}
+		resp, err := c.Do(r)
+		if err != nil {
+			return err
+		}
+		answer, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return err
+		}
+		if id != "" {
+			fmt.Println(resp.StatusCode, string(answer))
+		}
+		id = resp.Header.Get("Mcp-Session-Id")
+	}
+	return nil
+}
+
+// forge has a call waiting that a program which may make it never made.
+func forge(sock, program string) error {
+	c, err := net.Dial("unix", sock)
+	if err != nil {
+		return err
+	}
+	f, err := c.(*net.UnixConn).File()
+	if err != nil {
+		return err
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + meta + `,"name":"echo"}}`
+	if _, err := fmt.Fprintf(f, "POST /mcp/notes HTTP/1.1\r\nHost: doorward\r\nContent-Type: application/json\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		return err
+	}
+	if err := unix.Dup3(int(f.Fd()), inherited, 0); err != nil {
+		return err
+	}
+	return syscall.Exec(program, []string{"stranger", "hear", sock}, os.Environ())
 }
 
 // pass sends a descriptor along with a whole request.
