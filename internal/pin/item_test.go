@@ -127,9 +127,9 @@ func TestCleanedNamesHaveOneSpelling(t *testing.T) {
 	out, _ := v.Show(list, true)
 	want(t, "shown", string(out), `[{"name":"evil","description":"does things","inputSchema":{"enum":["x"]}},{"name":"fine"}]`)
 	if s.noted("pin.cleaned", "tools") != 1 {
-		t.Errorf("%+v", s.notes)
+		t.Errorf("%+v", s.said())
 	}
-	for _, n := range s.notes {
+	for _, n := range s.said() {
 		if n.What == "pin.cleaned" && n.Count != 3 {
 			t.Errorf("%d", n.Count)
 		}

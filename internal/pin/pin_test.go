@@ -39,11 +39,16 @@ func (s *shelf) note(n Note) {
 	s.notes = append(s.notes, n)
 }
 
-// noted is how many notes of a kind there are about an item.
-func (s *shelf) noted(what, item string) (n int) {
+// said is every note up to now: a first use is noted from a timer.
+func (s *shelf) said() []Note {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.notes {
+	return slices.Clone(s.notes)
+}
+
+// noted is how many notes of a kind there are about an item.
+func (s *shelf) noted(what, item string) (n int) {
+	for _, x := range s.said() {
 		if x.What == what && x.Item == item {
 			n++
 		}
@@ -127,7 +132,7 @@ func TestFirstUseApprovesAndAChangeWithholdsExactlyThat(t *testing.T) {
 	want(t, "shown", string(out), string(tools("list=lists")))
 	s.Close()
 	if s.noted("pin.withheld", "tool:add") != 1 || s.noted("pin.approved", "") != 1 {
-		t.Errorf("notes %+v", s.notes)
+		t.Errorf("notes %+v", s.said())
 	}
 	if w := s.Withheld("notes")[0]; !strings.Contains(string(w.Before), `"adds"`) || !strings.Contains(string(w.After), "keys") {
 		t.Errorf("before %s, after %s", w.Before, w.After)
@@ -414,7 +419,7 @@ func TestNotesAreBounded(t *testing.T) {
 	for i := range 3 * notesAMinute {
 		g.Judge(Asker{Era: "legacy"}, Tools, tools(fmt.Sprintf("x=%d", i)))
 	}
-	if len(s.notes) > notesAMinute {
-		t.Errorf("%d notes", len(s.notes))
+	if n := len(s.said()); n > notesAMinute {
+		t.Errorf("%d notes", n)
 	}
 }
