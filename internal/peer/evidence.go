@@ -23,9 +23,13 @@ type Evidence struct {
 	// moves there at will.
 	Cgroup, Unit string
 
+	// Process and ParentProcess name the process, and the one that was its
+	// parent all the time, as Ancestors does: "BOOT/pid@start".
+	Process, ParentProcess string
+
 	ParentPID int32
-	ParentExe string   // in the form of Exe
-	Parents   []string // "pid:name", the nearest first, at most maxParents
+	ParentExe      string   // in the form of Exe
+	Parents        []string // "pid:name", the nearest first, at most maxParents
 
 	// Image tells whether the program is still the one that was looked at.
 	// Without it Exe and SHA256 are empty. It lasts as long as the

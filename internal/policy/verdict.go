@@ -134,7 +134,13 @@ func (s *Set) withArguments(v *verdict, args []byte) Decision {
 }
 
 // hasArguments names the actions that come with arguments.
-func hasArguments(action string) bool { return action == actionCall || action == actionPrompt }
+func hasArguments(action string) bool {
+	switch action {
+	case actionCall, actionPrompt, AgentSee, AgentSend, AgentDeliver:
+		return true
+	}
+	return false
+}
 
 // with is the context of a call with its arguments.
 func (w *world) with(args types.Record) types.Record {

@@ -38,6 +38,9 @@ func (b *backend) state(instances int) (state, reason string) {
 			return "sign-in failed", trouble.Error()
 		}
 	}
+	if b.Builtin != nil {
+		return "connected", ""
+	}
 	if open, wait := b.Upstream.Circuit(); open {
 		return "unreachable", fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))
 	}
