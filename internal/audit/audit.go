@@ -81,7 +81,8 @@ type Record struct {
 	Detail           []Field
 }
 
-// Field is one named detail of a record. Name is a constant of ours, Value an
+// Field is one named detail of a record; of two of one name the first counts.
+// Name is a constant of ours, Value an
 // id, a number, a digest or a name, escaped and cut like every other text.
 type Field struct{ Name, Value string }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,6 +85,9 @@ func appendDetail(dst []byte, fields []Field) []byte {
 			dst = append(strconv.AppendInt(dst, int64(len(fields)-i), 10), '"')
 			break
 		}
+		if named(fields[:i], f.Name) {
+			continue // a line with a name twice would not verify
+		}
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -91,6 +95,10 @@ func appendDetail(dst []byte, fields []Field) []byte {
 		dst = principal.AppendQuoted(append(dst, ':'), f.Value, MaxText)
 	}
 	return append(dst, '}')
+}
+
+func named(fields []Field, name string) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 func appendText(dst []byte, member, s string) []byte {

@@ -159,6 +159,8 @@ type Agent struct {
 	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken."`
 
 	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
+
+	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. None unless they stand here."`
 }
 
 // Instructions is instruction delivery.
@@ -177,9 +179,10 @@ type Audit struct {
 
 // Store is where state is kept.
 type Store struct {
-	SignInKey secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
-	Node      string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
-	Postgres  secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
+	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
+	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a file system that is refused otherwise: one of the network, or of a program (FUSE). You vouch for its locks and for what its fsync promises."`
+	Node          string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
+	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
 }
 
 // Limits hold for the whole daemon.
