@@ -28,8 +28,8 @@ type Evidence struct {
 	Process, ParentProcess string
 
 	ParentPID int32
-	ParentExe      string   // in the form of Exe
-	Parents        []string // "pid:name", the nearest first, at most maxParents
+	ParentExe string   // in the form of Exe
+	Parents   []string // "pid:name", the nearest first, at most maxParents
 
 	// Image tells whether the program is still the one that was looked at.
 	// Without it Exe and SHA256 are empty. It lasts as long as the
