@@ -26,6 +26,7 @@ type pacer struct {
 	work    func() uint64 // counts acts; standing still means idle
 	last    uint64
 	trimmed bool
+	started bool // what the start left over has been given back
 	samples []metrics.Sample
 	stop    chan struct{}
 }
@@ -66,8 +67,8 @@ func (p *pacer) pace() {
 	switch {
 	case !idle:
 		p.trimmed = false
-	case !p.trimmed && dead > worthFreeing:
-		p.trimmed = true
+	case !p.trimmed && (dead > worthFreeing || !p.started):
+		p.trimmed, p.started = true, true
 		// Each collection halves the stacks that idle goroutines no longer
 		// need; FreeOSMemory is a third one.
 		runtime.GC()

@@ -77,6 +77,7 @@ func (g *Gate) Write(r *audit.Record) (ref uint64, err error) {
 // Turn records that an admitted act is refused after all, under the name of the
 // rule that struck.
 func (g *Gate) Turn(p Pass, rule string, detail ...audit.Field) (ref uint64, err error) {
+	g.refusals[turned].Add(1)
 	r := p.Line(detail...)
 	r.Decision, r.Rule = audit.Deny, rule
 	return g.Write(r)

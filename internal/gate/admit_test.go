@@ -44,6 +44,9 @@ func TestAnAdmittedActRecordsItself(t *testing.T) {
 	if _, err := g.Admit(call(owner, "shut")); refusalOf(t, err).Code != CodeDenied {
 		t.Errorf("%v", err)
 	}
+	if n := g.Refused(); n["policy"] != 1 || n["limit"] != 1 || n["rate"] != 0 || n["turned"] != 1 {
+		t.Errorf("counted: %v", n)
+	}
 	got := records(t, b)
 	want := []string{
 		"agent_msg deny limits.calls_per_principal tools/call notes/open",

@@ -84,6 +84,33 @@ type Gate struct {
 	limits   Limits
 	accounts sync.Map             // what is charged -> *account
 	clock    func() time.Duration // since the gate was made; it never goes back
+	refusals [len(classes)]atomic.Uint64
+}
+
+// classes are the kinds of refusal that are counted.
+var classes = [...]string{"policy", "rate", "limit", "turned"}
+
+// turned is the class of what was admitted and refused by its server.
+const turned = 3
+
+func classOf(code int) int {
+	switch code {
+	case CodeRate:
+		return 1
+	case CodeUnavailable:
+		return 2
+	}
+	return 0
+}
+
+// Refused counts the refusals since the start, by kind: policy, rate, limit, or
+// turned for what the server itself has refused.
+func (g *Gate) Refused() map[string]uint64 {
+	out := make(map[string]uint64, len(classes))
+	for i, c := range classes {
+		out[c] = g.refusals[i].Load()
+	}
+	return out
 }
 
 // New makes a gate.
@@ -119,6 +146,7 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 
 // refuse records a refusal; ref is the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
+	g.refusals[classOf(l.code)].Add(1)
 	r := record(&a, resource(a))
 	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
 	seq, err := g.log.Append(&r)

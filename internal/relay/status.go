@@ -52,6 +52,9 @@ func (b *backend) state(instances int) (state, reason string) {
 
 // era is what has been learnt of the server's protocol.
 func (b *backend) era() string {
+	if b.Builtin != nil {
+		return "both"
+	}
 	switch spoken := b.spoken.Load(); spoken {
 	case eraBit(front.Legacy):
 		return "legacy"
