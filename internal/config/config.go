@@ -156,7 +156,7 @@ type Agent struct {
 	Lease   time.Duration `yaml:"lease" default:"120s" min:"1s" max:"1h" doc:"How long a message that was given to its recipient waits for the acknowledgement before it is given again."`
 	Retries int           `yaml:"attempts" default:"5" min:"1" max:"100" doc:"How often a message is given without an acknowledgement until it is dead."`
 	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
-	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken."`
+	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
 
 	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
 
