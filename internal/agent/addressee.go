@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/policy"
@@ -31,7 +33,8 @@ func (a *addressee) near() bool {
 	return a.peer.Namespace == a.me.Namespace || slices.Contains(family, a.peer.Lineage)
 }
 
-// args are the arguments of the question: {"to":{…}}.
+// args are the arguments of the question: {"to":{…},"from":{…},"now":…}, now in
+// seconds since 1970, so that a rule can end.
 func (a *addressee) args() []byte {
 	who := shortPrincipal(a.peer.Principal, a.me.Node)
 	kind, _, _ := principal.Parse(who)
@@ -42,7 +45,9 @@ func (a *addressee) args() []byte {
 		wire.Edit{Key: "name", Value: quote(a.peer.Name)}, wire.Edit{Key: "namespace", Value: quote(a.peer.Namespace)},
 		wire.Edit{Key: "lineage", Value: quote(a.peer.Lineage)},
 		wire.Edit{Key: "own", Value: truth[a.own()]}, wire.Edit{Key: "near", Value: truth[a.near()]})
-	return wire.Set(nil, wire.Edit{Key: "to", Value: to})
+	from := wire.Set(nil, wire.Edit{Key: "name", Value: quote(a.me.Name)}, wire.Edit{Key: "namespace", Value: quote(a.me.Namespace)})
+	return wire.Set(nil, wire.Edit{Key: "to", Value: to}, wire.Edit{Key: "from", Value: from},
+		wire.Edit{Key: "now", Value: strconv.AppendInt(nil, time.Now().Unix(), 10)})
 }
 
 // shortPrincipal is a principal without the node, where the node is this one;

@@ -158,11 +158,14 @@ func (c *call) recipients(ctx context.Context, me mail.Peer, addresses []string)
 }
 
 // recipient decides whether what is sent is delivered at once. The recipient
-// can only be stricter than the policy. No message has the authority of anybody
-// but its sender.
+// can only be stricter than the policy. A message has authority only where a
+// rule of the operator's gives it.
 func (c *call) recipient(address string, to *addressee) mail.Recipient {
 	p := to.peer
 	r := mail.Recipient{To: address, PeerID: p.ID, Principal: p.Principal, Lineage: p.Lineage, Authority: mail.AuthorityNone}
+	if c.ask(policy.AgentDelegate, to).Allow {
+		r.Authority = mail.AuthorityDelegated
+	}
 	switch {
 	case !c.ask(policy.AgentDeliver, to).Allow:
 		r.Hold, r.Reason = true, "policy"

@@ -30,7 +30,7 @@ func TestCorrespondence(t *testing.T) {
 		{principal.New(principal.LoopbackUnknown).WithLocal(), true, true, false, false},
 	} {
 		args := fmt.Appendf(nil, `{"to":{"principal":"uid:1000","kind":"uid","name":"b","namespace":"n","lineage":"unrelated","own":%t,"near":%t}}`, c.own, c.near)
-		for action, want := range map[string]bool{AgentSee: c.send, AgentSend: c.send, AgentDeliver: c.deliver} {
+		for action, want := range map[string]bool{AgentSee: c.send, AgentSend: c.send, AgentDeliver: c.deliver, AgentDelegate: false} {
 			if d := house().Decide(Request{Who: c.who, Action: action, Args: args}); d.Allow != want {
 				t.Errorf("%s %s own=%t near=%t: %t by %s", c.who.Name(), action, c.own, c.near, d.Allow, d.Rule)
 			}

@@ -136,7 +136,7 @@ func (s *Set) withArguments(v *verdict, args []byte) Decision {
 // hasArguments names the actions that come with arguments.
 func hasArguments(action string) bool {
 	switch action {
-	case actionCall, actionPrompt, AgentSee, AgentSend, AgentDeliver:
+	case actionCall, actionPrompt, AgentSee, AgentSend, AgentDeliver, AgentDelegate:
 		return true
 	}
 	return false

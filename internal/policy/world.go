@@ -47,6 +47,9 @@ const (
 	AgentSee     = "agent.see"     // know of it
 	AgentSend    = "agent.send"    // write to it
 	AgentDeliver = "agent.deliver" // without a hold
+	// AgentDelegate marks what it writes as sent with authority; nobody may by
+	// default.
+	AgentDelegate = "agent.delegate"
 )
 
 // groups are the actions of each group by name; those without are by prefix.
@@ -56,7 +59,7 @@ func groups() map[string][]string {
 	session := []string{"tools/list", "subscriptions/listen", "logging/setLevel", "notifications/roots/list_changed"}
 	session = append(append(session, handshake...), ask...)
 	return map[string][]string{groupHandshake: handshake, groupAsk: ask, groupSession: session, groupMessaging: nil, groupInstructions: nil,
-		groupCorrespondence: {AgentSee, AgentSend, AgentDeliver}}
+		groupCorrespondence: {AgentSee, AgentSend, AgentDeliver, AgentDelegate}}
 }
 
 // actions are the entities of the actions that are in groups.
