@@ -182,7 +182,7 @@ type Store struct {
 	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
 	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a file system that is refused otherwise: one of the network, or of a program (FUSE). You vouch for its locks and for what its fsync promises."`
 	Node          string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
-	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
+	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes; one to another host names sslmode=verify-full, or require. Empty is the embedded SQLite in the state directory."`
 }
 
 // Limits hold for the whole daemon.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +41,9 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 	if err != nil {
 		return nil, errDSN
 	}
+	if inTheClear(config) {
+		return nil, errClear
+	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
@@ -55,6 +60,24 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 		return settle(ctx, c, schema)
 	}
 	return config, nil
+}
+
+// errClear says what to do, and nothing of the connection string.
+var errClear = errors.New("the connection string lets a PostgreSQL on another host be spoken to without TLS: add sslmode=verify-full")
+
+// inTheClear reports whether a server on another host may be spoken to without
+// TLS, as it may be by default: what is mail, and the password, would be read on
+// the way. Unix sockets and loopback addresses stay on this host.
+func inTheClear(c *pgconn.Config) bool {
+	clear := func(host string, secured bool) bool {
+		ip, err := netip.ParseAddr(host)
+		local := strings.HasPrefix(host, "/") || host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+		return !local && !secured
+	}
+	if clear(c.Host, c.TLSConfig != nil) {
+		return true
+	}
+	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return clear(f.Host, f.TLSConfig != nil) })
 }
 
 // settle makes a new connection what the store rests on, whatever the role or

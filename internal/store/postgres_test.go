@@ -405,3 +405,29 @@ func (l locked) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.w.Write(b)
 }
+
+// TestAnotherHostIsSpokenToInTLSAlone: what a client library falls back to
+// without a word is refused with the setting that helps.
+func TestAnotherHostIsSpokenToInTLSAlone(t *testing.T) {
+	t.Parallel()
+	for dsn, clear := range map[string]bool{
+		"postgres://u:p@db.example.com/d":                               true,
+		"postgres://u:p@db.example.com/d?sslmode=disable":               true,
+		"postgres://u:p@db.example.com/d?sslmode=prefer":                true,
+		"postgres://u:p@db.example.com/d?sslmode=allow":                 true,
+		"host=192.0.2.7 user=u dbname=d":                                true,
+		"host=localhost,db.example.com user=u dbname=d sslmode=disable": true,
+		"host=0.0.0.0 user=u dbname=d sslmode=disable":                  true,
+		"postgres://u:p@db.example.com/d?sslmode=require":               false,
+		"postgres://u:p@db.example.com/d?sslmode=verify-full":           false,
+		"postgres://u:p@localhost/d":                                    false,
+		"postgres://u:p@127.0.0.1/d":                                    false,
+		"postgres://u:p@[::1]/d":                                        false,
+		"host=/run/postgresql user=u dbname=d":                          false,
+	} {
+		_, err := parseDSN(dsn, "")
+		if errors.Is(err, errClear) != clear || err != nil && !clear {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+}
