@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/doorward/doorward/internal/peer"
 )
 
 // The collector is paced for a small heap: with the default it would run every
@@ -67,8 +69,13 @@ func (p *pacer) pace() {
 	switch {
 	case !idle:
 		p.trimmed = false
-	case !p.trimmed && (dead > worthFreeing || !p.started):
-		p.trimmed, p.started = true, true
+	case !p.started:
+		p.started = true
+		runtime.GC()
+		debug.FreeOSMemory()
+		_ = peer.Unmap() // only memory would be won
+	case !p.trimmed && dead > worthFreeing:
+		p.trimmed = true
 		// Each collection halves the stacks that idle goroutines no longer
 		// need; FreeOSMemory is a third one.
 		runtime.GC()

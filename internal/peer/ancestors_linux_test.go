@@ -132,7 +132,15 @@ func TestANumberUsedAgainInTheMiddleIsNobodysParent(t *testing.T) {
 
 // reusedMiddle is the daemon of such a namespace.
 func reusedMiddle(args []string) error {
-	_, mother, err := namespaced(args[0])
+	_, other, err := namespaced(args[0])
+	if err != nil {
+		return err
+	}
+	// High enough for a few numbers below it.
+	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("1000"), 0); err != nil {
+		return err
+	}
+	mother, err := newStagehand("")
 	if err != nil {
 		return err
 	}
@@ -145,10 +153,6 @@ func reusedMiddle(args []string) error {
 		return err
 	}
 	middle := int32(mother.cmd.Process.Pid)
-	other, err := newStagehand("")
-	if err != nil {
-		return err
-	}
 	impostor, looks := "", 0
 	see := func(pid int32) (relative, bool) {
 		if looks++; looks == 2 {
