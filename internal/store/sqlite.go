@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
@@ -131,7 +132,7 @@ func openConn(ctx context.Context, path string, readOnly bool, count *counters) 
 		query.Set("mode", "ro")
 		query["_pragma"] = readerPragmas
 	}
-	dsn := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: query.Encode()}
+	dsn := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")} // SQLite knows no plus sign for a space
 	db, err := driver.Open(dsn.String())
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)

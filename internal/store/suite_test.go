@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/doortest"
+	"os"
+	"path/filepath"
 )
 
 // place is one database, that tests open once or several times.
@@ -144,4 +146,26 @@ func panics(f func()) (with any) {
 	defer func() { with = recover() }()
 	f()
 	return nil
+}
+
+// TestAnyPathHoldsADatabase: a directory's name is no part of a URL's grammar.
+func TestAnyPathHoldsADatabase(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a b", "a+b", "a%20b", "a?b=c&d", "a#b", "ä", "a'b", `a"b`} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(t.Context(), place{dir: dir}.options(Options{}))
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		if err := db.Close(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "doorward.db")); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }
