@@ -162,7 +162,7 @@ func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 	if !d.o.Config.Agent.Enabled {
 		return servers
 	}
-	s := relay.Server{Name: agent.ServerName, Kind: relay.KindBuiltin, Source: sourceMail}
+	s := relay.Server{Name: agent.ServerName, Kind: relay.KindBuiltin, Source: sourceMail, Needs: "agent.register agent.read"}
 	if m := d.messaging.Load(); m != nil {
 		s.Builtin = m.server
 	} else if why := d.mailless.Load(); why != nil {

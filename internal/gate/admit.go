@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/audit"
 )
@@ -14,6 +15,15 @@ import (
 // Pass here has it recorded by Append, Write or Turn before anything is done,
 // and hands it to End.
 func (g *Gate) Admit(a Act) (Pass, error) {
+	p, err := g.admitted(a)
+	if err == nil {
+		p.recorded = new(atomic.Bool)
+	}
+	return p, err
+}
+
+// admitted decides and charges, and records a refusal.
+func (g *Gate) admitted(a Act) (Pass, error) {
 	d := g.policy.Load().Decide(question(a))
 	if !d.Allow {
 		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
@@ -29,6 +39,9 @@ func (g *Gate) Admit(a Act) (Pass, error) {
 	a.Args = nil // the message may be gone before the act is
 	return Pass{act: a, resource: where, used: used, rule: d.Rule}, nil
 }
+
+// Recorded reports whether a record of the admitted act was made.
+func (p Pass) Recorded() bool { return p.recorded != nil && p.recorded.Load() }
 
 // Act is what was let through, without its arguments.
 func (p Pass) Act() Act { return p.act }
@@ -54,6 +67,9 @@ func (p *Pass) line() audit.Record {
 func (p Pass) Line(detail ...audit.Field) *audit.Record {
 	r := p.line()
 	r.Detail = detail
+	if p.recorded != nil {
+		p.recorded.Store(true)
+	}
 	return &r
 }
 

@@ -74,7 +74,8 @@ type Pass struct {
 	act      Act
 	resource string
 	used     *account
-	rule     string // what let it through, of one of Admit
+	rule     string       // what let it through
+	recorded *atomic.Bool // of one of Admit
 }
 
 // Gate decides and records. Its methods are safe for concurrent use.
@@ -132,7 +133,7 @@ func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load()
 // Policy is asked first: what it denies costs nothing of the limits, and shows
 // nothing of what is used of them.
 func (g *Gate) Enter(a Act) (Pass, error) {
-	p, err := g.Admit(a)
+	p, err := g.admitted(a)
 	if err != nil {
 		return Pass{}, err
 	}

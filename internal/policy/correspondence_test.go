@@ -71,3 +71,26 @@ when { context.args.to.name == "secretary" };
 		}
 	}
 }
+
+// TestAuthorityIsGivenInSoManyWords: a permit for everything, or for messaging,
+// does not make anybody speak with authority.
+func TestAuthorityIsGivenInSoManyWords(t *testing.T) {
+	t.Parallel()
+	args := []byte(`{"to":{"principal":"uid:1000","name":"b","own":true,"near":true},"from":{"name":"a"},"now":5}`)
+	for text, want := range map[string]bool{
+		`permit (principal == Principal::"uid:1000", action, resource);`:                                                           false,
+		`permit (principal == Principal::"uid:1000", action in Action::"messaging", resource);`:                                    false,
+		`permit (principal == Principal::"uid:1000", action in [Action::"agent.delegate", Action::"agent.send"], resource);`:       false,
+		`permit (principal == Principal::"uid:1000", action == Action::"agent.delegate", resource);`:                               true,
+		`permit (principal == Principal::"uid:1000", action == Action::"agent.delegate", resource) when { context.args.now < 6 };`: true,
+		`permit (principal == Principal::"uid:1000", action == Action::"agent.delegate", resource) when { context.args.now < 5 };`: false,
+	} {
+		set, problems := Compile(Options{UID: 1000, File: "p.cedar", Text: []byte(text)})
+		if set == nil {
+			t.Fatal(problems)
+		}
+		if d := set.Decide(Request{Who: principal.New("uid:1000").WithLocal(), Action: AgentDelegate, Args: args}); d.Allow != want {
+			t.Errorf("%s: %t by %s", text, d.Allow, d.Rule)
+		}
+	}
+}

@@ -93,6 +93,10 @@ func TestKindsOfPrincipal(t *testing.T) {
 		{tok, call, "agent", "send", false, "default.no-messaging"},
 		{tok.WithLocal(), call, "agent", "send", true, "default.token"},
 		{tok.WithLocal(), "agent.inbox", "", "", true, "default.token"},
+		{owner, "agent.spawn", "", "", true, "default.owner"},
+		{local, "agent.spawn", "", "", false, "default.unknown-action"},
+		{tok.WithLocal(), "agent.spawn", "", "", false, "default.unknown-action"},
+		{scoped("agent").WithLocal(), "agent.spawn", "", "", false, "token.scope"},
 		{tok.WithLocal(), ActionAdmin, "", "", false, "default.token-no-admin"},
 		{tok, "daemon.stop", "", "", false, "default.unknown-action"},
 

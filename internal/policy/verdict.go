@@ -55,6 +55,7 @@ func (s *Set) judge(q Request) *verdict {
 	for _, r := range s.rulesFor(q.Server) {
 		switch {
 		case !r.mayApply(&w.caller, w.actionName()):
+		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // authority is given in so many words
 		case r.args != nil && hasArguments(q.Action):
 			about = append(about, r)
 		default: // without arguments a rule about them finds none

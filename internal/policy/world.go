@@ -47,8 +47,9 @@ const (
 	AgentSee     = "agent.see"     // know of it
 	AgentSend    = "agent.send"    // write to it
 	AgentDeliver = "agent.deliver" // without a hold
-	// AgentDelegate marks what it writes as sent with authority; nobody may by
-	// default.
+	// AgentDelegate marks what it writes as sent with authority. Only a permit
+	// that names this action gives it; one for every action, or for a group,
+	// does not.
 	AgentDelegate = "agent.delegate"
 )
 

@@ -61,6 +61,9 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 	}
 	defer r.gate.End(pass)
 	reply, err := r.forward(gate.WithPass(ctx, pass), x, b, t)
+	if err == nil && !pass.Recorded() { // an act of its own was none
+		_, _ = r.gate.Turn(pass, "builtin.answered")
+	}
 	switch {
 	case err == nil && reply.Error != nil:
 		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
@@ -70,20 +73,27 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 	return r.failBuiltin(ctx, b, pass, err)
 }
 
-// failBuiltin is for a call that its server has not recorded, since it never
-// came there: the connection is closing, or a cap has struck.
+// failBuiltin is for a call that its server did not answer. One that it has not
+// recorded either, since it never came there, is recorded here.
 func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
 	var wrong invalid
 	f := classify(ctx, b.Name, err)
+	if f.cap != "" && !f.cancel {
+		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))
+	}
+	if errors.As(err, &wrong) {
+		f.word = "invalid"
+	}
+	var ref uint64
+	if !pass.Recorded() {
+		ref, _ = r.gate.Turn(pass, "builtin."+f.word)
+	}
 	switch {
 	case f.cancel:
 		return front.Reply{None: true}
-	case errors.As(err, &wrong):
+	case wrong.e != nil:
 		return front.Reply{Error: wrong.e}
-	case f.cap != "":
-		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))
 	}
-	ref, _ := r.gate.Turn(pass, "builtin."+f.word)
 	r.log.Warn("a built-in server failed", "server", b.Name, "ref", ref, "err", err)
 	return front.Reply{Error: r.local(f.code, f.text, ref, err)}
 }

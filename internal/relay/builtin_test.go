@@ -66,6 +66,9 @@ func (d *desk) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if !ok {
 		return upstream.Reply{Error: &wire.Error{Code: -32600, Message: "nobody let this in"}}, nil
 	}
+	if name, _ := wire.GetString(r.Params, "name"); name == "silent" {
+		return upstream.Reply{Result: []byte(`{}`)}, nil
+	}
 	g := d.clerk.gate()
 	if _, err := g.Append([]*audit.Record{pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(HeaderNamespace)})}); err != nil {
 		return upstream.Reply{}, err
@@ -120,6 +123,35 @@ func TestABuiltInServerRecordsItsCallsItself(t *testing.T) {
 	if n := h.count("tools/call", "clerk/who"); n != 0 {
 		t.Errorf("and %d of the gate", n)
 	}
+}
+
+// TestNoAdmittedCallIsUnrecorded: neither one that never came to its server,
+// nor one that it forgot.
+func TestNoAdmittedCallIsUnrecorded(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	m := h.modern("/mcp/clerk", "uid:1000")
+	m.tool("silent", "")
+	equal(t, "forgotten", h.decided("tools/call", "clerk/silent").Rule, "builtin.answered")
+	answer := m.call("tools/call", `{"name":"who","arguments":{},"requestState":"garbage"}`)
+	equal(t, "code", code(answer), "-32602")
+	equal(t, "never came", h.decided("tools/call", "clerk/who").Rule, "builtin.invalid")
+	if n := h.count("tools/call", "clerk/silent") + h.count("tools/call", "clerk/who"); n != 2 {
+		t.Errorf("%d records of two calls", n)
+	}
+}
+
+// TestWhoMayDoNothingOfItFindsNoBuiltInServer.
+func TestWhoMayDoNothingOfItFindsNoBuiltInServer(t *testing.T) {
+	t.Parallel()
+	c := &clerk{}
+	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Needs: "agent.read agent.register"}})
+	c.gate = func() *gate.Gate { return h.gate }
+	if r := h.modern("/mcp/clerk", "token:t").begin("server/discover", `{}`); r.status != 404 {
+		t.Errorf("%d", r.status)
+	}
+	equal(t, "the aggregate's", join(names(h.modern("/mcp", "token:t").call("tools/list", `{}`), "tools", "name")), "")
+	equal(t, "the owner's", join(names(h.modern("/mcp", "uid:1000").call("tools/list", `{}`), "tools", "name")), "clerk__who")
 }
 
 // TestCallersFromElsewhereAreToldThatMessagingIsNotForThem: the server agent

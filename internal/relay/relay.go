@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ type Server struct {
 	// Upstream. Source is the source of its records.
 	Builtin Builtin
 	Source  string
+	// Needs are actions of a built-in server, separated by spaces, of which a
+	// caller must be allowed one: for whom may do none of them it is not there.
+	Needs string
 }
 
 // SignIn is who gets the tokens for a server.
@@ -165,7 +169,19 @@ func (r *Relay) Known(who *principal.Principal, server string) bool {
 }
 
 func (r *Relay) visible(who *principal.Principal, server string) bool {
-	return r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow
+	if !r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow {
+		return false
+	}
+	b := r.table.Load().byName[server]
+	if b == nil || b.Needs == "" {
+		return true
+	}
+	for need := range strings.FieldsSeq(b.Needs) {
+		if r.gate.Allows(policy.Request{Who: who, Action: need, Listing: true}).Allow {
+			return true
+		}
+	}
+	return false
 }
 
 // servers are those that who may see, by name.
