@@ -233,12 +233,17 @@ func (d *Daemon) recordMail(notes []any) error {
 	return err
 }
 
-// uncommittedMail says of recorded acts that they were not done after all.
-func (d *Daemon) uncommittedMail(notes []any) {
+// uncommittedMail says of recorded acts that they were not done after all, or
+// that nobody can say whether they were.
+func (d *Daemon) uncommittedMail(notes []any, err error) {
+	result := "uncommitted"
+	if errors.Is(err, store.ErrUncertain) {
+		result = "uncertain"
+	}
 	for _, n := range notes {
 		if r, ok := n.(*audit.Record); ok {
 			d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceMail, Who: r.Who, Session: r.Session, Action: r.Action,
-				Resource: r.Resource, Result: "uncommitted", Detail: r.Detail})
+				Resource: r.Resource, Result: result, Detail: r.Detail})
 		}
 	}
 }

@@ -34,6 +34,9 @@ func (d *Daemon) Reload(c *config.Config) error {
 	d.gate.SetPolicy(rules)
 	d.relay.SetServers(d.withBuiltins(set.relay))
 	d.relay.Announce()
+	if m := d.messaging.Load(); m != nil {
+		m.server.PolicyChanged()
+	}
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil

@@ -171,7 +171,7 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 		if err != nil {
 			p.o.Log.Error("the store could not commit", slog.Any("error", err))
 			if len(tx.notes) > 0 {
-				p.o.Uncommitted(tx.notes)
+				p.o.Uncommitted(tx.notes, err)
 			}
 			if again := retryable(err); again != nil {
 				return again

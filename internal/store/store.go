@@ -78,7 +78,7 @@ type Options struct {
 	Record func(notes []any) error
 	// Uncommitted is given the same notes when Record succeeded and the COMMIT
 	// did not, or may not have (ErrUncertain). Nil: nobody hears.
-	Uncommitted func(notes []any)
+	Uncommitted func(notes []any, err error)
 
 	Now func() time.Time // SQLite's clock; nil: time.Now
 
@@ -115,7 +115,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		o.Record = func([]any) error { return nil }
 	}
 	if o.Uncommitted == nil {
-		o.Uncommitted = func([]any) {}
+		o.Uncommitted = func([]any, error) {}
 	}
 	db := &DB{hub: newHub(), count: new(counters)}
 	var err error

@@ -114,7 +114,7 @@ type recorder struct {
 }
 
 func (r *recorder) options() Options {
-	return Options{Record: r.record, Uncommitted: func(notes []any) {
+	return Options{Record: r.record, Uncommitted: func(notes []any, _ error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.undo = append(r.undo, notes...)

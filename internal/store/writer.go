@@ -240,10 +240,11 @@ func (w *writer) finish(good []*write) {
 	if err := w.exec("COMMIT"); err != nil {
 		w.fails(err)
 		w.giveUp()
+		err = uncommitted(err)
 		if len(notes) > 0 {
-			w.o.Uncommitted(notes)
+			w.o.Uncommitted(notes, err)
 		}
-		answer(good, uncommitted(err))
+		answer(good, err)
 		return
 	}
 	w.works()
