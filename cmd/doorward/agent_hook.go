@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -22,14 +23,16 @@ const hookInput = 4 << 20
 
 // hook tells a client, at one of its events, how much mail waits for its agent.
 // It ends well whatever happens: to some clients another status means that the
-// user's prompt or the end of a turn is refused.
+// user's prompt or the end of a turn is refused. Where there is no daemon, or
+// policy gives the caller no mailbox, there is nothing to say.
 func hook(ctx context.Context, args []string) {
 	defer func() {
 		if r := recover(); r != nil { // the runtime would exit with 2, which refuses
 			fmt.Fprintln(os.Stderr, "doorward: the hook failed")
 		}
 	}()
-	if err := runHook(ctx, args); err != nil && !errors.Is(err, client.ErrNoDaemon) {
+	err := runHook(ctx, args)
+	if err != nil && !errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, client.ErrStatus(http.StatusForbidden)) {
 		fmt.Fprintf(os.Stderr, "doorward: no word on mail: %v\n", err)
 	}
 }

@@ -41,7 +41,7 @@ type Messaging struct {
 	// Holds reports whether what proved a caller still does; nil: always.
 	Holds func(*principal.Principal) bool
 	// Hook counts the mail of the peer that a client's hook belongs to. It is
-	// no operator's act.
+	// no operator's act; it passes the gate and is recorded there.
 	Hook func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error)
 }
 
@@ -219,8 +219,8 @@ func (m Messaging) settle(ctx context.Context, by agent.Caller, in AgentHold) (a
 	return out, err
 }
 
-// hook answers with counts alone, and to whoever asks: a caller that belongs to
-// no peer has none.
+// hook answers with counts alone, to callers that the gate lets read their
+// mailbox; one that belongs to no peer has none.
 func (m Messaging) hook(r *http.Request, who *principal.Principal, _ []byte) (any, error) {
 	processes, _ := m.Above(r) // what can be seen of the chain is enough to inform
 	return m.Hook(r.Context(), who, processes)

@@ -248,6 +248,16 @@ func TestTheHookIsAnsweredWithoutAGateOfTheOperators(t *testing.T) {
 	}
 }
 
+// Who may not read a mailbox is told nothing but that.
+func TestARefusedHookIsToldNoCounts(t *testing.T) {
+	t.Parallel()
+	f := &office{book: &book{err: &gate.Refusal{Code: gate.CodeDenied, Ref: 7}}, above: []string{"boot/1@1"}}
+	status, body := f.ask(t, "POST", "/agent/v1/hook", inJSON, "{}")
+	if status != http.StatusForbidden || !strings.Contains(body, `"code":"NOT_ALLOWED"`) || strings.Contains(body, "unread") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 func TestWithoutMessagingThereAreNoPathsOfIt(t *testing.T) {
 	t.Parallel()
 	for path := range Paths(Options{}) {

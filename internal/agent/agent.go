@@ -11,7 +11,11 @@
 // of one leaves a record, before its change is committed where it makes one.
 // What a peer wrote reaches a model on lines that begin with "| ", marked as
 // data, and reaches no record and no log. A push carries no text and counts as
-// no delivery.
+// no delivery. A cursor confirms only what the answer that it came with held: of
+// messages, those that an inbox gave whole; of notices, those that it showed. The
+// cursors of register, wait and a peek cover no message, so whoever goes on with
+// one of them is given again what nobody confirmed. What a call or a stream waits
+// for reaches only who is allowed it then, not who was when it began.
 package agent
 
 import (
@@ -48,9 +52,12 @@ type Signals interface {
 // of the book are in mail.Limits.
 type Limits struct {
 	MessageBytes   int           // 65,536, of a body
-	SendsPerMinute int           // 60, of a session
+	SendsPerMinute int           // 60, of a peer
 	Burst          int           // 20, or a third of SendsPerMinute, whichever is more
 	WaitCap        time.Duration // 55 s, at most 295 s
+
+	RegistersPerMinute int // 30, or half of SendsPerMinute, whichever is more; of a principal
+	RegisterBurst      int // as Burst
 }
 
 // MaxWait is the longest wait that can be configured: clients abort at 300 s.
@@ -65,6 +72,12 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Burst <= 0 {
 		l.Burst = max(20, l.SendsPerMinute/3)
+	}
+	if l.RegistersPerMinute <= 0 {
+		l.RegistersPerMinute = max(30, l.SendsPerMinute/2)
+	}
+	if l.RegisterBurst <= 0 {
+		l.RegisterBurst = max(20, l.SendsPerMinute/3)
 	}
 	if l.WaitCap <= 0 {
 		l.WaitCap = 55 * time.Second
@@ -164,6 +177,10 @@ func (s *Server) Close() {
 func (s *Server) Seen(who *principal.Principal, sessionDigest string) {
 	s.sessions.seen(who, sessionDigest)
 }
+
+// PolicyChanged has everybody who waits look again, and hear if his right to has
+// gone. It returns at once.
+func (s *Server) PolicyChanged() { s.signals.signal("") }
 
 // nudge has Run look at once.
 func (s *Server) nudge() {

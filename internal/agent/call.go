@@ -27,7 +27,7 @@ type call struct {
 	namespace string // claimed by the caller's shim; may be empty
 	progress  func(n int)
 	details   []audit.Field // what is known so far, for a refusal
-	recorded  bool
+	recorded  bool          // what it has done so far is
 }
 
 var (
@@ -73,7 +73,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 
 // tally counts how sends end.
 func (c *call) tally(a *answer) {
-	if !c.verb.paced {
+	if c.verb.pace != paceOfSends {
 		return
 	}
 	switch out := a.out.(type) {
@@ -100,10 +100,8 @@ func (c *call) run(ctx context.Context) (*answer, error) {
 	}
 	c.session = c.s.sessions.of(who, c.pass.Act().Session, u)
 	c.owner = c.s.sessions.ownerOf(c.session)
-	if c.verb.paced {
-		if wait := c.s.sessions.paced(c.session, c.s.o.Limits.SendsPerMinute, c.s.o.Limits.Burst); wait > 0 {
-			return nil, &problem{code: RateLimited, retry: wait, text: "too many sends of this session"}
-		}
+	if err := c.withinPace(); err != nil {
+		return nil, err
 	}
 	var err error
 	if c.args, err = c.verb.parseArgs(c.raw); err != nil {
@@ -118,19 +116,27 @@ func (c *call) run(ctx context.Context) (*answer, error) {
 }
 
 // refused records a refusal, once, and makes the answer of it. A call whose
-// client has left is recorded, and answered with the error of its context.
+// client has left is recorded, unless what it has done is already, and answered
+// with the error of its context.
 func (c *call) refused(err error) (*answer, error) {
 	p := problemOf(err)
 	switch p.code {
 	case RateLimited:
 		c.s.stopped.count(c.pass, p.code, time.Now())
 		return p.answer(), nil
+	case cancelled:
+		if c.recorded {
+			return nil, p.err
+		}
 	case mail.AuditUnavailable, mail.StoreUnavailable, unexpected:
 		c.s.quiet.failed(c.verb.name, p.code, p.err, time.Now())
 	}
 	fields := append(slices.Clone(c.details), field("code", p.code))
 	if p.rule != "" {
 		fields = append(fields, field("policy", p.rule))
+	}
+	if p.uncertain {
+		fields = append(fields, field("outcome", "unknown"))
 	}
 	fields = append(fields, idFields("recipients", p.to)...)
 	if _, err := c.s.o.Gate.Turn(c.pass, rulePrefix+p.code, fields...); err != nil {
@@ -159,8 +165,7 @@ func (c *call) write(fields ...audit.Field) error {
 
 // as notes which peer the caller is, for the record and for those who wake it.
 func (c *call) as(p mail.Peer) {
-	if p.ID != "" && c.s.sessions.peerOf(c.session) != p.ID {
-		c.s.sessions.bind(c.session, p.ID)
+	if p.ID != "" && c.s.sessions.bind(c.session, p) {
 		c.s.signals.signal(topicSession(c.owner.Session))
 	}
 }
@@ -169,7 +174,7 @@ func (c *call) as(p mail.Peer) {
 func (c *call) me(ctx context.Context) (mail.Peer, error) {
 	p, err := c.s.o.Book.Me(ctx, c.owner)
 	if noPeer(err) {
-		c.s.sessions.found(c.session, "")
+		c.s.sessions.bind(c.session, mail.Peer{})
 	}
 	if err != nil {
 		return p, err

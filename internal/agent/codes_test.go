@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // The codes that callers act on, each reached as a caller reaches it.
@@ -160,6 +161,21 @@ func TestAStoreThatIsAwayAndARecordThatCannotBeWritten(t *testing.T) {
 	h.db.Close()
 	for tool, args := range map[string]m{"send": {"to": "a", "body": "x"}, "list_peers": {}, "inbox": {}, "wait": {"wait_ms": 1}} {
 		a.call(tool, args).want("STORE_UNAVAILABLE")
+	}
+}
+
+// Where nobody heard of the commit, nothing is claimed of it.
+func TestAnUncertainCommitIsToldApart(t *testing.T) {
+	t.Parallel()
+	lost := &mail.Error{Code: mail.StoreUnavailable, Err: fmt.Errorf("%w: %w", store.ErrUncertain, store.ErrUnavailable)}
+	a := problemOf(fmt.Errorf("sending: %w", lost)).answer()
+	f := a.out.(failure)
+	if f.Error.Code != mail.StoreUnavailable || !f.Error.Retryable || !strings.Contains(f.Error.Message, "unknown") || !strings.Contains(a.text, "idempotency_key") {
+		t.Errorf("%+v %s", f, a.text)
+	}
+	none := problemOf(&mail.Error{Code: mail.StoreUnavailable, Err: store.ErrUnavailable}).answer()
+	if f := none.out.(failure); !strings.Contains(f.Error.Message, "nothing was done") {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -2,8 +2,12 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -18,27 +22,52 @@ type HookCounts struct {
 
 // Hook counts the mail of the peer that the hook's caller belongs to, by the
 // digest of its session or by its process and the ancestors of that: observed
-// facts may inform. It is no operator's command, and is not recorded.
+// facts may inform. It is no operator's command, but a look at a mailbox: only
+// for callers on this machine who may read theirs, and recorded once. Errors:
+// *gate.Refusal, *mail.Error.
 func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDigest string, processes []string) (HookCounts, error) {
-	on := s.sessions.hook(who, sessionDigest, processes)
-	if on == nil {
-		return HookCounts{}, nil
+	q := gate.Act{Who: who, Session: sessionDigest, Action: actionRead, Server: ServerName, Name: "hook", Source: source}
+	if !who.Local() {
+		return HookCounts{}, s.o.Gate.Deny(q, policy.RuleNoMessaging)
 	}
-	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
-	if noPeer(err) {
-		return HookCounts{}, nil
-	}
+	pass, err := s.o.Gate.Admit(q)
 	if err != nil {
 		return HookCounts{}, err
 	}
-	s.sessions.found(on, p.ID)
-	out := HookCounts{Known: true, Unread: len(waiting)}
+	a := &act{s: s, pass: pass}
+	on := s.sessions.hook(who, sessionDigest, processes)
+	p, out, err := s.hookCounts(ctx, on)
+	if err != nil {
+		return HookCounts{}, a.fail(err)
+	}
+	if err := a.done(append(peerFields(p), field("known", fmt.Sprint(out.Known)), number("unread", int64(out.Unread)))...); err != nil {
+		return HookCounts{}, err
+	}
+	if on != nil {
+		out.Tell = s.sessions.hookTells(on, out.Newest)
+	}
+	return out, nil
+}
+
+// hookCounts are the counts of a session's mailbox; nothing without a peer.
+func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out HookCounts, err error) {
+	if on == nil {
+		return p, out, nil
+	}
+	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
+	switch {
+	case noPeer(err):
+		return mail.Peer{}, out, nil
+	case err != nil:
+		return p, out, err
+	}
+	s.sessions.bind(on, p)
+	out = HookCounts{Known: true, Unread: len(waiting)}
 	out.Newest, _ = newest(n, waiting)
 	if out.Unread == pointersMost { // the book names no more than these
 		out.Unread = max(out.Unread, n.Pending)
 	}
-	out.Tell = s.sessions.hookTells(on, out.Newest)
-	return out, nil
+	return p, out, nil
 }
 
 // pointersMost is how many unread messages mail.Book.Look names.
@@ -56,28 +85,36 @@ func (t *sessions) hook(who *principal.Principal, digest string, processes []str
 	if found == nil {
 		return nil
 	}
-	found = t.leader(found)
-	found.hooked = t.now()
-	return found
+	return t.leader(found)
 }
 
-// below is the session of the nearest of the processes. The caller holds mu.
+// below is the session of the nearest of the processes: of several of one
+// process the newest, of those that live if there are any. The caller holds mu.
 func (t *sessions) below(who *principal.Principal, processes []string) *session {
 	owner := t.qualified(who)
 	for _, p := range processes {
+		var best *session
 		for _, s := range t.byKey {
-			if s.peer != "" && s.owner.Principal == owner && slices.Contains(s.owner.Processes, p) {
-				return s
+			if s.peer == "" || s.owner.Principal != owner || !slices.Contains(s.owner.Processes, p) {
+				continue
 			}
+			if best == nil || s.lives() != best.lives() && s.lives() || s.lives() == best.lives() && s.made > best.made {
+				best = s
+			}
+		}
+		if best != nil {
+			return best
 		}
 	}
 	return nil
 }
 
-// hookTells reports, once for each newest message, that it is worth telling.
+// hookTells notes that a session is woken by hooks, and reports, once for each
+// newest message, that it is worth telling.
 func (t *sessions) hookTells(s *session, newest int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.hooked = t.now()
 	if newest <= s.hookTold {
 		return false
 	}

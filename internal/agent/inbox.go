@@ -51,20 +51,19 @@ func (c *call) fetch() (f mail.Fetch, err error) {
 // take asks the book once. Where nothing was done, and it is not the last time
 // that it is asked, there is nothing to record.
 func (c *call) take(ctx context.Context, f mail.Fetch, final bool) (*mail.Batch, error) {
+	noted := false
 	b, err := c.s.o.Book.Inbox(ctx, c.owner, f, func(v *mail.Batch) any {
 		if !final && idle(v) {
 			return nil
 		}
-		c.recorded = true
+		noted = true
 		return c.line(inboxFields(v)...)
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.recorded = c.recorded || noted
 	c.as(b.Peer)
-	if f.After != nil || len(b.Messages) > 0 {
-		c.s.sessions.answered(c.session, len(b.Messages) > 0 && ctx.Err() != nil)
-	}
 	for i := range b.Messages {
 		c.s.dueBy(b.Messages[i].LeaseExpiresAt)
 	}

@@ -59,6 +59,7 @@ func (t *sessions) forget(names []string) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.forgetPaces()
 	for name := range over {
 		delete(t.late, name)
 	}

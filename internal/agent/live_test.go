@@ -96,7 +96,7 @@ func TestTheTableOfSessionsDoesNotGrow(t *testing.T) {
 	tab.clock = func() time.Duration { return now }
 	who, _ := process("p")
 	bound := tab.of(who, "bound", asCall)
-	tab.bind(bound, "01JC000000000000000000000A")
+	tab.bind(bound, mail.Peer{ID: "01JC000000000000000000000A"})
 	for i := range 100 {
 		tab.of(who, string(rune('a'+i)), asCall)
 	}

@@ -76,12 +76,7 @@ func build(t testing.TB, p plan) *house {
 	if h.log, err = audit.Open(h.dir, audit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	all := policy.List{Allow: []string{"*"}}
-	set, problems := policy.Compile(policy.Options{UID: 1000, Servers: map[string]policy.ServerRules{ServerName: {Tools: all}}, File: "p.cedar", Text: []byte(p.rules)})
-	if set == nil {
-		t.Fatal(problems)
-	}
-	h.gate = gate.New(set, h.log, gate.Limits{})
+	h.gate = gate.New(h.rules(p.rules), h.log, gate.Limits{})
 	if p.state == "" {
 		p.state = t.TempDir()
 	}
@@ -112,6 +107,17 @@ func build(t testing.TB, p plan) *house {
 	})
 	t.Cleanup(h.close)
 	return h
+}
+
+// rules is the policy with a file of the operator's.
+func (h *house) rules(text string) *policy.Set {
+	h.t.Helper()
+	all := policy.List{Allow: []string{"*"}}
+	set, problems := policy.Compile(policy.Options{UID: 1000, Servers: map[string]policy.ServerRules{ServerName: {Tools: all}}, File: "p.cedar", Text: []byte(text)})
+	if set == nil {
+		h.t.Fatal(problems)
+	}
+	return set
 }
 
 func (h *house) outputs(tool string) map[string]*jsonschema.Resolved {

@@ -54,7 +54,7 @@ func messageOf(m *mail.Message, me mail.Peer) messageOut {
 	out := messageOut{MessageID: m.ID, Seq: m.Seq, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Kind: m.Kind, Subject: broken(m.Subject),
 		Body: broken(m.Body), BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256, Truncated: m.Truncated, Authority: m.Authority,
 		Trust: "data", Provenance: provenance(m), SentAt: stamp(m.SentAt), ExpiresAt: stamp(m.ExpiresAt), AckDeadline: stampOr(m.AckDeadline),
-		Priority: m.Priority, Attempt: m.Attempt, Redelivered: m.Attempt > 1, LeaseEnds: stamp(m.LeaseExpiresAt), Sig: m.Sig}
+		Priority: m.Priority, Attempt: m.Attempt, Redelivered: m.Attempt > 1 || m.Again, LeaseEnds: stamp(m.LeaseExpiresAt), Sig: m.Sig}
 	out.From = fromOut{PeerID: m.From.PeerID, Name: addressOf(m.From.Name, m.From.Namespace, me.Namespace),
 		Principal: shortPrincipal(m.From.Principal, me.Node), Grade: m.From.Grade, Epoch: m.From.Epoch, Lineage: m.From.Lineage}
 	for _, r := range m.Refs {
@@ -85,13 +85,13 @@ func provenance(m *mail.Message) string {
 
 // message writes one in its frame.
 func (f *fence) message(m *messageOut) {
-	attempt := ""
+	attempt, again := "", ""
 	if m.Redelivered {
-		attempt = fmt.Sprint(m.Attempt)
+		attempt, again = fmt.Sprint(m.Attempt), "true"
 	}
 	f.open("message", "id", m.MessageID, "seq", fmt.Sprint(m.Seq), "from", m.From.Name, "principal", m.From.Principal,
 		"grade", m.From.Grade, "lineage", m.From.Lineage, "authority", m.Authority, "kind", m.Kind,
-		"thread", m.ThreadID, "reply_to", m.ReplyTo, "attempt", attempt)
+		"thread", m.ThreadID, "reply_to", m.ReplyTo, "redelivered", again, "attempt", attempt)
 	f.say(m.Provenance)
 	f.labelled("subject", m.Subject)
 	f.data(m.Body)

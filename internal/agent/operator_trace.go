@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -180,42 +181,55 @@ const comparedTime = 24 * time.Hour
 // compare looks for messages that no record names, and for records whose
 // message there is not. The first must not be: the record is on the disk before
 // the message. The second is what a crash between the two leaves; nobody was
-// answered then.
+// answered then. The daemon goes on meanwhile: the mailboxes are read before
+// the records, so that each message that is met has its record by then, and a
+// record that came since has no message to have yet.
 func (s *Server) compare(ctx context.Context, out *Checked) error {
 	if s.o.AuditDir == "" {
 		return nil
 	}
+	until := time.Now()
+	met, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
 	known := make(map[string]bool) // ids of recorded messages, true: of late
-	since := time.Now().Add(-comparedTime)
-	err := s.records(ctx, func(r recorded) {
-		for id, late := range sentIn(r.line, since) {
+	err = s.records(ctx, func(r recorded) {
+		for id, late := range sentIn(r.line, until.Add(-comparedTime), until) {
 			known[id] = known[id] || late
 		}
 	})
 	if err != nil {
 		return err
 	}
+	for id, ours := range met {
+		if _, ok := known[id]; !ok && ours {
+			out.Unrecorded = append(out.Unrecorded, id)
+		}
+		delete(known, id)
+	}
+	slices.Sort(out.Unrecorded)
+	return s.unstored(ctx, known, out)
+}
+
+// stored are the messages in all mailboxes; true: the record of this node has
+// to name it.
+func (s *Server) stored(ctx context.Context) (map[string]bool, error) {
 	met := make(map[string]bool) // a message to several is in several mailboxes
 	var all []mail.Peer
 	if err := s.eachPeer(ctx, func(p mail.Peer) { all = append(all, p) }); err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range all {
 		es, err := s.o.Book.Mailbox(ctx, p.ID, false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, e := range es {
-			if _, ok := known[e.ID]; !ok && !met[e.ID] && nodeOf(e.From.Principal) == s.o.Node && e.From.Lineage != mail.LineageBroker {
-				out.Unrecorded = append(out.Unrecorded, e.ID)
-			}
-			met[e.ID] = true
+			met[e.ID] = nodeOf(e.From.Principal) == s.o.Node && e.From.Lineage != mail.LineageBroker
 		}
 	}
-	for id := range met {
-		delete(known, id)
-	}
-	return s.unstored(ctx, known, out)
+	return met, nil
 }
 
 // unstored looks for the recorded messages of late that were not met in a
@@ -237,8 +251,8 @@ func (s *Server) unstored(ctx context.Context, known map[string]bool, out *Check
 }
 
 // sentIn are the messages that a record says were stored, and whether that was
-// after since.
-func sentIn(line []byte, since time.Time) map[string]bool {
+// between since and until.
+func sentIn(line []byte, since, until time.Time) map[string]bool {
 	if string(wire.Get(line, "decision")) != `"allow"` {
 		return nil
 	}
@@ -254,7 +268,7 @@ func sentIn(line []byte, since time.Time) map[string]bool {
 	out := make(map[string]bool)
 	for _, name := range []string{"message", "new_message"} {
 		if id, ok := wire.GetString(detail, name); ok && isID(id) {
-			out[id] = err == nil && at.After(since)
+			out[id] = err == nil && at.After(since) && at.Before(until)
 		}
 	}
 	if _, ok := wire.GetString(detail, "replay"); ok {

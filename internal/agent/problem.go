@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // Codes of this package; those of the book are in package mail. All are
@@ -54,11 +55,11 @@ var kinds = map[string]kind{
 	mail.RecipientRefuses:    {text: "the recipient takes no messages"},
 	mail.MailboxFull:         {text: "the recipient's mailbox is full; nothing was stored", retryable: true, retry: mailboxRetry},
 	mail.SenderQuota:         {text: "too many of your messages wait for this recipient; nothing was stored", retryable: true, retry: mailboxRetry},
-	RateLimited:              {text: "too many calls of this session", retryable: true, retry: shortRetry},
+	RateLimited:              {text: "too many calls", retryable: true, retry: shortRetry},
 	TooLarge:                 {text: "the message is too large"},
 	InvalidBody:              {text: "the text is not UTF-8, holds a NUL, or is empty after cleaning"},
 	mail.InvalidArgument:     {text: "the arguments do not fit the schema"},
-	mail.CursorInvalid:       {text: "the cursor was not made for this peer in this session: leave it out, or use the one of the last answer"},
+	mail.CursorInvalid:       {text: "the cursor was not made for this peer in this session: leave it out, or use the one of the last inbox"},
 	mail.DuplicateSuppressed: {text: "the same text went to the same recipient a moment ago; nothing was stored"},
 	mail.LoopSuspected:       {text: "this thread looks like a loop between two agents; nothing was stored"},
 	mail.IdempotencyConflict: {text: "the idempotency key was used for something else"},
@@ -86,6 +87,8 @@ type problem struct {
 	rule    string         // of the policy, for the record
 	to      []string       // peer ids that it is about, for the record
 	err     error          // for the operator
+
+	uncertain bool // it may have been done
 }
 
 func (p *problem) Error() string {
@@ -118,6 +121,8 @@ func problemOf(err error) *problem {
 		return p
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // the caller has left
 		return &problem{code: cancelled, err: err}
+	case errors.Is(err, store.ErrUncertain):
+		return &problem{code: mail.StoreUnavailable, text: uncertainText, uncertain: true, err: err}
 	case errors.As(err, &refused):
 		p = &problem{code: refused.Code, retry: refused.Retry, err: refused.Err}
 		if len(refused.Recipients) > 0 {
@@ -127,6 +132,9 @@ func problemOf(err error) *problem {
 	}
 	return &problem{code: unexpected, err: err}
 }
+
+// uncertainText is for an act whose commit was not heard of.
+const uncertainText = "the store was lost during the commit: whether it was done is unknown. Call again; send and spawn with the same idempotency_key and arguments, else it may be done twice"
 
 // failure is the structured content of an error.
 type failure struct {

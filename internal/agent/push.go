@@ -7,6 +7,8 @@ import (
 
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -25,6 +27,12 @@ const wakeGap = 5 * time.Second
 
 // topicSession is signalled here when a session got a peer.
 func topicSession(session string) string { return "session:" + session }
+
+// mayRead asks whether who may look at his mailbox now. The call itself has been
+// recorded.
+func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
+	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed, Listing: true}).Allow
+}
 
 // session is whose connection it is, outside of a tool's call.
 func (c *conn) session() *session {
@@ -62,6 +70,9 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}, nil
 	}
+	if !c.s.mayRead(c.who, pass.Act().Confirmed) {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
 	state, err := c.s.look(ctx, c.session())
 	if err != nil {
 		return upstream.Reply{}, err
@@ -84,13 +95,13 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 	state := inboxState{Messages: []pointer{}}
 	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
 	if noPeer(err) {
-		s.sessions.found(on, "")
+		s.sessions.bind(on, mail.Peer{})
 		return state, nil
 	}
 	if err != nil {
 		return state, err
 	}
-	s.sessions.found(on, p.ID)
+	s.sessions.bind(on, p)
 	state.Registered, state.Pending, state.Held, state.Newest, state.Notices = true, n.Pending, n.Held, n.Newest, len(n.Notices)
 	for _, m := range waiting {
 		state.Messages = append(state.Messages, pointer{MessageID: m.MessageID, Seq: m.Seq, From: m.From, Lineage: m.Lineage,
@@ -106,9 +117,14 @@ func noPeer(err error) bool {
 
 // subscribe begins or ends the push of a legacy session. Doing it twice is the
 // same as once.
-func (c *conn) subscribe(r *upstream.Request) upstream.Reply {
+func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
 	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}
+	}
+	pass, _ := gate.PassOf(ctx)
+	may := func() bool { return c.s.mayRead(c.who, pass.Act().Confirmed) }
+	if r.Method == "resources/subscribe" && !may() {
+		return upstream.Reply{Error: errNoPass}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +139,7 @@ func (c *conn) subscribe(r *upstream.Request) upstream.Reply {
 		leave := c.s.sessions.stream(on, false)
 		go func() {
 			defer leave()
-			c.s.pushTo(ctx, on, func() { c.on(updated(nil)) })
+			c.s.pushTo(ctx, on, may, func() { c.on(updated(nil)) })
 		}()
 	}
 	return upstream.Reply{Result: []byte("{}")}
@@ -140,7 +156,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 	granted, wanted := []byte("{}"), false
 	for uri := range wire.Elements(wire.GetPath(r.Params, "notifications", "resourceSubscriptions")) {
-		if text, _ := wire.Text(uri); text == inboxURI {
+		if text, _ := wire.Text(uri); text == inboxURI && c.mayListen() {
 			granted, wanted = []byte(`{"resourceSubscriptions":["`+inboxURI+`"]}`), true
 		}
 	}
@@ -153,7 +169,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	if wanted {
 		s := c.session()
 		leave := c.s.sessions.stream(s, true)
-		c.s.pushTo(ctx, s, func() { on(updated(tag)) })
+		c.s.pushTo(ctx, s, c.mayListen, func() { on(updated(tag)) })
 		leave()
 	}
 	<-ctx.Done()
@@ -162,6 +178,10 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 	return upstream.Reply{}, ctx.Err()
 }
+
+// mayListen is mayRead on a connection of no session, which nothing has
+// confirmed.
+func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
 
 // joined ends with either of two contexts.
 func joined(ctx, other context.Context) (context.Context, context.CancelFunc) {
@@ -180,6 +200,7 @@ func updated(meta []byte) upstream.Event {
 type pusher struct {
 	s    *Server
 	on   *session
+	may  func() bool // whether policy lets it be told, now
 	tell func()
 
 	begun       bool  // the state that the stream found has been told of
@@ -191,8 +212,8 @@ type pusher struct {
 // looks first, so that mail which came before the stream is told of as well. A
 // call that waits owns what comes (messaging.md 14); what is still unread a
 // while later is told of here after all.
-func (s *Server) pushTo(ctx context.Context, on *session, tell func()) {
-	p := &pusher{s: s, on: on, tell: tell}
+func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell func()) {
+	p := &pusher{s: s, on: on, may: may, tell: tell}
 	for ctx.Err() == nil {
 		peer := s.sessions.peerOf(on)
 		topics := []string{topicSession(on.owner.Session)}
@@ -211,10 +232,13 @@ func (s *Server) pushTo(ctx context.Context, on *session, tell func()) {
 // look tells if there is something new, and says when to look again without a
 // signal; 0: not before one comes.
 func (p *pusher) look(ctx context.Context) time.Duration {
+	if !p.may() {
+		return 0 // PolicyChanged is a signal
+	}
 	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
 	switch {
 	case noPeer(err):
-		p.s.sessions.found(p.on, "")
+		p.s.sessions.bind(p.on, mail.Peer{})
 		return 0
 	case err != nil:
 		if ctx.Err() == nil {
@@ -222,7 +246,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 		}
 		return p.s.minGap
 	}
-	p.s.sessions.found(p.on, me.ID)
+	p.s.sessions.bind(p.on, me)
 	seq, notice := newest(n, waiting)
 	// What is unread no longer is news when it comes back.
 	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)

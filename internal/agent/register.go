@@ -118,7 +118,7 @@ func line(s string) (string, error) {
 func (c *call) registered(v *mail.Registered) *answer {
 	out := registerOut{PeerID: v.Peer.ID, Name: v.Peer.Name, Namespace: v.Peer.Namespace, Epoch: v.Peer.Epoch,
 		Principal: shortPrincipal(v.Peer.Principal, c.s.o.Node), Grade: c.owner.Grade, LeaseS: c.s.leaseSeconds(),
-		Cursor: c.s.cursor(c.s.sessions.receiptFor(c.session, v.Counts, v.Peer), c.owner.Session), Pending: v.Counts.Pending, Held: v.Counts.Held,
+		Cursor: c.s.cursor(receiptOf(v.Counts, v.Peer), c.owner.Session), Pending: v.Counts.Pending, Held: v.Counts.Held,
 		Missed: missedOut(v.Counts.Missed), Created: v.Created, Limits: c.s.limits(), InboxURI: inboxURI}
 	modern := c.pass.Act().Session == ""
 	out.Push = pushOut{Subscribe: !modern, Listen: modern, Hook: c.s.sessions.wake(v.Peer.ID, false) == wakeHook}
@@ -131,8 +131,7 @@ func (c *call) registered(v *mail.Registered) *answer {
 	return &answer{text: text + next(out.Cursor), out: out}
 }
 
-// receiptOf is a receipt for the counts of a mailbox. Before anything was given
-// it covers nothing.
+// receiptOf is the receipt of an answer with these counts.
 func receiptOf(n mail.Counts, p mail.Peer) mail.Receipt {
 	r := n.Receipt
 	r.PeerID, r.Epoch = p.ID, p.Epoch
@@ -161,7 +160,7 @@ func (s *Server) ttl() time.Duration { return cmp.Or(s.o.Mail.TTL, 24*time.Hour)
 // limits are the numbers that a caller may want to know.
 func (s *Server) limits() map[string]int {
 	return map[string]int{"message_bytes": s.o.Limits.MessageBytes, "recipients": cmp.Or(s.o.Mail.Recipients, 16),
-		"sends_per_minute": s.o.Limits.SendsPerMinute, "burst": s.o.Limits.Burst, "wait_ms": int(s.o.Limits.WaitCap.Milliseconds()),
+		"sends_per_minute": s.o.Limits.SendsPerMinute, "burst": s.o.Limits.Burst, "registers_per_minute": s.o.Limits.RegistersPerMinute, "wait_ms": int(s.o.Limits.WaitCap.Milliseconds()),
 		"waiting_calls": maxWaiting, "mailbox_messages": cmp.Or(s.o.Mail.MailboxMessages, 1000), "from_one_sender": cmp.Or(s.o.Mail.SenderMessages, 100),
 		"inbox_messages": 50, "inbox_bytes": 131072, "ttl_s": int(s.ttl().Seconds())}
 }
@@ -179,7 +178,7 @@ func unregister(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.s.sessions.bind(c.session, "")
+	c.s.sessions.bind(c.session, mail.Peer{})
 	text := "There was no name to give back."
 	if done.Released {
 		text = fmt.Sprintf("The name is given back; %s expired, and the senders are told.", messages(done.Pending))

@@ -52,11 +52,8 @@ func send(ctx context.Context, c *call) (*answer, error) {
 		wakes = c.s.planned(v)
 		return c.line(sendFields(v, d.Body, wakes, c.s.digest(d.Body))...)
 	})
-	if m := c.s.spawner(); m != nil && c.owner.Spawn != "" && isRefusal(err, mail.Budget) {
-		m.OverBudget(c.owner.Spawn)
-	}
 	if err != nil {
-		return nil, c.about(err, d.To)
+		return nil, c.about(c.overBudget(err), d.To)
 	}
 	return c.sent(sent, wakes), nil
 }

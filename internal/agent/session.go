@@ -62,11 +62,11 @@ type session struct {
 	joined  *session
 	members []*session // siblings that joined it
 
-	lost    bool // an answer of inbox may not have reached its client
-	calls   int  // that wait
-	listens int  // open streams of subscriptions/listen
-	subs    int  // subscriptions of a legacy session
-	pace    pace
+	calls   int    // that wait
+	listens int    // open streams of subscriptions/listen
+	subs    int    // subscriptions of a legacy session
+	name    string // of its peer, whose pace it has; empty: its own
+	made    uint64 // later sessions have higher numbers
 
 	hooked   int64 // last time that a hook asked for it; 0: none did
 	hookTold int64 // the newest message that a hook has told of
@@ -94,12 +94,14 @@ type sessions struct {
 	byKey map[string]*session // by principal.Key and session
 	byID  map[string]*session // by peer id
 	late  map[string]bool     // sessions that were closed under a call: to be ended once more
+	made  uint64              // sessions so far
+	paces map[string]pace     // by what acts; what may act at once has none
 }
 
 func newSessions(node string, join bool, lease time.Duration) *sessions {
 	start := time.Now()
 	return &sessions{node: node, join: join, touch: min(touchMost, lease/3), clock: func() time.Duration { return time.Since(start) },
-		byKey: make(map[string]*session), byID: make(map[string]*session), late: make(map[string]bool)}
+		byKey: make(map[string]*session), byID: make(map[string]*session), late: make(map[string]bool), paces: make(map[string]pace)}
 }
 
 func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
@@ -148,7 +150,8 @@ func (t *sessions) qualified(who *principal.Principal) string {
 
 // enter makes a session. The caller holds mu.
 func (t *sessions) enter(who *principal.Principal, name, key string) *session {
-	s := &session{witness: who.Witness(), owner: mail.Owner{
+	t.made++
+	s := &session{made: t.made, witness: who.Witness(), owner: mail.Owner{
 		Principal: t.qualified(who), Session: name, Node: t.node, Grade: gradeOf(who)}}
 	if kind, id, _ := principal.Parse(who.Name()); kind == principal.KindSpawn {
 		s.owner.Spawn = id
@@ -194,18 +197,38 @@ func (t *sessions) leader(s *session) *session {
 	return s.joined
 }
 
-// bind notes the peer that a session turned out to be; empty: none any more.
-func (t *sessions) bind(s *session, peer string) {
+// bind notes the peer that a session turned out to be, by its present name; the
+// zero one: none any more. It reports whether that is another peer than before.
+func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
+	t.mu.RLock()
+	same := s.peer == p.ID && s.name == nameOf(p)
+	t.mu.RUnlock()
+	if same {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.peer != peer && t.byID[s.peer] == s {
+	t.rename(s, nameOf(p))
+	if s.peer == p.ID {
+		return false
+	}
+	if t.byID[s.peer] == s {
 		delete(t.byID, s.peer)
 	}
-	s.peer = peer
-	if peer != "" {
-		t.byID[peer] = s
+	s.peer = p.ID
+	if p.ID != "" {
+		t.byID[p.ID] = s
 		s.touched = t.now()
 	}
+	return true
+}
+
+// nameOf tells names of all principals apart; empty for no peer.
+func nameOf(p mail.Peer) string {
+	if p.ID == "" {
+		return ""
+	}
+	return p.Principal + "\x00" + p.Namespace + "\x00" + p.Name
 }
 
 // peerOf is the peer of a session, as far as is known here.
@@ -272,32 +295,4 @@ func (t *sessions) ownerOf(s *session) mail.Owner {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return s.owner
-}
-
-// found notes the peer of a session that the book has named.
-func (t *sessions) found(s *session, peer string) {
-	if t.peerOf(s) != peer {
-		t.bind(s, peer)
-	}
-}
-
-// answered notes whether the answer of an inbox has a client to go to.
-func (t *sessions) answered(s *session, lost bool) {
-	t.mu.Lock()
-	s.lost = lost
-	t.mu.Unlock()
-}
-
-// receiptFor is what a cursor covers that comes with no messages: all that the
-// session was given. Where an answer may have been lost on its way it covers no
-// message, so that nothing is confirmed that nobody has read; what was given is
-// then given again.
-func (t *sessions) receiptFor(s *session, n mail.Counts, p mail.Peer) mail.Receipt {
-	r := receiptOf(n, p)
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if s.lost {
-		r.Seq = 0
-	}
-	return r
 }

@@ -70,14 +70,14 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	who := c.pass.Act().Who
 	d, err := m.Check(who, r)
 	if err != nil {
-		return nil, err
+		return nil, c.overBudget(err)
 	}
 	begun, err := c.s.o.Book.BeginSpawn(ctx, c.owner, d, func(v *mail.Spawn) any {
 		return c.line(field("spawn", v.ID), field("launcher", v.Launcher), field("child", v.Peer), field("name", v.Name),
 			field("rights", strings.Join(v.Rights, ",")), field("replay", fmt.Sprint(v.Replay)), number("size", int64(len(r.Prompt))))
 	})
 	if err != nil {
-		return nil, err
+		return nil, c.overBudget(err)
 	}
 	if !begun.Replay {
 		// Once it is entered it is started, or told to have failed, whether or
@@ -93,6 +93,15 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	out := spawnOutOf(begun)
 	return &answer{text: fmt.Sprintf("%s is %s (spawn_id %s, until %s). Its end and its result come to your inbox.",
 		token(out.Name), out.State, out.SpawnID, out.ExpiresAt), out: out}, nil
+}
+
+// overBudget ends a started agent that has used up its budget, and gives err
+// back.
+func (c *call) overBudget(err error) error {
+	if m := c.s.spawner(); m != nil && c.owner.Spawn != "" && isRefusal(err, mail.Budget) {
+		m.OverBudget(c.owner.Spawn)
+	}
+	return err
 }
 
 func (c *call) spawnRequest() (spawning.Request, error) {

@@ -139,6 +139,28 @@ func TestAStartThatFailsIsToldAndRecorded(t *testing.T) {
 	}
 }
 
+// A started agent that asks for more children than its budget has is ended, as
+// one is that sends too much.
+func TestASpawnOverBudgetEndsWhoAsks(t *testing.T) {
+	t.Parallel()
+	var h *house
+	w := &workshop{book: func() *mail.Book { return h.book }, messages: -1}
+	h = build(t, plan{spawn: w})
+	lead := h.legacy("lead").registered("lead")
+	id := lead.call("spawn", m{"launcher": "helper", "prompt": "x", "name": "kid"}).want("").str("spawn_id")
+	who := principal.New(principal.Spawn(id), principal.Fact{Name: "scope", Value: "agent", Grade: principal.Verified}).WithLocal().WithParent(lead.who)
+	kid := h.open(who, "s-kid", false)
+	kid.call("register", m{}).want("")
+	kid.call("spawn", m{"launcher": "helper", "prompt": "x", "name": "one"}).want("")
+	if w.has(&w.over, id) {
+		t.Error("it is ended within its budget")
+	}
+	kid.call("spawn", m{"launcher": "helper", "prompt": "x", "name": "two"}).want("BUDGET")
+	if !w.has(&w.over, id) {
+		t.Error("it is not ended")
+	}
+}
+
 // A started agent reaches its family alone, though its user has other agents.
 func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,8 @@ const progressEvery = 15 * time.Second
 
 // await looks, and looks again at each signal, until look finds something or
 // the time is over. The signals are joined before the first look, so that
-// nothing between the two is missed.
+// nothing between the two is missed. What was allowed when the call began is
+// asked again before each further look: policy may have changed.
 func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
 	leave, ok := c.s.sessions.wait(c.session)
 	if !ok {
@@ -43,20 +44,20 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 	timer, tick := time.NewTimer(limit), time.NewTicker(progressEvery)
 	defer timer.Stop()
 	defer tick.Stop()
-	for told := false; ; {
-		if found, err := look(); err != nil || found {
-			return endFound, err
-		}
-		if !told {
-			told = true
-			c.progress(0)
-		}
+	if found, err := look(); err != nil || found {
+		return endFound, err
+	}
+	c.progress(0)
+	for {
 		select {
 		case <-wake:
+			if found, err := c.lookAgain(look); err != nil || found {
+				return endFound, err
+			}
 		case <-tick.C:
 			c.progress(int(time.Since(begin).Seconds()))
 		case <-timer.C: // a signal may have come with it
-			if found, err := look(); err != nil || found {
+			if found, err := c.lookAgain(look); err != nil || found {
 				return endFound, err
 			}
 			return endTimeout, nil
@@ -66,6 +67,14 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 			return "", ctx.Err()
 		}
 	}
+}
+
+// lookAgain is look, for who is still allowed to.
+func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
+	if d := c.ask(c.verb.action, nil); !d.Allow {
+		return false, denied(d.Rule)
+	}
+	return look()
 }
 
 type waitOut struct {
@@ -92,7 +101,8 @@ type waiting struct {
 	counts mail.Counts
 }
 
-// wait waits for news. It gives no text, leases nothing and confirms nothing.
+// wait waits for news. It gives no text, leases nothing and confirms nothing;
+// its cursor covers the notices that it shows.
 func wait(ctx context.Context, c *call) (*answer, error) {
 	me, err := c.me(ctx)
 	if err != nil {
@@ -189,7 +199,7 @@ func (w *waiting) fields() []audit.Field {
 func (w *waiting) answer() *answer {
 	o := &w.out
 	o.Pending, o.Held, o.Missed, o.Notices = w.counts.Pending, w.counts.Held, missedOut(w.counts.Missed), noticesOf(w.counts.Notices)
-	o.Cursor = w.c.s.cursor(w.c.s.sessions.receiptFor(w.c.session, w.counts, w.me), w.c.owner.Session)
+	o.Cursor = w.c.s.cursor(receiptOf(w.counts, w.me), w.c.owner.Session)
 	f := newFence()
 	f.say(fmt.Sprintf("Waited %d ms; ended by: %s.", o.WaitedMS, o.Reason))
 	if o.MessageState != "" {

@@ -148,7 +148,7 @@ type Agent struct {
 	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most open messages in one mailbox."`
 	MailboxBytes    int64  `yaml:"mailbox_bytes" default:"8388608" min:"1024" max:"1073741824" doc:"Most bytes of open messages in one mailbox."`
 	SenderMessages  int    `yaml:"sender_messages" default:"100" min:"1" max:"1000000" doc:"Most open messages from one sender in one mailbox."`
-	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one session in a minute, of which it may have 20 at once or a third, whichever is more."`
+	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one peer in a minute, of which it may have 20 at once or a third, whichever is more. A principal may register half as often, or 30 times, whichever is more."`
 	Peers           int    `yaml:"peers" default:"256" min:"1" max:"100000" doc:"Most registered peers in one namespace."`
 
 	TTL     time.Duration `yaml:"ttl" default:"24h" min:"60s" max:"168h" doc:"How long a message waits for its recipient where the sender does not say."`
