@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run test lint unit interop conformance bench fuzz clean install
+.PHONY: build run test lint unit powerloss interop conformance bench fuzz clean install clients postgres
 
 build:
 	@mkdir -p $(BIN)
@@ -20,8 +20,12 @@ build:
 run: build
 	$(BIN)/doorward serve --config examples/quickstart.yaml
 
-install:
-	test/install.sh
+install: clients postgres
+
+# clients are the foreign programs of interop and conformance; postgres is the
+# other store of the unit tests.
+clients postgres:
+	test/install.sh $@
 
 lint:
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -33,17 +37,25 @@ lint:
 
 # unit runs all Go tests, the scripts against the real binary and the fuzz
 # seeds among them, and counts what was skipped.
-unit: build
+unit: build postgres
 	@test -n "$(RACE)" || echo "note: no C compiler, so the race detector is off"
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
 
-interop: build install
+# powerloss takes the daemon's power away, on a file system that forgets what
+# was not synced. Where FUSE may not be mounted it says so and goes on, unless
+# POWERLOSS=-required.
+POWERLOSS ?=
+powerloss: build
+	cd test/powerloss && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) build -o $(BIN)/powerloss .
+	$(BIN)/powerloss -doorward $(BIN)/doorward $(POWERLOSS)
+
+interop: build clients
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
 
-conformance: build install
+conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
-test: lint unit interop
+test: lint unit powerloss interop
 	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build

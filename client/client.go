@@ -44,6 +44,8 @@ type Client struct {
 	socket string
 	http   *http.Client
 	info   []byte
+
+	namespace string // label of the project; empty: none is sent
 }
 
 // New makes a client for the daemon's socket. Nothing is dialled yet.
@@ -57,6 +59,32 @@ func New(socket, version string) *Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
+}
+
+// Authorize sends a token with every request from now on, once, before the
+// first: an agent that the daemon started is known by one.
+func (c *Client) Authorize(token string) {
+	c.http.Transport = bearer{c.http.Transport, "Bearer " + token}
+}
+
+// bearer adds an Authorization header.
+type bearer struct {
+	http.RoundTripper
+	value string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", b.value)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// CloseIdleConnections is what Close asks for.
+func (b bearer) CloseIdleConnections() {
+	if c, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // Close drops idle connections.
@@ -100,6 +128,19 @@ func Path(server string) string {
 // Request sends one stateless request of 2026-07-28 and returns the raw
 // result. An *RPCError is what the other side answered.
 func (c *Client) Request(ctx context.Context, server, method string, params []byte) ([]byte, error) {
+	return c.request(ctx, server, method, params, func(*wire.Message) {})
+}
+
+// listen holds a subscriptions/listen open and calls changed for whatever it
+// brings, until it ends. An *RPCError says that it was refused.
+func (c *Client) listen(ctx context.Context, server string, params []byte, changed func()) error {
+	_, err := c.request(ctx, server, "subscriptions/listen", params, func(*wire.Message) { changed() })
+	return err
+}
+
+// request is Request; meanwhile hears the notifications that come before the
+// result.
+func (c *Client) request(ctx context.Context, server, method string, params []byte, meanwhile func(*wire.Message)) ([]byte, error) {
 	params = wire.SetIn(params, "_meta",
 		wire.Edit{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
 		wire.Edit{Key: wire.MetaCapabilities, Value: []byte(`{}`)},
@@ -114,6 +155,7 @@ func (c *Client) Request(ctx context.Context, server, method string, params []by
 	var failed error
 	err = c.messages(resp, func(m *wire.Message, _ []byte) bool {
 		if m.Kind != wire.Response {
+			meanwhile(m)
 			return true
 		}
 		result = append([]byte(nil), m.Result...)
@@ -155,7 +197,7 @@ func (c *Client) post(ctx context.Context, path string, m *wire.Message, body []
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	resp, err := c.http.Do(req)
+	resp, err := c.do(req)
 	if err != nil {
 		return nil, fmt.Errorf("sending %s: %w", m.Method, err)
 	}
@@ -232,7 +274,7 @@ func (c *Client) Admin(ctx context.Context, path string, out any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return ErrStatus(resp.StatusCode)
+		return adminError(resp)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
 		return fmt.Errorf("reading the daemon's answer: %w", err)
@@ -265,7 +307,7 @@ func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return ErrStatus(resp.StatusCode)
+		return adminError(resp)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
 		return fmt.Errorf("reading the daemon's answer: %w", err)

@@ -21,6 +21,11 @@ type ConnectOptions struct {
 	In     io.Reader
 	Out    io.Writer
 	Log    *slog.Logger
+	// Namespace is the label of the project that the client works on, for the
+	// daemon's messaging; empty: none is given.
+	Namespace string
+	// Channel tells the client of new mail by itself.
+	Channel Channel
 	// Patience is how long a message waits for a daemon that is not there,
 	// such as one that restarts. Default 5 s, well below what clients wait.
 	Patience time.Duration
@@ -41,7 +46,10 @@ func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 	if o.Patience == 0 {
 		o.Patience = 5 * time.Second
 	}
-	s := &shim{c: c, o: o, ctx: ctx, path: Path(o.Server), calls: make(map[string]context.CancelFunc)}
+	s := &shim{c: c.within(o.Namespace), o: o, ctx: ctx, path: Path(o.Server), calls: make(map[string]context.CancelFunc)}
+	if o.Channel != ChannelOff {
+		s.channel = newChannel(s)
+	}
 	err := s.read()
 	s.finish()
 	if err == nil && s.away.Load() && !s.reached.Load() {
@@ -65,7 +73,8 @@ type shim struct {
 	mu    sync.Mutex
 	calls map[string]context.CancelFunc // in flight, by raw id
 
-	legacy legacySession
+	legacy  legacySession
+	channel *channel // nil: off
 }
 
 // read takes lines until the input ends.
@@ -119,6 +128,8 @@ func (s *shim) take(line []byte) {
 		}
 	case m.Method == "initialize" && !modern:
 		s.legacy.initialize(s, &m, line)
+	case modern && m.Method == "server/discover" && s.channel != nil:
+		s.refuse(m.ID, -32601, "Method not found")
 	case modern:
 		s.start(&m, func(ctx context.Context) { s.modern(ctx, &m, line) })
 	default:
@@ -178,14 +189,19 @@ func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
 		return
 	}
 	defer resp.Body.Close()
-	answered := false
+	answered, served := false, false
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
-		answered = answered || got.Kind == wire.Response
+		if got.Kind == wire.Response {
+			answered, served = true, got.Error == nil
+		}
 		s.write(named(m.ID, got, raw))
 		return true
 	})
 	if !answered {
 		s.lost(ctx, m.ID, err)
+	}
+	if served {
+		s.channel.beginModern()
 	}
 }
 
@@ -230,6 +246,24 @@ func (s *shim) lost(ctx context.Context, id wire.ID, err error) {
 
 func (s *shim) refuse(id wire.ID, code int64, message string) {
 	s.write(wire.AppendError(nil, id, &wire.Error{Code: code, Message: message}))
+}
+
+// deliver passes a message of the daemon on to the client.
+func (s *shim) deliver(got *wire.Message, raw []byte) {
+	if !s.channel.heard(got) {
+		s.write(raw)
+	}
+}
+
+// rest waits, and then until there is a daemon, for at most a minute.
+func (s *shim) rest(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s.c.Wait(waiting)
 }
 
 // write puts one message on one line. A newline in valid JSON is white space.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/wire"
@@ -25,6 +27,8 @@ type legacySession struct {
 	uris    map[string][]byte // resources/subscribe messages by raw uri
 	hush    context.CancelFunc
 	calls   map[string]chan struct{} // requests in flight by raw id; closed at their end
+
+	asked atomic.Int64 // requests of our own
 }
 
 // response is an HTTP answer and the session it belongs to.
@@ -54,7 +58,7 @@ func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
 		s.lost(s.ctx, m.ID, err)
 		return
 	}
-	s.write(answer)
+	s.write(s.channel.declare(answer))
 }
 
 // open sends initialize and keeps what comes back.
@@ -122,6 +126,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 		l.post(s, again)
 	}
 	l.hear(s)
+	s.channel.subscribe()
 	return nil
 }
 
@@ -156,6 +161,7 @@ func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 		l.ready = true
 		l.mu.Unlock()
 		l.hear(s)
+		s.channel.beginLegacy()
 	}
 }
 
@@ -204,6 +210,60 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	}
 }
 
+// subscribed reports whether the client itself asked to be told of a resource.
+func (l *legacySession) subscribed(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for raw := range l.uris {
+		if text([]byte(raw)) == uri {
+			return true
+		}
+	}
+	return false
+}
+
+// ask sends a request of our own in the client's session and waits for its
+// result. An *RPCError is what the other side answered.
+func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, error) {
+	id := wire.ID(wire.AppendQuote(nil, "doorward-"+strconv.FormatInt(l.asked.Add(1), 10)))
+	m := &wire.Message{Kind: wire.Request, ID: id, Method: method, Params: params}
+	line := wire.AppendRequest(nil, id, method, params)
+	for again := true; ; again = false {
+		h, session := l.headers()
+		resp, err := s.c.post(s.ctx, s.path, m, line, h)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusNotFound || session == "" || !again {
+			return l.result(s, id, resp)
+		}
+		resp.Body.Close()
+		if err := l.reopen(s, session); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// result reads the answer to a request of our own. What else comes with it is
+// the client's.
+func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result []byte, err error) {
+	defer resp.Body.Close()
+	failed := error(io.ErrUnexpectedEOF)
+	err = s.c.messages(resp, func(got *wire.Message, raw []byte) bool {
+		switch {
+		case got.Kind != wire.Response:
+			s.deliver(got, raw)
+			return true
+		case got.Error != nil:
+			failed = &RPCError{Code: got.Error.Code, Message: got.Error.Message, Data: append([]byte(nil), got.Error.Data...)}
+		case string(got.ID) == string(id):
+			result, failed = append([]byte(nil), got.Result...), nil
+		}
+		return false
+	})
+	return result, errors.Join(failed, err)
+}
+
 // relay writes what a POST brings. A stream that ends before the answer is
 // taken up again where it broke, if the daemon numbers its events.
 func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
@@ -214,7 +274,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 	answered, last := false, ""
 	take := func(got *wire.Message, raw []byte) bool {
 		answered = answered || got.Kind == wire.Response
-		s.write(named(m.ID, got, raw))
+		s.deliver(got, named(m.ID, got, raw))
 		return !answered
 	}
 	var err error
@@ -260,7 +320,7 @@ func (l *legacySession) get(s *shim, ctx context.Context, last string) (*respons
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
-	r, err := s.c.http.Do(req)
+	r, err := s.c.do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +356,7 @@ func (l *legacySession) listen(s *shim, ctx context.Context) {
 				if e.HasID {
 					last = e.ID
 				}
-				return eachMessage(e.Data, func(_ *wire.Message, raw []byte) bool { s.write(raw); return true })
+				return eachMessage(e.Data, func(got *wire.Message, raw []byte) bool { s.deliver(got, raw); return true })
 			})
 			resp.Body.Close()
 		}
@@ -305,13 +365,7 @@ func (l *legacySession) listen(s *shim, ctx context.Context) {
 				return // the new session has its own listener
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-		waiting, cancel := context.WithTimeout(ctx, time.Minute)
-		s.c.Wait(waiting)
-		cancel()
+		s.rest(ctx, time.Second)
 	}
 }
 
@@ -333,7 +387,7 @@ func (l *legacySession) end(s *shim) {
 		return
 	}
 	req.Header = h
-	if resp, err := s.c.http.Do(req); err == nil {
+	if resp, err := s.c.do(req); err == nil {
 		resp.Body.Close()
 	}
 }

@@ -1,14 +1,44 @@
 #!/bin/sh
-# Installs the pinned MCP clients, servers and conformance suites under
-# test/node_modules, once: a second run does nothing until the lock changes.
-# No install script of any package runs; Node itself comes as a package too.
+# Installs what the tests need beside Go, each part once:
+#
+#	install.sh clients    the pinned MCP clients, servers and conformance suites, under test/node_modules
+#	install.sh postgres   PostgreSQL 15 or later: Debian's package, as root
+#
+# No install script of any npm package runs; Node itself comes as a package too.
 set -eu
 cd "$(dirname "$0")"
 
-stamp=node_modules/.doorward-lock
-if [ -f "$stamp" ] && cmp -s package-lock.json "$stamp"; then
-	exit 0
-fi
-command -v npm >/dev/null || { echo "test/install.sh: npm is needed (Node.js 20 or later)" >&2; exit 1; }
-npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
-cp package-lock.json "$stamp"
+clients() {
+	stamp=node_modules/.doorward-lock
+	if [ -f "$stamp" ] && cmp -s package-lock.json "$stamp"; then
+		return
+	fi
+	command -v npm >/dev/null || { echo "test/install.sh: npm is needed (Node.js 20 or later)" >&2; exit 1; }
+	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cp package-lock.json "$stamp"
+}
+
+# The programs alone: the package would make a cluster and start it on TCP.
+postgres() {
+	for dir in $(command -v postgres | xargs -r dirname) /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql@*/bin; do
+		[ -x "$dir/postgres" ] && [ -x "$dir/initdb" ] && [ -x "$dir/createdb" ] || continue
+		version=$("$dir/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+		[ "${version:-0}" -lt 15 ] || return 0
+	done
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "test/install.sh: PostgreSQL 15 or later is missing, its tests are skipped (Debian: apt-get install postgresql, or this script as root)" >&2
+		return
+	fi
+	mkdir -p /etc/postgresql-common
+	[ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+	export DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql >/dev/null
+}
+
+case "${1:-}" in
+clients) clients ;;
+postgres) postgres ;;
+'') clients && postgres ;;
+*) echo "usage: test/install.sh [clients|postgres]" >&2 && exit 2 ;;
+esac

@@ -32,6 +32,7 @@ import (
 //	fakemcp stubborn                legacy; ignores TERM and the end of its input
 //	fakemcp grandchild              what the tool fork leaves behind
 //	fakemcp cert                    no server: writes cert.pem and key.pem
+//	fakemcp agent [ARG…]            no server: a shell reads the prompt; see fakeagent_linux_test.go
 //	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
 //
 // It keeps the bytes of ids, params and arguments as they came, so that a
@@ -61,6 +62,8 @@ func fakeMCP() {
 			os.Exit(1)
 		}
 		return
+	case "agent":
+		os.Exit(fakeAgent(os.Args[2:]))
 	case "grandchild":
 		deaf()
 		select {}

@@ -41,7 +41,7 @@ type command struct {
 func commands() map[string]command {
 	return map[string]command{
 		"serve":   {"serve [--config F] [--token-file F] [--dev]", "run the daemon", serve},
-		"connect": {"connect [SERVER]", "stdio <-> daemon, for clients that start a command", connect},
+		"connect": {"connect [SERVER] [--namespace NAME] [--channel]", "stdio <-> daemon, for clients that start a command", connect},
 		"tools":   {"tools [SERVER] [--json]", "what the caller can use", tools},
 		"call":    {"call SERVER TOOL [key=value… | --args JSON]", "call one tool", call},
 		"status":  {"status [--wait 10s] [--json]", "listeners, servers, what is enforced", status},
@@ -55,6 +55,7 @@ func commands() map[string]command {
 		"logout":  {"logout SERVER", "forget a sign-in", logout},
 		"trust":   {"trust [SERVER] [--yes] [--json]", "show and approve what a server offers", trust},
 		"token":   {"token new NAME [--scope S] [--expires 720h] [--overlap 24h] | list | revoke NAME|ID", "bearer tokens for TCP listeners", token},
+		"agent":   {agentUsage, "the mail of agents: who is registered, what waits, what is held", agentCommand},
 		"audit":   {"audit tail|verify|export", "read and check the record", auditCommand},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/secret"
 )
 
 // options are the flags that several commands share.
@@ -90,6 +91,9 @@ func checkURL(raw string, allowPrivate bool) error {
 // socket is where the daemon listens: the configured path, else the one in
 // the runtime directory.
 func (o *options) socket() (string, error) {
+	if path := os.Getenv("DOORWARD_SOCKET"); path != "" && o.runtime == "" && o.config == "" {
+		return path, nil // as a started agent is told
+	}
 	dir, err := o.runtimeDir()
 	if err != nil {
 		return "", err
@@ -107,5 +111,13 @@ func (o *options) dial() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(path, version), nil
+	c := client.New(path, version)
+	if file := os.Getenv("DOORWARD_TOKEN_FILE"); file != "" {
+		token, err := secret.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("DOORWARD_TOKEN_FILE: %w", err)
+		}
+		c.Authorize(token.Reveal())
+	}
+	return c, nil
 }

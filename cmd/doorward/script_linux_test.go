@@ -29,6 +29,7 @@ import (
 //	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, HOST, PORT, URL2…, SOCK, PID; stderr in NAME.log
 //	signal NAME SIG [STATUS LIMIT]   send a signal, 0 for none; with STATUS wait for that exit status
 //	exits [-within D] N [VAR=V…] CMD run a command that must end with status N
+//	human [-within D] N [VAR=V…] CMD the same from a terminal that no process of the test is above; see human_linux_test.go
 //	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
 //	session VAR PATH [FLAG…]         open a legacy session and set VAR to its id
 //	mcp NAME start|send|expect|end|over   a conversation in lines; see talk_linux_test.go
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger})
+	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift})
 }
 
 func TestScripts(t *testing.T) {
@@ -62,10 +63,11 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": cmdDaemon, "signal": cmdSignal, "exits": cmdExits, "http": cmdHTTP, "session": cmdSession,
+			"tool": cmdTool, "field": cmdField,
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
 			"issuer": cmdIssuer, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
-			"filelimit": cmdFilelimit,
+			"filelimit": cmdFilelimit, "human": cmdHuman,
 		},
 	})
 }

@@ -16,7 +16,6 @@ func unserved(file string, c *config.Config) []config.Problem {
 		set       bool
 		key, what string
 	}{
-		{!c.Store.Postgres.Empty(), "store", "PostgreSQL"},
 		{c.Instructions.URL != "", "instructions", "a remote instruction store"},
 	} {
 		if s.set {

@@ -2,12 +2,16 @@
 // doing, who it thinks is calling, and why it decides as it does.
 //
 // Invariant: every path passes the gate as action `admin` before anything is
-// looked up, `whoami` apart, which tells a caller only what it is itself.
+// looked up, in here or in what it calls. Two are apart: `whoami` tells a caller
+// only what it is itself, and the hook of a client only how much mail waits for
+// the agent that it belongs to.
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -112,13 +116,17 @@ type Options struct {
 	Decide func(policy.Request) policy.Decision
 	Policy func() string // in force, as text
 	Trust  Truster
+
+	Messaging Messaging
+	// Measure is what /metrics shows beside Status.
+	Measure func(ctx context.Context) Measures
 }
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
 
 // Paths are the handlers by exact path.
 func Paths(o Options) map[string]handler {
-	return map[string]handler{
+	paths := map[string]handler{
 		"/admin/v1/status":  o.guarded("status", func(*http.Request) (any, int) { return o.Status(), http.StatusOK }),
 		"/admin/v1/explain": o.guarded("explain", o.explain),
 		"/admin/v1/policy":  o.guarded("policy", func(*http.Request) (any, int) { return Policy{Text: o.Policy()}, http.StatusOK }),
@@ -126,7 +134,11 @@ func Paths(o Options) map[string]handler {
 
 		"/admin/v1/trust":      o.trust(),
 		"/admin/v1/trust/look": o.trustLook(),
+
+		"/metrics": o.metrics(),
 	}
+	maps.Copy(paths, o.agentPaths())
+	return paths
 }
 
 func whoami(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
@@ -161,17 +173,22 @@ func refused(w http.ResponseWriter, err error) {
 	var refusal *gate.Refusal
 	status := http.StatusForbidden
 	if errors.As(err, &refusal) {
-		switch refusal.Code {
-		case gate.CodeUnavailable:
-			status = http.StatusServiceUnavailable
-		case gate.CodeRate:
-			status = http.StatusTooManyRequests
-		}
-		if wait := refusal.RetryAfter(); wait > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(wait))
-		}
+		status = refusalStatus(w.Header(), refusal)
 	}
 	answer(w, status, nil)
+}
+
+func refusalStatus(h http.Header, refusal *gate.Refusal) int {
+	if wait := refusal.RetryAfter(); wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(wait))
+	}
+	switch refusal.Code {
+	case gate.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case gate.CodeRate:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusForbidden
 }
 
 // explain decides a question without acting on it.

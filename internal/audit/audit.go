@@ -13,7 +13,7 @@
 // the empty ones left out:
 //
 //	seq, time, kind, source, principal, facts, session, action, resource,
-//	decision, rule, result, bytes, count, reason, ref, prev, hash
+//	decision, rule, result, bytes, count, reason, detail, ref, prev, hash
 //
 // seq counts from 1 without a gap, over segments and restarts. prev is the hash
 // of the line before; in the first line it is Genesis, 64 zeros. hash is the
@@ -78,7 +78,13 @@ type Record struct {
 	Ref              uint64 // of an outcome: the seq of its decision
 	Count            int64  // how many equal events this one sums up
 	Reason           string // constant text for the operator, never of a caller
+	Detail           []Field
 }
+
+// Field is one named detail of a record; of two of one name the first counts.
+// Name is a constant of ours, Value an
+// id, a number, a digest or a name, escaped and cut like every other text.
+type Field struct{ Name, Value string }
 
 const (
 	// MaxText is how many bytes of each text a line keeps.

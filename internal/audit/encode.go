@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,7 @@ func appendBody(dst []byte, r *Record, now time.Time) []byte {
 	dst = appendNumber(dst, `,"bytes":`, r.Bytes)
 	dst = appendNumber(dst, `,"count":`, r.Count)
 	dst = appendOptional(dst, `,"reason":`, r.Reason)
+	dst = appendDetail(dst, r.Detail)
 	if r.Ref != 0 {
 		dst = append(dst, `,"ref":`...)
 		dst = strconv.AppendUint(dst, r.Ref, 10)
@@ -65,6 +67,38 @@ func appendWho(dst []byte, who *principal.Principal) []byte {
 		return append(dst, tooManyFacts...)
 	}
 	return append(dst, facts...)
+}
+
+// maxDetail is how many bytes of details a line keeps; more are left out and
+// counted.
+const maxDetail = 8 << 10
+
+func appendDetail(dst []byte, fields []Field) []byte {
+	if len(fields) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"detail":{`...)
+	start := len(dst)
+	for i, f := range fields {
+		if len(dst)-start > maxDetail {
+			dst = append(dst, `,"left_out":"`...)
+			dst = append(strconv.AppendInt(dst, int64(len(fields)-i), 10), '"')
+			break
+		}
+		if named(fields[:i], f.Name) {
+			continue // a line with a name twice would not verify
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = principal.AppendQuoted(dst, f.Name, MaxText)
+		dst = principal.AppendQuoted(append(dst, ':'), f.Value, MaxText)
+	}
+	return append(dst, '}')
+}
+
+func named(fields []Field, name string) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 func appendText(dst []byte, member, s string) []byte {

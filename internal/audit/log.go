@@ -82,6 +82,46 @@ func (l *Log) Append(r *Record) (seq uint64, err error) {
 	return g.first + uint64(index), nil
 }
 
+// AppendGroup records rs one behind the other and returns the number of the
+// first. Whatever Options.Always says, they are on the disk when it returns
+// without an error: it is for acts that are on the disk themselves when they
+// are done. Groups that come together share a sync.
+func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
+	var bodies [][]byte
+	for _, r := range rs {
+		bodies = append(bodies, appendBody(nil, r, l.o.Now()))
+	}
+	if first, err = l.appendAll(bodies); err != nil || l.o.Always || len(rs) == 0 {
+		return first, err
+	}
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.sync(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return first, nil
+}
+
+func (l *Log) appendAll(bodies [][]byte) (first uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return 0, fmt.Errorf("%w: it is closed", ErrUnavailable)
+	case len(bodies) == 0:
+		return 0, nil
+	}
+	g := l.next
+	index := g.add(bodies[0], false)
+	for _, b := range bodies[1:] {
+		g.add(b, false)
+	}
+	if err := l.settle(g); err != nil {
+		return 0, err
+	}
+	return g.first + uint64(index), nil
+}
+
 // Later records r without waiting: it has its place in the order now, and
 // reaches the file with the next Append or within 50 ms. While nothing can be
 // written it is kept, up to a limit; what is lost then is counted and an event

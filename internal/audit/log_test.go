@@ -8,7 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -265,5 +267,71 @@ func TestASymlinkIsNotFollowed(t *testing.T) {
 		if b := readFile(t, target); len(b) > 0 {
 			t.Errorf("%s: written through the link", name)
 		}
+	}
+}
+
+// TestDetailsAreNamedFields: in their order, each name once, escaped, cut, and
+// bounded together.
+func TestDetailsAreNamedFields(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, audit.Options{})
+	mustAppend(t, l, &audit.Record{Kind: audit.Decision, Source: "agent_msg", Reason: "r", Ref: 7,
+		Detail: []audit.Field{{Name: "peer", Value: `a"b` + "\n"}, {Name: "epoch", Value: "2"}, {Name: "peer", Value: "again"}}})
+	many := make([]audit.Field, 100)
+	for i := range many {
+		many[i] = audit.Field{Name: "x" + strconv.Itoa(i), Value: strings.Repeat("v", 600)}
+	}
+	mustAppend(t, l, &audit.Record{Kind: audit.Decision, Source: "agent_msg", Detail: many})
+	got := lines(t, dir)
+	if want := `,"reason":"r","detail":{"peer":"a\"b\n","epoch":"2"},"ref":7,"prev":`; !strings.Contains(string(got[1]), want) {
+		t.Errorf("%s lacks %s", got[1], want)
+	}
+	if !strings.Contains(string(got[2]), `…[cut]`) || !strings.Contains(string(got[2]), `"left_out":"`) || len(got[2]) > audit.MaxLine {
+		t.Errorf("%d bytes: %.200s", len(got[2]), got[2])
+	}
+	mustClose(t, l)
+	if r, err := audit.Verify(dir, nil); err != nil || !r.OK {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// TestAGroupIsRecordedTogether: consecutive numbers while others append, and a
+// closed log records none of it.
+func TestAGroupIsRecordedTogether(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, audit.Options{})
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for range 20 {
+				name := string(rune('a' + g))
+				first, err := l.AppendGroup([]*audit.Record{decision(name + "1"), decision(name + "2"), decision(name + "3")})
+				if err != nil || first == 0 {
+					t.Errorf("%d %v", first, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if first, err := l.AppendGroup(nil); first != 0 || err != nil {
+		t.Errorf("nothing: %d %v", first, err)
+	}
+	all := lines(t, dir)[1:]
+	if len(all) != 16*20*3 {
+		t.Fatalf("%d records", len(all))
+	}
+	for i := 0; i < len(all); i += 3 {
+		name, _, _ := strings.Cut(string(all[i][bytes.Index(all[i], []byte(`"resource":"`))+12:]), `1"`)
+		for k := range 3 {
+			if want := `"resource":"` + name + string(rune('1'+k)) + `"`; !bytes.Contains(all[i+k], []byte(want)) {
+				t.Fatalf("line %d is not %s: %s", i+k, want, all[i+k])
+			}
+		}
+	}
+	mustClose(t, l)
+	if _, err := l.AppendGroup([]*audit.Record{decision("late")}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("after the end: %v", err)
 	}
 }

@@ -11,6 +11,9 @@
 // (R8).
 //
 // On the Unix socket the kernel's word is the identity and a token is ignored.
+// An agent that the daemon started is told apart there from the user for whom
+// it runs: its token counts from its own process tree and nowhere else, and
+// from that tree nothing else does.
 package authn
 
 import (
@@ -54,6 +57,8 @@ type Caller struct {
 
 	Remote netip.Addr // TCP: where the caller comes from
 
+	Spawn string // Unix: the started agent whose process tree it stands in; empty: none
+
 	// Observe looks at the program behind Unix, once, at the connection's
 	// first request; nil: nobody looks.
 	Observe func() peer.Evidence
@@ -77,6 +82,9 @@ type Options struct {
 	File string       // --token-file; empty: none
 	// Store holds the tokens of `doorward token new`; nil: none.
 	Store *Store
+	// Spawned gives a started agent that runs now, nil for any other id; nil:
+	// there are none.
+	Spawned func(id string) *Spawned
 	// OAuth verifies access tokens of an issuer; nil: none are accepted.
 	OAuth *OAuth
 
@@ -99,6 +107,7 @@ type Authenticator struct {
 	store  *Store
 	stored storedTokens
 	oauth  *OAuth
+	spawns func(id string) *Spawned
 
 	reload sync.Mutex // guards file and stored
 	due    atomic.Int64
@@ -111,12 +120,15 @@ type Authenticator struct {
 // New makes an Authenticator and reads all sources once. A source that is not
 // usable is left out; Configured says why.
 func New(o Options) *Authenticator {
-	a := &Authenticator{uid: o.UID, now: o.Now, problem: o.OnProblem, store: o.Store, oauth: o.OAuth}
+	a := &Authenticator{uid: o.UID, now: o.Now, problem: o.OnProblem, store: o.Store, oauth: o.OAuth, spawns: o.Spawned}
 	if a.now == nil {
 		a.now = time.Now
 	}
 	if a.problem == nil {
 		a.problem = func(string) {}
+	}
+	if a.spawns == nil {
+		a.spawns = func(string) *Spawned { return nil }
 	}
 	a.env = envSource(o.Env)
 	if a.oauth != nil && a.env.cred != nil && looksLikeJWT(strings.TrimSpace(o.Env.Reveal())) {
@@ -133,7 +145,9 @@ func New(o Options) *Authenticator {
 // Authorization header. The error is ErrUnauthenticated, ErrTooMany,
 // ErrMalformed or ErrUnverifiable, by errors.Is.
 //
-//	Unix socket, our own user       uid:N; the header is ignored
+//	Unix socket, our own user       uid:N; the header is ignored, unless it is a
+//	                                started agent's token, which is nobody's here
+//	the same, below a started agent spawn:ID with its token, otherwise nobody
 //	TCP, a token enforced           exactly one bearer token that we know, or
 //	                                can verify as the issuer's
 //	loopback, not enforced          loopback:uid=N, or loopback:unknown where
@@ -142,6 +156,11 @@ func New(o Options) *Authenticator {
 func (a *Authenticator) Authenticate(c *Caller, authorization []string) (*principal.Principal, error) {
 	switch {
 	case c == nil:
+		return nil, ErrUnauthenticated
+	case c.Spawn != "":
+		return a.spawned(c, authorization)
+	case c.Unix != nil && showsSpawnToken(authorization):
+		a.failures.invalid.Add(1)
 		return nil, ErrUnauthenticated
 	case c.Unix != nil, len(authorization) == 0 && c.Loopback && !c.Enforce:
 		return a.connection(c)
@@ -258,7 +277,10 @@ func (a *Authenticator) Holds(p *principal.Principal) bool {
 	if !p.Valid() {
 		return false
 	}
-	kind, _, err := principal.Parse(p.Name())
+	kind, rest, err := principal.Parse(p.Name())
+	if kind == principal.KindSpawn {
+		return a.spawnHolds(p, rest)
+	}
 	if kind == principal.KindOAuth {
 		return a.oauth != nil && a.oauth.live(p, a.now())
 	}

@@ -10,6 +10,8 @@ import (
 // The names of the facts about the program behind a Unix connection.
 const (
 	factStart     = "start"
+	factProcess   = "process"
+	factParent    = "parent_process"
 	factExe       = "exe"
 	factDigest    = "exe_sha256"
 	factParentExe = "parent_exe"
@@ -32,7 +34,7 @@ func observed(c *Caller) peer.Evidence {
 func programFacts(e peer.Evidence) []principal.Fact {
 	var facts []principal.Fact
 	for _, f := range []struct{ name, value string }{
-		{factStart, e.Start}, {factExe, e.Exe}, {factDigest, e.SHA256},
+		{factStart, e.Start}, {factProcess, e.Process}, {factParent, e.ParentProcess}, {factExe, e.Exe}, {factDigest, e.SHA256},
 		{factParentExe, e.ParentExe}, {factParents, strings.Join(e.Parents, ",")},
 		{factCgroup, e.Cgroup}, {factUnit, e.Unit},
 	} {

@@ -25,7 +25,7 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if s.off() {
 		return nil, nil
 	}
-	s.Named = nil // what a server names changes nothing about the system
+	s.Named, s.Own = nil, nil // what a server names changes nothing about the system
 	p := r.plan(Spec{Sandbox: s, Path: "/"})
 	p.Probe = true
 	p.Cgroup = r.groups != nil
@@ -61,7 +61,7 @@ func (r *Runner) plan(s Spec) *plan {
 	if s.Sandbox.off() {
 		return nil
 	}
-	return &plan{Sandbox: s.Sandbox, Dir: s.Dir, Hide: r.o.Hide, Homes: r.o.Homes}
+	return &plan{Sandbox: s.Sandbox, Dir: s.Dir, Fixed: s.Folder != nil, Hide: r.o.Hide, Homes: r.o.Homes}
 }
 
 // Child is one process that a [Runner] holds.

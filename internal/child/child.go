@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 )
 
@@ -50,8 +51,15 @@ type Spec struct {
 	Args   []string // arguments after argv[0]
 	Env    []string // the complete environment, made by Environment
 	Dir    string   // working directory; empty: the daemon's
+	// Folder is the working directory itself, from OpenFolder, and Dir its path. The server is started there or not at all,
+	// whatever the path leads to by then. Nil: Dir is followed as it stands. It stays the caller's to close.
+	Folder *os.File
 
 	Sandbox Sandbox
+
+	// Started is told of the process as soon as there is one, before the server can have done anything that somebody notices
+	// and before Start returns. An end may come in between all the same. Nil: nobody is.
+	Started func(*Process)
 
 	// Stderr receives what the server writes there, line by line, cut at 1 KiB, control characters escaped, at most 300
 	// lines a minute; what is withheld is counted in a line of its own. It is called from one goroutine, never after Done is

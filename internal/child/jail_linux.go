@@ -15,6 +15,7 @@ type jail struct {
 	plan     *plan
 	argv     []string
 	dir      string   // the working directory that the daemon started us in
+	folder   folder   // that directory itself
 	program  []string // what the server's program needs with itself
 	scratch  []string // where it may write what nobody else sees
 	measures []Measure
@@ -42,6 +43,7 @@ func inner(c call) int {
 	}
 	j := &jail{plan: p, argv: c.argv}
 	j.dir, _ = unix.Getwd() // empty where it cannot be told
+	j.folder = here()
 	if err := closeOnExecFrom(controlFD); err != nil {
 		return j.refuse(err)
 	}
@@ -206,6 +208,8 @@ func (j *jail) settle() error {
 	}
 	err := unix.Chdir(j.dir)
 	switch {
+	case err == nil && j.plan.Fixed && (!j.folder.known || here() != j.folder):
+		return fmt.Errorf("the path of the working directory %s leads elsewhere by now", j.plan.Dir)
 	case err == nil:
 		return nil
 	case j.plan.Dir != "":

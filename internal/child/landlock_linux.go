@@ -134,8 +134,12 @@ func newRuleset(attr unix.LandlockRulesetAttr) (ruleset, error) {
 
 // grant lets the server at what it may have. What is not there is left out: Landlock knows files, not names.
 func (j *jail) grant(r ruleset) error {
-	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, kept(j.plan), j.program)
-	write := slices.Concat([]string{"/dev", "/dev/pts", os.Getenv("TMPDIR"), j.plan.Dir}, j.scratch, j.plan.Write)
+	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, j.plan.Own, kept(j.plan), j.program)
+	dir := j.plan.Dir
+	if j.plan.Fixed {
+		dir = "." // which has been found to be the one that is meant
+	}
+	write := slices.Concat([]string{"/dev", "/dev/pts", os.Getenv("TMPDIR"), dir}, j.scratch, j.plan.Write)
 	for _, path := range read {
 		if err := r.path(path, mayRead); err != nil {
 			return err

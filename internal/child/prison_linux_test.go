@@ -21,6 +21,7 @@ import (
 // order is what a warden is told: how to shut in which server.
 type order struct {
 	Hide, Homes []string
+	Roots       []string // Dir is held from here on, and lies in one of them
 	Path, Dir   string
 	Args, Env   []string
 	Sandbox     Sandbox
@@ -50,7 +51,14 @@ func asWarden(args []string) int {
 		log.Print(err)
 		return 1
 	}
-	p, err := r.Start(Spec{Server: "s", Path: o.Path, Args: o.Args, Env: append(o.Env, os.Environ()...), Dir: o.Dir,
+	var folder *os.File
+	if o.Roots != nil {
+		if folder, o.Dir, err = OpenFolder(o.Dir, o.Roots); err != nil {
+			log.Print(err)
+			return 1
+		}
+	}
+	p, err := r.Start(Spec{Server: "s", Path: o.Path, Args: o.Args, Env: append(o.Env, os.Environ()...), Dir: o.Dir, Folder: folder,
 		Sandbox: o.Sandbox, Stderr: func(l string) { log.Print(l) }})
 	if err != nil {
 		fmt.Println("not started:", err)

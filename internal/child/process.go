@@ -3,6 +3,7 @@ package child
 import (
 	"cmp"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -59,7 +60,7 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	if env == nil {
 		env = []string{}
 	}
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Files: pipes.theirs(), Sys: &syscall.SysProcAttr{Setsid: true}}
+	attr := &syscall.ProcAttr{Dir: s.dir(), Env: env, Files: pipes.theirs(), Sys: &syscall.SysProcAttr{Setsid: true}}
 	group.place(attr.Sys)
 	exit, err := start(r.o.Self, argv, attr)
 	pipes.closeTheirs()
@@ -87,6 +88,14 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 		p.report = newReportReader(pipes.report.ours, plan.Mode)
 	}
 	return p, nil
+}
+
+// dir is where the supervisor starts. It is gone to between fork and exec, where the descriptor is still open.
+func (s *Spec) dir() string {
+	if s.Folder == nil {
+		return s.Dir
+	}
+	return "/proc/self/fd/" + strconv.Itoa(int(s.Folder.Fd()))
 }
 
 // PID is the supervisor's process id.
@@ -221,6 +230,28 @@ func (p *Process) Kill() {
 	p.step = time.AfterFunc(p.runner.o.LastWatch, p.bypass)
 }
 
+// End sends SIGTERM now and kills everything after grace; at once without one. It is Stop for who has nothing to say to the
+// server any more. A later call may shorten what an earlier one granted, and does not lengthen it.
+func (p *Process) End(grace time.Duration) {
+	if grace <= 0 {
+		p.Kill()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killing || p.reaped {
+		return
+	}
+	p.signal(unix.SIGCONT)
+	p.signal(unix.SIGTERM)
+	if p.step != nil && p.stopping {
+		time.AfterFunc(grace, p.Kill)
+		return
+	}
+	p.stopping = true
+	p.step = time.AfterFunc(grace, p.Kill)
+}
+
 func (p *Process) terminate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,6 +278,15 @@ func (p *Process) bypass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.signal(unix.SIGKILL)
+}
+
+// Contains reports whether a process, by its number here, is one of the server's: itself, or below it. It is never true of
+// another: a way up that changes while it is looked at counts for nothing, and the supervisor keeps its number meanwhile. The
+// caller sees to it that pid is still whom he means.
+func (p *Process) Contains(pid int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.reaped && isBelow(pid, p.PID())
 }
 
 // killChildren reports whether there was anybody to kill.

@@ -70,6 +70,9 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting server %s: %w", s.Server, err)
 	}
 	open := r.admit(p)
+	if s.Started != nil {
+		s.Started(p)
+	}
 	if err := p.report.first(); err != nil {
 		p.Kill()
 		_ = p.Stdout.Close()

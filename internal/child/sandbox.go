@@ -31,6 +31,7 @@ type Sandbox struct {
 	Read    []string `json:"read,omitempty"`    // stays visible, to read only
 	Write   []string `json:"write,omitempty"`   // stays visible and writable
 	Named   []string `json:"named,omitempty"`   // what arguments and variables name: stays visible, and under strict readable
+	Own     []string `json:"own,omitempty"`     // of what Options.Hide hides: what this server sees all the same, to read or to connect to
 	Network string   `json:"network,omitempty"` // one of the networks above
 	Ports   []uint16 `json:"ports,omitempty"`
 	Limits  Limits   `json:"limits"`
@@ -77,8 +78,9 @@ func Summary(mode string, measures []Measure) string {
 // arguments.
 type plan struct {
 	Sandbox
-	Dir    string   `json:"dir,omitempty"`  // the configured working directory
-	Hide   []string `json:"hide,omitempty"` // Doorward's own: hidden whatever is named
+	Dir    string   `json:"dir,omitempty"`   // the configured working directory
+	Fixed  bool     `json:"fixed,omitempty"` // it is the one that the first stage was started in, and no other
+	Hide   []string `json:"hide,omitempty"`  // Doorward's own: hidden whatever is named
 	Homes  []string `json:"homes,omitempty"`
 	Cgroup bool     `json:"cgroup,omitempty"` // memory and processes are limited by a cgroup already
 	Probe  bool     `json:"probe,omitempty"`  // start nothing, only say what would hold

@@ -26,6 +26,7 @@ type view struct {
 	program []string // what the server's program needs with itself
 	visible []string // what the configuration names, as it is written and with links followed
 	keeps   []string // shown below a cover, but no reason to leave one out
+	own     []string // of Doorward's own: shown below its covers too
 	scratch []string // covered by directories of its own that it may write
 	hidden  int
 	shown   []string // what would be hidden were it not named
@@ -58,6 +59,8 @@ func newView(p *plan, program string, dir string) (*view, error) {
 		v.keep(packages(p.Named)...)
 	}
 	v.keep(kept(p)...)
+	v.keep(p.Own...)
+	v.own = bothWays(p.Own)
 	if p.Mode == Strict {
 		v.keep(p.Homes...) // each of its own, below what is left of /home
 	}
@@ -197,6 +200,9 @@ func (v *view) lay(c cover) error {
 		v.shown = append(v.shown, c.path)
 		return nil
 	}
+	if slices.Contains(v.own, c.path) {
+		return nil
+	}
 	info, err := os.Stat(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // below a cover of before
@@ -219,6 +225,12 @@ func (v *view) lay(c cover) error {
 	for _, w := range through {
 		if err := w.bind(); err != nil {
 			return fmt.Errorf("showing %s: %w", w.path, err)
+		}
+		if !c.own {
+			continue
+		}
+		if err := readOnly(w.path, true); err != nil { // a socket can be connected to all the same
+			return fmt.Errorf("showing %s to read only: %w", w.path, err)
 		}
 	}
 	if c.kind == devices {
@@ -274,7 +286,7 @@ func (v *view) open(c cover) (windows, error) {
 	paths := slices.Concat(v.visible, v.keeps)
 	switch {
 	case c.own:
-		paths = nil
+		paths = slices.Clone(v.own)
 	case c.kind == devices:
 		paths = append(paths, commonDevices...)
 		const options = "newinstance,ptmxmode=0666,mode=0620"

@@ -145,7 +145,22 @@ type Agent struct {
 	Enabled         bool   `yaml:"enabled" default:"true" doc:"Offer the server agent."`
 	Overflow        string `yaml:"overflow" default:"reject" enum:"reject|evict-oldest" doc:"What a full mailbox does: tell the sender, or drop its oldest message, counted and reported to both sides."`
 	MessageBytes    int    `yaml:"message_bytes" default:"65536" min:"1" max:"1048576" doc:"Largest message in bytes."`
-	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most unread messages in one mailbox."`
+	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most open messages in one mailbox."`
+	MailboxBytes    int64  `yaml:"mailbox_bytes" default:"8388608" min:"1024" max:"1073741824" doc:"Most bytes of open messages in one mailbox."`
+	SenderMessages  int    `yaml:"sender_messages" default:"100" min:"1" max:"1000000" doc:"Most open messages from one sender in one mailbox."`
+	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one peer in a minute, of which it may have 20 at once or a third, whichever is more. A principal may register half as often, or 30 times, whichever is more."`
+	Peers           int    `yaml:"peers" default:"256" min:"1" max:"100000" doc:"Most registered peers in one namespace."`
+
+	TTL     time.Duration `yaml:"ttl" default:"24h" min:"60s" max:"168h" doc:"How long a message waits for its recipient where the sender does not say."`
+	Hold    time.Duration `yaml:"hold" default:"1h" min:"1s" max:"168h" doc:"How long a held message waits for doorward agent hold."`
+	Lease   time.Duration `yaml:"lease" default:"120s" min:"1s" max:"1h" doc:"How long a message that was given to its recipient waits for the acknowledgement before it is given again."`
+	Retries int           `yaml:"attempts" default:"5" min:"1" max:"100" doc:"How often a message is given without an acknowledgement until it is dead."`
+	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
+	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
+
+	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
+
+	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. None unless they stand here."`
 }
 
 // Instructions is instruction delivery.
@@ -164,8 +179,10 @@ type Audit struct {
 
 // Store is where state is kept.
 type Store struct {
-	SignInKey secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
-	Postgres  secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes. Empty is the embedded SQLite in the state directory."`
+	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
+	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a file system that is refused otherwise: one of the network, or of a program (FUSE). You vouch for its locks and for what its fsync promises."`
+	Node          string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
+	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes; one to another host names sslmode=verify-full, or require. Empty is the embedded SQLite in the state directory."`
 }
 
 // Limits hold for the whole daemon.

@@ -339,6 +339,8 @@ func (d *decoder) mapping(n *yaml.Node, key string, f field, v reflect.Value) {
 		item := reflect.New(v.Type().Elem()).Elem()
 		if at := join(key, name); v.Type().Elem() == reflect.PointerTo(serverType) {
 			d.serverEntry(child, at, name, item)
+		} else if v.Type().Elem() == reflect.PointerTo(launcherType) {
+			d.launcherEntry(child, at, name, item)
 		} else {
 			d.value(child, at, f, item)
 		}

@@ -72,6 +72,7 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 		return nil, d.problems
 	}
 	d.refuseServers(c)
+	d.refuseLaunchers(c)
 	return c, d.problems
 }
 

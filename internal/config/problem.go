@@ -12,7 +12,7 @@ type Problem struct {
 	Line    int    `json:"line"`              // from 1; 0: the file as a whole
 	Key     string `json:"key"`               // such as mcpServers.docs.url or listen.http[0].addr; empty: the file
 	Problem string `json:"problem"`           // what is wrong and what to do, one line
-	Server  string `json:"server,omitempty"`  // not empty: only that server is refused, the rest runs
+	Server  string `json:"server,omitempty"`  // not empty: only that server, or launcher:NAME, is refused, the rest runs
 	Warning bool   `json:"warning,omitempty"` // worth saying, stops nothing
 }
 

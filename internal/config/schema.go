@@ -82,7 +82,10 @@ func schemaOf(f field, t reflect.Type) node {
 // mapSchema describes names with values.
 func mapSchema(f field, t reflect.Type) node {
 	n := node{"type": []string{"object", "null"}, "additionalProperties": schemaOf(f, t.Elem())}
-	if t.Elem() == reflect.PointerTo(serverType) {
+	switch t.Elem() {
+	case reflect.PointerTo(launcherType):
+		n["propertyNames"] = node{"pattern": launcherName.String()}
+	case reflect.PointerTo(serverType):
 		n["propertyNames"] = node{"pattern": serverName.String(), "not": node{"anyOf": []node{{"pattern": "__"}, {"enum": builtin}}}}
 	}
 	return n

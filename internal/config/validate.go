@@ -24,6 +24,7 @@ func (d *decoder) validate(c *Config) {
 		d.checkListener(fmt.Sprintf("listen.http[%d]", i), l)
 	}
 	d.checkNames(c.Servers)
+	d.checkLaunchers(c)
 	d.checkOAuth(c.OAuth)
 	d.checkEgress(c.Egress)
 	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {

@@ -32,6 +32,7 @@ import (
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/spawn"
 )
 
 // Options are everything that a daemon is told from outside.
@@ -71,6 +72,12 @@ type Daemon struct {
 	key     *audit.Key
 	// contained says how the servers are shut in.
 	contained atomic.Pointer[containment]
+	// spawns starts agents, by the launchers that are configured; nil: none are.
+	spawns     atomic.Pointer[spawn.Manager]
+	configured atomic.Pointer[map[string]*config.Launcher]
+	// messaging is the server agent; nil: off, or mailless says why not yet.
+	messaging atomic.Pointer[messaging]
+	mailless  atomic.Pointer[string]
 	// observer looks at the programs of the socket's callers.
 	observer *peer.Observer
 
@@ -82,6 +89,7 @@ type Daemon struct {
 	https     []*http.Server
 	ready     bool
 	cleanup   []func()
+	closed    bool
 }
 
 // Refused is a listener that stays shut.
@@ -90,7 +98,7 @@ type Refused struct{ Network, Addr, Reason string }
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{})}
-	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openDoor}
+	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openMessaging, d.openAuth, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -100,7 +108,18 @@ func New(o Options) (*Daemon, error) {
 	return d, nil
 }
 
-func (d *Daemon) onClose(f func()) { d.cleanup = append(d.cleanup, f) }
+// onClose has f called by Close, or now when that has begun.
+func (d *Daemon) onClose(f func()) {
+	d.mu.Lock()
+	closed := d.closed
+	if !closed {
+		d.cleanup = append(d.cleanup, f)
+	}
+	d.mu.Unlock()
+	if closed {
+		f()
+	}
+}
 
 // openState makes the state directory, private and ours.
 func (d *Daemon) openState() error {
@@ -200,7 +219,8 @@ func (d *Daemon) openDoor() error {
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
 		Resource: d.resource(),
-		Paths:    d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
+		Seen:     d.seen, Unread: listen.Unread,
+		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream,
 	})
@@ -216,7 +236,7 @@ const idleSession = 2 * time.Hour
 func (d *Daemon) Close() {
 	d.mu.Lock()
 	todo := d.cleanup
-	d.cleanup = nil
+	d.cleanup, d.closed = nil, true
 	d.mu.Unlock()
 	for i := len(todo) - 1; i >= 0; i-- {
 		todo[i]()

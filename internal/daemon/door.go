@@ -33,8 +33,8 @@ func (d *Daemon) connContext(l *listen.Listener) func(context.Context, net.Conn)
 // callerOf translates what listen knows into what authn wants to know.
 func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
 	c := &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
-		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr()}
-	if o.Peer != nil {
+		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr(), Spawn: o.Spawn}
+	if o.Peer != nil && o.Spawn == "" {
 		c.Observe = func() peer.Evidence { return d.observer.Observe(context.Background(), o.Peer) }
 	}
 	return c
@@ -42,7 +42,7 @@ func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
 
 // ownChild turns away the servers that the daemon started, and what they leave
 // behind: they would be taken for the user. An agent that it started for
-// somebody has a name of its own, and is let in here once there are such.
+// somebody has a name of its own, and is let in by spawned.
 func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
 
 // searched bounds the search for the holder of a loopback connection, in

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/doorward/doorward/internal/peer"
 )
 
 // The collector is paced for a small heap: with the default it would run every
@@ -26,6 +28,7 @@ type pacer struct {
 	work    func() uint64 // counts acts; standing still means idle
 	last    uint64
 	trimmed bool
+	started bool // what the start left over has been given back
 	samples []metrics.Sample
 	stop    chan struct{}
 }
@@ -66,6 +69,11 @@ func (p *pacer) pace() {
 	switch {
 	case !idle:
 		p.trimmed = false
+	case !p.started:
+		p.started = true
+		runtime.GC()
+		debug.FreeOSMemory()
+		_ = peer.Unmap() // only memory would be won
 	case !p.trimmed && dead > worthFreeing:
 		p.trimmed = true
 		// Each collection halves the stacks that idle goroutines no longer

@@ -121,11 +121,14 @@ func (d *Daemon) trust(server string) []admin.Trust {
 			all = append(all, t)
 		}
 	}
-	return all
+	return append(all, d.launcherTrust(server)...)
 }
 
 // look asks a server for all it offers before what is withheld is shown.
 func (d *Daemon) look(ctx context.Context, who *principal.Principal, server string) (admin.Trust, error) {
+	if strings.HasPrefix(server, config.LauncherPrefix) {
+		return d.lookAtLauncher(server)
+	}
 	err := d.relay.Look(ctx, who, server)
 	if errors.Is(err, relay.ErrNoServer) {
 		return admin.Trust{}, admin.ErrNotFound

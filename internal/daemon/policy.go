@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
@@ -23,6 +24,9 @@ func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 			Tools: policy.List{Allow: s.Doorward.Tools.Allow, Deny: s.Doorward.Tools.Deny},
 			Ask:   policy.List{Allow: s.Doorward.Ask.Allow, Deny: s.Doorward.Ask.Deny},
 		}
+	}
+	if c.Agent.Enabled {
+		rules[agent.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	}
 	return policy.Compile(policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText})
 }
@@ -77,6 +81,11 @@ func (d *Daemon) named(name string) *principal.Principal {
 			return principal.New(name, fact("uid", uid, principal.Observed)).WithLocal()
 		}
 		return principal.New(name).WithLocal()
+	case principal.KindSpawn:
+		if s := d.spawnOf(rest); s != nil {
+			return principal.New(name, fact("scope", strings.Join(s.Rights, ","), principal.Verified),
+				fact("launcher", s.Launcher, principal.Verified), fact("parent", s.Parent.Name(), principal.Verified)).WithLocal().WithParent(s.Parent)
+		}
 	case principal.KindOAuth:
 		issuer, subject, _ := strings.Cut(rest, "#")
 		return principal.New(name, fact("issuer", issuer, principal.Verified), fact("subject", subject, principal.Verified))

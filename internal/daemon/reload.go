@@ -28,14 +28,25 @@ func (d *Daemon) Reload(c *config.Config) error {
 		d.log.Warn("this change needs a restart of the daemon", "key", s)
 	}
 	d.servers = set
+	d.setLaunchers(c)
 	d.contained.Store(set.containment())
 	d.policy.Store(rules)
 	d.gate.SetPolicy(rules)
-	d.relay.SetServers(set.relay)
+	d.relay.SetServers(d.withBuiltins(set.relay))
 	d.relay.Announce()
+	if m := d.messaging.Load(); m != nil {
+		m.server.PolicyChanged()
+	}
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil
+}
+
+// messagingOf is what of the section agent a running daemon cannot change.
+func messagingOf(c *config.Config) config.Agent {
+	a := c.Agent
+	a.Launchers = nil
+	return a
 }
 
 // needRestart names the sections that a running daemon cannot change.
@@ -46,7 +57,7 @@ func needRestart(now, next *config.Config) []string {
 		a, b any
 	}{
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
-		{"log", now.Log, next.Log}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
+		{"log", now.Log, next.Log}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {
 			out = append(out, s.key)

@@ -78,6 +78,7 @@ func (d *Daemon) open(ctx context.Context, s listen.Spec) {
 		RuntimeDir: d.o.RuntimeDir,
 		MaxConns:   4*d.o.Config.Limits.Sessions + 1024,
 		OwnChild:   ownChild,
+		Spawned:    d.spawned,
 		OwnSocket:  d.ownSocket,
 		OnRefused:  func(reason string) { d.events.add("listen", "connect", where, reason) },
 		OnNotice:   func(text string) { d.log.Info(text, "listener", s.Addr) },
@@ -133,6 +134,9 @@ func (d *Daemon) stop() {
 	d.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
+	}
+	if m := d.messaging.Load(); m != nil {
+		m.server.Close() // who waits for mail is told
 	}
 	d.relay.Close()
 	d.door.Close()

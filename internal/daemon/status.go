@@ -6,16 +6,20 @@ import (
 	"sort"
 
 	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/relay"
 )
 
 // paths are what is served beside MCP.
 func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	return admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText,
+	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure,
 		Trust: admin.Truster{List: func() []admin.Trust { return d.trust("") }, Look: d.look, Approve: d.approve}})
+	d.addMailPaths(paths)
+	return paths
 }
 
 // enterAdmin lets an administrative act through the gate. On TCP it is for
@@ -61,6 +65,9 @@ func (d *Daemon) status() admin.Status {
 	for _, b := range d.relay.Status() {
 		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.withheld(b.Name), Reason: b.Reason}
 		d.describe(&v, children)
+		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && d.o.Config.Agent.SiblingJoin != "off" {
+			v.Reason = "sibling_join: " + d.o.Config.Agent.SiblingJoin
+		}
 		s.Servers = append(s.Servers, v)
 	}
 	sort.Slice(s.Servers, func(i, j int) bool { return s.Servers[i].Name < s.Servers[j].Name })

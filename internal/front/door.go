@@ -30,6 +30,14 @@ type Options struct {
 	// Refused is told of each refusal at the door, with its reason: ErrOrigin,
 	// ErrScope, or what Authenticate said.
 	Refused func(r *http.Request, status int, reason error)
+	// Seen hears of every sign of life of a client: a request that was
+	// authenticated, and a keep-alive that was read. session is the digest of
+	// its session, or empty without one. It must not block. nil: nobody hears.
+	Seen func(who *principal.Principal, session string)
+	// Unread measures, for the connection of a request, how much of what was
+	// written to it has not been read. nil, and nil functions: it cannot be
+	// told, and then an open stream is no sign of life.
+	Unread func(ctx context.Context) func() (int, error)
 	// Resource tells clients where tokens are to be had. nil: nowhere.
 	Resource *Resource
 	// Paths serve what is not MCP, for authenticated callers, by exact path
@@ -89,9 +97,10 @@ func (d *Door) sweep() {
 		select {
 		case <-hold.C:
 			d.sweepLost()
+			d.hearAll()
 		case <-keep.C:
 			d.sessions.sweep()
-			d.Each(func(s *Session) bool { s.nudge(); return true })
+			d.beat()
 		case <-d.stop:
 			return
 		}

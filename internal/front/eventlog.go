@@ -180,6 +180,9 @@ func (l *eventLog) write() {
 		if nudge && len(msgs) == 0 {
 			ok = out.comment() == nil
 		}
+		if nudge {
+			out.due.Store(true)
+		}
 		if last {
 			out.finish()
 		}

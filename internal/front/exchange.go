@@ -42,6 +42,9 @@ type Exchange struct {
 	// Confirmed: the message echoes the id of a session that was issued to the
 	// very program that Who's observed facts describe.
 	Confirmed bool
+	// Namespace is the label of its project that the client gave, well formed;
+	// claimed, and empty where it gave none.
+	Namespace string
 	stream    *stream
 }
 

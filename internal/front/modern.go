@@ -23,6 +23,7 @@ var (
 
 // modern serves one stateless POST of 2026-07-28. version is what _meta says.
 func (d *Door) modern(in *inbound, m *wire.Message, version string) {
+	d.seen(in.who, nil)
 	switch m.Kind {
 	case wire.Response:
 		fail(in.w, http.StatusBadRequest, nil, errResponse)
@@ -40,7 +41,7 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 	}
 	ctx, cancel := context.WithCancel(in.r.Context())
 	defer cancel()
-	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, nil)}
 	x := d.modernExchange(in, m, version, st)
 	defer d.during(x, cancel)()
 	d.serve(ctx, x)
@@ -48,7 +49,7 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 
 func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *stream) *Exchange {
 	x := &Exchange{Who: in.who, Server: in.server, Era: Modern, Version: version,
-		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st}
+		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, Namespace: namespace(in.r.Header)}
 	if !overStdio(in.r.Header) {
 		x.Header = in.r.Header
 	}

@@ -16,13 +16,14 @@ import (
 // of agents mostly are.
 type rawStream struct {
 	conn net.Conn
+	reader
 }
 
 var errCannotHijack = errors.New("the connection cannot be taken over")
 
 // takeOver answers r with the head of an event stream and takes its
 // connection. Nothing of w or r is kept.
-func takeOver(w http.ResponseWriter) (*rawStream, error) {
+func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, error) {
 	h, ok := w.(http.Hijacker)
 	if !ok {
 		return nil, errCannotHijack
@@ -35,7 +36,7 @@ func takeOver(w http.ResponseWriter) (*rawStream, error) {
 		conn.Close()
 		return nil, errCannotHijack
 	}
-	s := &rawStream{conn: conn}
+	s := &rawStream{conn: conn, reader: reader{unread: d.unread(r.Context())}}
 	if err := s.start(); err != nil {
 		conn.Close()
 		return nil, err

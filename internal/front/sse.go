@@ -31,7 +31,8 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 	}
 	s := d.newSession(who, server, overSSE)
 	d.sessions.publish(s)
-	out, err := takeOver(w)
+	d.seen(who, s)
+	out, err := d.takeOver(w, r)
 	if err != nil {
 		d.sessions.remove(s)
 		return
@@ -67,6 +68,7 @@ func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
 	}
+	d.seen(who, s)
 	if !isJSON(r.Header["Content-Type"]) || !once(r.Header) {
 		plain(w, http.StatusUnsupportedMediaType)
 		return

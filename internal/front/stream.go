@@ -86,6 +86,7 @@ type stream struct {
 	sse    bool             // the client takes text/event-stream
 	prefer bool             // and wants one even for a single answer
 	timer  *time.Timer
+	life   hearing
 
 	disowned string // the challenge to a caller who is proved no more
 }
@@ -103,12 +104,25 @@ func (s *stream) tick() {
 	if s.ended || (s.began && s.out == nil) {
 		return
 	}
+	s.timer.Reset(s.beat())
+}
+
+// beat writes a keep-alive, or looks whether the last one was read, and says
+// when to come back. The caller holds mu.
+func (s *stream) beat() time.Duration {
+	s.life.listen()
+	if s.life.looks() {
+		return keepAlive - lookAfter
+	}
 	if !s.began {
 		s.start()
 	} else if s.out.comment() != nil {
 		s.out = nil
 	}
-	s.timer.Reset(keepAlive)
+	if s.out == nil {
+		return keepAlive
+	}
+	return s.life.written()
 }
 
 // begin makes the answer an event stream now.

@@ -29,6 +29,7 @@ func (d *Door) initialize(in *inbound, m *wire.Message) {
 		s.close()
 	} else {
 		d.sessions.publish(s)
+		d.seen(in.who, s)
 		in.w.Header()["Mcp-Session-Id"] = []string{s.id}
 	}
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
@@ -54,7 +55,7 @@ func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Messag
 func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
-		Confirmed: m.Method != "initialize" && s.confirms(in.who)}
+		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header)}
 }
 
 // full answers what finds no room at the door.
@@ -87,6 +88,7 @@ func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
 		fail(in.w, http.StatusNotFound, m.ID, errUnknownSession)
 		return
 	}
+	d.seen(in.who, s)
 	switch {
 	case m.Method == "initialize":
 		fail(in.w, http.StatusBadRequest, m.ID, errInitialized)
@@ -120,7 +122,7 @@ func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
 		d.notEntered(in, m, s, err)
 		return
 	}
-	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, s)}
 	if s.Version >= wire.V20250618 {
 		st.open, st.prime = s.openLog, s.Version >= wire.V20251125
 	}
@@ -163,6 +165,7 @@ func (d *Door) batch(in *inbound, body []byte) {
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
+	d.seen(in.who, s)
 	msgs, _, err := wire.ParseBatch(body, wire.FromClient)
 	if err != nil {
 		fail(in.w, http.StatusBadRequest, nil, syntax(err))
@@ -259,6 +262,7 @@ func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
 	}
+	d.seen(who, s)
 	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
 		plain(w, http.StatusNotAcceptable)
 		return
@@ -277,7 +281,7 @@ func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		plain(w, http.StatusConflict)
 		return
 	}
-	out, err := takeOver(w)
+	out, err := d.takeOver(w, r)
 	if err != nil {
 		log.detach(gen)
 		return

@@ -15,7 +15,7 @@ func (g *Gate) Withhold(p Pass, rule, result string) *Refusal {
 // of the rule and how often, never what. ref is the act's decision, 0 for what
 // a server said unasked.
 func (g *Gate) Found(a Act, ref uint64, rule, result string, n int64) {
-	r := record(a, resource(a))
+	r := record(&a, resource(a))
 	r.Kind, r.Source, r.Rule, r.Result, r.Count, r.Ref = audit.Event, "scan", rule, result, n, ref
 	g.log.Later(&r)
 }

@@ -63,14 +63,19 @@ type Act struct {
 	Kind Kind
 	With *Charge // several acts that count as one; nil: it counts by itself
 	Over string  // a cap that this act would exceed, kept elsewhere; empty: none
+
+	Source string // of its records; empty: gate
 }
 
-// Pass is a decision that let an act through; hand it to Leave.
+// Pass is a decision that let an act through; hand it to Leave, or one of
+// Admit to End.
 type Pass struct {
 	Ref      uint64
 	act      Act
 	resource string
 	used     *account
+	rule     string       // what let it through
+	recorded *atomic.Bool // of one of Admit
 }
 
 // Gate decides and records. Its methods are safe for concurrent use.
@@ -80,6 +85,33 @@ type Gate struct {
 	limits   Limits
 	accounts sync.Map             // what is charged -> *account
 	clock    func() time.Duration // since the gate was made; it never goes back
+	refusals [len(classes)]atomic.Uint64
+}
+
+// classes are the kinds of refusal that are counted.
+var classes = [...]string{"policy", "rate", "limit", "turned"}
+
+// turned is the class of what was admitted and refused by its server.
+const turned = 3
+
+func classOf(code int) int {
+	switch code {
+	case CodeRate:
+		return 1
+	case CodeUnavailable:
+		return 2
+	}
+	return 0
+}
+
+// Refused counts the refusals since the start, by kind: policy, rate, limit, or
+// turned for what the server itself has refused.
+func (g *Gate) Refused() map[string]uint64 {
+	out := make(map[string]uint64, len(classes))
+	for i, c := range classes {
+		out[c] = g.refusals[i].Load()
+	}
+	return out
 }
 
 // New makes a gate.
@@ -101,32 +133,22 @@ func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load()
 // Policy is asked first: what it denies costs nothing of the limits, and shows
 // nothing of what is used of them.
 func (g *Gate) Enter(a Act) (Pass, error) {
-	d := g.policy.Load().Decide(question(a))
-	if !d.Allow {
-		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
-	}
-	if a.Over != "" {
-		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
-	}
-	used := g.accountOf(&a)
-	if l := g.charge(used, &a); l.rule != "" {
-		return Pass{}, g.refuse(a, l, 0)
-	}
-	where := resource(a)
-	r := record(a, where)
-	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, audit.Allow, d.Rule, a.Bytes
-	seq, err := g.log.Append(&r)
+	p, err := g.admitted(a)
 	if err != nil {
-		used.leave(&a)
-		return Pass{}, unrecorded(a, d.Rule, err)
+		return Pass{}, err
 	}
-	a.Args = nil // the message may be gone before the act is
-	return Pass{Ref: seq, act: a, resource: where, used: used}, nil
+	r := p.line()
+	if p.Ref, err = g.log.Append(&r); err != nil {
+		p.used.leave(&p.act)
+		return Pass{}, unrecorded(a, p.rule, err)
+	}
+	return p, nil
 }
 
 // refuse records a refusal; ref is the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
-	r := record(a, resource(a))
+	g.refusals[classOf(l.code)].Add(1)
+	r := record(&a, resource(a))
 	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
 	seq, err := g.log.Append(&r)
 	if err != nil {
@@ -166,7 +188,7 @@ func (g *Gate) Overrule(p Pass, rule, result string) *Refusal {
 // word, bytes the size of what went back.
 func (g *Gate) Leave(p Pass, result string, bytes int64) {
 	p.used.leave(&p.act)
-	r := record(p.act, p.resource)
+	r := record(&p.act, p.resource)
 	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
 	g.log.Later(&r)
 }
@@ -175,8 +197,12 @@ func question(a Act) policy.Request {
 	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed}
 }
 
-func record(a Act, resource string) audit.Record {
-	return audit.Record{Source: "gate", Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
+func record(a *Act, resource string) audit.Record {
+	source := a.Source
+	if source == "" {
+		source = "gate"
+	}
+	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
 }
 
 func resource(a Act) string {

@@ -140,12 +140,28 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 	switch {
 	case creds.UID != uint32(os.Geteuid()):
 		return ReasonOtherUser
+	case l.spawned(creds, o):
+		return ""
 	case creds.Foreign && !l.opts.AllowForeign:
 		return ReasonForeign
 	case l.opts.OwnChild != nil && l.opts.OwnChild(creds):
 		return ReasonOwnChild
 	}
 	return ""
+}
+
+// spawned looks for the agent that a peer belongs to. What was found by its
+// number holds if it is alive after that: then the number was its own.
+func (l *Listener) spawned(creds *peer.Credentials, o *Origin) bool {
+	if l.opts.Spawned == nil || creds.PID <= 0 {
+		return false
+	}
+	id := l.opts.Spawned(creds)
+	if id == "" || !creds.Alive() {
+		return false
+	}
+	o.Spawn = id
+	return true
 }
 
 // guard lets a connection of the Unix socket be read only as what its peer

@@ -71,11 +71,17 @@ type Options struct {
 
 	// OwnChild says of a Unix peer that the daemon started it and that it must
 	// stay outside: a server must not call as the user it runs for (identity.md
-	// 5.1, 18). Whoever lets some of them in says no to those. nil: nobody is
-	// asked. It runs on the accept loop.
+	// 5.1, 18). nil: nobody is asked. It runs on the accept loop.
 	OwnChild func(*peer.Credentials) bool
 
-	// OwnSocket says the same of the far end of a loopback connection, on
+	// Spawned names the started agent whose process tree a Unix peer stands in;
+	// empty for none. Such a peer is let in although the daemon started it and
+	// although it is foreign, and its Origin says so: whoever serves it takes it
+	// for that agent or for nobody. It is asked before OwnChild, on the accept
+	// loop. nil: there are no agents.
+	Spawned func(*peer.Credentials) string
+
+	// OwnSocket says what OwnChild says of the far end of a loopback connection, on
 	// listeners that ask for no token; nil: of none.
 	OwnSocket func(local, remote netip.AddrPort) bool
 

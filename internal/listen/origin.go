@@ -27,6 +27,7 @@ const (
 type Origin struct {
 	Listener *Listener
 	Peer     *peer.Credentials // Unix sockets only; lives as long as the connection
+	Spawn    string            // the started agent whose tree Peer is in; empty for all others
 	Owner    Ownership         // loopback TCP
 	OwnerUID uint32            // when OwnerSame or OwnerOther
 	Local    netip.AddrPort    // TCP: the address the connection arrived on
@@ -60,7 +61,7 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 		c = t.NetConn()
 	}
 	if s, ok := c.(*conn); ok && s.origin.Listener == l {
-		return context.WithValue(ctx, originKey{}, &s.origin)
+		return context.WithValue(ctx, originKey{}, s)
 	}
 	return ctx
 }
@@ -68,9 +69,22 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 // From gives what is known of the connection that ctx belongs to; nil when
 // nothing is, and then the request must be refused.
 func From(ctx context.Context) *Origin {
-	o, _ := ctx.Value(originKey{}).(*Origin)
-	return o
+	if c, ok := ctx.Value(originKey{}).(*conn); ok {
+		return &c.origin
+	}
+	return nil
 }
+
+// Unread is peer.Unread for the connection that ctx belongs to; nil when there
+// is none. It keeps nothing of ctx.
+func Unread(ctx context.Context) func() (int, error) {
+	if c, ok := ctx.Value(originKey{}).(*conn); ok {
+		return c.unread
+	}
+	return nil
+}
+
+func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
 
 // conn is an admitted connection; one of the Unix socket has its Guard inside.
 // Its interface is net.Conn's alone: what is inside may have further ways to

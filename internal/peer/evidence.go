@@ -23,6 +23,10 @@ type Evidence struct {
 	// moves there at will.
 	Cgroup, Unit string
 
+	// Process and ParentProcess name the process, and the one that was its
+	// parent all the time, as Ancestors does: "BOOT/pid@start".
+	Process, ParentProcess string
+
 	ParentPID int32
 	ParentExe string   // in the form of Exe
 	Parents   []string // "pid:name", the nearest first, at most maxParents

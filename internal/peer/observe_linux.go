@@ -65,16 +65,20 @@ func (o *Observer) read(ctx context.Context, pid int32, image *Image) (e Evidenc
 	if !ok {
 		return Evidence{}
 	}
-	e.Start = seconds(before.start)
+	e.Start, e.Process = seconds(before.start), composed(pid, before.start)
 	e.Cgroup = cgroup(pid)
 	e.Unit = unit(e.Cgroup)
 	parent := before.parent
 	exe := parentExe(parent)
+	family := ""
+	if r, ok := look(parent); ok && parent > 0 {
+		family = composed(parent, r.start)
+	}
 	parents := ancestors(parent)
 	// A parent that ends hands its children on: the same one before and after
 	// was there all the time, and its number was nobody else's.
 	if after, ok := look(pid); ok && after.parent == parent && parent > 0 {
-		e.ParentPID, e.ParentExe, e.Parents = parent, exe, parents
+		e.ParentPID, e.ParentProcess, e.ParentExe, e.Parents = parent, family, exe, parents
 	}
 	return e
 }

@@ -367,7 +367,7 @@ func TestALookThroughAnOldNamespaceMountFindsNothing(t *testing.T) {
 	}
 	needRoot(t)
 	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "own-proc")
-	if got := d.line(t, ""); got != "own false, of process 1: {Exe: SHA256: Start: Cgroup: Unit: ParentPID:0 ParentExe: Parents:[] Image:<nil>}" {
+	if got := d.line(t, ""); got != "own false, of process 1: {Exe: SHA256: Start: Cgroup: Unit: Process: ParentProcess: ParentPID:0 ParentExe: Parents:[] Image:<nil>}" {
 		t.Errorf("in a new pid namespace with the old /proc: %s", got)
 	}
 }

@@ -112,6 +112,9 @@ func step(order string, args []string) (answer string, err error) {
 		b := make([]byte, 256)
 		n, err := unix.Read(puppetSocket, b)
 		return fmt.Sprintf("%q", b[:max(n, 0)]), err
+	case "setsid":
+		_, err := unix.Setsid()
+		return "", err
 	case "setuid":
 		uid, _ := strconv.Atoi(args[0])
 		return "", syscall.Setuid(uid)

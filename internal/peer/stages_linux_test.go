@@ -15,10 +15,12 @@ import (
 var stages = map[string]func(args []string) error{
 	"reuse":              reusedPid,
 	"reuse-before":       reusedBefore,
+	"reuse-middle":       reusedMiddle,
 	"fuse":               fuse,
 	"subreaper":          subreaper,
 	"observe":            observeAll,
 	"out-of-descriptors": outOfDescriptors,
+	"swallow":            swallow,
 	"observe-protected": func(args []string) error {
 		if err := ProtectSelf(); err != nil {
 			return err

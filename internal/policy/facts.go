@@ -50,6 +50,8 @@ func tableOfFacts() map[string]fact {
 		"label":    {grades: attested},
 		"instance": {grades: []principal.Grade{principal.Attested, principal.Observed}},
 
+		"launcher":    proved(formText, ""),
+		"parent":      proved(formText, ""),
 		"token":       proved(formText, ""),
 		"scope":       proved(formTexts, ","),
 		"issuer":      proved(formText, ""),

@@ -52,7 +52,7 @@ func (l *linter) warn(format string, a ...any) { l.say(true, format, a...) }
 // together looks at what head and conditions mean with each other.
 func (l *linter) together() {
 	if l.rule.args != nil && !l.rule.permit && !l.guarded && !l.aboutCalls() {
-		l.fail(`only tools/call and prompts/get have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
+		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
 	}
 	if !l.rule.permit && l.aboutPrograms() && l.coversHandshakes() {
 		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)

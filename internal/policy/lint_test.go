@@ -113,8 +113,8 @@ func TestProblems(t *testing.T) {
 		{"truth as text", forbidCall + ` when { principal.local == "true" };`, "1:: principal.local is true or false and is compared with text"},
 
 		// Arguments.
-		{"arguments of everything", `forbid (principal, action, resource) when { context.args.x == 1 };`, `1:: only tools/call and prompts/get have arguments, so this forbid would refuse everything else`},
-		{"arguments of lists", `forbid (principal, action in [Action::"tools/call", Action::"tools/list"], resource) when { context.args.x == 1 };`, `1:: only tools/call and prompts/get have arguments`},
+		{"arguments of everything", `forbid (principal, action, resource) when { context.args.x == 1 };`, `1:: only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else`},
+		{"arguments of lists", `forbid (principal, action in [Action::"tools/call", Action::"tools/list"], resource) when { context.args.x == 1 };`, `1:: only tools/call, prompts/get and agent.send have arguments`},
 		{"arguments of calls", `forbid (principal, action in [Action::"tools/call", Action::"prompts/get"], resource) when { context.args.x == 1 };`, ""},
 		{"arguments of a tool", `forbid (principal, action, resource == Tool::"notes/x") when { context.args.x == 1 };`, ""},
 		{"arguments, asked first", `forbid (principal, action, resource) when { context has args && context.args.x == 1 };`, ""},

@@ -24,6 +24,10 @@ import (
 // built-in server.
 const ActionAdmin = "admin"
 
+// RuleNoMessaging is what keeps callers that are not on this machine, or that
+// nobody can tell apart, from the server agent.
+const RuleNoMessaging = "default.no-messaging"
+
 // Requests that a server makes of its client. As actions they are judged by
 // the server's ask rules.
 const (
@@ -183,8 +187,26 @@ func (s *Set) rulesFor(server string) []*rule {
 // Text is the whole policy as one Cedar document, for people.
 func (s *Set) Text() string { return string(s.text) }
 
-// Decide answers q.
+// Decide answers q. A started agent may what it may itself and each of its
+// ancestors may too: the first that may not decides.
 func (s *Set) Decide(q Request) Decision {
+	d := s.decideAlone(q)
+	for who := q.Who.Parent(); who != nil && d.Allow; who = who.Parent() {
+		// Nothing that the agent echoed says anything of its ancestor's program.
+		q.Who, q.Confirmed = who, false
+		if above := s.decideAlone(q); !above.Allow {
+			above.Reason = beyondParent
+			return above
+		}
+	}
+	return d
+}
+
+// beyondParent is why an agent may not what its own rights would allow.
+const beyondParent = "whoever started this agent may not either"
+
+// decideAlone answers q for its caller without its ancestors.
+func (s *Set) decideAlone(q Request) Decision {
 	if !q.Who.Valid() {
 		return nobody
 	}
@@ -204,6 +226,7 @@ func (s *Set) Decide(q Request) Decision {
 var (
 	nobody        = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}
+	outsideSpawn  = Decision{Rule: "default.spawn", Reason: "outside the rights of this started agent"}
 	tokenAdmin    = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
 	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
 )
@@ -212,6 +235,8 @@ var (
 // not.
 func unpermitted(c *caller, q Request) Decision {
 	switch {
+	case c.scoped && c.kind == principal.KindSpawn:
+		return outsideSpawn
 	case c.scoped:
 		return outside
 	case c.kind == principal.KindToken && q.Action == ActionAdmin:

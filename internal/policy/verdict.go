@@ -55,6 +55,7 @@ func (s *Set) judge(q Request) *verdict {
 	for _, r := range s.rulesFor(q.Server) {
 		switch {
 		case !r.mayApply(&w.caller, w.actionName()):
+		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // authority is given in so many words
 		case r.args != nil && hasArguments(q.Action):
 			about = append(about, r)
 		default: // without arguments a rule about them finds none
@@ -134,7 +135,13 @@ func (s *Set) withArguments(v *verdict, args []byte) Decision {
 }
 
 // hasArguments names the actions that come with arguments.
-func hasArguments(action string) bool { return action == actionCall || action == actionPrompt }
+func hasArguments(action string) bool {
+	switch action {
+	case actionCall, actionPrompt, AgentSee, AgentSend, AgentDeliver, AgentDelegate:
+		return true
+	}
+	return false
+}
 
 // with is the context of a call with its arguments.
 func (w *world) with(args types.Record) types.Record {

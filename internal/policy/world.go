@@ -38,15 +38,29 @@ const (
 	groupAsk          = "ask"          // what a server asks of its client
 	groupMessaging    = "messaging"    // agent.send and its like
 	groupInstructions = "instructions" // instructions.read and its like
+
+	groupCorrespondence = "correspondence" // of messaging, what depends on the addressee
 )
 
-// groups are the actions of each group by name; the last two are by prefix.
+// What one agent may do towards another. Asked with the addressee in Args.
+const (
+	AgentSee     = "agent.see"     // know of it
+	AgentSend    = "agent.send"    // write to it
+	AgentDeliver = "agent.deliver" // without a hold
+	// AgentDelegate marks what it writes as sent with authority. Only a permit
+	// that names this action gives it; one for every action, or for a group,
+	// does not.
+	AgentDelegate = "agent.delegate"
+)
+
+// groups are the actions of each group by name; those without are by prefix.
 func groups() map[string][]string {
 	handshake := []string{"initialize", "server/discover"}
 	ask := []string{AskElicitation, AskSampling, AskRoots}
 	session := []string{"tools/list", "subscriptions/listen", "logging/setLevel", "notifications/roots/list_changed"}
 	session = append(append(session, handshake...), ask...)
-	return map[string][]string{groupHandshake: handshake, groupAsk: ask, groupSession: session, groupMessaging: nil, groupInstructions: nil}
+	return map[string][]string{groupHandshake: handshake, groupAsk: ask, groupSession: session, groupMessaging: nil, groupInstructions: nil,
+		groupCorrespondence: {AgentSee, AgentSend, AgentDeliver, AgentDelegate}}
 }
 
 // actions are the entities of the actions that are in groups.
@@ -57,6 +71,9 @@ func knownActions() actions {
 	for group, members := range groups() {
 		for _, m := range members {
 			parents[m] = append(parents[m], types.NewEntityUID(typeAction, types.String(group)))
+			if group == groupCorrespondence {
+				parents[m] = append(parents[m], types.NewEntityUID(typeAction, groupMessaging))
+			}
 		}
 	}
 	known := actions{}
@@ -78,7 +95,7 @@ func (a actions) entity(name string) types.Entity {
 		group = groupMessaging
 	case strings.HasPrefix(name, serverInstructions+"."):
 		group = groupInstructions
-	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions:
+	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions, name == groupCorrespondence:
 		id = "method/" + name
 	}
 	e := types.Entity{UID: types.NewEntityUID(typeAction, types.String(id))}
@@ -183,8 +200,21 @@ func (s *Set) caller(p *principal.Principal) caller {
 		c.local, c.stranger = true, p.Name() != principal.LoopbackUnknown && rest != "uid="+s.uid
 	case principal.KindToken, principal.KindOAuth:
 		c.scope = scopeOf(p)
+	case principal.KindSpawn:
+		c.scope = rightsOf(p)
 	}
 	return c
+}
+
+// rightsOf reads the rights of a started agent. It may always speak with
+// others, and never administer, whatever the words say.
+func rightsOf(p *principal.Principal) scope {
+	s := scopeOf(p)
+	s.admin = false
+	if s.scoped {
+		s.grant(serverAgent)
+	}
+	return s
 }
 
 func (c *caller) entity() types.Entity {

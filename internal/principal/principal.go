@@ -32,6 +32,7 @@ type Principal struct {
 	json     []byte
 	local    bool
 	witness  Witness
+	parent   *Principal
 }
 
 // Witness can tell whether the program that a principal's observed facts
@@ -97,8 +98,8 @@ func (p *Principal) ownerKey() string {
 }
 
 // Identity is everything that a decision can depend on, in one unambiguous
-// text: name, Local and all facts in full. Equal identities are the same to
-// every rule.
+// text: name, Local, all facts in full, and the same of every ancestor. Equal
+// identities are the same to every rule.
 func (p *Principal) Identity() string {
 	if p == nil {
 		return ""
@@ -113,6 +114,9 @@ func (p *Principal) appendIdentity(dst []byte) []byte {
 		dst = appendCounted(dst, f.Name)
 		dst = appendCounted(dst, f.Value)
 		dst = append(dst, byte(f.Grade))
+	}
+	if p.parent != nil {
+		dst = appendCounted(append(dst, '^'), p.parent.identity)
 	}
 	return dst
 }
@@ -192,6 +196,31 @@ func (p *Principal) WithWitness(w Witness) *Principal {
 	}
 	q := *p
 	q.witness = w
+	return &q
+}
+
+// Parent is on whose behalf a started agent acts; nil for everybody else.
+func (p *Principal) Parent() *Principal {
+	if p == nil {
+		return nil
+	}
+	return p.parent
+}
+
+// WithParent returns the same principal, started by parent: it may do what it
+// may itself and what its parent may, and so on upwards. A parent that is
+// nobody may nothing, and so may its child then. It is for the code that starts
+// agents, once for each.
+func (p *Principal) WithParent(parent *Principal) *Principal {
+	if p == nil {
+		return nil
+	}
+	if parent == nil {
+		parent = &Principal{}
+	}
+	q := *p
+	q.parent = parent
+	q.identity = string(q.appendIdentity(nil))
 	return &q
 }
 

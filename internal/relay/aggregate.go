@@ -88,7 +88,7 @@ func (r *Relay) routed(ctx context.Context, x *front.Exchange) front.Reply {
 		return front.Reply{Error: errNoMethod}
 	}
 	b := r.table.Load().byName[server]
-	if b == nil || !r.visible(x.Who, server) {
+	if b == nil || !r.visible(x.Who, server) && !r.shut(x.Who, b) {
 		return front.Reply{Error: missing}
 	}
 	return r.call(ctx, x, b, t)

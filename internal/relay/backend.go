@@ -137,6 +137,9 @@ func (b *backend) eras(client front.Era) []front.Era {
 	if b.Kind == "sse" {
 		return []front.Era{front.Legacy}
 	}
+	if b.Builtin != nil {
+		return []front.Era{client}
+	}
 	other := front.Legacy
 	if client == front.Legacy {
 		other = front.Modern
@@ -171,6 +174,9 @@ func (b *backend) perSession() bool {
 // everybody where the operator declared that safe.
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
 	key := string('0'+rune(client)) + who.Name()
+	if b.Builtin != nil { // it tells the processes of one user apart
+		key = string('0'+rune(client)) + who.Key()
+	}
 	if b.Instances == "shared" {
 		key, who = string('0'+rune(client)), nil
 	}

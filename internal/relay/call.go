@@ -23,6 +23,9 @@ type target struct {
 
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
+	if b.Builtin != nil {
+		return r.callBuiltin(ctx, x, b, t)
+	}
 	pass, err := r.enter(x, b, t)
 	if err != nil {
 		return r.refused(err)
@@ -155,6 +158,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if err != nil {
 		return upstream.Reply{}, err
 	}
+	labelled(x, l.b, &req)
 	reply, err := l.callWith(ctx, c, x, t, &req)
 	if err != nil {
 		return reply, err

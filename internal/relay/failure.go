@@ -107,7 +107,7 @@ func (r *Relay) refused(err error) front.Reply {
 		if ref.Err == nil {
 			return front.Reply{Error: r.local(gate.CodeUnavailable, capText(ref.Rule), ref.Ref, nil), RetryAfter: ref.RetryAfter()}
 		}
-		r.log.Error("audit log cannot be written: act refused", "err", ref.Err)
+		r.log.Debug("audit log cannot be written: act refused", "err", ref.Err) // the log itself has said so, once
 		return front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err), RetryAfter: 5}
 	}
 	reply := front.Reply{Error: r.local(gate.CodeDenied, "Denied by policy", ref.Ref, nil)}

@@ -188,6 +188,9 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 const shortPause = time.Second
 
 func (l *link) pause(ctx context.Context) {
+	if l.b.Builtin != nil {
+		return
+	}
 	wait := l.b.Upstream.Pause(l.init)
 	if wait <= 0 || wait > shortPause {
 		return
@@ -206,7 +209,9 @@ func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) 
 		l.event(c, e)
 	}
 	var err error
-	if era == front.Modern {
+	if l.b.Builtin != nil {
+		c.conn, c.hello = l.openBuiltin(era, on)
+	} else if era == front.Modern {
 		c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.meta(), on)
 	} else {
 		c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)

@@ -65,7 +65,9 @@ func (l *link) seals(c *liveConn) bool { return !l.private() || c.era == front.M
 
 // mirrors reports whether Doorward is the HTTP client of a modern server, who
 // repeats parameters in headers.
-func (l *link) mirrors(c *liveConn) bool { return c.era == front.Modern && l.b.Kind != "stdio" }
+func (l *link) mirrors(c *liveConn) bool {
+	return c.era == front.Modern && l.b.Kind != "stdio" && l.b.Builtin == nil
+}
 
 // keep drops what the principal may not use whatever the arguments, and, where Doorward is the HTTP
 // client, tools whose header annotations are invalid (protocol.md 3.4).

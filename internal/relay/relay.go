@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +30,7 @@ import (
 // Server is one configured server as the relay sees it.
 type Server struct {
 	Name      string
-	Kind      string // stdio, http or sse: for status
+	Kind      string // stdio, http, sse or builtin: for status
 	Upstream  *upstream.Server
 	Instances string // auto, session, principal or shared
 	Protocol  string // auto, legacy or modern
@@ -51,6 +52,13 @@ type Server struct {
 	// Nil: everything, and nobody.
 	Pin  *pin.Guard
 	Scan *scan.Scanner
+	// Builtin is a server that is part of the daemon; it takes the place of
+	// Upstream. Source is the source of its records.
+	Builtin Builtin
+	Source  string
+	// Needs are actions of a built-in server, separated by spaces, of which a
+	// caller must be allowed one: for whom may do none of them it is not there.
+	Needs string
 }
 
 // SignIn is who gets the tokens for a server.
@@ -156,11 +164,24 @@ func (r *Relay) Known(who *principal.Principal, server string) bool {
 	if server == "" {
 		return r.gate.Allows(policy.Request{Who: who, Action: "initialize"}).Allow
 	}
-	return r.table.Load().byName[server] != nil && r.visible(who, server)
+	b := r.table.Load().byName[server]
+	return b != nil && (r.visible(who, server) || r.shut(who, b))
 }
 
 func (r *Relay) visible(who *principal.Principal, server string) bool {
-	return r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow
+	if !r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow {
+		return false
+	}
+	b := r.table.Load().byName[server]
+	if b == nil || b.Needs == "" {
+		return true
+	}
+	for need := range strings.FieldsSeq(b.Needs) {
+		if r.gate.Allows(policy.Request{Who: who, Action: need, Listing: true}).Allow {
+			return true
+		}
+	}
+	return false
 }
 
 // servers are those that who may see, by name.
@@ -268,9 +289,17 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	r.gate.Leave(pass, word, 0)
 }
 
+// sourceOf is the source of the records about a server; empty: the gate's own.
+func (r *Relay) sourceOf(server string) string {
+	if b := r.table.Load().byName[server]; b != nil {
+		return b.Source
+	}
+	return ""
+}
+
 // act describes what an exchange asks of a server, for the gate.
 func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed}
+	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed}
 	if x.Session != nil {
 		a.Session = x.Session.Digest
 	}

@@ -38,6 +38,9 @@ func (b *backend) state(instances int) (state, reason string) {
 			return "sign-in failed", trouble.Error()
 		}
 	}
+	if b.Builtin != nil {
+		return "connected", ""
+	}
 	if open, wait := b.Upstream.Circuit(); open {
 		return "unreachable", fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))
 	}
@@ -49,6 +52,9 @@ func (b *backend) state(instances int) (state, reason string) {
 
 // era is what has been learnt of the server's protocol.
 func (b *backend) era() string {
+	if b.Builtin != nil {
+		return "both"
+	}
 	switch spoken := b.spoken.Load(); spoken {
 	case eraBit(front.Legacy):
 		return "legacy"

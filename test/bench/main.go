@@ -8,9 +8,9 @@
 // answer, uses arguments that never repeat, and its own processor time is not counted. Doorward runs as it
 // is installed: identity, policy, limits and the record are on, only caps are raised.
 //
-//	go run ./test/bench                      about eight minutes, Markdown on stdout
-//	go run ./test/bench -quick               about one minute, for a first look; too short to judge by
-//	go run ./test/bench -only load,idle      some of the sections load, big, open, idle, policy
+//	go run ./test/bench                      about twelve minutes, Markdown on stdout
+//	go run ./test/bench -quick               about two minutes, for a first look; too short to judge by
+//	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, idle, policy, mail
 //
 // A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
 // not be measured, and 2 for wrong usage.
@@ -66,16 +66,17 @@ type run struct {
 	idleStdio int
 	modern    bool
 	light     bool
+	short     bool // quick: fewer stored messages
 	started   time.Time
 	broken    map[string]bool // paths that failed; they are left out from then on
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "sandbox", "idle", "policy"}
+var sections = []string{"load", "big", "open", "sandbox", "idle", "policy", "mail"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
-	quick := flag.Bool("quick", false, "about one minute: fewer and shorter rounds, 200 idle sessions")
+	quick := flag.Bool("quick", false, "about two minutes: fewer and shorter rounds, 200 idle sessions, 10,000 stored messages")
 	only := flag.String("only", strings.Join(sections, ","), "comma-separated `sections` to run")
 	names := flag.String("paths", "", "comma-separated `names` of the paths to measure beside the reverse proxy, as the report writes them (default all)")
 	levels := flag.String("sessions", "1,8,64", "comma-separated `numbers` of concurrent sessions")
@@ -94,6 +95,7 @@ func parseFlags() (*run, error) {
 	if flag.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
+	r.short = *quick
 	r.defaults(*quick)
 	if *names != "" {
 		r.names = append(strings.Split(*names, ","), pathDirect, pathReverse)
@@ -129,7 +131,7 @@ func (r *run) lists(only, levels string) error {
 		if !slices.Contains(sections, s) {
 			return fmt.Errorf("-only: %q is none of %s", s, strings.Join(sections, ", "))
 		}
-		if r.modern && (s == "idle" || s == "open") {
+		if r.modern && (s == "idle" || s == "open" || s == "mail") {
 			continue // there are no sessions to open or to keep
 		}
 		r.only = append(r.only, s)
@@ -194,6 +196,9 @@ func (r *run) all() error {
 	if r.wants("policy") {
 		results.Decisions, err = r.decide()
 		r.failed(&path{name: "policy"}, err)
+	}
+	if r.wants("mail") && !r.modern {
+		results.Mail = r.messages(t)
 	}
 	results.Took = time.Since(r.started)
 	results.Failures = r.failures

@@ -15,6 +15,7 @@ const (
 	modeReverseProxy = "mode-reverse-proxy" // then the URL of the upstream
 	modeBridge       = "mode-bridge"        // then the command of the stdio server, one a session
 	modeBridgeShared = "mode-bridge-shared" // the same, one server for all sessions
+	modeBook         = "mode-book"          // then the directory of the messages
 )
 
 // runMode serves the hidden mode that the arguments name until the process is ended. It reports whether
@@ -32,6 +33,8 @@ func runMode(args []string) (bool, error) {
 		return true, serveMode(newReverseProxy(target))
 	case modeBridge, modeBridgeShared:
 		return true, serveMode(newBridge(args[0] == modeBridgeShared, args[1:]))
+	case modeBook:
+		return true, serveBook(args[1])
 	}
 	return false, nil
 }

@@ -39,7 +39,11 @@ type head struct {
 }
 
 func dialRaw(addr string, buffer int) (*rawConn, error) {
-	c, err := net.Dial("tcp", addr)
+	network := "tcp"
+	if addr[0] == '/' {
+		network = "unix"
+	}
+	c, err := net.Dial(network, addr)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", addr, err)
 	}

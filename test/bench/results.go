@@ -26,6 +26,7 @@ type results struct {
 	Sandboxes *shutIn       `json:"sandboxes"` // nil when not measured
 	Idle      []idleCost    `json:"idle"`
 	Decisions []decision    `json:"decisions"`
+	Mail      *mailCost     `json:"mail"` // nil when not measured
 	Verdicts  []verdict     `json:"verdicts"`
 	Took      time.Duration `json:"took_ns"`
 	Failures  []string      `json:"failures"`

@@ -31,8 +31,15 @@ const (
 
 // endpoint is where a path is entered.
 type endpoint struct {
-	addr string // host:port
+	addr string // host:port, or the path of a Unix socket
 	uri  string // path of the URL
+}
+
+func (e endpoint) host() string {
+	if e.addr[0] == '/' {
+		return "doorward"
+	}
+	return e.addr
 }
 
 // session is one MCP client over one connection. Each call carries text that no other call carries, and
@@ -110,7 +117,7 @@ func (a answer) String() string { return fmt.Sprintf("status %d, body %.300q", a
 // prepare builds a header; extra lines come as they are, each but the last with its line end.
 func (s *session) prepare(method string, extra ...string) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: doorward-bench\r\n", method, s.at.uri, s.at.addr)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: doorward-bench\r\n", method, s.at.uri, s.at.host())
 	b.WriteString("Accept: application/json, text/event-stream\r\n")
 	if method == "POST" {
 		b.WriteString("Content-Type: application/json\r\n")

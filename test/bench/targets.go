@@ -10,7 +10,7 @@ type verdict struct {
 	Bound    float64 `json:"bound"`
 	AtLeast  bool    `json:"at_least"` // otherwise at most
 	Measured float64 `json:"measured"`
-	Unit     string  `json:"unit"` // empty: a ratio to the reverse proxy
+	Unit     string  `json:"unit"` // empty: a ratio
 	Known    bool    `json:"known"`
 }
 
@@ -38,7 +38,7 @@ func (res *results) judge() []verdict {
 		res.atMost("HTTP upstream, time of a 1 MiB result", 1.5, res.bigShare(pathHTTP)))
 	all = append(all, res.judgeStdio("stdio upstream, one server for all sessions", pathShared)...)
 	all = append(all, res.judgeStdio("stdio upstream, a server a session", pathStdio)...)
-	return append(all, res.judgeMemory()...)
+	return append(append(all, res.judgeMemory()...), res.judgeMail()...)
 }
 
 // judgeStdio applies the same targets to both ways of running stdio servers. A server a session pays for

@@ -1,0 +1,337 @@
+package client
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// Channel says what a stdio client is told of new mail.
+type Channel string
+
+// The modes.
+const (
+	ChannelOff     Channel = ""
+	ChannelPointer Channel = "pointer" // that there is some, and from whom
+	ChannelFull    Channel = "full"    // the message as well, framed as the daemon frames it
+)
+
+// channelCapability is what Claude Code looks for in a server's experimental
+// capabilities before it takes notifications of the method below. The one for
+// answering permission prompts is never declared: mail grants nothing.
+const (
+	channelCapability = "claude/channel"
+	channelMethod     = "notifications/claude/channel"
+)
+
+// inboxURI is the mailbox of whoever asks.
+const inboxURI = "agent://inbox"
+
+// channel tells a client of new mail, unasked. It is a wake and no delivery:
+// nothing that is said here is acknowledged, and a client that does not listen
+// drops it.
+//
+// Claude Code takes such notifications in the older era alone: a connection of
+// the newer one has no way for what nobody asked for (2.1.330). It asks which
+// era it is by server/discover, so with a channel the shim does not know that
+// method, and the client goes on with initialize. One that does not ask is
+// served in the newer era as ever, and told there too.
+//
+// Invariant: a message is told at most once in the life of a shim, whatever
+// happens to the daemon, its session or the subscription meanwhile.
+type channel struct {
+	s    *shim
+	full bool
+	uri  string // of the mailbox, in the words of the route
+	tool string // that reads it
+
+	era    atomic.Int32  // in which it has begun; 0: not yet
+	wake   chan struct{} // of one place: something may have changed
+	told   map[string]bool
+	oldest []string // told ids, oldest first
+}
+
+// maxTold is how many messages are remembered as told; a mailbox holds fewer.
+const maxTold = 4096
+
+func newChannel(s *shim) *channel {
+	ch := &channel{s: s, full: s.o.Channel == ChannelFull, uri: inboxURI, tool: "inbox",
+		wake: make(chan struct{}, 1), told: make(map[string]bool)}
+	if s.o.Server == "" {
+		ch.uri, ch.tool = "doorward://agent/"+inboxURI, "agent__inbox"
+	}
+	return ch
+}
+
+// declare adds the capability to the answer of initialize.
+func (ch *channel) declare(answer []byte) []byte {
+	result := wire.Get(answer, "result")
+	if ch == nil || len(result) == 0 || result[0] != '{' {
+		return answer
+	}
+	caps := wire.SetIn(wire.Get(result, "capabilities"), "experimental", wire.Edit{Key: channelCapability, Value: []byte("{}")})
+	return wire.SetIn(answer, "result", wire.Edit{Key: "capabilities", Value: caps})
+}
+
+// The eras that a channel can have begun in.
+const (
+	eraLegacy = iota + 1
+	eraModern
+)
+
+// ask sends a request of our own in the client's era.
+func (ch *channel) ask(method string, params []byte) ([]byte, error) {
+	if ch.era.Load() == eraModern {
+		return ch.s.c.Request(ch.s.ctx, ch.s.o.Server, method, params)
+	}
+	return ch.s.legacy.ask(ch.s, method, params)
+}
+
+// beginLegacy subscribes in the client's session, once it is initialized.
+func (ch *channel) beginLegacy() {
+	if ch != nil && ch.era.CompareAndSwap(0, eraLegacy) {
+		go ch.watch()
+		ch.subscribe()
+	}
+}
+
+// subscribe asks to be told of the mailbox in a session that does not know of
+// it yet, and looks at what is there already.
+func (ch *channel) subscribe() {
+	if ch == nil || ch.era.Load() != eraLegacy {
+		return
+	}
+	go func() {
+		_, err := ch.ask("resources/subscribe", ch.about(ch.uri))
+		if err != nil {
+			ch.s.o.Log.Debug("the mailbox cannot be watched", "err", err)
+			return
+		}
+		ch.poke()
+	}()
+}
+
+func (ch *channel) about(uri string) []byte {
+	return append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
+}
+
+// beginModern listens beside the client's requests, once one was answered.
+func (ch *channel) beginModern() {
+	if ch != nil && ch.era.CompareAndSwap(0, eraModern) {
+		go ch.watch()
+		go ch.listen()
+	}
+}
+
+// Pauses between listens: the first when one ended, the second when it was
+// refused.
+const (
+	listenAgain   = time.Second
+	listenRefused = 30 * time.Second
+)
+
+// listen keeps one listen open.
+func (ch *channel) listen() {
+	params := append(wire.AppendQuote([]byte(`{"notifications":{"resourceSubscriptions":[`), ch.uri), `]}}`...)
+	for ch.s.ctx.Err() == nil {
+		pause := listenAgain
+		err := ch.s.c.listen(ch.s.ctx, ch.s.o.Server, params, ch.poke)
+		if refused := (*RPCError)(nil); errors.As(err, &refused) {
+			pause = listenRefused
+		}
+		ch.s.o.Log.Debug("the mailbox is not listened to", "err", err)
+		ch.s.rest(ch.s.ctx, pause)
+	}
+}
+
+// heard takes a message for the client and reports whether it is ours alone.
+// The client hears of the mailbox too where it subscribed to it itself.
+func (ch *channel) heard(m *wire.Message) bool {
+	if ch == nil || m.Method != "notifications/resources/updated" {
+		return false
+	}
+	raw := wire.Get(m.Params, "uri")
+	if uri, _ := wire.Text(raw); uri != ch.uri {
+		return false
+	}
+	ch.poke()
+	return !ch.s.legacy.subscribed(ch.uri)
+}
+
+func (ch *channel) poke() {
+	select {
+	case ch.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// watch looks at the mailbox whenever it may have changed.
+func (ch *channel) watch() {
+	const tries, pause = 3, 5 * time.Second
+	for failed := 0; ; {
+		select {
+		case <-ch.s.ctx.Done():
+			return
+		case <-ch.wake:
+		}
+		err := ch.look()
+		if err == nil {
+			failed = 0
+			continue
+		}
+		ch.s.o.Log.Debug("the mailbox cannot be read", "err", err)
+		if failed++; failed%tries != 0 {
+			time.AfterFunc(pause, ch.poke)
+		}
+	}
+}
+
+// pointer is a waiting message without its content, as the mailbox shows it.
+type pointer struct {
+	ID      string `json:"message_id"`
+	From    string `json:"from"`
+	Lineage string `json:"lineage"`
+	Kind    string `json:"kind"`
+	Seq     int64  `json:"seq"`
+}
+
+// look reads the mailbox and tells what was not told, oldest first.
+func (ch *channel) look() error {
+	result, err := ch.ask("resources/read", ch.about(ch.uri))
+	if err != nil {
+		return err
+	}
+	waiting, err := pointers(result)
+	if err != nil {
+		return err
+	}
+	waiting = slices.DeleteFunc(waiting, func(p pointer) bool { return ch.told[p.ID] || !isMessageID(p.ID) })
+	if len(waiting) == 0 {
+		return nil
+	}
+	slices.SortFunc(waiting, func(a, b pointer) int { return cmp.Compare(a.Seq, b.Seq) })
+	text := ""
+	if ch.full {
+		text = ch.peek()
+	}
+	for _, p := range waiting {
+		ch.tell(p, frameOf(text, p.ID))
+	}
+	return nil
+}
+
+// pointers takes the resource's JSON out of a resources/read result.
+func pointers(result []byte) ([]pointer, error) {
+	var read struct {
+		Contents []struct {
+			Text string `json:"text"`
+		} `json:"contents"`
+	}
+	var box struct {
+		Messages []pointer `json:"messages"`
+	}
+	if err := json.Unmarshal(result, &read); err != nil {
+		return nil, fmt.Errorf("reading the mailbox: %w", err)
+	}
+	if len(read.Contents) == 0 {
+		return nil, errors.New("reading the mailbox: no contents")
+	}
+	if err := json.Unmarshal([]byte(read.Contents[0].Text), &box); err != nil {
+		return nil, fmt.Errorf("reading the mailbox: %w", err)
+	}
+	return box.Messages, nil
+}
+
+// peek is the mailbox as text, with the daemon's frames round what peers wrote;
+// nothing is acknowledged by it. Empty when it cannot be read.
+func (ch *channel) peek() string {
+	params := append(wire.AppendQuote([]byte(`{"name":`), ch.tool), `,"arguments":{"peek":true,"max":50}}`...)
+	result, err := ch.ask("tools/call", params)
+	if err != nil {
+		ch.s.o.Log.Debug("the mailbox cannot be read in full", "err", err)
+		return ""
+	}
+	var call struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		Failed bool `json:"isError"`
+	}
+	if json.Unmarshal(result, &call) != nil || call.Failed {
+		return ""
+	}
+	var all strings.Builder
+	for _, c := range call.Content {
+		all.WriteString(c.Text)
+		all.WriteByte('\n')
+	}
+	return all.String()
+}
+
+// frameOf cuts the frame of one message out of a mailbox's text. What a peer
+// wrote stands on lines that begin with "| ", so no line of his can be taken
+// for the frame's first or last.
+func frameOf(text, id string) string {
+	const first, last = "[peer-message ", "[/peer-message "
+	var frame []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case len(frame) > 0:
+			frame = append(frame, line)
+			if strings.HasPrefix(line, last) {
+				return strings.Join(frame, "\n")
+			}
+		case strings.HasPrefix(line, first) && slices.Contains(strings.Fields(strings.TrimSuffix(line, "]")), "id="+id):
+			frame = []string{line}
+		}
+	}
+	return "" // not there, or cut off
+}
+
+// tell writes the notification. What stands in it outside the frame is of the
+// alphabets that names and our own words have.
+func (ch *channel) tell(p pointer, frame string) {
+	from, lineage, kind := word(p.From, "@/._-", 320), word(p.Lineage, "", 20), word(p.Kind, "", 20)
+	content := fmt.Sprintf("1 new message from %s (%s). Call %s.", from, lineage, ch.tool)
+	if frame != "" {
+		content += "\n" + frame
+	}
+	params, err := json.Marshal(map[string]any{"content": content, "meta": map[string]string{
+		"message_id": p.ID, "from_peer": from, "lineage": lineage, "kind": kind}})
+	if err != nil {
+		return // strings can always be written
+	}
+	ch.s.write(wire.AppendNotification(nil, channelMethod, params))
+	ch.told[p.ID] = true
+	if ch.oldest = append(ch.oldest, p.ID); len(ch.oldest) > maxTold {
+		delete(ch.told, ch.oldest[0])
+		ch.oldest = ch.oldest[1:]
+	}
+}
+
+// word is s if it is of lower-case letters, digits and those in more, and
+// "unknown" otherwise.
+func word(s, more string, most int) string {
+	for i := 0; i < len(s); i++ {
+		if !labelByte(s[i]) && strings.IndexByte(more, s[i]) < 0 {
+			return "unknown"
+		}
+	}
+	if s == "" || len(s) > most {
+		return "unknown"
+	}
+	return s
+}
+
+// isMessageID: 26 digits of Crockford's alphabet.
+func isMessageID(s string) bool {
+	return len(s) == 26 && strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}

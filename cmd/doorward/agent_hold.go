@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/agent"
+)
+
+// hold decides what waits for the operator's word, and has all that comes for a
+// peer wait for it.
+func (o *operator) hold(ctx context.Context, args []string) error {
+	rest, err := o.parse(args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(rest) == 1 && rest[0] == "ls":
+		return o.listHolds(ctx)
+	case len(rest) != 2:
+		return errUsage
+	}
+	switch what := rest[0]; what {
+	case agent.HoldApprove, agent.HoldRefuse, agent.HoldRequeue, agent.HoldPurge:
+		return o.settle(ctx, what, rest[1])
+	case "pause", "resume":
+		return o.pause(ctx, rest[1], what == "pause")
+	}
+	return errUsage
+}
+
+func (o *operator) listHolds(ctx context.Context) error {
+	var held admin.AgentHolds
+	if err := o.get(ctx, "hold", nil, &held); err != nil {
+		return err
+	}
+	if o.json {
+		return o.print(held.Messages, "")
+	}
+	var b strings.Builder
+	for _, m := range held.Messages {
+		letter(&b, m)
+	}
+	if len(held.Messages) == 0 {
+		fmt.Fprintln(os.Stderr, "doorward: nothing is held")
+	}
+	return o.print(nil, b.String())
+}
+
+func (o *operator) settle(ctx context.Context, what, id string) error {
+	var done admin.AgentSettled
+	if err := o.post(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, s := range done.Settled {
+		fmt.Fprintf(&b, "%s: %s", oneWord(s.MessageID), oneWord(s.State))
+		if s.NewID != "" {
+			fmt.Fprintf(&b, ", sent again as %s", oneWord(s.NewID))
+		}
+		b.WriteString("\n")
+	}
+	return o.print(done.Settled, b.String())
+}
+
+func (o *operator) pause(ctx context.Context, peer string, on bool) error {
+	var p agent.PeerInfo
+	if err := o.post(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
+		return err
+	}
+	text := "%s is paused: all that comes for it is held\n"
+	if !on {
+		text = "%s is no longer paused; what was held for that goes on\n"
+	}
+	return o.print(p, fmt.Sprintf(text, address(p)))
+}
+
+// fsck checks that no message was lost or made up.
+func (o *operator) fsck(ctx context.Context, args []string) error {
+	repair := o.set.Bool("repair", false, "mend what follows from the rows")
+	rest, err := o.parse(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return errUsage
+	}
+	var c agent.Checked
+	if *repair {
+		err = o.post(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)
+	} else {
+		err = o.get(ctx, "fsck", nil, &c)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.print(c, checkText(c)); err != nil {
+		return err
+	}
+	if !c.OK || len(c.Unrecorded) > 0 {
+		return &failure{status: exitFailed, err: fmt.Errorf("the mail contradicts itself in %d places", len(c.Problems)+len(c.Unrecorded)), quiet: o.json}
+	}
+	return nil
+}
+
+func checkText(c agent.Checked) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d peers, %d accepted:", c.Peers, c.Accepted)
+	for _, state := range slices.Sorted(maps.Keys(c.States)) {
+		fmt.Fprintf(&b, " %s %d", oneWord(state), c.States[state])
+	}
+	b.WriteString("\n")
+	for _, p := range c.Problems {
+		fmt.Fprintf(&b, "problem: %s", quoted(p.Problem))
+		if p.PeerID != "" {
+			fmt.Fprintf(&b, ", peer %s", oneWord(p.PeerID))
+		}
+		if p.Message != "" {
+			fmt.Fprintf(&b, ", message %s", oneWord(p.Message))
+		}
+		b.WriteString("\n")
+	}
+	for _, id := range c.Unrecorded {
+		fmt.Fprintf(&b, "problem: message %s has no audit record\n", oneWord(id))
+	}
+	for _, id := range c.Unstored {
+		fmt.Fprintf(&b, "recorded and not stored: %s; its sender got no answer\n", oneWord(id))
+	}
+	if c.Repaired > 0 {
+		fmt.Fprintf(&b, "%d repaired\n", c.Repaired)
+	}
+	if c.OK && len(c.Unrecorded) == 0 {
+		b.WriteString("ok\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/agent"
+)
+
+// hookTime bounds a hook: its client waits for it.
+const hookTime = 2 * time.Second
+
+// hookInput bounds what a client may say of the event.
+const hookInput = 4 << 20
+
+// hook tells a client, at one of its events, how much mail waits for its agent.
+// It ends well whatever happens: to some clients another status means that the
+// user's prompt or the end of a turn is refused. Where there is no daemon, or
+// policy gives the caller no mailbox, there is nothing to say.
+func hook(ctx context.Context, args []string) {
+	defer func() {
+		if r := recover(); r != nil { // the runtime would exit with 2, which refuses
+			fmt.Fprintln(os.Stderr, "doorward: the hook failed")
+		}
+	}()
+	err := runHook(ctx, args)
+	if err != nil && !errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, client.ErrStatus(http.StatusForbidden)) {
+		fmt.Fprintf(os.Stderr, "doorward: no word on mail: %v\n", err)
+	}
+}
+
+// hookEvents are the events, with the names that clients may give them; the
+// first one is used when the client gives none of these.
+func hookEvents() map[string][]string {
+	return map[string][]string{
+		"session-start":      {"SessionStart"},
+		"user-prompt-submit": {"UserPromptSubmit", "BeforeAgent"},
+		"post-tool-use":      {"PostToolUse", "AfterTool", "PostToolUseFailure"},
+		"stop":               {"Stop", "AfterAgent", "SubagentStop"},
+	}
+}
+
+func runHook(ctx context.Context, args []string) error {
+	o := newOptions("agent hook")
+	rest, err := o.parse(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) != 1 || hookEvents()[rest[0]] == nil {
+		return errors.New("usage: doorward agent hook session-start|user-prompt-submit|post-tool-use|stop [--json]")
+	}
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	event := eventName(ctx, os.Stdin, rest[0])
+	c, err := o.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var counts agent.HookCounts
+	if err := c.AdminPost(ctx, "/agent/v1/hook", struct{}{}, &counts); err != nil {
+		return err
+	}
+	if !counts.Known || !counts.Tell || counts.Unread <= 0 {
+		return nil
+	}
+	_, err = fmt.Println(hookText(rest[0], event, o.json, counts))
+	return err
+}
+
+// eventName reads what the client says of the event, and keeps its name alone,
+// if it is one of those. It does not wait for a client that never ends.
+func eventName(ctx context.Context, in io.Reader, event string) string {
+	names := hookEvents()[event]
+	said := make(chan string, 1)
+	go func() {
+		var input struct {
+			Name string `json:"hook_event_name"`
+		}
+		b, _ := io.ReadAll(io.LimitReader(in, hookInput)) // half of it, or garbage, is no name
+		_ = json.Unmarshal(b, &input)
+		_, _ = io.Copy(io.Discard, in) // the client need not find its pipe broken
+		said <- input.Name
+	}()
+	select {
+	case name := <-said:
+		if slices.Contains(names, name) {
+			return name
+		}
+	case <-ctx.Done():
+	case <-time.After(hookTime / 4):
+	}
+	return names[0]
+}
+
+// hookText is one line, in the form that reaches whom it is for: clients put
+// plain text of the first two events into the model's context, that of a tool
+// use only from JSON, and that of a stop not at all; there it is shown to the
+// user. Nothing of it ever asks a client to refuse or to go on.
+func hookText(event, name string, inJSON bool, c agent.HookCounts) string {
+	messages := "messages"
+	if c.Unread == 1 {
+		messages = "message"
+	}
+	text := fmt.Sprintf("%d unread %s, newest %d. Call agent__inbox.", c.Unread, messages, c.Newest)
+	var out any
+	switch {
+	case event == "stop":
+		out = map[string]string{"systemMessage": text}
+	case event == "post-tool-use" || inJSON:
+		out = map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": name, "additionalContext": text}}
+	default:
+		return text
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return text
+	}
+	return string(b)
+}

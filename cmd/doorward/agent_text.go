@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+)
+
+// What an agent chose may be shown in three ways, and none of them moves the
+// cursor or looks like a line of ours: as one word, in quotes, or as a block of
+// which every line that the terminal shows has a mark in front.
+
+// oneWord keeps a name that is as it should be. Any other is quoted.
+func oneWord(s string) string {
+	for _, r := range s {
+		if r <= ' ' || r > '~' || r == '"' {
+			return strconv.Quote(s)
+		}
+	}
+	return orDash(s)
+}
+
+// quoted is s in quotes, with everything escaped that cannot be seen.
+func quoted(s string) string { return strconv.Quote(s) }
+
+// blockWidth is where the lines of a block are broken. A terminal that breaks
+// them itself would start the rest at its left edge, without the mark.
+const blockWidth = 72
+
+// block shows a text of several lines.
+func block(b *strings.Builder, indent, text string) {
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		mark, used := "| ", 0
+		b.WriteString(indent + mark)
+		for _, r := range line {
+			s := visible(r)
+			n := cells(s)
+			if used+n > blockWidth {
+				b.WriteString("\n" + indent + "|+")
+				used = 0
+			}
+			b.WriteString(s)
+			used += n
+		}
+		b.WriteString("\n")
+	}
+}
+
+func visible(r rune) string {
+	switch {
+	case r == '\t':
+		return "    "
+	case unicode.IsPrint(r):
+		return string(r)
+	}
+	return strings.Trim(strconv.QuoteRune(r), "'")
+}
+
+// plainJSON is v on one line, with everything escaped that cannot be seen: it is
+// the same JSON to a program, and as harmless to a terminal as the rest.
+func plainJSON(v any) (string, error) {
+	var b, out strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return "", err
+	}
+	for _, r := range b.String() {
+		switch hi, lo := utf16.EncodeRune(r); {
+		case r == '\n' || unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String(), nil
+}
+
+// cells is how much room s takes at most.
+func cells(s string) (n int) {
+	for _, r := range s {
+		n++
+		if r >= 0x1100 {
+			n++
+		}
+	}
+	return n
+}
+
+// moment writes milliseconds since 1970.
+func moment(ms int64) string {
+	if ms <= 0 {
+		return "-"
+	}
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// A script's own processes are below the test, and so are the agents that it
+// starts. A person's terminal is not: what cmdHuman runs has no process of the
+// test above it, and an operator command is not refused for one that is.
+//
+//	human [-within D] STATUS [VAR=V…] CMD…   must end by itself, with that status
+func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
+	within := 30 * time.Second
+	if len(args) > 1 && args[0] == "-within" {
+		within, args = limit(ts, args[1]), args[2:]
+	}
+	need(ts, neg, len(args) > 1, "human [-within LIMIT] STATUS [VAR=VALUE…] CMD…")
+	pairs, argv := cutPairs(args[1:])
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	status, err := runAdrift(ctx, ts, pairs, argv)
+	ts.Check(err)
+	if status != args[0] {
+		ts.Fatalf("exit status %s", status)
+	}
+}
+
+// runAdrift waits for the end of the command's pipes: the process that it
+// started itself is gone long before.
+func runAdrift(ctx context.Context, ts *testscript.TestScript, pairs, argv []string) (status string, err error) {
+	var out [3]bytes.Buffer // stdout, stderr, status
+	done := make(chan error, len(out))
+	cmd := exec.CommandContext(ctx, program(ts, "adrift"), append([]string{program(ts, argv[0])}, argv[1:]...)...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
+	var ends []*os.File
+	for i := range out {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		stop := context.AfterFunc(ctx, func() { r.Close() })
+		defer stop()
+		ends = append(ends, w)
+		go func() { _, err := io.Copy(&out[i], r); done <- err }()
+	}
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = ends[0], ends[1], ends[2:]
+	err = cmd.Run()
+	for _, w := range ends {
+		w.Close()
+	}
+	for range out {
+		err = errors.Join(err, <-done)
+	}
+	fmt.Fprint(ts.Stdout(), out[0].String())
+	fmt.Fprint(ts.Stderr(), out[1].String())
+	return out[2].String(), err
+}
+
+// adriftFrom holds the parent that a process waits to be rid of.
+const adriftFrom = "ADRIFT_FROM"
+
+// adrift starts itself again and exits; the second one waits until it is
+// adopted, runs the command and writes its status to descriptor 3.
+func adrift() {
+	if err := drift(); err != nil {
+		fmt.Fprintln(os.Stderr, "adrift:", err)
+		os.Exit(1)
+	}
+}
+
+func drift() error {
+	status := os.NewFile(3, "status")
+	from := os.Getenv(adriftFrom)
+	if from == "" {
+		path, err := exec.LookPath("adrift")
+		if err != nil {
+			return err
+		}
+		again := exec.Command(path, os.Args[1:]...)
+		again.Env = append(os.Environ(), adriftFrom+"="+strconv.Itoa(os.Getpid()))
+		again.Stdout, again.Stderr, again.ExtraFiles = os.Stdout, os.Stderr, []*os.File{status}
+		return again.Start()
+	}
+	for strconv.Itoa(os.Getppid()) == from {
+		time.Sleep(time.Millisecond)
+	}
+	cmd := exec.Command(os.Args[1], os.Args[2:]...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, adriftFrom+"=") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	_, err = fmt.Fprint(status, cmd.ProcessState.ExitCode())
+	return err
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// answer is what a tool gives: text for models that see no structured
+// content, and that content.
+type answer struct {
+	text   string
+	out    any
+	failed bool
+}
+
+// result is a CallToolResult.
+type result struct {
+	Content    []textContent `json:"content"`
+	Structured any           `json:"structuredContent"`
+	Failed     bool          `json:"isError,omitempty"`
+	Type       string        `json:"resultType,omitempty"`
+}
+
+type textContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// encode is the raw result in the client's era.
+func (a *answer) encode(modern bool) ([]byte, error) {
+	r := result{Content: []textContent{{"text", a.text}}, Structured: a.out, Failed: a.failed}
+	if modern {
+		r.Type = "complete"
+	}
+	return marshal(r)
+}
+
+// marshal is json.Marshal without escapes for HTML, which cost bytes here and
+// protect nobody.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding an answer: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// stamp is a time of the book as the schemas want it.
+func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// stampOr is stamp, or nothing for a time that has not come.
+func stampOr(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return stamp(ms)
+}

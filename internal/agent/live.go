@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+)
+
+// lives reports whether it, or a sibling that joined it, has not ended.
+func (s *session) lives() bool {
+	if !s.ended {
+		return true
+	}
+	for _, m := range s.members {
+		if !m.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// dead are the sessions that have ended, looked at now. They stay in the table
+// until forget.
+func (t *sessions) dead() []string {
+	t.mu.RLock()
+	all := make([]*session, 0, len(t.byKey))
+	for _, s := range t.byKey {
+		if !s.ended && s.witness != nil {
+			all = append(all, s)
+		}
+	}
+	t.mu.RUnlock()
+	var gone []*session
+	for _, s := range all { // a system call each: not under the lock
+		if !s.witness.Holds() {
+			gone = append(gone, s)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range gone {
+		s.ended = true
+	}
+	var out []string
+	for _, s := range t.byKey {
+		if s.joined == nil && !s.lives() {
+			out = append(out, s.owner.Session)
+		}
+	}
+	return slices.AppendSeq(out, maps.Keys(t.late))
+}
+
+// forget takes out the sessions of the names that the book has ended, and those
+// that gave no sign for long.
+func (t *sessions) forget(names []string) {
+	over := make(map[string]bool, len(names))
+	for _, n := range names {
+		over[n] = true
+	}
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetPaces()
+	for name := range over {
+		delete(t.late, name)
+	}
+	for key, s := range t.byKey {
+		kept := int64(keptUnbound)
+		if s.peer != "" {
+			kept = int64(keptBound)
+		}
+		ended := s.joined == nil && !s.lives() && over[s.owner.Session] || s.joined != nil && s.ended
+		if ended || now-s.last.Load() > kept && s.calls+s.listens+s.subs == 0 {
+			t.drop(key, s)
+		}
+	}
+}
+
+// drop takes a session out. The caller holds mu.
+func (t *sessions) drop(key string, s *session) {
+	delete(t.byKey, key)
+	if t.byID[s.peer] == s {
+		delete(t.byID, s.peer)
+	}
+	if s.witness != nil {
+		s.witness.Release()
+	}
+}
+
+// due are the sessions whose leases want extending: with a sign of life that
+// the book has not been told of for a while.
+func (t *sessions) due() []string {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for _, s := range t.byKey {
+		if s.joined != nil && !s.ended {
+			s.joined.last.Store(max(s.joined.last.Load(), s.last.Load()))
+		}
+	}
+	for _, s := range t.byKey {
+		if s.peer != "" && s.joined == nil && s.lives() && s.last.Load() > s.touched && now-s.touched >= int64(t.touch) {
+			s.touched = now
+			out = append(out, s.owner.Session)
+		}
+	}
+	return out
+}

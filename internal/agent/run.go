@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// alarm is the earliest time at which something has to be done.
+type alarm struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// by brings the alarm forward; it reports whether it did.
+func (a *alarm) by(t time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && !t.Before(a.at) {
+		return false
+	}
+	a.at = t
+	return true
+}
+
+// rung reports that the time has come, and puts the alarm off to next.
+func (a *alarm) rung(now, next time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at.After(now) {
+		return false
+	}
+	a.at = next
+	return true
+}
+
+// sweepEvery is how often the book is swept when nothing is known to be due.
+const sweepEvery = time.Minute
+
+// Run looks after what happens by itself, until ctx ends: leases of sessions
+// are extended and ended, messages expire, summaries are recorded.
+func (s *Server) Run(ctx context.Context) {
+	tick := time.NewTicker(s.o.tick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.endGone(ctx)
+			return
+		case <-s.kick:
+		case <-tick.C:
+		}
+		s.round(ctx)
+	}
+}
+
+// round does what is due now.
+func (s *Server) round(ctx context.Context) {
+	s.endGone(ctx)
+	if due := s.sessions.due(); len(due) > 0 {
+		if err := s.o.Book.Touch(ctx, due); err != nil && ctx.Err() == nil {
+			s.log.Warn("leases of live sessions were not extended", "sessions", len(due), "err", err)
+		}
+	}
+	s.stopped.flush(time.Now(), false)
+	s.sweep(ctx)
+}
+
+// endGone ends the leases of the sessions that are over, those that a stop of
+// the daemon ends included.
+func (s *Server) endGone(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	dead := s.sessions.dead()
+	if len(dead) > 0 {
+		if err := s.o.Book.End(ctx, dead); err != nil {
+			s.log.Warn("leases of ended sessions were not ended", "sessions", len(dead), "err", err)
+			return
+		}
+		if m := s.spawner(); m != nil {
+			for _, name := range dead {
+				m.ParentGone(name)
+			}
+		}
+	}
+	s.sessions.forget(dead)
+}
+
+// sweep lets time pass in the book.
+func (s *Server) sweep(ctx context.Context) {
+	now := time.Now()
+	if !s.sweepAt.rung(now, now.Add(s.sweepCap())) {
+		return
+	}
+	next, err := s.o.Book.Sweep(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.log.Warn("the mailboxes were not swept", "err", err)
+	case err == nil && next > 0:
+		s.sweepAt.by(time.UnixMilli(next))
+	}
+}
+
+// sweepCap: what was sent or leased since the last look may be due sooner than
+// the book knew then, but not sooner than the shortest time that is configured.
+func (s *Server) sweepCap() time.Duration {
+	every := sweepEvery
+	for _, d := range []time.Duration{s.o.Mail.Lease, s.o.Mail.Hold} {
+		if d > 0 {
+			every = min(every, d)
+		}
+	}
+	return max(every, 10*time.Millisecond)
+}
+
+// dueBy brings the next sweep forward.
+func (s *Server) dueBy(ms int64) {
+	if ms > 0 {
+		s.sweepAt.by(time.UnixMilli(ms))
+	}
+}

@@ -1,0 +1,70 @@
+package agent
+
+import "sync"
+
+// signals spreads what the store tells to those who wait, so that nobody has
+// to ask the database again and again.
+//
+// Invariant: what happens after join is seen: a waiter joins, then looks, then
+// waits, then looks again (level-triggered). A signal that nobody has taken yet
+// stands for all that follow.
+type signals struct {
+	mu      sync.Mutex
+	waiters map[string]map[*waiter]struct{} // by topic
+}
+
+// topicAny is for who wants to hear of every signal.
+const topicAny = "*"
+
+type waiter struct{ wake chan struct{} }
+
+func newSignals() *signals { return &signals{waiters: make(map[string]map[*waiter]struct{})} }
+
+// join waits for topics from now on. leave must be called.
+func (g *signals) join(topics ...string) (wake <-chan struct{}, leave func()) {
+	w := &waiter{wake: make(chan struct{}, 1)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range topics {
+		if g.waiters[t] == nil {
+			g.waiters[t] = make(map[*waiter]struct{})
+		}
+		g.waiters[t][w] = struct{}{}
+	}
+	return w.wake, func() { g.leave(w, topics) }
+}
+
+func (g *signals) leave(w *waiter, topics []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range topics {
+		delete(g.waiters[t], w)
+		if len(g.waiters[t]) == 0 {
+			delete(g.waiters, t)
+		}
+	}
+}
+
+// signal wakes who waits for a topic; the empty one wakes everybody, since
+// signals may have been missed. It does not block.
+func (g *signals) signal(topic string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if topic != "" {
+		wakeAll(g.waiters[topic])
+		wakeAll(g.waiters[topicAny])
+		return
+	}
+	for _, ws := range g.waiters {
+		wakeAll(ws)
+	}
+}
+
+func wakeAll(ws map[*waiter]struct{}) {
+	for w := range ws {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}

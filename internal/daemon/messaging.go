@@ -1,0 +1,333 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/spawn"
+	"github.com/doorward/doorward/internal/store"
+)
+
+// sourceMail is the source of the records of messaging.
+const sourceMail = "agent_msg"
+
+// messaging is the server agent with its store.
+type messaging struct {
+	server *agent.Server
+	paths  map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
+}
+
+// openMessaging starts the server agent. Without its store everything else
+// runs, and it is tried again.
+func (d *Daemon) openMessaging() error {
+	if !d.o.Config.Agent.Enabled {
+		return nil
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	d.onClose(stop)
+	err := d.startMessaging(ctx)
+	if err != nil && d.o.Config.Store.Postgres.Empty() {
+		return err // a local file does not come back by itself
+	}
+	if err != nil {
+		d.noMessaging(err)
+		go d.retryMessaging(ctx)
+	}
+	d.relay.SetServers(d.withBuiltins(d.servers.relay))
+	return nil
+}
+
+func (d *Daemon) noMessaging(err error) {
+	reason := "its database cannot be used: " + err.Error()
+	if was := d.mailless.Swap(&reason); was == nil || *was != reason {
+		d.log.Error("messaging is off until its database can be used", "err", err)
+	}
+}
+
+// retryTime is the pause between two attempts to reach the database.
+const retryTime = 5 * time.Second
+
+func (d *Daemon) retryMessaging(ctx context.Context) {
+	tick := time.NewTicker(retryTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.startMessaging(ctx); err != nil {
+			d.noMessaging(err)
+			continue
+		}
+		d.reloading.Lock()
+		d.relay.SetServers(d.withBuiltins(d.servers.relay))
+		d.relay.Announce()
+		d.reloading.Unlock()
+		d.log.Info("messaging is on")
+		return
+	}
+}
+
+// startMessaging opens the store, the book in it, what starts agents, and the
+// server. What is open when one of them fails is closed again.
+func (d *Daemon) startMessaging(ctx context.Context) (err error) {
+	var undo []func()
+	shut := sync.OnceFunc(func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	})
+	defer func() {
+		if err != nil {
+			shut()
+		}
+	}()
+	keys, err := d.mailKeys()
+	if err != nil {
+		return err
+	}
+	c := d.o.Config
+	node, limits := d.node(), mailLimits(c.Agent)
+	db, err := store.Open(ctx, store.Options{Dir: d.o.StateDir, Postgres: c.Store.Postgres.Reveal(), AnyFilesystem: c.Store.AnyFilesystem,
+		Migrations: mail.Migrations(), Log: d.log, Record: d.recordMail, Uncommitted: d.uncommittedMail})
+	if err != nil {
+		return fmt.Errorf("opening the store: %w", err)
+	}
+	undo = append(undo, func() {
+		if err := db.Close(); err != nil {
+			d.log.Error("closing the store", "err", err)
+		}
+	})
+	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest",
+		Sign: agent.Signer(keys.node), Log: d.log})
+	if err != nil {
+		return fmt.Errorf("opening the mailboxes: %w", err)
+	}
+	server, err := agent.New(agent.Options{Book: book, Signals: db, Gate: d.gate, Node: node, Version: d.o.Version,
+		Spawner: d.spawner, Limits: serverLimits(c.Agent), Mail: limits, SiblingJoin: c.Agent.SiblingJoin == "same-parent",
+		CursorKey: keys.cursor, AuditKey: keys.record, Public: keys.node.Public().(ed25519.PublicKey),
+		AuditDir: AuditDir(d.o.StateDir, c), Log: d.log})
+	if err != nil {
+		return err
+	}
+	undo = append(undo, d.runMessaging(server))
+	d.onClose(shut) // after the agents, which openSpawns has ended first
+	if err := d.openSpawns(book, cleaned, recordSpawn); err != nil {
+		return err
+	}
+	d.messaging.Store(&messaging{server: server, paths: d.mailPaths(server)})
+	return nil
+}
+
+// runMessaging has the server look after what happens by itself.
+func (d *Daemon) runMessaging(s *agent.Server) (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	return func() {
+		s.Close()
+		stop()
+		<-done
+	}
+}
+
+// withBuiltins are the configured servers and those that are part of the
+// daemon.
+func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
+	if !d.o.Config.Agent.Enabled {
+		return servers
+	}
+	s := relay.Server{Name: agent.ServerName, Kind: relay.KindBuiltin, Source: sourceMail, Needs: "agent.register agent.read"}
+	if m := d.messaging.Load(); m != nil {
+		s.Builtin = m.server
+	} else if why := d.mailless.Load(); why != nil {
+		s.Refused = *why
+	}
+	return append(slices.Clone(servers), s)
+}
+
+// node is the name of this daemon among those on one database.
+func (d *Daemon) node() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	return cmp.Or(d.o.Config.Store.Node, host)
+}
+
+// mailKeys are the secrets of messaging. They outlive a restart.
+type mailKeys struct {
+	node           ed25519.PrivateKey // signs envelopes
+	cursor, record []byte             // of cursors, and of the digests of bodies in records
+}
+
+func (d *Daemon) mailKeys() (k mailKeys, err error) {
+	seed, err := sealKey(filepath.Join(d.o.StateDir, "node.key"))
+	if err != nil {
+		return k, err
+	}
+	k.node = ed25519.NewKeyFromSeed(seed)
+	if k.cursor, err = hkdf.Key(sha256.New, seed, nil, "doorward agent cursor", 32); err != nil {
+		return k, fmt.Errorf("deriving the key of cursors: %w", err)
+	}
+	if k.record, err = hkdf.Key(sha256.New, seed, nil, "doorward agent record", 32); err != nil {
+		return k, fmt.Errorf("deriving the key of records: %w", err)
+	}
+	return k, nil
+}
+
+func mailLimits(a config.Agent) mail.Limits {
+	return mail.Limits{MailboxMessages: a.MailboxMessages, MailboxBytes: a.MailboxBytes, SenderMessages: a.SenderMessages,
+		Namespace: a.Peers, Lease: a.Lease, Attempts: a.Retries, Hold: a.Hold, Session: a.Session, TTL: a.TTL}
+}
+
+func serverLimits(a config.Agent) agent.Limits {
+	return agent.Limits{MessageBytes: a.MessageBytes, SendsPerMinute: a.SendsPerMinute, WaitCap: a.WaitCap}
+}
+
+// spawner is what starts agents; nil where there is none.
+func (d *Daemon) spawner() agent.Spawner {
+	if m := d.spawns.Load(); m != nil {
+		return m
+	}
+	return nil
+}
+
+// recordMail writes what a commit is about to do into the record, in front of
+// the commit.
+func (d *Daemon) recordMail(notes []any) error {
+	records := make([]*audit.Record, 0, len(notes))
+	for _, n := range notes {
+		r, ok := n.(*audit.Record)
+		if !ok {
+			return errors.New("a note that is no record")
+		}
+		records = append(records, r)
+	}
+	_, err := d.gate.Append(records)
+	return err
+}
+
+// uncommittedMail says of recorded acts that they were not done after all, or
+// that nobody can say whether they were.
+func (d *Daemon) uncommittedMail(notes []any, err error) {
+	result := "uncommitted"
+	if errors.Is(err, store.ErrUncertain) {
+		result = "uncertain"
+	}
+	for _, n := range notes {
+		if r, ok := n.(*audit.Record); ok {
+			d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceMail, Who: r.Who, Session: r.Session, Action: r.Action,
+				Resource: r.Resource, Result: result, Detail: r.Detail})
+		}
+	}
+}
+
+func cleaned(s string) string {
+	out, _, err := agent.Clean(s)
+	if err != nil {
+		return "(the output was no text)"
+	}
+	return out
+}
+
+// recordSpawn is the record of how a started agent ended.
+func recordSpawn(s *mail.Spawn) any {
+	r := &audit.Record{Kind: audit.Event, Source: sourceMail, Action: "agent.spawn.ended", Resource: s.Launcher, Result: s.State,
+		Detail: []audit.Field{{Name: "spawn", Value: s.ID}, {Name: "peer", Value: s.Peer}, {Name: "parent", Value: s.Parent},
+			{Name: "messages", Value: strconv.Itoa(s.Messages)}}}
+	if s.ExitCode != nil {
+		r.Detail = append(r.Detail, audit.Field{Name: "exit", Value: strconv.Itoa(*s.ExitCode)})
+	}
+	return r
+}
+
+var _ spawn.Book = (*mail.Book)(nil)
+
+// mailPaths are the operator's side of one messaging server.
+func (d *Daemon) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
+	return admin.Paths(admin.Options{Enter: d.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Holds: d.auth.Holds,
+		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
+			return s.Hook(ctx, who, "", processes)
+		}}})
+}
+
+// addMailPaths puts the operator's side of messaging in its places. While its
+// database is away they answer 503.
+func (d *Daemon) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
+	if !d.o.Config.Agent.Enabled {
+		return
+	}
+	for path := range d.mailPaths(nil) {
+		if paths[path] != nil {
+			continue
+		}
+		paths[path] = func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+			m := d.messaging.Load()
+			if m == nil {
+				w.Header().Set("Retry-After", strconv.Itoa(int(retryTime/time.Second)))
+				http.Error(w, "messaging is off until its database can be used", http.StatusServiceUnavailable)
+				return
+			}
+			m.paths[path](w, r, who)
+		}
+	}
+}
+
+// measure is what /metrics shows beside the status.
+func (d *Daemon) measure(ctx context.Context) admin.Measures {
+	out := admin.Measures{Messaging: d.o.Config.Agent.Enabled, Refused: d.gate.Refused()}
+	m := d.messaging.Load()
+	if m == nil {
+		return out
+	}
+	all, err := m.server.Measure(ctx)
+	if err != nil {
+		d.log.Warn("messaging could not be measured", "err", err)
+		return out
+	}
+	out.Agent = &admin.AgentMeasures{Accepted: all.Accepted, States: all.States, Peers: all.Peers, Waits: all.Waits, Sends: all.Sends}
+	return out
+}
+
+// above are the process behind a request on the Unix socket and all above it.
+func above(r *http.Request) (processes []string, complete bool) {
+	o := listen.From(r.Context())
+	if o == nil || o.Peer == nil {
+		return nil, false
+	}
+	all, err := peer.Ancestors(o.Peer)
+	return all, err == nil
+}
+
+// seen tells messaging of a sign of life.
+func (d *Daemon) seen(who *principal.Principal, session string) {
+	if m := d.messaging.Load(); m != nil {
+		m.server.Seen(who, session)
+	}
+}

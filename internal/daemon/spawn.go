@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/spawn"
+)
+
+// openSpawns makes what starts agents, and ends in the book what an earlier run
+// of this daemon left open. clean and note are the messaging server's.
+func (d *Daemon) openSpawns(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
+	var err error
+	o := spawn.Options{Runner: d.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Note: note, Log: d.log}
+	if o.StateDir, err = filepath.Abs(d.o.StateDir); err != nil {
+		return fmt.Errorf("starting agents: %w", err)
+	}
+	if o.RuntimeDir, err = filepath.Abs(cmp.Or(d.o.RuntimeDir, d.o.StateDir)); err != nil {
+		return fmt.Errorf("starting agents: %w", err)
+	}
+	o.Socket = d.socketPath()
+	m := spawn.New(o)
+	if err := m.Recover(context.Background()); err != nil {
+		return fmt.Errorf("ending what an earlier run had started: %w", err)
+	}
+	d.spawns.Store(m)
+	d.setLaunchers(d.o.Config)
+	d.onClose(d.closeSpawns)
+	return nil
+}
+
+// closeSpawns ends all agents while the book is still open.
+func (d *Daemon) closeSpawns() {
+	if m := d.spawns.Load(); m != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), agentsTime)
+		defer cancel()
+		m.Close(ctx)
+	}
+}
+
+// agentsTime is how long started agents may take to end when the daemon stops.
+const agentsTime = 4 * time.Second
+
+// socketPath is where the Unix socket will be; empty for none.
+func (d *Daemon) socketPath() string {
+	path := d.o.Config.Listen.Unix
+	switch path {
+	case "off":
+		return ""
+	case "auto", "":
+		path = filepath.Join(d.o.RuntimeDir, listen.SocketName)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	return abs
+}
+
+// launchers are those of a configuration, each under its pin.
+func (d *Daemon) launchers(c *config.Config) map[string]*spawn.Launcher {
+	all := make(map[string]*spawn.Launcher, len(c.Agent.Launchers))
+	for name, l := range c.Agent.Launchers {
+		all[name] = d.launcher(name, l)
+	}
+	return all
+}
+
+func (d *Daemon) launcher(name string, l *config.Launcher) *spawn.Launcher {
+	out := &spawn.Launcher{Name: name, Path: l.Path, Cwd: l.Cwd, Roots: l.Roots, Rights: l.Rights, Models: l.Models,
+		Seconds: l.Budget.Seconds, Children: l.Budget.Children, Messages: l.Budget.Messages, Output: int64(l.Output), Refused: l.Refused,
+		Env: make(map[string]string, len(l.Env))}
+	p := &pin.Process{Path: l.Path, Dir: l.Cwd}
+	for _, a := range l.Args {
+		out.Args = append(out.Args, a.Reveal())
+	}
+	p.Args = out.Args
+	for name, v := range l.Env {
+		out.Env[name] = v.Reveal()
+		p.Env = append(p.Env, name)
+	}
+	// As a server of the same keys is: what its words name, it sees.
+	out.Sandbox = sandboxOf(&config.Server{Kind: "stdio", Args: l.Args, Env: l.Env, Doorward: config.Handling{
+		Sandbox: l.Sandbox, Read: l.Read, Write: l.Write, Network: l.Network, Limits: l.Limits}})
+	if l.Refused == "" {
+		out.Approved = d.pins.Guard(config.LauncherPrefix+name, l.Trust == "manual", p).Start
+	}
+	return out
+}
+
+// spawned is the started agent in whose tree a Unix peer stands.
+func (d *Daemon) spawned(c *peer.Credentials) string {
+	m := d.spawns.Load()
+	if m == nil || d.runner.Alive() == 0 || !peer.DescendantOf(c.PID, int32(os.Getpid())) {
+		return ""
+	}
+	return m.TreeOf(int(c.PID))
+}
+
+// spawnOf is a started agent as authentication wants to know it.
+func (d *Daemon) spawnOf(id string) *authn.Spawned {
+	m := d.spawns.Load()
+	if m == nil {
+		return nil
+	}
+	r := m.Find(id)
+	if r == nil {
+		return nil
+	}
+	return &authn.Spawned{ID: r.ID, Launcher: r.Launcher, Rights: r.Rights, Parent: r.Parent, Digest: r.Digest}
+}
+
+// launcherTrust is what is withheld of the launchers, of one or of all.
+func (d *Daemon) launcherTrust(one string) []admin.Trust {
+	var all []admin.Trust
+	launchers := d.launched()
+	for _, name := range slices.Sorted(maps.Keys(launchers)) {
+		l, full := launchers[name], config.LauncherPrefix+name
+		if one != "" && one != full {
+			continue
+		}
+		t := admin.Trust{Server: full, Withheld: d.pins.Withheld(full), Reason: l.Refused}
+		if t.Withheld == nil {
+			t.Withheld = []pin.Withheld{}
+		}
+		if one != "" || len(t.Withheld) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// launched are the launchers in force.
+func (d *Daemon) launched() map[string]*config.Launcher {
+	if all := d.configured.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// setLaunchers takes the launchers of a configuration into force. Agents that
+// run are what they were started as.
+func (d *Daemon) setLaunchers(c *config.Config) {
+	m := d.spawns.Load()
+	if m == nil {
+		return
+	}
+	d.configured.Store(&c.Agent.Launchers)
+	m.SetLaunchers(d.launchers(c))
+}
+
+// lookAtLauncher sees what a launcher would start, without starting it, and
+// approves nothing.
+func (d *Daemon) lookAtLauncher(full string) (admin.Trust, error) {
+	all := d.launcherTrust(full)
+	if len(all) == 0 {
+		return admin.Trust{}, admin.ErrNotFound
+	}
+	return all[0], nil
+}

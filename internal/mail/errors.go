@@ -1,0 +1,52 @@
+package mail
+
+import "time"
+
+// Codes of Error, stable: callers act on them (messaging.md 8).
+const (
+	NotRegistered       = "NOT_REGISTERED"
+	Fenced              = "FENCED"
+	NameOwned           = "NAME_OWNED"
+	NameInUse           = "NAME_IN_USE"
+	NameInvalid         = "NAME_INVALID"
+	NameReserved        = "NAME_RESERVED"
+	PeerLimit           = "PEER_LIMIT"
+	UnknownRecipient    = "UNKNOWN_RECIPIENT"
+	RecipientRefuses    = "RECIPIENT_REFUSES"
+	MailboxFull         = "MAILBOX_FULL"
+	SenderQuota         = "SENDER_QUOTA"
+	CursorInvalid       = "CURSOR_INVALID"
+	InvalidArgument     = "INVALID_ARGUMENT"
+	DuplicateSuppressed = "DUPLICATE_SUPPRESSED"
+	LoopSuspected       = "LOOP_SUSPECTED"
+	IdempotencyConflict = "IDEMPOTENCY_CONFLICT"
+	UnknownMessage      = "UNKNOWN_MESSAGE"
+	UnknownSpawn        = "UNKNOWN_SPAWN"
+	SpawnDisabled       = "SPAWN_DISABLED"
+	LauncherUnknown     = "LAUNCHER_UNKNOWN"
+	LauncherChanged     = "LAUNCHER_CHANGED"
+	RightsExceedParent  = "RIGHTS_EXCEED_PARENT"
+	CwdOutsideRoots     = "CWD_OUTSIDE_ROOTS"
+	DepthLimit          = "DEPTH_LIMIT"
+	ChildLimit          = "CHILD_LIMIT"
+	Budget              = "BUDGET"
+	StoreUnavailable    = "STORE_UNAVAILABLE"
+	AuditUnavailable    = "AUDIT_UNAVAILABLE"
+)
+
+// Error is a refusal of the book. Nothing was done.
+type Error struct {
+	Code       string
+	Retry      time.Duration // when trying again makes sense; 0: unknown
+	Recipients []string      // the addresses that it is about, of several
+	Err        error         // for the operator alone
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Code + ": " + e.Err.Error()
+	}
+	return e.Code
+}
+
+func (e *Error) Unwrap() error { return e.Err }

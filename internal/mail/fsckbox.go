@@ -1,0 +1,165 @@
+package mail
+
+import "fmt"
+
+// account is what the rows of a mailbox, kept and forgotten, say it must count.
+type account struct {
+	rows     tally
+	bytes    int64 // of open ones
+	seqs     int64 // numbered rows, kept and forgotten
+	top      int64 // the highest number
+	twice    int64 // numbers that stand more than once
+	accepted int64
+}
+
+// counted is a mailbox's row.
+type counted struct {
+	account
+	lastSeq int64
+}
+
+// differs says in which way the counters contradict the rows; empty: in none.
+func (c counted) differs(a account) string {
+	for i, s := range states {
+		if c.rows[i] != a.rows[i] {
+			return fmt.Sprintf("%d deliveries are counted as %s, and there are %d", c.rows[i], s, a.rows[i])
+		}
+	}
+	switch {
+	case c.accepted != c.rows.sum():
+		return fmt.Sprintf("%d deliveries were accepted, and the states sum up to %d", c.accepted, c.rows.sum())
+	case c.bytes != a.bytes:
+		return fmt.Sprintf("%d bytes are counted, and the open messages have %d", c.bytes, a.bytes)
+	}
+	return ""
+}
+
+// accounts reads what rows say, for all mailboxes or for one.
+func (j *job) accounts(peer string) (map[string]*account, error) {
+	all := make(map[string]*account)
+	of := func(id string) *account {
+		if all[id] == nil {
+			all[id] = &account{}
+		}
+		return all[id]
+	}
+	err := j.Each(func(scan func(...any) error) error {
+		var id, state string
+		var n, bytes, seqs, top int64
+		if err := scan(&id, &state, &n, &bytes, &seqs, &top); err != nil {
+			return err
+		}
+		x := of(id)
+		x.rows.add(state, n)
+		x.seqs, x.top = x.seqs+seqs, max(x.top, top)
+		if !isFinalState(state) {
+			x.bytes += bytes
+		}
+		return nil
+	}, `SELECT peer_id, state, count(*), CAST(sum(bytes) AS BIGINT), CAST(sum(CASE WHEN seq > 0 THEN 1 ELSE 0 END) AS BIGINT), max(seq)
+		FROM deliveries WHERE ?1 = '' OR peer_id = ?1 GROUP BY peer_id, state`, peer)
+	if err != nil {
+		return nil, err
+	}
+	err = j.Each(func(scan func(...any) error) error {
+		var id string
+		var n int64
+		err := scan(&id, &n)
+		of(id).twice = n
+		return err
+	}, `SELECT peer_id, count(*) - count(DISTINCT seq) FROM deliveries WHERE seq > 0 AND (?1 = '' OR peer_id = ?1) GROUP BY peer_id`, peer)
+	if err != nil {
+		return nil, err
+	}
+	return all, j.Each(func(scan func(...any) error) error {
+		var id, state string
+		var n, seqs int64
+		if err := scan(&id, &state, &n, &seqs); err != nil {
+			return err
+		}
+		x := of(id)
+		x.rows.add(state, n)
+		x.seqs += seqs
+		return nil
+	}, `SELECT peer_id, state, rows_gone, seqs_gone FROM mail_forgotten WHERE ?1 = '' OR peer_id = ?1`, peer)
+}
+
+// mailboxes: accepted = the sum of all states, and the counters are what the
+// rows say.
+func (a *audit) mailboxes() error {
+	all, err := a.accounts("")
+	if err != nil {
+		return err
+	}
+	var sum tally
+	boxes := make(map[string]counted)
+	err = a.Each(func(scan func(...any) error) error {
+		var id string
+		var c counted
+		if err := scan(append([]any{&id, &c.accepted, &c.bytes, &c.lastSeq}, c.rows.places()...)...); err != nil {
+			return err
+		}
+		boxes[id] = c
+		a.check.Accepted += c.accepted
+		for i, n := range c.rows {
+			sum[i] += n
+		}
+		return nil
+	}, `SELECT m.peer_id, m.accepted, m.bytes, m.last_seq, `+tallyColumns+` FROM mailboxes m`)
+	a.check.States = sum.byState()
+	for _, id := range sortedKeys(boxes) {
+		a.mailbox(id, boxes[id], all[id])
+	}
+	for _, id := range sortedKeys(all) {
+		if _, ok := boxes[id]; !ok {
+			a.found(id, "", func(j *job) error { return j.mendMailbox(id) }, "deliveries to a mailbox that there is not")
+		}
+	}
+	return err
+}
+
+func (a *audit) mailbox(id string, c counted, rows *account) {
+	if rows == nil {
+		rows = &account{}
+	}
+	if id == past { // counts alone
+		if c.accepted != c.rows.sum() {
+			a.found(id, "", nil, "the counts of forgotten peers do not sum up")
+		}
+		return
+	}
+	if what := c.differs(*rows); what != "" {
+		a.found(id, "", func(j *job) error { return j.recount(id) }, "%s", what)
+	}
+	switch {
+	case rows.twice > 0:
+		a.found(id, "", nil, "%d sequence numbers were given twice", rows.twice)
+	case rows.top > c.lastSeq:
+		a.found(id, "", func(j *job) error { return j.recount(id) }, "the sequence number %d is higher than the last, %d", rows.top, c.lastSeq)
+	case rows.seqs < c.lastSeq:
+		a.found(id, "", func(j *job) error { return j.recount(id) }, "%d of %d sequence numbers are missing", c.lastSeq-rows.seqs, c.lastSeq)
+	case rows.seqs > c.lastSeq:
+		a.found(id, "", func(j *job) error { return j.recount(id) }, "there are %d numbered deliveries and %d numbers", rows.seqs, c.lastSeq)
+	}
+}
+
+// seats: a delivery has a number exactly when it is not held, and was let in.
+func (a *audit) seats() error {
+	err := a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error {
+			return j.mendOpen(peer, `message_id = ?2 AND state <> 'held' AND seq = 0`, message, func(x *box, r row) error {
+				err := j.Row([]any{&r.seq}, `UPDATE mailboxes SET last_seq = last_seq + 1 WHERE peer_id = ?1 RETURNING last_seq`, peer)
+				if err == nil {
+					_, err = j.Exec(`UPDATE deliveries SET seq = ?3 WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, r.seq)
+				}
+				return err
+			})
+		}, "the message waits and has no sequence number")
+	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND state <> 'held' AND seq = 0`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(message, peer string) {
+		a.found(peer, message, nil, "the message is held and has a sequence number")
+	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND state = 'held' AND seq > 0`)
+}

@@ -1,0 +1,188 @@
+package mail
+
+import "strconv"
+
+// States of a delivery (messaging.md 10). The last seven are final.
+const (
+	Held     = "held"
+	Queued   = "queued"
+	Leased   = "leased"
+	Acked    = "acked"
+	Rejected = "rejected"
+	Expired  = "expired"
+	Dead     = "dead"
+	Refused  = "refused"
+	Purged   = "purged"
+	Evicted  = "evicted"
+)
+
+// Authorities of a message.
+const (
+	AuthorityNone      = "none"
+	AuthorityDelegated = "delegated"
+	AuthorityOperator  = "operator"
+)
+
+// Ref is a link that the broker never opens.
+type Ref struct {
+	URI    string `json:"uri"`
+	SHA256 string `json:"sha256,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+}
+
+// Recipient is one addressee, as the caller resolved and decided it.
+type Recipient struct {
+	To        string // the address as it was written
+	PeerID    string
+	Principal string // whose it was then; another one's by now is UnknownRecipient
+	Lineage   string // not read: Send takes it from the records of spawns
+	Hold      bool   // policy or the recipient wants it held
+	Reason    string // why held: a constant word
+	Authority string
+}
+
+// Draft is a message to be sent: cleaned text, valid by the schema.
+type Draft struct {
+	To                  []Recipient
+	Body, Subject, Kind string
+	Thread, ReplyTo     string
+	Priority            string
+	AckDeadline, TTL    int64 // seconds; 0: none, the default
+	Refs                []Ref
+	Key                 string // idempotency key; empty: none
+	Fingerprint         []byte // of all arguments, for the key
+	Cleaned             int
+}
+
+// Sent is the outcome of Send.
+type Sent struct {
+	From       Peer
+	MessageID  string
+	Thread     string
+	Replay     bool
+	AcceptedAt int64
+	Cleaned    int
+	Deliveries []Placed
+}
+
+// Placed is one delivery of a sent message. Live is whether its session lives.
+type Placed struct {
+	To, PeerID, State string
+	Seq               int64 // 0: held, it has none yet
+	Live, Paused      bool
+	Evicted           int
+}
+
+// Receipt is what a cursor says: the answer that it came with has arrived. That
+// answer of Inbox held, whole, every message up to Seq that was not
+// acknowledged, of Thread when that is not empty: so what a receipt covers was in
+// its own answer, whatever was lost on the way before or after it. Seq is 0 in
+// the receipt of an answer that gave nothing, and of one that was cut: it covers
+// no message. Notice is the last notice that the answer held.
+type Receipt struct {
+	PeerID string
+	Epoch  int64
+	Seq    int64
+	Notice int64
+	Thread string
+}
+
+// Fetch is what inbox asks for.
+type Fetch struct {
+	After    *Receipt // acknowledged; nil: nothing
+	Max      int
+	MaxBytes int // of bodies
+	Thread   string
+	Peek     bool // neither acknowledge nor lease
+}
+
+// Message is a delivered message with its envelope. Times are milliseconds.
+type Message struct {
+	ID, Thread, ReplyTo           string
+	Seq                           int64
+	Kind, Subject, Body, Priority string
+	BodyBytes                     int // of the whole body; Body may be cut
+	BodySHA256                    string
+	Truncated                     bool
+	Refs                          []Ref
+	From                          From
+	Authority                     string
+	SentAt, ExpiresAt             int64
+	AckDeadline                   int64 // 0: none
+	Attempt                       int   // leases
+	Again                         bool  // it was given before, under the lease that it still has
+	LeaseExpiresAt                int64
+	Sig                           string
+}
+
+// From is the sender, as the daemon knew him when he sent.
+type From struct {
+	PeerID, Name, Namespace string
+	Principal               string // qualified
+	Grade                   string
+	Epoch                   int64
+	Lineage                 string
+}
+
+// Missed counts what a recipient did not get.
+type Missed struct{ Evicted, Expired, Dead, Refused, Purged int }
+
+// Notice tells a sender how a message ended.
+type Notice struct {
+	MessageID, To, State string
+	At                   int64
+	Reason, Note         string
+}
+
+// Counts are what a mailbox holds. Notices are those not yet covered by a
+// receipt, at most 100.
+type Counts struct {
+	Pending, Held int
+	Missed        Missed
+	Newest        int64 // the highest seq of an unacknowledged message; 0: none
+	Notices       []Notice
+	Receipt       Receipt // of the answer that they are part of
+}
+
+// Batch is the outcome of Inbox.
+type Batch struct {
+	Peer     Peer
+	Messages []Message
+	More     bool
+	Acked    int // by the receipt
+	Counts   Counts
+}
+
+// Pointer is a waiting message without its content.
+type Pointer struct {
+	MessageID, From, Lineage, Kind, Priority string
+	Seq, SentAt                              int64
+}
+
+// Confirmed is the outcome of Ack.
+type Confirmed struct {
+	Peer    Peer
+	Acked   int
+	Already int
+	Unknown []string
+	IDs     []string // those acked
+}
+
+// Delivery is how far one delivery has come, for its sender.
+type Delivery struct {
+	To, State                   string
+	Attempts                    int
+	ChangedAt, GivenAt, AckedAt int64 // 0: not yet
+	Reason, Note                string
+}
+
+// SignedFields are what Options.Sign signs of a message, in this order. The
+// signature proves what this daemon recorded, and nothing about the truth of
+// the body.
+func (m Message) SignedFields(recipientPeerID string) []string {
+	return []string{
+		m.ID, recipientPeerID, strconv.FormatInt(m.SentAt, 10), m.BodySHA256,
+		m.From.PeerID, m.From.Name, m.From.Namespace, m.From.Principal, m.From.Grade, strconv.FormatInt(m.From.Epoch, 10),
+		m.From.Lineage, m.Authority, "data",
+	}
+}

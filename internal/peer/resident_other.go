@@ -1,0 +1,6 @@
+//go:build !linux
+
+package peer
+
+// Unmap does nothing here.
+func Unmap() error { return nil }

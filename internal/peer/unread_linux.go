@@ -1,0 +1,90 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unread measures what was written to c, a connection within this machine, and
+// not yet read by the process at its other end; 0 when all of it has been. The
+// number itself means little: a Unix socket counts the memory of whole writes,
+// TCP counts bytes.
+//
+// SIOCOUTQ alone answers that for Unix sockets, whose memory stays with the
+// writer until it is read. For TCP it counts what the other kernel has not
+// acknowledged, which it does as soon as the bytes are in its buffer; so the
+// other socket's buffer is asked for as well (NETLINK_SOCK_DIAG), after the
+// first: what is acknowledged has got there. A peer on another machine, or in
+// another network namespace, has no socket here: ErrUnreadUnknown.
+func Unread(c net.Conn) (int, error) {
+	var raw syscall.RawConn
+	switch c := c.(type) {
+	case *guard:
+		raw = c.raw
+	case syscall.Conn:
+		raw, _ = c.SyscallConn()
+	}
+	if raw == nil {
+		return 0, ErrUnreadUnknown
+	}
+	n, err := unsent(raw)
+	if err != nil || n > 0 {
+		return n, err
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		return waiting(tcp)
+	}
+	return 0, nil
+}
+
+// unsent is SIOCOUTQ: what is in the socket's own send queue.
+func unsent(raw syscall.RawConn) (n int, err error) {
+	outer := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	if err = errors.Join(outer, err); err != nil {
+		return 0, fmt.Errorf("reading the send queue: %w", err)
+	}
+	return n, nil
+}
+
+// waiting is how many bytes wait in the receive buffer of the other end.
+func waiting(c *net.TCPConn) (int, error) {
+	local, ok1 := c.LocalAddr().(*net.TCPAddr)
+	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
+	if !ok1 || !ok2 {
+		return 0, ErrUnreadUnknown
+	}
+	d, err := openDiag()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnreadUnknown, err)
+	}
+	defer unix.Close(int(d))
+	n, err := d.waiting(plain(remote.AddrPort()), plain(local.AddrPort()))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnreadUnknown, err)
+	}
+	return n, nil
+}
+
+// waiting is the receive queue of the socket src, connected to dst.
+func (d diag) waiting(src, dst netip.AddrPort) (int, error) {
+	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range msgs {
+		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) < diagMessageSize {
+			continue
+		}
+		if _, err := ownerIn(m.Data, src, dst); err != nil {
+			return 0, err
+		}
+		return int(binary.NativeEndian.Uint32(m.Data[56:])), nil
+	}
+	return 0, ErrNotFound
+}

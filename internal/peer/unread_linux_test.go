@@ -1,0 +1,184 @@
+package peer
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// listening are the doors of this machine; accept gives the daemon's end.
+func listening(t *testing.T) map[string]func() (network, addr string, accept func() net.Conn) {
+	all := map[string]func() (string, string, func() net.Conn){
+		"unix": func() (string, string, func() net.Conn) {
+			ln, path := unixListener(t)
+			return "unix", path, func() net.Conn { return acceptUnix(t, ln) }
+		},
+		"unix, guarded": func() (string, string, func() net.Conn) {
+			ln, path := unixListener(t)
+			return "unix", path, func() net.Conn {
+				c := acceptUnix(t, ln)
+				creds, err := OfUnix(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { creds.Close() })
+				return Guard(c, creds, nil)
+			}
+		},
+	}
+	for _, p := range pairs {
+		all[p.name] = func() (string, string, func() net.Conn) {
+			ln := tcpListener(t, p.listen)
+			return "tcp", dialAddr(ln, p.dial), func() net.Conn {
+				c, err := ln.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+		}
+	}
+	return all
+}
+
+func unread(t *testing.T, c net.Conn) int {
+	t.Helper()
+	n, err := Unread(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TCP hands its bytes over to the other kernel at once, and still they count
+// until somebody reads them; half of a write counts as well.
+func TestWhatIsUnreadCountsUntilTheLastByteIsRead(t *testing.T) {
+	t.Parallel()
+	for name, open := range listening(t) {
+		t.Run(name, func(t *testing.T) {
+			network, addr, accept := open()
+			c, err := net.Dial(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			s := accept()
+			if n := unread(t, s); n != 0 {
+				t.Fatalf("nothing was written and %d are unread", n)
+			}
+			for range 2 {
+				if _, err := s.Write([]byte(": keep-alive\n\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(20 * time.Millisecond) // the other kernel has acknowledged
+			if n := unread(t, s); n < 28 {
+				t.Errorf("28 bytes were written and %d are unread", n)
+			}
+			io.ReadFull(c, make([]byte, 27))
+			if n := unread(t, s); n < 1 {
+				t.Errorf("one byte is left and %d are unread", n)
+			}
+			io.ReadFull(c, make([]byte, 1))
+			eventually(t, "all is read", func() bool { return unread(t, s) == 0 })
+			c.Close()
+			s.Close()
+			if n, err := Unread(s); err == nil {
+				t.Errorf("a closed connection has %d unread", n)
+			}
+		})
+	}
+}
+
+// Peeking is not reading: a peer that only looks is not seen.
+func TestAPeekIsNoRead(t *testing.T) {
+	t.Parallel()
+	for name, open := range listening(t) {
+		t.Run(name, func(t *testing.T) {
+			network, addr, accept := open()
+			c, err := net.Dial(network, addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			s := accept()
+			s.Write([]byte("x"))
+			raw, _ := c.(syscall.Conn).SyscallConn()
+			raw.Read(func(fd uintptr) bool {
+				n, _, _ := unix.Recvfrom(int(fd), make([]byte, 8), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+				return n == 1
+			})
+			if unread(t, s) == 0 {
+				t.Error("what was only looked at counts as read")
+			}
+		})
+	}
+}
+
+// The process is real, and it is stopped; its kernel goes on taking bytes.
+func TestAStoppedProcessReadsNothing(t *testing.T) {
+	t.Parallel()
+	for name, open := range listening(t) {
+		t.Run(name, func(t *testing.T) {
+			network, addr, accept := open()
+			h := start(t, nil, "swallow", network, addr)
+			s := accept()
+			h.line(t, "connected")
+			s.Write([]byte("one"))
+			eventually(t, "a running process reads", func() bool { return unread(t, s) == 0 })
+			h.stop(t)
+			s.Write([]byte("two"))
+			time.Sleep(100 * time.Millisecond)
+			if unread(t, s) == 0 {
+				t.Error("a stopped process has read")
+			}
+			h.Process.Signal(syscall.SIGCONT)
+			eventually(t, "it goes on", func() bool { return unread(t, s) == 0 })
+			h.Process.Kill()
+			h.Wait()
+			eventually(t, "an ended process", func() bool { _, err := Unread(s); return err != nil || network == "unix" })
+		})
+	}
+}
+
+// stop halts the process and waits until the kernel says that it is.
+func (h *helperProcess) stop(t *testing.T) {
+	t.Helper()
+	if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is stopped", func() bool {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, h.Process.Pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
+		return err == nil && info.Signo == int32(unix.SIGCHLD)
+	})
+}
+
+func TestAPipeTellsNothingOfItsReader(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	if _, err := Unread(a); !errors.Is(err, ErrUnreadUnknown) {
+		t.Errorf("%v", err)
+	}
+}
+
+// swallow connects and reads whatever comes.
+func swallow(args []string) error {
+	c, err := net.Dial(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	os.Stdout.WriteString("connected\n")
+	io.Copy(io.Discard, c)
+	return nil
+}

@@ -1,0 +1,112 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// KindBuiltin is the kind of a server that is part of the daemon.
+const KindBuiltin = "builtin"
+
+// HeaderNamespace carries the label of the caller's project to a server that
+// is part of the daemon. It is claimed: nothing is decided by it.
+const HeaderNamespace = "Doorward-Namespace"
+
+// Builtin is a server that is part of the daemon. It is reached by the same
+// way as all others, and is told what no other server is: who calls.
+type Builtin interface {
+	// Open begins a connection in the client's era: one for each legacy
+	// session, named by its digest, and one with session "" for all requests
+	// without a session that come from one principal and process. on hears
+	// what the server says unasked. hello is the InitializeResult or the
+	// DiscoverResult. Closing the connection of a session ends that session.
+	Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (conn upstream.Conn, hello []byte)
+}
+
+// openBuiltin is connectAs for a server that is part of the daemon.
+func (l *link) openBuiltin(era front.Era, on func(upstream.Event)) (upstream.Conn, []byte) {
+	session := ""
+	if l.session != nil {
+		session = l.session.Digest
+	}
+	return l.b.Builtin.Open(l.who, session, era == front.Modern, on)
+}
+
+// callBuiltin takes one request to a server that is part of the daemon. A call
+// of a tool is decided here and recorded there, together with what it did; of
+// everything else the record is the same as for any server.
+func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
+	if t.method != "tools/call" {
+		pass, err := r.enter(x, b, t)
+		if err != nil {
+			return r.refused(err)
+		}
+		return r.run(gate.WithPass(ctx, pass), x, b, t, pass)
+	}
+	act := r.act(x, b.Name, t.method, t.name)
+	act.Args, act.With = argsOf(t), t.with
+	if b.full() {
+		act.Over = capOf(b.Name, "max_concurrency")
+	}
+	pass, err := r.gate.Admit(act)
+	if err != nil {
+		return r.refused(err)
+	}
+	defer r.gate.End(pass)
+	reply, err := r.forward(gate.WithPass(ctx, pass), x, b, t)
+	if err == nil && !pass.Recorded() { // an act of its own was none
+		_, _ = r.gate.Turn(pass, "builtin.answered")
+	}
+	switch {
+	case err == nil && reply.Error != nil:
+		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
+	case err == nil:
+		return front.Reply{Result: reply.Result}
+	}
+	return r.failBuiltin(ctx, b, pass, err)
+}
+
+// failBuiltin is for a call that its server did not answer. One that it has not
+// recorded either, since it never came there, is recorded here.
+func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
+	var wrong invalid
+	f := classify(ctx, b.Name, err)
+	if f.cap != "" && !f.cancel {
+		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))
+	}
+	if errors.As(err, &wrong) {
+		f.word = "invalid"
+	}
+	var ref uint64
+	if !pass.Recorded() {
+		ref, _ = r.gate.Turn(pass, "builtin."+f.word)
+	}
+	switch {
+	case f.cancel:
+		return front.Reply{None: true}
+	case wrong.e != nil:
+		return front.Reply{Error: wrong.e}
+	}
+	r.log.Warn("a built-in server failed", "server", b.Name, "ref", ref, "err", err)
+	return front.Reply{Error: r.local(f.code, f.text, ref, err)}
+}
+
+// labelled passes the caller's project on to a server that is part of the daemon.
+func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
+	if b.Builtin != nil && x.Namespace != "" {
+		req.Headers = http.Header{HeaderNamespace: {x.Namespace}}
+	}
+}
+
+// shut reports whether a server is known to be there and kept from who for
+// where it calls from: it is told so, as everybody knows of it anyway.
+func (r *Relay) shut(who *principal.Principal, b *backend) bool {
+	return b.Builtin != nil && r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
+}

@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// clerk is a server that is part of the daemon: its tool says who called it,
+// and it records its calls itself.
+type clerk struct {
+	gate func() *gate.Gate
+
+	mu    sync.Mutex
+	conns map[string]*desk
+}
+
+// desk is one connection of a clerk.
+type desk struct {
+	clerk   *clerk
+	who     *principal.Principal
+	session string
+	modern  bool
+	on      func(upstream.Event)
+	done    chan struct{}
+	once    sync.Once
+}
+
+func (c *clerk) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
+	d := &desk{clerk: c, who: who, session: session, modern: modern, on: on, done: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conns == nil {
+		c.conns = make(map[string]*desk)
+	}
+	c.conns[who.Key()+" "+session] = d
+	return d, []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"clerk","version":"1"}}`)
+}
+
+func (d *desk) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	switch r.Method {
+	case "tools/list":
+		return upstream.Reply{Result: []byte(`{"tools":[{"name":"who","inputSchema":{"type":"object"}}]}`)}, nil
+	case "resources/subscribe":
+		return upstream.Reply{Result: []byte(`{}`)}, nil
+	case "subscriptions/listen":
+		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
+		on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
+		<-ctx.Done()
+		return upstream.Reply{}, ctx.Err()
+	case "tools/call":
+		return d.call(ctx, r)
+	}
+	return upstream.Reply{Error: &wire.Error{Code: -32601, Message: "no such method"}}, nil
+}
+
+func (d *desk) call(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
+	pass, ok := gate.PassOf(ctx)
+	if !ok {
+		return upstream.Reply{Error: &wire.Error{Code: -32600, Message: "nobody let this in"}}, nil
+	}
+	if name, _ := wire.GetString(r.Params, "name"); name == "silent" {
+		return upstream.Reply{Result: []byte(`{}`)}, nil
+	}
+	g := d.clerk.gate()
+	if _, err := g.Append([]*audit.Record{pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(HeaderNamespace)})}); err != nil {
+		return upstream.Reply{}, err
+	}
+	text := fmt.Sprintf("%s in %q, on the connection of %s in %q", pass.Act().Who.Name(), pass.Act().Session, d.who.Name(), d.session)
+	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "said", Value: wire.AppendQuote(nil, text)})}, nil
+}
+
+func (d *desk) Notify(context.Context, string, []byte) error          { return nil }
+func (d *desk) Answer(context.Context, wire.ID, upstream.Reply) error { return nil }
+func (d *desk) Listen()                                               {}
+func (d *desk) Close()                                                { d.once.Do(func() { close(d.done) }) }
+func (d *desk) Done() <-chan struct{}                                 { return d.done }
+func (d *desk) Err() error                                            { return upstream.ErrLost }
+
+func withClerk(t *testing.T) (*house, *clerk) {
+	t.Helper()
+	c := &clerk{}
+	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}, {Name: "agent", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}})
+	c.gate = func() *gate.Gate { return h.gate }
+	return h, c
+}
+
+// TestABuiltInServerIsToldWhoCalls: in each request the principal and session
+// that the door found, whatever connection it came on.
+func TestABuiltInServerIsToldWhoCalls(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	first := text(h.legacy("/mcp/clerk", "uid:1000", "{}").tool("who", ""), "result", "said")
+	second := text(h.legacy("/mcp", "uid:1000", "{}").tool("clerk__who", ""), "result", "said")
+	var digests [2]string
+	for i, said := range []string{first, second} {
+		if _, err := fmt.Sscanf(said, "uid:1000 in %q,", &digests[i]); err != nil || digests[i] == "" {
+			t.Fatalf("%s: %v", said, err)
+		}
+		equal(t, "said", said, fmt.Sprintf("uid:1000 in %[1]q, on the connection of uid:1000 in %[1]q", digests[i]))
+	}
+	if digests[0] == digests[1] {
+		t.Error("two sessions have one name")
+	}
+	equal(t, "no session", text(h.modern("/mcp/clerk", "token:t").tool("who", ""), "result", "said"),
+		`token:t in "", on the connection of token:t in ""`)
+}
+
+// TestABuiltInServerRecordsItsCallsItself: one record a call, its own.
+func TestABuiltInServerRecordsItsCallsItself(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	h.modern("/mcp/clerk", "uid:1000").tool("who", "")
+	d := h.decided("clerk.who", "desk")
+	equal(t, "record", d.Source+" "+d.Rule+" "+d.Decision, "agent_msg clerk.rule allow")
+	if n := h.count("tools/call", "clerk/who"); n != 0 {
+		t.Errorf("and %d of the gate", n)
+	}
+}
+
+// TestNoAdmittedCallIsUnrecorded: neither one that never came to its server,
+// nor one that it forgot.
+func TestNoAdmittedCallIsUnrecorded(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	m := h.modern("/mcp/clerk", "uid:1000")
+	m.tool("silent", "")
+	equal(t, "forgotten", h.decided("tools/call", "clerk/silent").Rule, "builtin.answered")
+	answer := m.call("tools/call", `{"name":"who","arguments":{},"requestState":"garbage"}`)
+	equal(t, "code", code(answer), "-32602")
+	equal(t, "never came", h.decided("tools/call", "clerk/who").Rule, "builtin.invalid")
+	if n := h.count("tools/call", "clerk/silent") + h.count("tools/call", "clerk/who"); n != 2 {
+		t.Errorf("%d records of two calls", n)
+	}
+}
+
+// TestWhoMayDoNothingOfItFindsNoBuiltInServer.
+func TestWhoMayDoNothingOfItFindsNoBuiltInServer(t *testing.T) {
+	t.Parallel()
+	c := &clerk{}
+	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Needs: "agent.read agent.register"}})
+	c.gate = func() *gate.Gate { return h.gate }
+	if r := h.modern("/mcp/clerk", "token:t").begin("server/discover", `{}`); r.status != 404 {
+		t.Errorf("%d", r.status)
+	}
+	equal(t, "the aggregate's", join(names(h.modern("/mcp", "token:t").call("tools/list", `{}`), "tools", "name")), "")
+	equal(t, "the owner's", join(names(h.modern("/mcp", "uid:1000").call("tools/list", `{}`), "tools", "name")), "clerk__who")
+}
+
+// TestCallersFromElsewhereAreToldThatMessagingIsNotForThem: the server agent
+// lists nothing to them, and refuses the first request and every call by 1403.
+func TestCallersFromElsewhereAreToldThatMessagingIsNotForThem(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	m := h.modern("/mcp/agent", "token:t")
+	for _, answer := range []string{m.call("server/discover", `{}`), m.call("tools/list", `{}`), m.tool("who", ""),
+		h.modern("/mcp", "token:t").tool("agent__who", "")} {
+		equal(t, "code of "+answer, code(answer), "1403")
+	}
+	equal(t, "listed", join(names(h.modern("/mcp", "token:t").call("tools/list", `{}`), "tools", "name")), "clerk__who")
+	equal(t, "to a local one", join(names(h.modern("/mcp", "uid:1000").call("tools/list", `{}`), "tools", "name")), "agent__who clerk__who")
+	d := h.decided("tools/call", "agent/who")
+	equal(t, "record", d.Source+" "+d.Decision+" "+d.Rule, "agent_msg deny default.no-messaging")
+}
+
+// TestASessionsEndReachesTheBuiltInServer, which has nothing else to tell it.
+func TestASessionsEndReachesTheBuiltInServer(t *testing.T) {
+	t.Parallel()
+	h, c := withClerk(t)
+	s := h.legacy("/mcp/clerk", "uid:1000", "{}")
+	s.tool("who", "")
+	key := "uid:1000 " + h.sessionOf(s).Digest
+	c.mu.Lock()
+	d := c.conns[key]
+	c.mu.Unlock()
+	s.end()
+	<-d.done
+}
+
+// TestEachListenOfABuiltInServerHearsHowItIs: the second on one connection too.
+func TestEachListenOfABuiltInServerHearsHowItIs(t *testing.T) {
+	t.Parallel()
+	h, _ := withClerk(t)
+	m := h.modern("/mcp/clerk", "uid:1000")
+	for range 2 {
+		r, _ := m.subscribe(`{"resourceSubscriptions":["clerk://desk"]}`)
+		equal(t, "at once", text(r.nextOf(resourceUpdated), "params", "uri"), "clerk://desk")
+	}
+}
+
+// TestProcessesOfOneUserHaveConnectionsOfTheirOwn to a server that tells them
+// apart, and share those to any other.
+func TestProcessesOfOneUserHaveConnectionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	process := func(instance string) *principal.Principal {
+		return principal.New("uid:1000", principal.Fact{Name: principal.FactInstance, Value: instance, Grade: principal.Attested})
+	}
+	h, _ := withClerk(t)
+	builtin := h.relay.table.Load().byName["clerk"]
+	if builtin.pooled(h.relay, process("a"), 2) == builtin.pooled(h.relay, process("b"), 2) {
+		t.Error("two processes share a connection")
+	}
+	other := newBackend(Server{Name: "other", Kind: "http"})
+	defer other.close()
+	if other.pooled(h.relay, process("a"), 2) != other.pooled(h.relay, process("b"), 2) {
+		t.Error("two processes of one user do not share")
+	}
+}

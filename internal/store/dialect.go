@@ -1,0 +1,162 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Everything in which the SQL of the two engines differs is here.
+
+var errPlaceholder = errors.New("store: a placeholder has a number: ?1")
+
+// statement is a query in an engine's own words, with the number of its
+// arguments.
+type statement struct {
+	text string
+	args int
+}
+
+// parse finds the placeholders of a query, which are not those inside a
+// literal, a quoted name or a comment, and writes them with prefix: `?` for
+// SQLite, `$` for PostgreSQL.
+func parse(query, prefix string) (statement, error) {
+	var st statement
+	var out strings.Builder
+	err := pieces(query, func(piece string, code bool) error {
+		for code {
+			i := strings.IndexByte(piece, '?')
+			if i < 0 {
+				break
+			}
+			digits := len(piece[i+1:]) - len(strings.TrimLeft(piece[i+1:], "0123456789"))
+			n, err := strconv.Atoi(piece[i+1 : i+1+digits])
+			if err != nil || n == 0 || n > 1000 {
+				return errPlaceholder
+			}
+			st.args = max(st.args, n)
+			out.WriteString(piece[:i] + prefix + strconv.Itoa(n))
+			piece = piece[i+1+digits:]
+		}
+		out.WriteString(piece)
+		return nil
+	})
+	st.text = out.String()
+	return st, err
+}
+
+// check refuses a wrong number of arguments: SQLite would take NULL for a
+// missing one.
+func (st statement) check(args []any) error {
+	if len(args) != st.args {
+		return fmt.Errorf("store: %d arguments for %d placeholders", len(args), st.args)
+	}
+	return nil
+}
+
+// postgresDDL writes a statement of a Migration for PostgreSQL. An INTEGER of
+// SQLite has 64 bits, and text is ordered by its bytes there.
+func postgresDDL(query string) (string, error) {
+	words := map[string]string{
+		"BLOB": "BYTEA", "INTEGER": "BIGINT", "INT": "BIGINT", "REAL": "DOUBLE PRECISION",
+		"TEXT": `TEXT COLLATE "C"`, "STRICT": "",
+	}
+	var out strings.Builder
+	before := ""
+	err := pieces(query, func(piece string, code bool) error {
+		for code && piece != "" {
+			word := piece[:wordEnd(piece)]
+			if word == "" {
+				word = piece[:1]
+			} else if to, ok := words[strings.ToUpper(word)]; ok && !strings.EqualFold(before, "AS") {
+				out.WriteString(to)
+				before, piece = word, piece[len(word):]
+				continue
+			}
+			if strings.TrimSpace(word) != "" {
+				before = word
+			}
+			out.WriteString(word)
+			piece = piece[len(word):]
+		}
+		out.WriteString(piece)
+		return nil
+	})
+	return out.String(), err
+}
+
+func wordEnd(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c < 0x80 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+var errOpen = errors.New("store: a literal, name or comment without an end")
+
+// pieces cuts a query into code and what is not: literals, quoted names and
+// comments, with their marks. Both engines read these alike, but for nested
+// comments, which are therefore refused.
+func pieces(query string, each func(piece string, code bool) error) error {
+	for query != "" {
+		start := nextQuote(query)
+		if err := each(query[:start], true); err != nil {
+			return err
+		}
+		if query = query[start:]; query == "" {
+			break
+		}
+		n, err := quoteEnd(query)
+		if err != nil {
+			return err
+		}
+		if err := each(query[:n], false); err != nil {
+			return err
+		}
+		query = query[n:]
+	}
+	return nil
+}
+
+func nextQuote(s string) int {
+	for i := range len(s) {
+		switch s[i] {
+		case '\'', '"':
+			return i
+		case '-', '/':
+			if strings.HasPrefix(s[i:], "--") || strings.HasPrefix(s[i:], "/*") {
+				return i
+			}
+		}
+	}
+	return len(s)
+}
+
+// quoteEnd is the length of what s begins with. A doubled quote is two quoted
+// pieces in a row, which comes to the same.
+func quoteEnd(s string) (int, error) {
+	switch s[0] {
+	case '-':
+		if i := strings.IndexByte(s, '\n'); i >= 0 {
+			return i + 1, nil
+		}
+		return len(s), nil
+	case '/':
+		i := strings.Index(s[2:], "*/")
+		if i < 0 || strings.Contains(s[2:2+i], "/*") {
+			return 0, errOpen
+		}
+		return i + 4, nil
+	}
+	i := strings.IndexByte(s[1:], s[0])
+	if i < 0 {
+		return 0, errOpen
+	}
+	return i + 2, nil
+}
+
+// quote is a name in SQL.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	remindEvery = 5 * time.Second  // the empty topic, in case a signal was missed
+	probeEvery  = 30 * time.Second // whether the server is still there
+	reconnect   = time.Second
+)
+
+// listen hears the signals of other daemons, on a connection of its own, until
+// ctx ends. The connection is made again when it is lost.
+func (p *postgres) listen(ctx context.Context) {
+	for down := false; ctx.Err() == nil; pause(ctx, reconnect) {
+		err := p.hear(ctx, func() {
+			if down {
+				p.o.Log.Info("the store is heard again")
+			}
+			down = false
+			p.hub.publish("") // whatever was signalled meanwhile
+		})
+		if ctx.Err() == nil && !down {
+			p.o.Log.Warn("signals of other daemons are not heard; looking every few seconds", slog.Any("error", err))
+			down = true
+		}
+	}
+}
+
+// hear listens on one connection until it is lost.
+func (p *postgres) hear(ctx context.Context, ready func()) error {
+	config := p.config.Copy()
+	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
+		if !strings.HasPrefix(n.Payload, p.self) && len(n.Payload) >= len(p.self) {
+			p.hub.publish(n.Payload[len(p.self):])
+		}
+	}
+	c, err := connect(ctx, config, p.count)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.c.Exec(ctx, `LISTEN `+quote(p.channel)).ReadAll(); err != nil {
+		return err
+	}
+	ready()
+	for {
+		wait, cancel := context.WithTimeout(ctx, probeEvery)
+		err := c.c.WaitForNotification(wait)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		probe, cancel := context.WithTimeout(ctx, reconnect*5)
+		err = c.c.Ping(probe)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// remind gives the empty topic from time to time: a signal that was lost is
+// made up for by looking.
+func (p *postgres) remind(ctx context.Context) {
+	t := time.NewTicker(remindEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			p.hub.publish("")
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"io"
+)
+
+// pool hands out at most a fixed number of connections, each to one user at a
+// time, and opens them when they are first needed. The one that came back last
+// goes out first, so that few are used where few suffice.
+type pool[C io.Closer] struct {
+	open   func(context.Context) (C, error)
+	tokens chan struct{} // one for each connection that may be out
+	idle   chan []C      // holds one slice: what is in, the latest last
+	closed chan struct{}
+}
+
+func newPool[C io.Closer](size int, open func(context.Context) (C, error)) *pool[C] {
+	p := &pool[C]{open: open, tokens: make(chan struct{}, size), idle: make(chan []C, 1), closed: make(chan struct{})}
+	p.idle <- nil
+	return p
+}
+
+// get waits for a connection until ctx ends. Whoever got one gives it to put
+// or to drop.
+func (p *pool[C]) get(ctx context.Context) (C, error) {
+	var none C
+	select {
+	case <-p.closed:
+		return none, errClosed
+	default:
+	}
+	select {
+	case p.tokens <- struct{}{}:
+	case <-p.closed:
+		return none, errClosed
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	if c, ok := p.take(); ok {
+		return c, nil
+	}
+	c, err := p.open(ctx)
+	if err != nil {
+		<-p.tokens
+	}
+	return c, err
+}
+
+// take is one that is in, if there is any. A token is held.
+func (p *pool[C]) take() (c C, ok bool) {
+	in := <-p.idle
+	if n := len(in); n > 0 {
+		c, in, ok = in[n-1], in[:n-1], true
+	}
+	p.idle <- in
+	return c, ok
+}
+
+func (p *pool[C]) put(c C) {
+	p.idle <- append(<-p.idle, c)
+	<-p.tokens
+}
+
+// drop closes a connection that failed; its error is the one already known.
+func (p *pool[C]) drop(c C) {
+	_ = c.Close()
+	<-p.tokens
+}
+
+// dropIdle closes those that are in.
+func (p *pool[C]) dropIdle() {
+	in := <-p.idle
+	p.idle <- nil
+	for _, c := range in {
+		_ = c.Close()
+	}
+}
+
+// close waits for those that are out and closes all. It is called once.
+func (p *pool[C]) close() error {
+	close(p.closed)
+	for range cap(p.tokens) {
+		p.tokens <- struct{}{}
+	}
+	var first error
+	for _, c := range <-p.idle {
+		if err := c.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+)
+
+var (
+	errOver  = errors.New("store: the transaction is over")
+	errInRow = errors.New("store: a row's function used the transaction")
+	errRead  = errors.New("store: a Read may not write")
+	errOwn   = errors.New("store: a job may not steer its own transaction")
+)
+
+// session is one connection of either engine inside a transaction. Arguments
+// and values are of the types of values.go.
+type session interface {
+	exec(ctx context.Context, query string, args []any) (int64, error)
+	// query calls row with each row's values, which are the row's to keep;
+	// the slice is not. It stops at the first error of row and returns it.
+	query(ctx context.Context, query string, args []any, row func(values []any) error) error
+}
+
+// Tx is a running transaction, valid inside its job alone and on the job's
+// goroutine. After a statement has failed, each further one fails with the
+// same error, and so does the transaction: PostgreSQL would have it so, and
+// SQLite is made to agree.
+type Tx struct {
+	ctx    context.Context
+	s      session
+	now    int64
+	notes  []any
+	topics []string
+	failed error // of the database; a wrong argument or a missing row is none
+	inRow  bool
+	over   bool
+
+	readOnly bool
+}
+
+// Now is the time of the transaction in milliseconds since 1970: the
+// daemon's clock on SQLite, the database's on PostgreSQL. Equal throughout a
+// transaction.
+func (tx *Tx) Now() int64 { return tx.now }
+
+// Exec runs a statement and returns how many rows it changed.
+func (tx *Tx) Exec(query string, args ...any) (int64, error) {
+	args, err := tx.ready(query, args)
+	if err == nil && tx.readOnly {
+		err = errRead
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := tx.s.exec(tx.ctx, query, args)
+	return n, tx.note(err)
+}
+
+// Row runs a statement that gives one row, such as UPDATE … RETURNING, and
+// scans it. ErrNoRow when there is none; of several the first is taken.
+func (tx *Tx) Row(dest []any, query string, args ...any) error {
+	args, err := tx.ready(query, args)
+	if err != nil {
+		return err
+	}
+	found, wrong := false, error(nil)
+	// A wrong dest does not stop the statement: its effect is the same
+	// whatever becomes of its row.
+	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
+		if !found {
+			found, wrong = true, scan(dest, values)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return tx.note(err)
+	case !found:
+		return ErrNoRow
+	}
+	return wrong
+}
+
+// Each runs a query and calls row for each of its rows; scan fills dest. An
+// error of row ends it and is returned. All rows are read before it returns;
+// row must not use the Tx.
+func (tx *Tx) Each(row func(scan func(dest ...any) error) error, query string, args ...any) error {
+	args, err := tx.ready(query, args)
+	if err != nil {
+		return err
+	}
+	var stopped error
+	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
+		tx.inRow = true
+		defer func() { tx.inRow = false }()
+		stopped = row(func(dest ...any) error { return scan(dest, values) })
+		return stopped
+	})
+	if stopped != nil {
+		return stopped
+	}
+	return tx.note(err)
+}
+
+// Note adds something for Options.Record. The notes of a job that fails, or
+// runs again, are dropped.
+func (tx *Tx) Note(n any) { tx.notes = append(tx.notes, n) }
+
+// Signal tells every listener of the topic once the transaction is committed.
+// A topic is short: PostgreSQL carries less than 8,000 bytes.
+func (tx *Tx) Signal(topic string) { tx.topics = append(tx.topics, topic) }
+
+// ready refuses what may not begin now and brings args to the common types.
+func (tx *Tx) ready(query string, args []any) ([]any, error) {
+	switch {
+	case tx.over:
+		return nil, errOver
+	case tx.inRow:
+		return nil, errInRow
+	case tx.failed != nil:
+		return nil, tx.failed
+	case steers(query):
+		return nil, errOwn
+	}
+	return arguments(args)
+}
+
+// steers reports whether a statement would begin, end or divide a transaction,
+// which is the store's to do: a COMMIT by a job would skip Options.Record.
+func steers(query string) bool {
+	query = strings.TrimLeft(query, " \t\r\n")
+	switch strings.ToUpper(query[:wordEnd(query)]) {
+	case "BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "START", "ABORT", "PRAGMA", "ATTACH", "DETACH", "VACUUM":
+		return true
+	}
+	return false
+}
+
+func (tx *Tx) note(err error) error {
+	if err != nil && tx.failed == nil {
+		tx.failed = err
+	}
+	return err
+}
+
+// outcome is what a job that returned err comes to: it may not hide that a
+// statement failed.
+func (tx *Tx) outcome(err error) error {
+	if err == nil && tx.failed != nil {
+		err = fmt.Errorf("the job went on after a failure: %w", tx.failed)
+	}
+	return err
+}
+
+// counters count for Stats.
+type counters struct {
+	jobs, commits, retries, compiled atomic.Int64
+}
+
+func (c *counters) stats() Stats {
+	return Stats{Jobs: c.jobs.Load(), Commits: c.commits.Load(), Retries: c.retries.Load(), Compiled: c.compiled.Load()}
+}

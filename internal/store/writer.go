@@ -1,0 +1,318 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// groupMax is how many waiting jobs share a COMMIT.
+const groupMax = 128
+
+// writer is the one goroutine that writes a SQLite database. It takes all jobs
+// that wait, gives each in turn the transaction, inside a SAVEPOINT of its own,
+// and commits once for all of them: one sync for a group, and no delay to form
+// one.
+//
+// A job runs on its caller's goroutine while the writer waits for it, so a job
+// that panics or ends its goroutine harms nobody else.
+type writer struct {
+	o      Options
+	hub    *hub
+	count  *counters
+	open   func(context.Context) (*sqliteConn, error)
+	conn   *sqliteConn // nil: to be opened again
+	jobs   chan *write // without a buffer: who waits can still leave
+	ending chan struct{}
+	done   chan struct{}
+	down   bool // the last group could not be written, and the log says so
+}
+
+// write is one job on its way.
+type write struct {
+	job   func(*Tx) error
+	taken atomic.Bool // by the writer, which will run it, or by a caller that left
+	turn  chan *Tx    // the writer gives the job its transaction
+	ran   chan error  // the job gives it back
+	done  chan error  // the answer
+	tx    *Tx         // the writer's own note of what was given
+}
+
+// errDied is what the writer sees of a job that did not return.
+var errDied = errors.New("the job panicked")
+
+func newWriter(o Options, first *sqliteConn, open func(context.Context) (*sqliteConn, error), h *hub, count *counters) *writer {
+	w := &writer{o: o, hub: h, count: count, open: open, conn: first,
+		jobs: make(chan *write), ending: make(chan struct{}), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+func (w *writer) now() int64 { return w.o.Now().UnixMilli() }
+
+// write is the caller's side.
+func (w *writer) write(ctx context.Context, job func(*Tx) error) error {
+	j := &write{job: job, turn: make(chan *Tx), ran: make(chan error, 1), done: make(chan error, 1)}
+	select {
+	case w.jobs <- j:
+	case <-w.ending:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case tx := <-j.turn:
+		j.run(tx)
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		if j.taken.CompareAndSwap(false, true) {
+			return ctx.Err()
+		}
+		select {
+		case tx := <-j.turn:
+			j.run(tx)
+		case err := <-j.done:
+			return err
+		}
+	}
+	return <-j.done
+}
+
+func (j *write) run(tx *Tx) {
+	err := errDied
+	defer func() {
+		tx.over = true
+		j.ran <- err
+	}()
+	err = j.job(tx)
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	for {
+		select {
+		case <-w.ending:
+			return
+		case j := <-w.jobs:
+			for js := w.waiting(j); len(js) > 0; {
+				js = w.group(js)
+			}
+		}
+	}
+}
+
+// waiting is j and who waits behind it.
+func (w *writer) waiting(j *write) []*write {
+	js := []*write{j}
+	for len(js) < groupMax {
+		select {
+		case j := <-w.jobs:
+			js = append(js, j)
+		default:
+			return js
+		}
+	}
+	return js
+}
+
+// group runs jobs in one transaction and answers them. It returns those that
+// have not begun, when a failure of the database ended the transaction before
+// their turn.
+func (w *writer) group(js []*write) (rest []*write) {
+	if err := w.begin(); err != nil {
+		for _, j := range js {
+			if j.taken.CompareAndSwap(false, true) {
+				j.done <- err
+			}
+		}
+		return nil
+	}
+	var good []*write
+	for i, j := range js {
+		if !j.taken.CompareAndSwap(false, true) {
+			continue
+		}
+		err := w.one(j)
+		if err == nil {
+			good = append(good, j)
+		}
+		if err != nil && (w.conn == nil || !w.conn.inTransaction()) {
+			w.lost(good, err)
+			j.done <- err
+			return js[i+1:]
+		}
+		if err != nil {
+			j.done <- err
+		}
+	}
+	w.finish(good)
+	return nil
+}
+
+// begin opens the connection again when it was given up, and begins.
+func (w *writer) begin() (err error) {
+	if w.conn == nil {
+		if w.conn, err = w.open(context.Background()); err != nil {
+			w.conn = nil
+			w.fails(err)
+			return unavailable(err)
+		}
+	}
+	if err = w.exec("BEGIN IMMEDIATE"); err != nil {
+		w.fails(err)
+		w.giveUp()
+		return unavailable(err)
+	}
+	return nil
+}
+
+// fails and works say in the log when the store stops and begins to take
+// writes, and not at each of them.
+func (w *writer) fails(err error) {
+	if !w.down {
+		w.o.Log.Error("the store takes no writes", slog.Any("error", err))
+	}
+	w.down = true
+}
+
+func (w *writer) works() {
+	if w.down {
+		w.o.Log.Info("the store takes writes again")
+	}
+	w.down = false
+}
+
+func (w *writer) exec(query string) error {
+	_, err := w.conn.exec(context.Background(), query, nil)
+	return err
+}
+
+// one gives the transaction to a job and takes back what the job did when it
+// fails.
+func (w *writer) one(j *write) error {
+	if err := w.exec("SAVEPOINT job"); err != nil {
+		return unavailable(err)
+	}
+	tx := &Tx{ctx: context.Background(), s: w.conn, now: w.now()}
+	j.tx = tx
+	j.turn <- tx
+	err := tx.outcome(<-j.ran)
+	if err == nil && w.conn.owesKeys() {
+		err = errors.New("store: a foreign key is not met")
+	}
+	if err != nil {
+		if back := w.exec("ROLLBACK TO job"); back != nil {
+			w.giveUp()
+			return errors.Join(err, unavailable(back))
+		}
+	}
+	if release := w.exec("RELEASE job"); release != nil {
+		w.giveUp()
+		return errors.Join(err, unavailable(release))
+	}
+	return err
+}
+
+// finish records, commits, answers and signals, in this order.
+func (w *writer) finish(good []*write) {
+	var notes []any
+	var topics []string
+	for _, j := range good {
+		notes = append(notes, j.tx.notes...)
+		topics = append(topics, j.tx.topics...)
+	}
+	if len(good) == 0 {
+		w.rollback()
+		return
+	}
+	if len(notes) > 0 {
+		if err := w.o.Record(notes); err != nil {
+			w.rollback()
+			answer(good, fmt.Errorf("%w: %w", ErrRecord, err))
+			return
+		}
+	}
+	if err := w.exec("COMMIT"); err != nil {
+		w.fails(err)
+		w.giveUp()
+		err = uncommitted(err)
+		if len(notes) > 0 {
+			w.o.Uncommitted(notes, err)
+		}
+		answer(good, err)
+		return
+	}
+	w.works()
+	w.count.commits.Add(1)
+	w.count.jobs.Add(int64(len(good)))
+	answer(good, nil)
+	w.hub.publish(topics...)
+}
+
+// uncommitted is the answer when COMMIT failed. What was written and not
+// synced may yet be found by a recovery.
+func uncommitted(err error) error {
+	if errors.Is(err, sqlite3.IOERR) {
+		return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
+	}
+	return unavailable(err)
+}
+
+func answer(js []*write, err error) {
+	for _, j := range js {
+		j.done <- err
+	}
+}
+
+// lost answers those whose work went with the transaction.
+func (w *writer) lost(good []*write, err error) {
+	w.fails(err)
+	w.giveUp()
+	answer(good, fmt.Errorf("%w: another job of the group: %w", ErrUnavailable, err))
+}
+
+func (w *writer) rollback() {
+	if err := w.exec("ROLLBACK"); err != nil {
+		w.giveUp()
+	}
+}
+
+// giveUp closes a connection whose state is in doubt; the next group opens
+// another. That is also how the writer comes back when there is space again.
+func (w *writer) giveUp() {
+	if w.conn == nil {
+		return
+	}
+	_ = w.exec("ROLLBACK")
+	if err := w.conn.Close(); err != nil {
+		w.o.Log.Warn("closing a connection of the store", slog.Any("error", err))
+	}
+	w.conn = nil
+}
+
+// stop refuses further jobs and waits for the group that is under way.
+func (w *writer) stop() {
+	close(w.ending)
+	<-w.done
+}
+
+func (w *writer) close() error {
+	if w.conn == nil {
+		return nil
+	}
+	err := w.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+	return errors.Join(err, w.conn.Close())
+}
+
+// unavailable marks err, once.
+func unavailable(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
