@@ -45,7 +45,10 @@ type Exchange struct {
 	// Namespace is the label of its project that the client gave, well formed;
 	// claimed, and empty where it gave none.
 	Namespace string
-	stream    *stream
+	// Delivery is the instruction session that the message bears, checked at
+	// the door; empty where it bears none.
+	Delivery string
+	stream   *stream
 }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless

@@ -77,6 +77,9 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 // recorded either, since it never came there, is recorded here.
 func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
 	var wrong invalid
+	if reply := r.leaked(pass, err); reply != nil {
+		return *reply
+	}
 	f := classify(ctx, b.Name, err)
 	if f.cap != "" && !f.cancel {
 		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))

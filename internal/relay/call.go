@@ -23,6 +23,9 @@ type target struct {
 
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
+	if reply := r.unguidedCall(x, b, t); reply != nil {
+		return *reply
+	}
 	if b.Builtin != nil {
 		return r.callBuiltin(ctx, x, b, t)
 	}
@@ -101,6 +104,10 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t ta
 		return upstream.Reply{}, err
 	}
 	defer b.leave()
+	t, err := r.leaving(x, b, t)
+	if err != nil {
+		return upstream.Reply{}, err
+	}
 	l := r.linkFor(x, b)
 	l.calls.Add(1)
 	defer l.calls.Add(-1)

@@ -77,6 +77,8 @@ type Options struct {
 	// StepUp names the scope with which policy would have allowed what it
 	// denied; empty where no scope would. nil: there are no scopes.
 	StepUp func(policy.Request) string
+	// Guide greets clients, and looks at what leaves. nil: nobody does.
+	Guide Guide
 }
 
 // Relay implements front.Handler.
@@ -87,6 +89,7 @@ type Relay struct {
 	info     []byte // our own {"name","version"}
 	dev      bool
 	stepUp   func(policy.Request) string
+	guide    Guide
 	table    atomic.Pointer[table]
 	audience audience
 	closing  context.Context
@@ -101,7 +104,10 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp, guide: o.Guide}
+	if r.guide == nil {
+		r.guide = unguided{}
+	}
 	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
 	r.closing, r.close = context.WithCancel(context.Background())
@@ -299,7 +305,7 @@ func (r *Relay) sourceOf(server string) string {
 
 // act describes what an exchange asks of a server, for the gate.
 func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed}
+	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
 	if x.Session != nil {
 		a.Session = x.Session.Digest
 	}
