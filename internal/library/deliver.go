@@ -1,0 +1,213 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/store"
+)
+
+// Delivery is one text that somebody got. Session, Template and Revision say
+// which kind of delivery it is.
+type Delivery struct {
+	Ref       string // of the canary
+	Session   string
+	Principal string
+	Template  string
+	Revision  string
+	Bytes     int
+}
+
+// Delivered is what is known of one kind of delivery.
+type Delivered struct {
+	Delivery    // Bytes are those of all
+	First, Last time.Time
+	Count       int64
+}
+
+const (
+	deliveriesKept = 30 * 24 * time.Hour
+	countEvery     = time.Minute // how often repetitions are written
+	pruneEvery     = time.Hour
+	// maxPending bounds what waits to be written while the database is away, and
+	// what is remembered as written.
+	maxPending = 10_000
+)
+
+// ErrFull: too many deliveries wait to be written down.
+var ErrFull = errors.New("too many deliveries wait to be written down")
+
+// kind is what one row counts.
+type kind struct{ session, template, revision string }
+
+// ledger counts deliveries. A new kind is written within a second, how often it
+// was repeated within a minute. What waits then is lost in a crash: these are
+// counters, the truth about each delivery is the audit's.
+type ledger struct {
+	db           *store.DB
+	installation string
+	most         int
+
+	writing sync.Mutex // held while rows are written
+	mu      sync.Mutex // of what follows
+	pending map[kind]*Delivered
+	known   map[kind]bool // there is a row
+	fresh   bool          // a kind without a row waits
+	counted time.Time     // when all was last written
+	pruned  time.Time
+}
+
+func newLedger(db *store.DB, installation string, most int) *ledger {
+	return &ledger{db: db, installation: installation, most: most, pending: make(map[kind]*Delivered), known: make(map[kind]bool)}
+}
+
+// Deliver counts a delivery for `access` and the canary. It waits for nothing;
+// the error is ErrFull, and then it was not counted.
+func (l *Library) Deliver(_ context.Context, d Delivery) error {
+	return l.ledger.add(d, l.o.Now())
+}
+
+func (g *ledger) add(d Delivery, now time.Time) error {
+	k := kind{d.Session, d.Template, d.Revision}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.pending[k]
+	if p == nil {
+		if len(g.pending) >= g.most {
+			return ErrFull
+		}
+		p = &Delivered{Delivery: d, First: now}
+		p.Bytes = 0
+		g.pending[k] = p
+		g.fresh = g.fresh || !g.known[k]
+	}
+	p.Bytes += d.Bytes
+	p.Count++
+	p.Last = now
+	return nil
+}
+
+// tend writes what is due.
+func (g *ledger) tend(ctx context.Context, now time.Time) error {
+	g.mu.Lock()
+	due := g.fresh || len(g.pending) > 0 && now.Sub(g.counted) >= countEvery
+	prune := now.Sub(g.pruned) >= pruneEvery
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, dbTime)
+	defer cancel()
+	if due {
+		if err := g.flush(ctx, now); err != nil {
+			return err
+		}
+	}
+	if !prune {
+		return nil
+	}
+	return g.prune(ctx, now)
+}
+
+// flush writes all that waits. What cannot be written waits on.
+func (g *ledger) flush(ctx context.Context, now time.Time) error {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	g.mu.Lock()
+	out := g.pending
+	g.pending, g.fresh = make(map[kind]*Delivered), false
+	g.mu.Unlock()
+	if len(out) == 0 {
+		return nil
+	}
+	err := g.db.Write(ctx, func(tx *store.Tx) error {
+		for _, d := range out {
+			if err := g.row(tx, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil {
+		g.putBack(out)
+		return err
+	}
+	g.counted = now
+	if len(g.known)+len(out) > g.most {
+		clear(g.known) // a kind that is taken for new is written a little sooner, no more
+	}
+	for k := range out {
+		g.known[k] = true
+	}
+	return nil
+}
+
+// row adds to a row, or makes it.
+func (g *ledger) row(tx *store.Tx, d *Delivered) error {
+	_, err := tx.Exec(`INSERT INTO instruct_deliveries (installation, session, template, revision, ref, principal, bytes, times, first_at, last_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+		ON CONFLICT (installation, session, template, revision) DO UPDATE SET
+			bytes = instruct_deliveries.bytes + excluded.bytes, times = instruct_deliveries.times + excluded.times, last_at = excluded.last_at`,
+		g.installation, d.Session, d.Template, d.Revision, d.Ref, d.Principal, d.Bytes, d.Count, d.First.UnixMilli(), d.Last.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("counting a delivery: %w", err)
+	}
+	return nil
+}
+
+// putBack joins what could not be written with what came since.
+func (g *ledger) putBack(out map[kind]*Delivered) {
+	for k, d := range out {
+		if since := g.pending[k]; since != nil {
+			d.Bytes += since.Bytes
+			d.Count += since.Count
+			d.Last = since.Last
+		}
+		g.pending[k] = d
+		g.fresh = g.fresh || !g.known[k]
+	}
+}
+
+func (g *ledger) prune(ctx context.Context, now time.Time) error {
+	err := g.db.Write(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(`DELETE FROM instruct_deliveries WHERE installation = ?1 AND last_at < ?2`,
+			g.installation, now.Add(-deliveriesKept).UnixMilli())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forgetting old deliveries: %w", err)
+	}
+	g.mu.Lock()
+	g.pruned = now
+	g.mu.Unlock()
+	return nil
+}
+
+// Deliveries are those of the last 30 days, the latest first, with what waits
+// to be written.
+func (l *Library) Deliveries(ctx context.Context) ([]Delivered, error) {
+	now := l.o.Now()
+	if err := l.ledger.flush(ctx, now); err != nil {
+		return nil, fmt.Errorf("writing down deliveries: %w", err)
+	}
+	var out []Delivered
+	err := l.o.DB.Read(ctx, func(tx *store.Tx) error {
+		out = nil
+		return tx.Each(func(scan func(...any) error) error {
+			var d Delivered
+			var first, last int64
+			err := scan(&d.Session, &d.Template, &d.Revision, &d.Ref, &d.Principal, &d.Bytes, &d.Count, &first, &last)
+			d.First, d.Last = time.UnixMilli(first), time.UnixMilli(last)
+			out = append(out, d)
+			return err
+		}, `SELECT session, template, revision, ref, principal, bytes, times, first_at, last_at FROM instruct_deliveries
+			WHERE installation = ?1 AND last_at >= ?2 ORDER BY last_at DESC, session, template, revision`,
+			l.o.Installation, now.Add(-deliveriesKept).UnixMilli())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading deliveries: %w", err)
+	}
+	return out, nil
+}
