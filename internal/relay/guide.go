@@ -19,6 +19,9 @@ type Guide interface {
 	// Refuses is why a call is refused to a caller without full guidance; empty:
 	// it is not. The server that gives the guidance is never asked about.
 	Refuses(a gate.Act) (reason string)
+	// Seen hears that somebody begins to listen, so that it can be told to him
+	// when what he may read is another.
+	Seen(a gate.Act)
 	// Outgoing looks at the params of a request on its way to a server, and
 	// records what it finds. blocked: it may not go on.
 	Outgoing(a gate.Act, params []byte) (out []byte, blocked bool)
@@ -29,6 +32,7 @@ type unguided struct{}
 
 func (unguided) Greeting(context.Context, gate.Act) (string, string) { return "", "" }
 func (unguided) Refuses(gate.Act) string                             { return "" }
+func (unguided) Seen(gate.Act)                                       {}
 func (unguided) Outgoing(_ gate.Act, params []byte) ([]byte, bool)   { return params, false }
 
 // guideServer is the server that gives the guidance.

@@ -1,0 +1,392 @@
+package daemon
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/canary"
+	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/session"
+	"github.com/doorward/doorward/internal/signin"
+	"github.com/doorward/doorward/internal/store"
+)
+
+// refsKept is how many refs of deliveries are looked for, the newest.
+const refsKept = 200_000
+
+// instructing is the server instructions with what it lives on.
+type instructing struct {
+	server   *instruct.Server
+	shelf    *library.Library
+	sessions *session.Keeper
+	used     atomic.Bool // the relay offers the server
+}
+
+// instructionKeys are the secrets of delivery. They outlive a restart.
+type instructionKeys struct {
+	installation  string
+	canary, seals []byte // of refs, and of contents in the database
+}
+
+func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
+	seed, err := sealKey(filepath.Join(stateDir, "node.key"))
+	if err != nil {
+		return k, err
+	}
+	derive := func(what string) (key []byte) {
+		if err == nil {
+			key, err = hkdf.Key(sha256.New, seed, nil, "doorward instruction "+what, 32)
+		}
+		return key
+	}
+	k.canary, k.seals = derive("canary"), derive("versions")
+	name := derive("installation")
+	if err != nil {
+		return k, fmt.Errorf("deriving the keys of instructions: %w", err)
+	}
+	k.installation = hex.EncodeToString(name[:8])
+	return k, nil
+}
+
+// startInstructions starts the server instructions in the store, and gives what
+// ends it. Where it cannot be had the operator hears why, and everybody gets
+// the generic text.
+func (d *Daemon) startInstructions(ctx context.Context, db *store.DB) (end func()) {
+	m, err := d.newInstructing(ctx, db)
+	if err != nil {
+		d.log.Error("instructions cannot be delivered", "err", err)
+		return func() {}
+	}
+	end = d.runInstructions(m)
+	look, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	_ = m.shelf.Ready(look) // a slow one is a matter of each delivery
+	return end
+}
+
+// firstLook is how long the start waits for the documents, so that what there
+// is can be read once the daemon is ready.
+const firstLook = 500 * time.Millisecond
+
+// runInstructions has everything look after what happens by itself.
+func (d *Daemon) runInstructions(m *instructing) (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{}, 3)
+	d.instructing.Store(m)
+	for _, run := range []func(context.Context){m.shelf.Run, m.sessions.Run, m.server.Run} {
+		go func() {
+			run(ctx)
+			done <- struct{}{}
+		}()
+	}
+	return func() {
+		m.server.Close()
+		stop()
+		for range cap(done) {
+			<-done
+		}
+		closing, cancel := context.WithTimeout(context.Background(), libraryTime)
+		defer cancel()
+		if err := m.shelf.Close(closing); err != nil {
+			d.log.Warn("the last deliveries were not counted", "err", err)
+		}
+	}
+}
+
+// libraryTime is how long the last counts may take to be written.
+const libraryTime = 2 * time.Second
+
+func (d *Daemon) newInstructing(ctx context.Context, db *store.DB) (*instructing, error) {
+	keys, err := newInstructionKeys(d.o.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	m := new(instructing)
+	m.sessions, err = session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: keys.installation, Log: d.log,
+		Ended: func(s session.Session) { d.sessionEnded(s) }})
+	if err != nil {
+		return nil, fmt.Errorf("opening the sessions: %w", err)
+	}
+	o := libraryOptions(d.o, db, keys)
+	o.Log, o.Changed, o.Moved = d.log, func() { d.libraryChanged(m) }, instruct.Moved
+	if d.o.Config.Instructions.URL != "" {
+		if o.Remote, err = d.remoteLibrary(); err != nil {
+			return nil, err
+		}
+	}
+	if m.shelf, err = library.Open(ctx, o); err != nil {
+		return nil, fmt.Errorf("opening the library: %w", err)
+	}
+	refs, err := knownRefs(ctx, m.shelf)
+	if err != nil {
+		return nil, err
+	}
+	m.server = instruct.New(d.instructOptions(m, keys, refs))
+	return m, nil
+}
+
+// knownRefs are the marks of what was delivered before this start.
+func knownRefs(ctx context.Context, l *library.Library) (*canary.Index, error) {
+	all, err := l.Deliveries(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was delivered: %w", err)
+	}
+	refs := canary.NewIndex(refsKept)
+	for _, d := range slices.Backward(all) { // the oldest first: they go first
+		refs.Add(d.Ref, canary.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}, d.Last)
+	}
+	return refs, nil
+}
+
+func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
+	i := o.Config.Instructions
+	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given, Review: i.Review}
+}
+
+func (d *Daemon) instructOptions(m *instructing, keys instructionKeys, refs *canary.Index) instruct.Options {
+	i := d.o.Config.Instructions
+	return instruct.Options{Library: m.shelf, Shelf: m.shelf, Sessions: m.sessions, Gate: d.gate,
+		CanaryKey: keys.canary, Refs: refs, Mode: canary.Mode(i.Canary),
+		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
+		Above: above, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
+		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Log: d.log}
+}
+
+// remoteLibrary is another Doorward as the source of documents.
+func (d *Daemon) remoteLibrary() (*library.Remote, error) {
+	i := d.o.Config.Instructions
+	u, err := egress.CheckURL(i.URL)
+	if err != nil {
+		return nil, fmt.Errorf("instructions.url: %w", err)
+	}
+	r := &library.Remote{URL: strings.TrimRight(i.URL, "/"),
+		Client: egress.NewClient(egress.Options{AllowPrivate: i.AllowPrivate, Origin: egress.Origin(u), Proxy: d.o.Config.Egress.Proxy})}
+	if !i.Token.Empty() {
+		r.Authorize = func(context.Context) (string, error) { return "Bearer " + strings.TrimSpace(i.Token.Reveal()), nil }
+		return r, nil
+	}
+	tokens := d.outward.tokens(signin.Settings{Server: instruct.ServerName, URL: i.URL, AllowPrivate: i.AllowPrivate, Grant: i.OAuth.Grant,
+		ClientID: i.OAuth.ClientID, ClientSecret: i.OAuth.ClientSecret, Issuer: i.OAuth.AuthorizationServer, Scopes: i.OAuth.Scopes,
+		Proxy: d.o.Config.Egress.Proxy})
+	if tokens == nil {
+		return nil, errors.New("instructions.oauth cannot be used: see the message before")
+	}
+	r.Authorize = tokens.Authorize
+	return r, nil
+}
+
+// sessionEnded tells the server, once there is one, that a session has ended.
+func (d *Daemon) sessionEnded(s session.Session) {
+	if m := d.instructing.Load(); m != nil {
+		m.server.Ended(s)
+	}
+}
+
+// libraryChanged tells the server that there is something else to read, and the
+// relay when there is something at all, or nothing any more.
+func (d *Daemon) libraryChanged(m *instructing) {
+	if d.instructing.Load() != m {
+		return // it is being opened
+	}
+	m.server.Changed()
+	if m.server.Used() != m.used.Load() && !d.offline {
+		go d.reset()
+	}
+}
+
+// instructionServer is the server for the relay, where instructions are used.
+func (d *Daemon) instructionServer() (relay.Server, bool) {
+	s := relay.Server{Name: instruct.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
+	m := d.instructing.Load()
+	if m == nil {
+		if why := d.storeless.Load(); why != nil {
+			s.Refused = *why
+		}
+		return s, s.Refused != "" && d.wantsInstructions()
+	}
+	used := m.server.Used()
+	m.used.Store(used)
+	s.Builtin = m.server
+	return s, used
+}
+
+// wantsInstructions: the configuration names a store.
+func (d *Daemon) wantsInstructions() bool {
+	i := d.o.Config.Instructions
+	return i.URL != "" || i.Given || i.FailClosed || exists(i.Dir)
+}
+
+// measureInstructions is what /metrics shows of them.
+func (d *Daemon) measureInstructions() *admin.InstructionMeasures {
+	m := d.instructing.Load()
+	if m == nil {
+		return nil
+	}
+	all, sessions := m.server.Measure(), m.sessions.Stats()
+	_, state := m.shelf.Set()
+	out := &admin.InstructionMeasures{StoreUp: state.OK, Live: sessions.Live, Issued: sessions.Issued, Renewed: sessions.Renewed,
+		Ended: sessions.Ended, Failures: sessions.Failures, Delivered: all.Delivered, Degraded: all.Degraded, Canary: all.Canary,
+		Count: all.Count, Sum: all.Sum.Seconds(), Within: make(map[float64]uint64, len(all.Buckets))}
+	for i, most := range all.Buckets {
+		out.Within[most.Seconds()] = all.Within[i]
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// guidance is the relay's guide: the server, or what stands for it while its
+// database is away.
+type guidance struct{ d *Daemon }
+
+// Greeting implements relay.Guide.
+func (g guidance) Greeting(ctx context.Context, a gate.Act) (text, less string) {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Greeting(ctx, a)
+	}
+	if !g.d.wantsInstructions() {
+		return "", ""
+	}
+	return instruct.Generic(instruct.Unreachable), instruct.Unreachable
+}
+
+// Refuses implements relay.Guide.
+func (g guidance) Refuses(a gate.Act) string {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Refuses(a)
+	}
+	if g.d.o.Config.Instructions.FailClosed {
+		return instruct.Unreachable
+	}
+	return ""
+}
+
+// Seen implements relay.Guide.
+func (g guidance) Seen(a gate.Act) {
+	if m := g.d.instructing.Load(); m != nil {
+		m.server.Seen(a)
+	}
+}
+
+// Outgoing implements relay.Guide.
+func (g guidance) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Outgoing(a, params)
+	}
+	return params, false
+}
+
+// ahead serves what of instruction delivery needs no caller.
+func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+	return instruct.Ahead(w, r, path)
+}
+
+// authPaths serves the routes of instruction delivery.
+func (d *Daemon) authPaths(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+	m := d.instructing.Load()
+	if m == nil {
+		w.Header().Set("Retry-After", "5")
+		instruct.Unavailable(w)
+		return
+	}
+	m.server.Serve(w, r, who)
+}
+
+// delivery is the instruction session of a request to an MCP route. While the
+// database is away nobody can tell, and what comes counts as none.
+func (d *Daemon) delivery(r *http.Request, who *principal.Principal) (string, error) {
+	if m := d.instructing.Load(); m != nil {
+		return m.server.Delivery(r, who)
+	}
+	return "", nil
+}
+
+// showsSession reports whether a request over TCP bears a session token where
+// one authenticates: on the routes of instruction delivery alone.
+func showsSession(r *http.Request) bool {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {
+		return false
+	}
+	scheme, token, ok := strings.Cut(r.Header["Authorization"][0], " ")
+	return ok && strings.EqualFold(scheme, "bearer") && strings.HasPrefix(strings.TrimLeft(token, " "), session.Prefix)
+}
+
+// bearerNamed and standing ask about principals; a command without a daemon
+// has none but its own user.
+func (d *Daemon) bearerNamed(name string) *principal.Principal {
+	if d.auth == nil {
+		return nil
+	}
+	return d.auth.Named(name)
+}
+
+func (d *Daemon) standing(who *principal.Principal) bool { return d.auth == nil || d.auth.Holds(who) }
+
+func overLocal(r *http.Request) bool {
+	o := listen.From(r.Context())
+	return o != nil && o.Listener.Local()
+}
+
+func overUnix(r *http.Request) bool {
+	o := listen.From(r.Context())
+	return o != nil && o.Peer != nil
+}
+
+// bearer is whose a bearer token is that was shown beside what authenticates
+// the caller.
+func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, error) {
+	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
+	if c == nil {
+		return nil, authn.ErrUnauthenticated
+	}
+	shown := &authn.Caller{Loopback: c.Loopback || c.Unix != nil, Enforce: true, Listener: "session of " + c.Listener,
+		OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
+	return d.auth.Authenticate(shown, []string{"Bearer " + token})
+}
+
+// shell refuses an operator's act from below a registered agent.
+func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
+	if d.offline {
+		return nil // nobody is registered with a daemon that does not run
+	}
+	if m := d.messaging.Load(); m != nil {
+		return m.server.Operator().AgentShell(ctx, processes, complete)
+	}
+	if !complete || len(processes) == 0 {
+		return agent.ErrAgentShell
+	}
+	return nil
+}
+
+// refusedSession records that a session's token was shown and is not good.
+func (d *Daemon) refusedSession(r *http.Request, reason string) {
+	where := ""
+	if o := listen.From(r.Context()); o != nil {
+		where = o.Listener.URL()
+	}
+	d.events.add("auth", "session", where, "a session token that is not good: "+reason)
+}
