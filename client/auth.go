@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // headerSession carries the token of a delivery session, beside whatever proves
@@ -129,6 +131,25 @@ type SessionClaims struct {
 type ClientName struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+}
+
+// clientName reads a clientInfo, raw.
+func clientName(info []byte) *ClientName {
+	const most = 64
+	n := &ClientName{}
+	if len(info) > 0 {
+		n.Name, _ = wire.GetString(info, "name")
+		n.Version, _ = wire.GetString(info, "version")
+	}
+	n.Name, n.Version = cut(n.Name, most), cut(n.Version, most)
+	return n
+}
+
+func cut(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n])
+	}
+	return s
 }
 
 // Session is a delivery session with the token that shows it.

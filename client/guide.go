@@ -5,11 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // GuideOptions say where the token of a delivery session comes from.
@@ -345,49 +342,6 @@ func (g *guide) introduce(info []byte) {
 	if said := clientName(info); g.client == nil && said.Name != "" {
 		g.client = said
 	}
-}
-
-func clientName(info []byte) *ClientName {
-	const most = 64
-	n := &ClientName{}
-	if len(info) > 0 {
-		n.Name, _ = wire.GetString(info, "name")
-		n.Version, _ = wire.GetString(info, "version")
-	}
-	n.Name, n.Version = cut(n.Name, most), cut(n.Version, most)
-	return n
-}
-
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n])
-	}
-	return s
-}
-
-// codeDenied is the JSON-RPC code of a refusal.
-const codeDenied = 1403
-
-// help reports whether a request that failed with err is worth another try: it
-// was refused for want of guidance, and now there is a token.
-func (g *guide) help(ctx context.Context, err error) bool {
-	var rpc *RPCError
-	if g == nil || g.o.Ask || !errors.As(err, &rpc) || rpc.Code != codeDenied {
-		return false
-	}
-	reason, _ := wire.GetString(rpc.Data, "reason")
-	if !slices.Contains([]string{"no_token", "expired", "store_unreachable", "not_permitted"}, reason) {
-		return false
-	}
-	g.mu.Lock()
-	had := g.variable != "" || g.held.token != ""
-	g.wanted = true
-	g.mu.Unlock()
-	if had {
-		return false
-	}
-	token, err := g.token(ctx)
-	return err == nil && token != ""
 }
 
 // end ends the session that was made for this client. Without it the daemon

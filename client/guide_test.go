@@ -42,6 +42,7 @@ type keeper struct {
 	deny     string        // reason that calls without a token are refused with
 	nobody   bool          // no token is ever good
 	spent    bool          // renewal gives no longer life
+	stay     bool          // DELETE /auth/session is not answered
 	failures int           // of POST /auth/session before it works
 }
 
@@ -137,6 +138,12 @@ func (k *keeper) end(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ended = append(k.ended, r.Header.Get(headerSession))
+	if k.stay {
+		k.mu.Unlock()
+		<-r.Context().Done()
+		k.mu.Lock()
+		return
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -667,6 +674,27 @@ func TestADaemonThatComesLateIsAskedForAToken(t *testing.T) {
 	if got := late.requests(); len(got) != 1 || got[0] != "POST initialize "+first {
 		t.Errorf("%q", got)
 	}
+}
+
+func TestTheEndDoesNotWaitForADaemonThatHangs(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.stay = true
+	c := New(k.socket, "test")
+	c.Guide(GuideOptions{Ask: true})
+	if _, err := c.Request(t.Context(), "", "tools/list", nil); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	c.Close()
+	if took := time.Since(began); took < endBudget || took > endBudget+time.Second {
+		t.Errorf("it took %s", took)
+	}
+	k.with(func() {
+		if !slices.Equal(k.ended, []string{first}) {
+			t.Errorf("ended %q", k.ended)
+		}
+	})
 }
 
 func TestNoPartOfATokenIsLogged(t *testing.T) {

@@ -168,7 +168,7 @@ func (d *Daemon) instructOptions(m *instructing, keys instructionKeys, refs *can
 	return instruct.Options{Library: m.shelf, Shelf: m.shelf, Sessions: m.sessions, Gate: d.gate,
 		CanaryKey: keys.canary, Refs: refs, Mode: canary.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
-		Above: above, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
+		Above: above, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
 		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Log: d.log}
 }
 
@@ -247,6 +247,10 @@ func (d *Daemon) measureInstructions() *admin.InstructionMeasures {
 	out := &admin.InstructionMeasures{StoreUp: state.OK, Live: sessions.Live, Issued: sessions.Issued, Renewed: sessions.Renewed,
 		Ended: sessions.Ended, Failures: sessions.Failures, Delivered: all.Delivered, Degraded: all.Degraded, Canary: all.Canary,
 		Count: all.Count, Sum: all.Sum.Seconds(), Within: make(map[float64]uint64, len(all.Buckets))}
+	if out.Failures == nil {
+		out.Failures = make(map[string]int64, 1)
+	}
+	out.Failures["missing"] = int64(m.server.Missing())
 	for i, most := range all.Buckets {
 		out.Within[most.Seconds()] = all.Within[i]
 	}
@@ -349,6 +353,14 @@ func (d *Daemon) standing(who *principal.Principal) bool { return d.auth == nil 
 func overLocal(r *http.Request) bool {
 	o := listen.From(r.Context())
 	return o != nil && o.Listener.Local()
+}
+
+// instanceOf is the process behind a request on the Unix socket.
+func instanceOf(r *http.Request) string {
+	if o := listen.From(r.Context()); o != nil && o.Peer != nil {
+		return o.Peer.Instance
+	}
+	return ""
 }
 
 func overUnix(r *http.Request) bool {

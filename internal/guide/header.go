@@ -70,7 +70,7 @@ func (p *parser) split(content []byte) (header, body string, line int, ok bool) 
 		p.fail(1, "the first line is not ---: the file has no header")
 		return "", "", 0, false
 	}
-	if body, found = strings.CutPrefix(rest, "---\n"); found || rest == "---" {
+	if strings.HasPrefix(rest, "---\n") || rest == "---" {
 		p.fail(1, "the header is empty")
 		return "", "", 0, false
 	}

@@ -87,9 +87,9 @@ func (q *request) hear(e *stream, events <-chan Event) (result string) {
 }
 
 // holds reports whether policy still lets the reader listen, and whether what
-// proved him still does: the connection or
-// the token that he came by, and what his session was made with. The token of a
-// session, over TCP, is all there is of its bearer, and Done tells of its end.
+// proved him still does: the connection or the token that he came by, and what
+// his session was made with. The token of a session, over TCP, is all there is
+// of its bearer, and Done tells of its end.
 func (q *request) holds() bool {
 	r := q.reader
 	if !q.s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionEvents, Server: ServerName}).Allow {

@@ -88,6 +88,60 @@ func TestASessionIsBoundToTheCallerOrToWhatItNamesAboveIt(t *testing.T) {
 	d.want(400, "malformed", blind, "POST", "/auth/session", `{"bind":"boot/5@5"}`)
 }
 
+// To look above a process costs more than all else: it is done for a session
+// that is bound there, and not for every request.
+func TestACallersAncestorsAreLookedAtWhereASessionIsBoundToThem(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	unbound := d.fullToken()
+	var own, above Issued
+	d.want(201, "", me, "POST", "/auth/session", "").into(t, &own)
+	d.want(201, "", me, "POST", "/auth/session", `{"bind":"boot/5@5"}`).into(t, &above)
+	looks := func(token string, by caller) int32 {
+		before := d.looks.Load()
+		for range 5 {
+			d.want(200, "", by, "GET", "/auth/session", "", as(token)...)
+		}
+		return d.looks.Load() - before
+	}
+	if n := looks(unbound, me); n != 0 {
+		t.Errorf("%d looks for a session that is bound to nothing", n)
+	}
+	if n := looks(own.Token, me); n != 0 {
+		t.Errorf("%d looks for the caller's own", n)
+	}
+	begun := time.Now()
+	if n := looks(above.Token, me); time.Since(begun) < chainKept && n > 1 || n > 5 {
+		t.Errorf("%d looks for what is above it", n)
+	}
+	// What is known of one is not known of another.
+	stranger := caller{who: "uid:1000", net: "unix", tree: "boot/6@6 boot/1@1"}
+	for range 2 {
+		d.want(401, "unauthenticated", stranger, "GET", "/auth/session", "", as(above.Token)...)
+	}
+	// And for two seconds at most.
+	d.s.web.chains.keep("boot/9@9", []string{"boot/9@9"}, time.Now().Add(-chainKept))
+	if n := looks(above.Token, me); n < 1 {
+		t.Error("it is never looked at again")
+	}
+}
+
+func TestFewCallersAreRemembered(t *testing.T) {
+	t.Parallel()
+	var c chains
+	now := time.Now()
+	for i := range 3 * chainsMax {
+		c.keep(fmt.Sprint(i), []string{"x"}, now)
+	}
+	if len(c.of) != chainsMax || c.find("0", now) == nil || c.find("0", now.Add(chainKept)) != nil {
+		t.Errorf("%d are", len(c.of))
+	}
+	c.keep("late", []string{"x"}, now.Add(chainKept))
+	if len(c.of) != 1 {
+		t.Errorf("%d are, after their time", len(c.of))
+	}
+}
+
 func TestWhoGetsASessionAndOfWhat(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{rules: `@id("ann") permit (principal, action == Action::"instructions.behavioural", resource) when { principal.name == "oauth:https://id.example#ann" };`})

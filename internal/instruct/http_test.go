@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ import (
 // with what the test says of the connection.
 type desk struct {
 	*house
-	url string
+	url   string
+	looks atomic.Int32 // at who is above a caller
 
 	mu      sync.Mutex
 	tokens  map[string]*principal.Principal // bearer tokens that are good
@@ -58,7 +60,16 @@ func openDesk(t *testing.T, p plan) *desk {
 	change := p.change
 	p.change = func(o *Options) {
 		o.Unix = func(r *http.Request) bool { return linkOf(r).unix }
-		o.Above = func(r *http.Request) ([]string, bool) { return linkOf(r).processes, linkOf(r).complete }
+		o.Above = func(r *http.Request) ([]string, bool) {
+			d.looks.Add(1)
+			return linkOf(r).processes, linkOf(r).complete
+		}
+		o.Instance = func(r *http.Request) string {
+			if p := linkOf(r).processes; len(p) > 0 {
+				return p[0]
+			}
+			return ""
+		}
 		o.Bearer = func(_ *http.Request, token string) (*principal.Principal, error) { return d.bearer(token) }
 		o.Shell = d.shell
 		o.Refused = func(_ *http.Request, reason string) { d.note(reason) }

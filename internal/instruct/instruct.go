@@ -82,6 +82,9 @@ type Options struct {
 	// of peer.Ancestors; complete is false where they cannot be told to the end,
 	// as never over TCP.
 	Above func(*http.Request) (processes []string, complete bool)
+	// Instance is the process behind a request on the Unix socket, in the same
+	// form, as far as that is known without looking; nil: it never is.
+	Instance func(*http.Request) string
 	// Unix reports whether a request came by the Unix socket.
 	Unix func(*http.Request) bool
 	// Bearer is the principal of a bearer token that was made for TCP, wherever

@@ -36,6 +36,7 @@ var (
 // web is what the routes remember between requests.
 type web struct {
 	pace    pace          // of POST /auth/session
+	chains  chains        // of callers that showed a token
 	missing atomic.Uint64 // requests that needed a token and showed none
 	spoken  atomic.Int64  // when the log last heard of a failure, in Unix seconds
 
@@ -240,7 +241,13 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 func (s *Server) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
 	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name()}
 	if c.Unix {
-		c.Processes, c.Complete = s.o.Above(r)
+		own := ""
+		if s.o.Instance != nil {
+			if own = s.o.Instance(r); own != "" {
+				c.Processes = []string{own}
+			}
+		}
+		c.Above = func() ([]string, bool) { return s.above(r, own) }
 	}
 	found, err := s.o.Sessions.Check(token, c)
 	switch {

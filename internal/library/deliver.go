@@ -113,10 +113,7 @@ func (g *ledger) tend(ctx context.Context, now time.Time) error {
 func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	g.writing.Lock()
 	defer g.writing.Unlock()
-	g.mu.Lock()
-	out := g.pending
-	g.pending, g.fresh = make(map[kind]*Delivered), false
-	g.mu.Unlock()
+	out, fresh := g.takeOut(now)
 	if len(out) == 0 {
 		return nil
 	}
@@ -128,20 +125,29 @@ func (g *ledger) flush(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	})
+	if err != nil {
+		g.putBack(out, fresh)
+	}
+	return err
+}
+
+// takeOut gives all that waits, and which of it has no row; it has one from here
+// on, for who counts meanwhile.
+func (g *ledger) takeOut(now time.Time) (out map[kind]*Delivered, fresh []kind) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err != nil {
-		g.putBack(out)
-		return err
-	}
-	g.counted = now
+	out = g.pending
+	g.pending, g.fresh, g.counted = make(map[kind]*Delivered), false, now
 	if len(g.known)+len(out) > g.most {
 		clear(g.known) // a kind that is taken for new is written a little sooner, no more
 	}
 	for k := range out {
+		if !g.known[k] {
+			fresh = append(fresh, k)
+		}
 		g.known[k] = true
 	}
-	return nil
+	return out, fresh
 }
 
 // row adds to a row, or makes it.
@@ -158,7 +164,9 @@ func (g *ledger) row(tx *store.Tx, d *Delivered) error {
 }
 
 // putBack joins what could not be written with what came since.
-func (g *ledger) putBack(out map[kind]*Delivered) {
+func (g *ledger) putBack(out map[kind]*Delivered, fresh []kind) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for k, d := range out {
 		if since := g.pending[k]; since != nil {
 			d.Bytes += since.Bytes
@@ -166,8 +174,11 @@ func (g *ledger) putBack(out map[kind]*Delivered) {
 			d.Last = since.Last
 		}
 		g.pending[k] = d
-		g.fresh = g.fresh || !g.known[k]
 	}
+	for _, k := range fresh {
+		delete(g.known, k)
+	}
+	g.fresh = true // all of it is tried again soon
 }
 
 func (g *ledger) prune(ctx context.Context, now time.Time) error {

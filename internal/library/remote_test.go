@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,7 +59,7 @@ type origin struct {
 func newOrigin(t *testing.T, docs ...farDoc) *origin {
 	o := &origin{token: "Bearer the-token", list: docs, insteadOf: make(map[string]http.HandlerFunc)}
 	o.Server = httptest.NewUnstartedServer(o)
-	o.Config.ErrorLog = nil
+	o.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a test breaks
 	o.StartTLS()
 	t.Cleanup(o.Close)
 	return o

@@ -94,7 +94,7 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 		r.Bind = other
 		stays, _ := b.issue(r)
 		below := func(p string) Caller {
-			return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"below/1@1", p}, Complete: true}
+			return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"below/1@1", p}}
 		}
 		time.Sleep(1100 * time.Millisecond) // Run has looked at it alive
 		b.good(token, below(instance))
@@ -104,8 +104,8 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 		began := time.Now()
 		select {
 		case <-done:
-		case <-time.After(5 * time.Second):
-			t.Fatal("five seconds after its process the session lives")
+		case <-time.After(10 * time.Second): // one, on a machine with nothing else to do
+			t.Fatal("its process is gone, and the session lives")
 		}
 		b.bad(token, below(instance), Revoked)
 		b.good(stays, below(other))

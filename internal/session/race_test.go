@@ -19,7 +19,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 		var running, wg sync.WaitGroup
 		running.Go(func() { b.Run(ctx) })
 		until := time.Now().Add(1500 * time.Millisecond)
-		var issued, denied atomic.Int64
+		var issued atomic.Int64
 		for w := range 6 {
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(w), 1))
@@ -27,10 +27,6 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 					r := ask()
 					r.Bind = fmt.Sprint("boot/", w, "@", n)
 					token, s, err := b.Issue(ctx, r, nil)
-					if errors.Is(err, ErrTooMany) {
-						denied.Add(1)
-						continue
-					}
 					if err != nil {
 						t.Error(err)
 						return
@@ -48,7 +44,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 				if err := b.tidy(ctx); err != nil {
 					t.Error(err)
 				}
-				b.pass(time.Second)
+				b.pass(time.Millisecond)
 				time.Sleep(time.Millisecond)
 			}
 		})
@@ -60,7 +56,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 		for _, n := range stats.Ended {
 			ended += n
 		}
-		if stats.Issued != issued.Load() || stats.Issued != ended+int64(stats.Live) || issued.Load() < 20 {
+		if stats.Issued != issued.Load() || stats.Issued != ended+int64(stats.Live) || issued.Load() < 6 {
 			t.Errorf("%d were made, %d ended, %+v", issued.Load(), ended, stats)
 		}
 		told := make(map[string]int)

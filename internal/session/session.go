@@ -108,8 +108,6 @@ type Caller struct {
 	// it is refused, whatever else there may be. Nil: nothing more is known.
 	Processes []string
 	Above     func() (processes []string, complete bool)
-	// Complete is not asked for.
-	Complete bool
 }
 
 // below reports whether the caller is a process, or known to be below it.

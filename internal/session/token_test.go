@@ -226,7 +226,7 @@ func TestATokenIsForItsOwner(t *testing.T) {
 		}{
 			"its owner":                         {c: owner()},
 			"the bound process itself":          {c: with(func(c *Caller) { c.Processes = []string{"boot/5@1"} })},
-			"below it, the rest not known":      {c: with(func(c *Caller) { c.Processes, c.Complete = c.Processes[:2], false })},
+			"below it, the rest not known":      {c: with(func(c *Caller) { c.Processes = c.Processes[:2] })},
 			"another uid":                       {c: with(func(c *Caller) { c.Principal = "uid:1001" }), free: Binding, bound: Binding},
 			"root":                              {c: with(func(c *Caller) { c.Principal = "uid:0" }), free: Binding, bound: Binding},
 			"a longer uid":                      {c: with(func(c *Caller) { c.Principal = "uid:10000" }), free: Binding, bound: Binding},
@@ -234,8 +234,8 @@ func TestATokenIsForItsOwner(t *testing.T) {
 			"another tree of processes":         {c: with(func(c *Caller) { c.Processes = []string{"boot/9@1", "boot/1@0"} }), bound: Binding},
 			"another process with that number":  {c: with(func(c *Caller) { c.Processes = []string{"boot/5@2", "boot/1@0"} }), bound: Binding},
 			"one of another boot":               {c: with(func(c *Caller) { c.Processes = []string{"root/5@1", "boot/1@0"} }), bound: Binding},
-			"processes that are not known":      {c: with(func(c *Caller) { c.Processes, c.Complete = nil, false }), bound: Binding},
-			"processes of which some are known": {c: with(func(c *Caller) { c.Processes, c.Complete = c.Processes[:1], false }), bound: Binding},
+			"processes that are not known":      {c: with(func(c *Caller) { c.Processes = nil }), bound: Binding},
+			"processes of which some are known": {c: with(func(c *Caller) { c.Processes = c.Processes[:1] }), bound: Binding},
 			"TCP: whoever has it":               {c: Caller{}},
 			"TCP, whatever else is said":        {c: Caller{Principal: "uid:1001", Processes: []string{"boot/9@1"}}},
 		} {
