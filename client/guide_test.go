@@ -42,6 +42,7 @@ type keeper struct {
 	deny     string        // reason that calls without a token are refused with
 	nobody   bool          // no token is ever good
 	spent    bool          // renewal gives no longer life
+	closed   bool          // renewal is refused: policy gives less than the session has
 	stay     bool          // DELETE /auth/session is not answered
 	failures int           // of POST /auth/session before it works
 }
@@ -125,6 +126,10 @@ func (k *keeper) renew(w http.ResponseWriter, r *http.Request) {
 	k.renewed = append(k.renewed, token)
 	if !k.good[token] {
 		problem(w, http.StatusUnauthorized, "unauthenticated")
+		return
+	}
+	if k.closed {
+		problem(w, http.StatusForbidden, "not_permitted")
 		return
 	}
 	if !k.spent {
@@ -593,6 +598,60 @@ func TestASessionAtItsEndIsFollowedByANewOne(t *testing.T) {
 			t.Errorf("asked %d times, renewed %d times", len(k.asked), len(k.renewed))
 		}
 	})
+}
+
+func TestASessionThatMayNotBeRenewedIsFollowedByANewOne(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.fresh, k.closed = time.Millisecond, true
+	c := New(k.socket, "test")
+	c.Guide(GuideOptions{Ask: true})
+	defer c.Close()
+	until(t, "the token of a new session is used", func() bool {
+		if _, err := c.Request(t.Context(), "", "tools/list", nil); err != nil {
+			t.Fatal(err)
+		}
+		return k.has("POST tools/list " + second)
+	})
+	if k.has("POST tools/list") {
+		t.Error("a request went without a token")
+	}
+}
+
+// Whoever failed once is waited for by nobody, and is used again once it works.
+func TestAfterAFailureAttemptsAreMadeBesideTheRequests(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.status = 403
+	c := New(k.socket, "test")
+	c.Guide(GuideOptions{Ask: true})
+	defer c.Close()
+	request := func() time.Duration {
+		began := time.Now()
+		if _, err := c.Request(t.Context(), "", "tools/list", nil); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	later := func() { // the pause is over
+		c.guide.mu.Lock()
+		defer c.guide.mu.Unlock()
+		c.guide.again = time.Now().Add(-time.Second)
+	}
+	request()
+	k.with(func() { k.status, k.hang = 0, true })
+	later()
+	if took := request(); took > askBudget/2 {
+		t.Errorf("it took %s", took)
+	}
+	until(t, "the attempt is over", func() bool {
+		c.guide.mu.Lock()
+		defer c.guide.mu.Unlock()
+		return c.guide.try == nil
+	})
+	k.with(func() { k.hang = false })
+	later()
+	until(t, "a token", func() bool { request(); return k.has("POST tools/list " + first) })
 }
 
 func TestAnIdleShimGetsANewTokenForItsNextRequest(t *testing.T) {
