@@ -119,7 +119,7 @@ func (b *bed) alter(w int, rng *rand.Rand, token string, s *Session) {
 // Many end one session: one of them did.
 func TestASessionEndsOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
-		for range 10 {
+		for range 40 {
 			_, s := b.issue(ask())
 			var wg sync.WaitGroup
 			var did atomic.Int64
@@ -136,7 +136,7 @@ func TestASessionEndsOnce(t *testing.T) {
 			wg.Wait()
 			same(t, "ends", did.Load(), 1)
 		}
-		same(t, "records", len(b.notes), 10)
-		same(t, "told", len(b.heard()), 10)
+		same(t, "records", len(b.notes), 40)
+		same(t, "told", len(b.heard()), 40)
 	})
 }
