@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ const (
 	// fetchLater is the pause after a failure. From then on nobody waits any
 	// more until one has worked.
 	fetchLater = 30 * time.Second
+	// maxLater bounds what a daemon can make us wait.
+	maxLater = 5 * time.Minute
 	// renewLater is the pause after a renewal that failed.
 	renewLater = time.Minute
 	// endBudget is for the end of a session, whose process is about to go.
@@ -177,11 +180,21 @@ func (g *guide) fetch(ctx context.Context) error {
 	defer g.mu.Unlock()
 	if err != nil {
 		g.o.Log.Debug("no delivery session", "err", err)
-		g.held, g.again = held{}, time.Now().Add(fetchLater)
+		g.held, g.again = held{}, time.Now().Add(later(err))
 		return err
 	}
 	g.held, g.again = h, time.Time{}
 	return nil
+}
+
+// later is the pause after err: as long as the daemon says, where many clients
+// of one user have come at once. The spread keeps them from coming at once again.
+func later(err error) time.Duration {
+	var p *Problem
+	if errors.As(err, &p) && p.Status == http.StatusTooManyRequests && p.RetryAfter > 0 {
+		return min(p.RetryAfter, maxLater) + rand.N(time.Second)
+	}
+	return fetchLater
 }
 
 // open makes a session of the client's own, and tries again where that may help.
@@ -259,7 +272,7 @@ func (g *guide) renew(ctx context.Context) error {
 	case err == nil:
 		g.held = next
 	case g.held.token == "": // it was refused meanwhile
-		g.again = time.Now().Add(fetchLater)
+		g.again = time.Now().Add(later(err))
 	default:
 		g.o.Log.Debug("the delivery session was not renewed", "err", err)
 		g.held.renew = time.Now().Add(renewLater)

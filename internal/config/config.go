@@ -165,7 +165,7 @@ type Agent struct {
 
 // Instructions is instruction delivery.
 type Instructions struct {
-	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it need not exist: there are no instructions then."`
+	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it is used if it is there when the daemon starts."`
 	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store instead: the https address of another Doorward. What comes from it is held in memory alone."`
 	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, one of that Doorward's doorward token new."`
 	OAuth        SignIn       `yaml:"oauth" doc:"Or how to get access tokens for url. It needs grant: client_credentials."`

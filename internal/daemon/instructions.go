@@ -17,6 +17,7 @@ import (
 
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/canary"
 	"github.com/doorward/doorward/internal/egress"
@@ -29,6 +30,7 @@ import (
 	"github.com/doorward/doorward/internal/session"
 	"github.com/doorward/doorward/internal/signin"
 	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
 // refsKept is how many refs of deliveries are looked for, the newest.
@@ -128,7 +130,7 @@ func (d *Daemon) newInstructing(ctx context.Context, db *store.DB) (*instructing
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
 	o := libraryOptions(d.o, db, keys)
-	o.Log, o.Changed, o.Moved = d.log, func() { d.libraryChanged(m) }, instruct.Moved
+	o.Log, o.Changed, o.Moved, o.Replaced = d.log, func() { d.libraryChanged(m) }, instruct.Moved, d.libraryReplaced
 	if d.o.Config.Instructions.URL != "" {
 		if o.Remote, err = d.remoteLibrary(); err != nil {
 			return nil, err
@@ -212,6 +214,17 @@ func (d *Daemon) libraryChanged(m *instructing) {
 	if m.server.Used() != m.used.Load() && !d.offline {
 		go d.reset()
 	}
+}
+
+// libraryReplaced ends the servers that run: a directory is hidden from a
+// contained one as it is when that starts. They start again at the next call.
+func (d *Daemon) libraryReplaced() {
+	if d.relay == nil {
+		return
+	}
+	n := d.relay.Restart(upstream.KindStdio)
+	d.log.Info("servers are started again, so that the directory is hidden from them", "ended", n)
+	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "instruct", Action: "instructions.replaced", Count: int64(n)})
 }
 
 // instructionServer is the server for the relay, where instructions are used.

@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,6 +224,13 @@ func TestAMissingDirectory(t *testing.T) {
 			b.serves()
 			must(t, os.Mkdir(b.dir, 0o700))
 			b.write("b.md", text("b", "y"))
+			if c.unused { // any program could have put it there
+				b.serves()
+				must(t, b.Put(t.Context(), "c", []byte(text("c", "z")))) // and the operator has
+				b.look()
+				b.serves("b=y", "c=z")
+				return
+			}
 			b.serves("b=y")
 			if state := b.is(""); state.Unused {
 				t.Errorf("%+v", state)
@@ -260,4 +269,33 @@ func TestWithNeitherDirectoryNorRemoteItIsUnused(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestAnotherDirectoryUnderTheNameIsToldOfFirst: before anything of it is given
+// out, once, and not for a change in the directory, nor for one that comes back.
+func TestAnotherDirectoryUnderTheNameIsToldOfFirst(t *testing.T) {
+	var b *bed
+	var told []string
+	b = on(t, library.Options{Replaced: func() {
+		set, _ := b.Set()
+		told = append(told, strconv.Itoa(len(set.Documents())))
+	}})
+	b.write("a.md", text("a", "x"))
+	b.serves("a=x")
+	old := b.dir + ".old"
+	must(t, os.Rename(b.dir, old))
+	b.look()
+	must(t, os.Rename(old, b.dir))
+	b.serves("a=x")
+	if len(told) != 0 {
+		t.Fatalf("told of the same directory: %q", told)
+	}
+	must(t, os.Rename(b.dir, old))
+	must(t, os.Mkdir(b.dir, 0o700))
+	b.write("a.md", text("a", "y"))
+	b.write("b.md", text("b", "z"))
+	b.serves("a=y", "b=z")
+	if !slices.Equal(told, []string{"1"}) {
+		t.Errorf("told %q, want once, with the one document of before", told)
+	}
 }

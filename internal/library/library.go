@@ -29,6 +29,7 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,10 @@ type Options struct {
 	// Changed is called, under no lock, when what Set gives became another:
 	// the documents, or the state but for its time.
 	Changed func()
+	// Replaced is called when another directory has taken the place of Dir,
+	// before anything of it is taken: what kept others from the old one does not
+	// keep them from this. It returns when that is seen to.
+	Replaced func()
 
 	testingOnlyPass func()        // called at each look into the directory
 	testingOnlyMost int           // of maxPending
@@ -103,6 +108,9 @@ type Library struct {
 	far      []*guide.Document // of the remote
 	farState farState
 
+	dormant atomic.Bool // the directory is nobody's, and not looked at
+	dir     fs.FileInfo // the directory as it was looked at last; of the watch
+
 	telling sync.Mutex // of said
 	said    State      // what the log was told
 }
@@ -125,6 +133,9 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 	}
 	if o.Changed == nil {
 		o.Changed = func() {}
+	}
+	if o.Replaced == nil {
+		o.Replaced = func() {}
 	}
 	seal, err := newSeal(o.Key)
 	if err != nil {

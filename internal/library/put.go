@@ -150,6 +150,7 @@ func (l *Library) store(d *guide.Document, file string, content []byte) error {
 	l.mu.Lock()
 	l.whole[file] = st
 	l.mu.Unlock()
+	l.dormant.Store(false)
 	return syncRoot(root)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ func (l *Library) watch(ctx context.Context) {
 	s := newScanner(l.o.Dir)
 	s.whole = l.putWhole
 	l.look(ctx, s, true)
+	l.dormant.Store(l.unused())
 	close(l.ready)
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
@@ -36,12 +38,41 @@ func (l *Library) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case done := <-l.asks:
-			l.look(ctx, s, true)
+			if !l.dormant.Load() {
+				l.look(ctx, s, true)
+			}
 			close(done)
 		case <-t.C:
-			l.look(ctx, s, false)
+			if !l.dormant.Load() {
+				l.look(ctx, s, false)
+			}
 		}
 	}
+}
+
+// unused reports that nobody has ever had documents here. A directory that
+// nobody named and that was not there at the start is not looked for later: it
+// could be put there by any program of this user, servers among them, whom
+// nothing would have kept from it. Put wakes the watch, since it makes the
+// directory itself.
+func (l *Library) unused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found.missing && !l.o.Required && len(l.book) == 0
+}
+
+// identify notes which directory it is, and says when another one has taken its
+// place, before anything of that is taken.
+func (l *Library) identify() {
+	now, err := os.Stat(l.o.Dir)
+	if err != nil {
+		return
+	}
+	if l.dir != nil && !os.SameFile(l.dir, now) {
+		l.o.Log.Warn("the instruction directory is another one", "dir", l.o.Dir)
+		l.o.Replaced()
+	}
+	l.dir = now
 }
 
 // Look has the directory looked at now, and returns when what is there has
@@ -76,6 +107,7 @@ func (l *Library) look(ctx context.Context, s *scanner, thorough bool) {
 		v = l.glance(s)
 	}
 	if ctx.Err() == nil {
+		l.identify()
 		l.take(ctx, v)
 	}
 }

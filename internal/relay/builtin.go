@@ -48,7 +48,7 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 		if err != nil {
 			return r.refused(err)
 		}
-		return r.run(gate.WithPass(ctx, pass), x, b, t, pass)
+		return r.run(ctx, x, b, t, pass)
 	}
 	act := r.act(x, b.Name, t.method, t.name)
 	act.Args, act.With = argsOf(t), t.with

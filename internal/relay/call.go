@@ -50,6 +50,9 @@ func (r *Relay) enter(x *front.Exchange, b *backend, t target) (gate.Pass, error
 
 // run takes a request that was let in to its server.
 func (r *Relay) run(ctx context.Context, x *front.Exchange, b *backend, t target, pass gate.Pass) front.Reply {
+	if b.Builtin != nil {
+		ctx = gate.WithPass(ctx, pass)
+	}
 	if b.Scan != nil {
 		t.found = new(findings)
 		defer func() { r.noteFindings(x, b, t, pass) }()

@@ -11,7 +11,9 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -139,6 +141,26 @@ func (r *Relay) SetServers(servers []Server) {
 			b.close()
 		}
 	}
+}
+
+// Restart ends the open connections to all servers of a kind, and gives their
+// number. To their callers it is as if the server had ended by itself: the next
+// call opens another one.
+func (r *Relay) Restart(kind string) (ended int) {
+	for _, b := range r.table.Load().sorted {
+		if b.Kind != kind {
+			continue
+		}
+		b.mu.Lock()
+		b.prune()
+		open := slices.Collect(maps.Keys(b.conns))
+		b.mu.Unlock()
+		for _, c := range open {
+			c.conn.Close()
+		}
+		ended += len(open)
+	}
+	return ended
 }
 
 // Close ends every connection.
