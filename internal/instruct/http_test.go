@@ -169,7 +169,11 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.who = principal.New(name)
 	if c.unix && strings.HasPrefix(name, "uid:") {
-		c.who = principal.New(name, principal.Fact{Name: "uid", Value: strings.TrimPrefix(name, "uid:"), Grade: principal.Attested}).WithLocal()
+		facts := []principal.Fact{{Name: "uid", Value: strings.TrimPrefix(name, "uid:"), Grade: principal.Attested}}
+		if c.complete {
+			facts = append(facts, principal.Fact{Name: factProcess, Value: c.processes[0], Grade: principal.Observed})
+		}
+		c.who = principal.New(name, facts...).WithLocal()
 	}
 	r = r.WithContext(context.WithValue(r.Context(), linkKey{}, c))
 	path, _, _ := strings.Cut(r.RequestURI, "?")

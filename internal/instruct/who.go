@@ -27,6 +27,10 @@ const spawnToken = "dwa_"
 // session token: its id, verified.
 const factSession = "session"
 
+// factProcess names the fact of the process behind a connection, in the form of
+// peer.Ancestors. It is observed, and so is what a session is bound to.
+const factProcess = "process"
+
 var (
 	errTwice   = errors.New("more than one token, or one in two headers")
 	errPlace   = errors.New("a token that does not count where it was shown")
@@ -243,9 +247,10 @@ func (s *Server) check(r *http.Request, who *principal.Principal, token string) 
 	if c.Unix {
 		own := ""
 		if s.o.Instance != nil {
-			if own = s.o.Instance(r); own != "" {
-				c.Processes = []string{own}
-			}
+			own = s.o.Instance(r)
+		}
+		if f, ok := who.Fact(factProcess); ok && f.Grade >= principal.Observed && f.Value != "" {
+			c.Processes = []string{f.Value}
 		}
 		c.Above = func() ([]string, bool) { return s.above(r, own) }
 	}

@@ -101,8 +101,8 @@ type Request struct {
 type Caller struct {
 	Unix      bool
 	Principal string
-	// Processes are what is known at no cost, as a rule the caller's own
-	// process instance. Above names it and its ancestors, as peer.Ancestors
+	// Processes are what is known at no cost, the caller's own process instance
+	// first, as a rule that alone. Above names it and its ancestors, as peer.Ancestors
 	// does, and is asked when a session is bound to a process that is not among
 	// Processes. Whether its answer is complete changes nothing: who is not in
 	// it is refused, whatever else there may be. Nil: nothing more is known.
