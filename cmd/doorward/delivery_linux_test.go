@@ -112,21 +112,19 @@ func TestASessionTokenIsOfNoUseToAnotherUser(t *testing.T) {
 	}
 }
 
-// guide gives a household instructions, and waits until they are given out.
+// guide gives a household instructions, as its user does, and waits until they
+// are given out.
 func (h *household) guide(t *testing.T) {
 	t.Helper()
-	dir := filepath.Join(h.dir, "instructions")
-	file := filepath.Join(dir, "review.md")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	file := filepath.Join(h.dir, "review.md")
 	if err := os.WriteFile(file, []byte(reviewDocument), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{file, dir} {
-		if err := os.Lchown(path, plainUser, plainUser); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Lchown(file, plainUser, plainUser); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.command("doorward", "instructions", "import", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	said := ""
 	if !poll(15*time.Second, func() bool {

@@ -58,9 +58,9 @@ type Options struct {
 	// Changed is called, under no lock, when what Set gives became another:
 	// the documents, or the state but for its time.
 	Changed func()
-	// Replaced is called when another directory has taken the place of Dir,
-	// before anything of it is taken: what kept others from the old one does not
-	// keep them from this. It returns when that is seen to.
+	// Replaced is called when Dir has come after the start, or another directory
+	// has taken its place, before anything of it is taken: what keeps others from
+	// what was there does not keep them from this. It returns when that is seen to.
 	Replaced func()
 
 	testingOnlyPass func()        // called at each look into the directory
@@ -109,7 +109,10 @@ type Library struct {
 	farState farState
 
 	dormant atomic.Bool // the directory is nobody's, and not looked at
-	dir     fs.FileInfo // the directory as it was looked at last; of the watch
+	// The directory as it was found last, if it ever was, and whether anybody
+	// has looked; of the watch.
+	dir        fs.FileInfo
+	identified bool
 
 	telling sync.Mutex // of said
 	said    State      // what the log was told

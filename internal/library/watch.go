@@ -61,14 +61,16 @@ func (l *Library) unused() bool {
 	return l.found.missing && !l.o.Required && len(l.book) == 0
 }
 
-// identify notes which directory it is, and says when another one has taken its
-// place, before anything of that is taken.
+// identify notes which directory it is, and says when one has come, or has taken
+// the place of another, since the start, before anything of it is taken.
 func (l *Library) identify() {
+	first := !l.identified
+	l.identified = true
 	now, err := os.Stat(l.o.Dir)
 	if err != nil {
 		return
 	}
-	if l.dir != nil && !os.SameFile(l.dir, now) {
+	if !first && (l.dir == nil || !os.SameFile(l.dir, now)) {
 		l.o.Log.Warn("the instruction directory is another one", "dir", l.o.Dir)
 		l.o.Replaced()
 	}
