@@ -18,6 +18,9 @@ type GuideOptions struct {
 	// Ask makes a session of the client's own at the first need. Without it that
 	// happens only once a call was refused for want of guidance.
 	Ask bool
+	// Behind has that session made beside the requests, none of which waits: for
+	// routes where nothing is greeted with guidance.
+	Behind bool
 	// RuntimeDir is where session files are, for when the daemon cannot make a
 	// session now; empty: nowhere.
 	RuntimeDir string
@@ -120,7 +123,7 @@ func (g *guide) token(ctx context.Context) (string, error) {
 		g.mu.Unlock()
 		return "", nil
 	}
-	wait := g.again.IsZero()
+	wait := g.again.IsZero() && !g.o.Behind
 	a := g.begin(g.fetch)
 	g.mu.Unlock()
 	if !wait {

@@ -450,6 +450,34 @@ func TestADaemonThatHangsHoldsUpOneRequestForTwoSecondsAtMost(t *testing.T) {
 	}
 }
 
+// TestWhereNothingIsGreetedNobodyWaits: not for a daemon that hangs either, and
+// the token is there once it has come.
+func TestWhereNothingIsGreetedNobodyWaits(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.hang = true
+	c := New(k.socket, "test")
+	c.Guide(GuideOptions{Ask: true, Behind: true})
+	defer c.Close()
+	began := time.Now()
+	if _, err := c.Request(t.Context(), "notes", "tools/list", nil); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > askBudget/2 {
+		t.Errorf("it took %s", took)
+	}
+	k.with(func() { k.hang = false })
+	until(t, "a token", func() bool {
+		c.guide.mu.Lock()
+		c.guide.again = time.Time{} // the pause after the failure is over
+		c.guide.mu.Unlock()
+		if _, err := c.Request(t.Context(), "notes", "tools/list", nil); err != nil {
+			t.Fatal(err)
+		}
+		return k.has("POST tools/list " + first)
+	})
+}
+
 func TestManyAtOnceAskOnce(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
