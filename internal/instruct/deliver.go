@@ -96,7 +96,7 @@ func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revis
 
 // act is what a reader does without an act of the relay's.
 func (s *Server) act(r *Reader, action, name string) gate.Act {
-	a := gate.Act{Who: r.Who, Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source}
+	a := gate.Act{Who: r.Who, Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
 	if r.Session != nil {
 		a.Delivery = r.Session.ID
 	}

@@ -195,7 +195,7 @@ func (q *request) endSession() error {
 
 // act is what a request does to a session.
 func (q *request) act(what string) gate.Act {
-	a := gate.Act{Who: q.who, Action: actionSession, Server: ServerName, Name: what, Bytes: int64(len(q.body)), Source: source}
+	a := gate.Act{Who: q.who, Action: actionSession, Server: ServerName, Name: what, Bytes: int64(len(q.body)), Source: source, Kind: gate.Guidance}
 	if q.reader != nil && q.reader.Session != nil {
 		a.Delivery = q.reader.Session.ID
 	}
