@@ -162,7 +162,7 @@ func knownRefs(ctx context.Context, l *library.Library) (*canary.Index, error) {
 
 func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
 	i := o.Config.Instructions
-	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given, Review: i.Review}
+	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review}
 }
 
 func (d *Daemon) instructOptions(m *instructing, keys instructionKeys, refs *canary.Index) instruct.Options {
