@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -107,5 +108,31 @@ func TestTheRoutesOfInstructionsAnswerWithProblemDocuments(t *testing.T) {
 	}
 	if a := h.do("GET", "/auth", ""); a.status != 404 {
 		t.Errorf("the prefix without its slash: %d", a.status)
+	}
+}
+
+// TestATransientAnswerIsNotKeptForWhoComesBack: neither one that began the
+// stream itself nor one behind other messages; what came before it is.
+func TestATransientAnswerIsNotKeptForWhoComesBack(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} {
+		h := open(t, Options{})
+		id := h.session("2025-11-25")
+		h.serve = func(_ context.Context, x *Exchange) Reply {
+			if before {
+				x.Notify("notifications/message", []byte(`{"data":"on the way"}`))
+			}
+			return Reply{Result: []byte(`{"text":"protected"}`), Transient: true}
+		}
+		first := h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}`, "Mcp-Session-Id", id, "Accept", "text/event-stream")
+		if !strings.Contains(first.body, "protected") {
+			t.Fatalf("before %v: the one who asked got %q", before, first.body)
+		}
+		for _, event := range []string{"1-0", "1-1", "2-0"} {
+			a := h.do("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Accept", "text/event-stream", "Last-Event-ID", event, "Connection", "close")
+			if strings.Contains(a.body, "protected") {
+				t.Errorf("before %v: given again behind %s: %q", before, event, a.body)
+			}
+		}
 	}
 }

@@ -62,6 +62,9 @@ type Reply struct {
 	// the answer has a status of its own it is 403, with a challenge.
 	NeedScope string
 	None      bool
+	// Transient: the answer is for the connection that asked, and is not kept for
+	// a client that comes back for it.
+	Transient bool
 
 	challenge string // WWW-Authenticate
 }

@@ -27,7 +27,11 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t targe
 		return *reply
 	}
 	if b.Builtin != nil {
-		return r.callBuiltin(ctx, x, b, t)
+		reply := r.callBuiltin(ctx, x, b, t)
+		// What a session was given is gone with that session, and an MCP session
+		// may outlive it.
+		reply.Transient = b.Name == guideServer
+		return reply
 	}
 	pass, err := r.enter(x, b, t)
 	if err != nil {
