@@ -86,12 +86,16 @@ const (
 // passes unseen under alert; under redact and block such a value is held back.
 const MaxBytes = 8 << 20
 
+// Enough is how many different deliveries are found in one value at most, where
+// nothing is to be cut: more would tell nobody more, and cost a record each.
+const Enough = 8
+
 // Redacted stands in the place of what was cut.
 const Redacted = "[redacted]"
 
 // Result is what a look found.
 type Result struct {
 	Out     []byte     // what may go on; the value itself when nothing was cut
-	Found   []Delivery // each once, in the order of the bytes
+	Found   []Delivery // each once, in the order of the bytes; but for Redact at most Enough
 	Blocked bool       // nothing may go on
 }

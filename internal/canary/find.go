@@ -2,6 +2,7 @@ package canary
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -22,12 +23,18 @@ type finder struct {
 	place   place  // in that run
 	cut     int    // up to here the words of that run are in spans
 	meaning []byte // of one string
+	most    int    // so many different refs are enough; 0: all are wanted
+	met     []Delivery
 }
 
-// take is a finder of the index; give takes it back.
-func (x *Index) take() *finder {
+// take is a finder of the index; give takes it back. Only what is to be cut has
+// to be found to the last.
+func (x *Index) take(mode Mode) *finder {
 	f := x.pool.Get().(*finder)
-	f.x = x
+	f.x, f.most, f.met = x, Enough, f.met[:0]
+	if mode == Redact {
+		f.most = 0
+	}
 	return f
 }
 
@@ -55,6 +62,17 @@ func (f *finder) find(text []byte) []span {
 	return f.spans
 }
 
+// add notes a place.
+func (f *finder) add(s span) {
+	f.spans = append(f.spans, s)
+	if f.most > 0 && !slices.Contains(f.met, s.to) {
+		f.met = append(f.met, s.to)
+	}
+}
+
+// over reports whether enough was found.
+func (f *finder) over() bool { return f.most > 0 && len(f.met) >= f.most }
+
 // known reads a ref in w and looks it up.
 func (f *finder) known(w window) (to Delivery, end int, ok bool) {
 	k, end, ok := w.ref()
@@ -67,12 +85,12 @@ func (f *finder) known(w window) (to Delivery, end int, ok bool) {
 
 // plain finds what stands in the text itself.
 func (f *finder) plain(text []byte) {
-	for i := 0; i+shortest <= len(text); i++ {
+	for i := 0; i+shortest <= len(text) && !f.over(); i++ {
 		if !starts[text[i]] || text[i] < utf8.RuneSelf && !second[text[i+1]] {
 			continue
 		}
 		if to, n, ok := f.known(window{text, 8, 8 * i}); ok {
-			f.spans = append(f.spans, span{i, i + n, to})
+			f.add(span{i, i + n, to})
 			i += n - 1
 		}
 	}
@@ -80,7 +98,7 @@ func (f *finder) plain(text []byte) {
 
 // coded finds what stands in runs of units.
 func (f *finder) coded(c *code, text []byte) {
-	for i := 0; i+c.least <= len(text); {
+	for i := 0; i+c.least <= len(text) && !f.over(); {
 		// A run that is long enough takes all bytes up to there: a byte that ends
 		// one lets us go on behind it. This passes over most of what is no code.
 		last := i + c.least - 1
@@ -137,6 +155,9 @@ func (f *finder) bytes(c *code, text []byte) {
 		if c.begins[two] == 0 || k == 0 {
 			continue
 		}
+		if f.over() {
+			return
+		}
 		for r := range 3 {
 			if c.begins[two]>>r&1 != 0 {
 				f.inRun(c, text, (k-1)*c.bits+2*r)
@@ -165,7 +186,7 @@ func (f *finder) inRun(c *code, text []byte, bit int) {
 		}
 		f.cut = end
 	}
-	f.spans = append(f.spans, span{start, end, to})
+	f.add(span{start, end, to})
 }
 
 // place is where a unit of a run stands. It only goes forward, so that a run
@@ -202,8 +223,11 @@ func (f *finder) tags(text []byte) {
 		i += size
 	}
 	for i := range f.units {
+		if f.over() {
+			return
+		}
 		if to, n, ok := f.known(window{f.units, 8, 8 * i}); ok {
-			f.spans = append(f.spans, span{at[i], at[i+n-1] + len("\U000E0064"), to})
+			f.add(span{at[i], at[i+n-1] + len("\U000E0064"), to})
 		}
 	}
 }

@@ -16,10 +16,10 @@ func (x *Index) Look(mode Mode, raw []byte, skip ...string) Result {
 	if x.Empty() || len(raw) == 0 {
 		return Result{Out: raw}
 	}
-	l := looking{finder: x.take(), cut: mode == Redact}
+	l := looking{finder: x.take(mode), cut: mode == Redact}
 	defer x.give(l.finder)
 	if len(raw) > MaxBytes && mode != Alert {
-		l.cut = false
+		l.cut, l.most = false, Enough
 		l.value(raw[:MaxBytes], skip)
 		return Result{Out: raw, Found: l.found, Blocked: true}
 	}
@@ -41,7 +41,7 @@ func (x *Index) Text(mode Mode, s string) (out string, found []Delivery) {
 	if x.Empty() || len(s) < shortest {
 		return s, nil
 	}
-	l := looking{finder: x.take(), cut: mode == Redact}
+	l := looking{finder: x.take(mode), cut: mode == Redact}
 	defer x.give(l.finder)
 	if with, changed := l.text([]byte(s), false); changed {
 		return string(with), l.found
@@ -54,8 +54,9 @@ type looking struct {
 	*finder
 	cut   bool
 	found []Delivery
-	names bool // the name of a member was cut
-	stuck bool // something was found that cannot be cut
+	noted map[Delivery]struct{} // those in found
+	names bool                  // the name of a member was cut
+	stuck bool                  // something was found that cannot be cut
 }
 
 func (l *looking) value(raw []byte, skip []string) []byte {
@@ -84,7 +85,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 func (l *looking) strings(raw []byte) []byte {
 	var out []byte
 	copied := 0
-	for at := 0; at < len(raw); {
+	for at := 0; at < len(raw) && !l.over(); {
 		n := bytes.IndexByte(raw[at:], '"')
 		if n < 0 {
 			break
@@ -166,9 +167,14 @@ func (l *looking) text(body []byte, escaped bool) (with []byte, changed bool) {
 func (l *looking) note(spans []span) {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.start-b.start, b.end-a.end) })
 	for _, s := range spans {
-		if !slices.Contains(l.found, s.to) {
-			l.found = append(l.found, s.to)
+		if _, ok := l.noted[s.to]; ok {
+			continue
 		}
+		if l.noted == nil {
+			l.noted = make(map[Delivery]struct{})
+		}
+		l.noted[s.to] = struct{}{}
+		l.found = append(l.found, s.to)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -344,4 +345,32 @@ func FuzzLook(f *testing.F) {
 			check(t, x, with, r)
 		}
 	})
+}
+
+// TestEightDifferentRefsAreEnough where nothing is to be cut: a value full of
+// them costs no more than one that is not. To cut, all have to be found.
+func TestEightDifferentRefsAreEnough(t *testing.T) {
+	t.Parallel()
+	var all []Delivery
+	var refs []string
+	for i := range 100 {
+		d := Delivery{Session: fmt.Sprint(i), Template: "voice", Revision: "r"}
+		all, refs = append(all, d), append(refs, Ref(testKey, d))
+	}
+	x := index(all...)
+	one, each := []byte(`["`+strings.Join(refs, " ")+`"]`), []byte(`["`+strings.Join(refs, `","`)+`"]`)
+	again := []byte(`["` + strings.Repeat(refs[0]+" ", 50) + strings.Join(refs[1:3], " ") + `"]`)
+	for _, raw := range [][]byte{one, each} {
+		for _, mode := range []Mode{Alert, Block} {
+			if r := x.Look(mode, raw); len(r.Found) != Enough || !slices.Equal(r.Found, all[:Enough]) || r.Blocked != (mode == Block) {
+				t.Errorf("%s: %d found, blocked %v", mode, len(r.Found), r.Blocked)
+			}
+		}
+		if r := x.Look(Redact, raw); len(r.Found) != len(all) || r.Blocked || x.Look(Alert, r.Out).Found != nil {
+			t.Errorf("redact: %d found, blocked %v", len(r.Found), r.Blocked)
+		}
+	}
+	if r := x.Look(Alert, again); !slices.Equal(r.Found, all[:3]) {
+		t.Errorf("repeated ones count once: %v", r.Found)
+	}
 }

@@ -393,13 +393,18 @@ func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, er
 	return d.auth.Authenticate(shown, []string{"Bearer " + token})
 }
 
-// shell refuses an operator's act from below a registered agent.
+// shell refuses an operator's act from below a registered agent. That the
+// database which knows them is away says nothing of who asks.
 func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
 	if d.offline {
 		return nil // nobody is registered with a daemon that does not run
 	}
 	if m := d.messaging.Load(); m != nil {
-		return m.server.Operator().AgentShell(ctx, processes, complete)
+		err := m.server.Operator().AgentShell(ctx, processes, complete)
+		if err != nil && !errors.Is(err, agent.ErrAgentShell) {
+			return fmt.Errorf("asking who is an agent: %w", errors.Join(instruct.ErrStore, err))
+		}
+		return err
 	}
 	if !complete || len(processes) == 0 {
 		return agent.ErrAgentShell

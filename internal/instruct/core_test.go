@@ -242,7 +242,13 @@ func (h *house) look() {
 // issue makes a session, and gives its token and id.
 func (h *house) issue(subject string, scope ...string) (token, id string) {
 	h.t.Helper()
-	token, s, err := h.keeper.Issue(context.Background(), session.Request{Subject: subject, Scope: scope}, nil)
+	ask := session.Request{Subject: subject, Scope: scope}
+	if h.s.o.Named != nil {
+		if by := h.s.o.Named(subject); by != nil {
+			ask.Maker = makerOf(by)
+		}
+	}
+	token, s, err := h.keeper.Issue(context.Background(), ask, nil)
 	h.must(err)
 	return token, s.ID
 }

@@ -96,7 +96,7 @@ func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revis
 
 // act is what a reader does without an act of the relay's.
 func (s *Server) act(r *Reader, action, name string) gate.Act {
-	a := gate.Act{Who: r.Who, Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
+	a := gate.Act{Who: r.connection(), Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
 	if r.Session != nil {
 		a.Delivery = r.Session.ID
 	}
@@ -115,23 +115,35 @@ func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
 		return nil, err
 	}
 	defer s.o.Gate.End(p)
+	if r.Beside != nil {
+		d := s.o.Gate.Allows(policy.Request{Who: r.Who, Action: o.action, Server: ServerName, Name: o.name})
+		if !d.Allow {
+			return nil, s.denied(p, r, o, d)
+		}
+	}
 	return s.deliver(ctx, p, r, o)
 }
 
 // within is admit for an order that came by the relay, with a pass of its own.
 func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
-	d := s.o.Gate.Allows(policy.Request{Who: r.Who, Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
+	d := s.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
 	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
 	if d.Allow {
 		return s.deliver(ctx, p, r, o)
 	}
+	return nil, s.denied(p, r, o, d)
+}
+
+// denied records that policy keeps from the reader what his connection may ask
+// for, and gives what he is told.
+func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
 	if _, err := s.o.Gate.Turn(p, d.Rule, s.fields(p, r, nil)...); err != nil {
-		return nil, unrecorded(p, err)
+		return unrecorded(p, err)
 	}
 	if o.max == 0 {
-		return nil, ErrNotFound
+		return ErrNotFound
 	}
-	return nil, &gate.Refusal{Code: gate.CodeDenied, Rule: d.Rule}
+	return &gate.Refusal{Code: gate.CodeDenied, Rule: d.Rule}
 }
 
 // deliver makes the text, records that it goes out, and gives it. Of each there

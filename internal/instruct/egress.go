@@ -10,8 +10,8 @@ import (
 const actionCanary = rulePrefix + "canary"
 
 // Outgoing looks for refs in the params of a request on its way to a server,
-// raw, and gives what may go on: params itself where nothing was cut. Each
-// delivery whose ref is found is recorded, and where that cannot be done
+// raw, and gives what may go on: params itself where nothing was cut. The
+// deliveries whose refs are found are recorded, and where that cannot be done
 // nothing goes on. blocked: the request may not go on.
 func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
 	s.Seen(a)
@@ -45,23 +45,27 @@ func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) 
 	return params, false
 }
 
-// finds are the records of what was found, one for each delivery.
+// mostFinds is how many deliveries have a record of their own: refs are cheap to
+// collect, and one request full of them must not fill the record.
+const mostFinds = canary.Enough
+
+// finds are the records of what was found: one for each of the first deliveries,
+// and one, with their number, for all others.
 func finds(a gate.Act, found []canary.Delivery, result string) []*audit.Record {
 	where := a.Server
 	if a.Name != "" {
 		where += "/" + a.Name
 	}
-	at := make(map[canary.Delivery]*audit.Record)
+	record := func(n int, detail ...audit.Field) *audit.Record {
+		return &audit.Record{Kind: audit.Event, Source: source, Who: a.Who, Session: a.Session, Action: actionCanary, Resource: where,
+			Rule: actionCanary, Result: result, Count: int64(n), Detail: detail}
+	}
 	var out []*audit.Record
-	for _, d := range found {
-		if r := at[d]; r != nil {
-			r.Count++
-			continue
-		}
-		at[d] = &audit.Record{Kind: audit.Event, Source: source, Who: a.Who, Session: a.Session, Action: actionCanary, Resource: where,
-			Rule: actionCanary, Result: result, Count: 1,
-			Detail: []audit.Field{field("session", d.Session), field("template", d.Template), field("revision", d.Revision)}}
-		out = append(out, at[d])
+	for _, d := range found[:min(len(found), mostFinds)] {
+		out = append(out, record(1, field("session", d.Session), field("template", d.Template), field("revision", d.Revision)))
+	}
+	if rest := len(found) - mostFinds; rest > 0 {
+		out = append(out, record(rest))
 	}
 	return out
 }

@@ -108,3 +108,23 @@ func TestOneFindIsOneRecord(t *testing.T) {
 		t.Errorf("%v", count)
 	}
 }
+
+// TestARequestFullOfRefsIsAFewRecords: the first deliveries have one each, all
+// others are counted in one more.
+func TestARequestFullOfRefsIsAFewRecords(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, mostFinds, mostFinds + 1, 1000} {
+		found := make([]canary.Delivery, n)
+		var sum int64
+		out := finds(gate.Act{Who: program("a"), Server: "notes"}, found, "redact")
+		for _, r := range out {
+			sum += r.Count
+		}
+		if want := min(n, mostFinds+1); len(out) != want || sum != int64(n) {
+			t.Errorf("%d deliveries: %d records of %d", n, len(out), sum)
+		}
+		if n > mostFinds && (out[mostFinds].Count != int64(n-mostFinds) || len(out[mostFinds].Detail) != 0) {
+			t.Errorf("the last: %+v", out[mostFinds])
+		}
+	}
+}

@@ -456,7 +456,8 @@ func TestWhileTheStoreIsAway(t *testing.T) {
 	d.want(200, "", me, "GET", "/auth/instructions", "", fresh...)
 }
 
-// Without a record nothing is given and nothing is made.
+// Without a record nothing is given and nothing is made. A session ends all the
+// same, and its record waits.
 func TestWithoutARecordThereIsNothing(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -468,7 +469,7 @@ func TestWithoutARecordThereIsNothing(t *testing.T) {
 	}
 	for _, c := range [][3]string{
 		{"GET", "/auth/instructions"}, {"GET", "/auth/templates"}, {"GET", "/auth/templates/plan"}, {"GET", "/auth/voice"}, {"GET", "/auth/events"},
-		{"POST", "/auth/templates/plan/render"}, {"POST", "/auth/session"}, {"POST", "/auth/session/renew"}, {"DELETE", "/auth/session"},
+		{"POST", "/auth/templates/plan/render"}, {"POST", "/auth/session"}, {"POST", "/auth/session/renew"},
 		{"GET", "/auth/admin/templates"}, {"GET", "/auth/admin/templates/plan?version=" + version}, {"GET", "/auth/admin/access"},
 		{"GET", "/auth/admin/status"}, {"GET", "/auth/admin/sessions"},
 		{"POST", "/auth/admin/templates/plan/revoke"}, {"POST", "/auth/admin/sessions", `{"scope":"structural"}`},
@@ -481,5 +482,11 @@ func TestWithoutARecordThereIsNothing(t *testing.T) {
 	}
 	if n := d.keeper.Stats().Live; n != 1 {
 		t.Errorf("%d sessions live", n)
+	}
+	d.want(204, "", me, "DELETE", "/auth/session", "", token...)
+	d.s.owed.mu.Lock()
+	defer d.s.owed.mu.Unlock()
+	if n := d.keeper.Stats().Live; n != 0 || len(d.s.owed.wait) != 1 {
+		t.Errorf("%d sessions live, %d records wait", n, len(d.s.owed.wait))
 	}
 }

@@ -90,7 +90,8 @@ type Options struct {
 	// Bearer is the principal of a bearer token that was made for TCP, wherever
 	// it is shown: a token of ours or of the issuer. It counts failures.
 	Bearer func(r *http.Request, token string) (*principal.Principal, error)
-	// Shell refuses an operator's act that comes from below a registered agent.
+	// Shell refuses an operator's act that comes from below a registered agent;
+	// ErrStore: the database that knows them is away.
 	Shell func(ctx context.Context, processes []string, complete bool) error
 	// Refused records a token that was presented and is not good; reason is a
 	// constant.
@@ -111,7 +112,8 @@ type Options struct {
 // Reader is somebody who may get protected text: by the token of a session, or
 // as a bearer token's own principal.
 type Reader struct {
-	Who     *principal.Principal // for the gate: as the connection or the token proves it
+	Who     *principal.Principal // who reads: as the connection or the token proves it
+	Beside  *principal.Principal // the connection, where a session of another principal came by it; else nil
 	Session *session.Session     // nil: a bearer token reads without one
 	Scope   []string             // the tiers
 	MCP     string               // digest of the MCP session, for the record; may be empty
@@ -126,12 +128,33 @@ func (r *Reader) key() string {
 	return r.Who.Name()
 }
 
+// connection is who acts, for the gate and its records.
+func (r *Reader) connection() *principal.Principal {
+	if r.Beside != nil {
+		return r.Beside
+	}
+	return r.Who
+}
+
+// decide is what policy says of a reader: a session lends its connection nothing
+// that policy keeps from the connection, and a connection lends a session
+// nothing that policy keeps from him who made it. What refuses is named.
+func (s *Server) decide(r *Reader, q policy.Request) policy.Decision {
+	q.Who = r.Who
+	d := s.o.Gate.Allows(q)
+	if d.Allow && r.Beside != nil {
+		q.Who = r.Beside
+		d = s.o.Gate.Allows(q)
+	}
+	return d
+}
+
 // may reports whether policy lets the reader have a document of that tier. It
 // is asked for each document of a view, without a record: the delivery has one.
 func (s *Server) may(r *Reader, d *guide.Document, tier string) bool {
 	for _, t := range r.Scope {
 		if t == tier {
-			return s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionRead, Server: ServerName, Name: d.Name}).Allow
+			return s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
 		}
 	}
 	return false

@@ -84,7 +84,7 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command,
 }
 
 // shell refuses what comes from below an agent. Where nobody can say, so does
-// it.
+// it; ErrStore where that is a matter of the database.
 func (o *Operator) shell(ctx context.Context, by Caller) error {
 	if o.o.Shell == nil {
 		return &shellError{whyUnknown, errors.New("nobody knows the agents")}
@@ -93,6 +93,8 @@ func (o *Operator) shell(ctx context.Context, by Caller) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, ErrStore):
+		return err
 	case by.Complete:
 		return &shellError{whyAgent, err}
 	}

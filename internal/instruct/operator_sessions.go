@@ -2,6 +2,7 @@ package instruct
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -98,14 +99,17 @@ func (o *Operator) mayIssue(by Caller, in CIRequest) error {
 }
 
 // RevokeSession ends a session: its token is refused, and what it was given is
-// forgotten, within five seconds. session.ErrUnknown: it is not there, or over.
+// forgotten, within five seconds, whether or not the database and the record can
+// be had. session.ErrUnknown: it is not there, or over.
 func (o *Operator) RevokeSession(ctx context.Context, by Caller, id string) (*SessionInfo, error) {
 	c, err := o.enterSessions(ctx, by, "session.revoke")
 	if err != nil {
 		return nil, err
 	}
 	ended, err := o.o.Sessions.End(ctx, id, session.ReasonRevoked, func(s *session.Session) any { return c.pass.Line(sessionFields(s)...) })
-	if err != nil {
+	if errors.Is(err, session.ErrUnsaved) {
+		o.s.owe(c.pass.Line(sessionFields(ended)...))
+	} else if err != nil {
 		return nil, c.fail(err, field("session", clean(id)))
 	}
 	c.end()

@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/session"
 )
 
 // factLauncher is the verified fact of what an agent was started with: its role.
@@ -101,7 +102,9 @@ func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 		if !ok || !s.lives(a.Delivery) || attested(a.Who) && found.Subject != a.Who.Name() {
 			return nil, Expired
 		}
-		r = &Reader{Who: a.Who, Session: &found, Scope: found.Scope}
+		if r = s.sessionReader(a.Who, &found); r == nil {
+			return nil, Expired
+		}
 	case byBearer(a.Who):
 		r = s.bearerReader(a.Who)
 	default:
@@ -109,6 +112,23 @@ func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 	}
 	r.MCP = a.Session
 	return r, ""
+}
+
+// sessionReader is the reader that a session makes of a connection: the
+// connection itself where the kernel says that it is the session's own, and
+// elsewhere the session's principal, with the connection beside it. nil: what
+// the session stands on is no more.
+func (s *Server) sessionReader(who *principal.Principal, found *session.Session) *Reader {
+	r := &Reader{Who: who, Session: found, Scope: found.Scope}
+	if attested(who) {
+		return r
+	}
+	of, err := s.ofSession(found, who.Local())
+	if err != nil {
+		return nil
+	}
+	r.Who, r.Beside = of, who
+	return r
 }
 
 // attested reports whether the kernel says who it is: then the session must be
@@ -191,7 +211,7 @@ func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
 func (s *Server) see(r *Reader, set *guide.Set) (sight, string) {
 	in := *r
 	in.Scope = s.scope(r)
-	on := strings.Join(append([]string{strconv.FormatUint(s.rules.Load(), 36), r.Who.Identity()}, in.Scope...), "\x00")
+	on := strings.Join(append([]string{strconv.FormatUint(s.rules.Load(), 36), r.Who.Identity(), r.connection().Identity()}, in.Scope...), "\x00")
 	if v, ok := s.cache.find(r.key(), on, set); ok {
 		return v, on
 	}
@@ -230,7 +250,7 @@ func (s *Server) Degraded(r *Reader) string {
 	if !s.alive(r) {
 		return Expired
 	}
-	if len(s.scope(r)) == 0 || !s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionRead, Server: ServerName}).Allow {
+	if len(s.scope(r)) == 0 || !s.decide(r, policy.Request{Action: actionRead, Server: ServerName}).Allow {
 		return NotPermitted
 	}
 	if _, state := s.o.Library.Set(); !state.OK && !s.cache.has(r.key(), s.o.Now()) {

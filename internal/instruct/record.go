@@ -36,6 +36,9 @@ func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	var out []audit.Field
 	if r.Session != nil {
 		out = append(out, field("session", r.Session.ID))
+		if r.Beside != nil {
+			out = append(out, field("subject", r.Session.Subject))
+		}
 	} else if name := r.Who.Name(); name != p.Act().Who.Name() {
 		out = append(out, field("bearer", name))
 	}

@@ -45,6 +45,7 @@ type Server struct {
 	ears    ears
 	counts  counts
 	web     web
+	owed    owed
 
 	settled atomic.Bool   // the library has had its first look
 	rules   atomic.Uint64 // counts the policies
@@ -71,7 +72,8 @@ func New(o Options) *Server {
 // sessions have left, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	var files sync.WaitGroup
-	files.Go(func() { s.sweepFiles(ctx) }) // a slow file system delays no message
+	files.Go(func() { s.sweepFiles(ctx) })    // a slow file system delays no message
+	files.Go(func() { s.sweepSessions(ctx) }) // nor does a slow database
 	defer files.Wait()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

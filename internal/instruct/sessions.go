@@ -110,7 +110,7 @@ func (q *request) wanted(in opening) (ask session.Request, rule string, err erro
 	if wait := q.s.web.pace.take(q.who.Name(), q.s.o.Now(), sessionsMost, sessionsSpan); wait > 0 {
 		return ask, ruleSessions, rateLimited(int((wait + time.Second - 1) / time.Second))
 	}
-	return session.Request{Subject: q.who.Name(), Project: in.Project, Client: client, Bind: bind, Scope: scope, TTL: ttl}, "", nil
+	return session.Request{Subject: q.who.Name(), Project: in.Project, Client: client, Bind: bind, Maker: makerOf(q.who), Scope: scope, TTL: ttl}, "", nil
 }
 
 // bind is the process that a session ends with: on the Unix socket the caller's
@@ -175,7 +175,8 @@ func (q *request) renewSession() error {
 	return q.created(issued(token, renewed))
 }
 
-// endSession ends the session whose token is shown.
+// endSession ends the session whose token is shown, whether or not the database
+// and the record can be had.
 func (q *request) endSession() error {
 	pass, err := q.s.o.Gate.Admit(q.act("end"))
 	if err != nil {
@@ -186,7 +187,9 @@ func (q *request) endSession() error {
 	if errors.Is(err, session.ErrUnknown) {
 		return q.s.turned(pass, rulePrefix+Expired, unauthenticated())
 	}
-	if err != nil {
+	if errors.Is(err, session.ErrUnsaved) {
+		q.s.owe(pass.Line(sessionFields(q.reader.Session)...))
+	} else if err != nil {
 		return q.s.unmade(pass, err)
 	}
 	q.w.WriteHeader(http.StatusNoContent)

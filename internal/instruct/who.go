@@ -31,6 +31,9 @@ const factSession = "session"
 // peer.Ancestors. It is observed, and so is what a session is bound to.
 const factProcess = "process"
 
+// factToken names the fact of the bearer token that proved a principal: its id.
+const factToken = "token"
+
 var (
 	errTwice   = errors.New("more than one token, or one in two headers")
 	errPlace   = errors.New("a token that does not count where it was shown")
@@ -164,6 +167,11 @@ func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
 // where it is not any more, the session has lost what it stands on. A started
 // agent is one by its process tree, and nowhere else.
 func (s *Server) bySession(r *http.Request, found *session.Session) (*principal.Principal, error) {
+	return s.ofSession(found, s.o.Local != nil && s.o.Local(r))
+}
+
+// ofSession is bySession for a connection that is, or is not, of this machine.
+func (s *Server) ofSession(found *session.Session, local bool) (*principal.Principal, error) {
 	facts := []principal.Fact{{Name: factSession, Value: found.ID, Grade: principal.Verified}}
 	kind, rest, err := principal.Parse(found.Subject)
 	if err != nil {
@@ -182,7 +190,7 @@ func (s *Server) bySession(r *http.Request, found *session.Session) (*principal.
 		return nil, errPlace
 	}
 	who := principal.New(found.Subject, facts...)
-	if s.o.Local != nil && s.o.Local(r) {
+	if local {
 		who = who.WithLocal()
 	}
 	return who, nil
@@ -204,7 +212,20 @@ func (s *Server) standing(found *session.Session) *principal.Principal {
 	case by != nil || s.o.Named == nil:
 		return nil
 	}
-	return s.o.Named(found.Subject)
+	by = s.o.Named(found.Subject)
+	if by == nil || found.Maker == "" || makerOf(by) != found.Maker {
+		return nil // the name is another token's now
+	}
+	return by
+}
+
+// makerOf is the id of the bearer token that proved a principal; empty: none of
+// ours did.
+func makerOf(who *principal.Principal) string {
+	if f, ok := who.Fact(factToken); ok && byBearer(who) && f.Grade.MayAllow() {
+		return f.Value
+	}
+	return ""
 }
 
 // stands reports whether what a session was made with is still good, as far as

@@ -226,6 +226,9 @@ func (r *Relay) servers(who *principal.Principal) []*backend {
 
 // Request implements front.Handler.
 func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
+	if reply := r.leavingHello(x); reply != nil {
+		return *reply
+	}
 	if x.Server == "" {
 		return r.aggregate(ctx, x)
 	}
@@ -305,7 +308,10 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
-	params, ok := l.scanNotice(x, x.Params, pass.Ref)
+	params, ok := r.outward(r.act(x, l.b.Name, x.Method, ""), x.Params, beside(x.Method, nil)...)
+	if ok {
+		params, ok = l.scanNotice(x, params, pass.Ref)
+	}
 	if !ok {
 		r.gate.Leave(pass, "blocked", 0)
 		return

@@ -13,41 +13,40 @@ import (
 var errOver = errors.New("the session has ended")
 
 // End ends a session; reason is ReasonEnded, ReasonRevoked or another of them.
-// Its tokens are refused and its Done is closed when End returns. note is that
-// of Issue.
+// Its tokens are refused, its Done is closed and Options.Ended has heard of it
+// before the database is asked: an end waits for no disk. note is that of Issue.
 //
-// Errors: ErrUnknown, also for a session that has ended; or one of the store:
-// then it goes on, unless its time ends it.
+// Errors: ErrUnknown, also for a session that has ended; or ErrUnsaved with one
+// of the store, and the session: it has ended all the same, and note's record
+// was not made.
 func (k *Keeper) End(ctx context.Context, id, reason string, note func(*Session) any) (*Session, error) {
 	if !isReason(reason) {
 		return nil, fmt.Errorf("ending a session: %q is no reason", reason)
 	}
-	var ended *Session
-	over := false
-	err := k.act(id, func(e *entry) error {
-		ended = k.state(e)
-		ended.Ended, ended.Reason = milli(k.o.Now()), reason
-		err := k.enterEnd(ctx, ended, note)
-		switch {
-		case errors.Is(err, errOver):
-			if over = k.disown(e); !over {
-				return ErrUnknown // its time was over meanwhile
-			}
-		case err != nil:
-			return fmt.Errorf("ending a session: %w", err)
-		default:
-			over = k.finish(e, ended.Ended, reason)
-		}
-		ended = k.state(e)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	k.mu.RLock()
+	e := k.sessions[id]
+	k.mu.RUnlock()
+	if e == nil || !k.finish(e, milli(k.o.Now()), reason) {
+		return nil, ErrUnknown
 	}
-	if over {
-		k.tell(id)
+	k.tell(id)
+	e.acting.Lock() // a renewal under way enters its token first, and ours takes it away
+	defer e.acting.Unlock()
+	ended := k.state(e)
+	err := k.enterEnd(ctx, ended, note)
+	if err == nil || errors.Is(err, errOver) { // errOver: the database has known before
+		return ended, nil
 	}
-	return ended, nil
+	k.later(e)
+	return ended, fmt.Errorf("%w: %w", ErrUnsaved, err)
+}
+
+// later leaves the end of a session to Run.
+func (k *Keeper) later(e *entry) {
+	k.mu.Lock()
+	e.unsaved = true
+	k.mu.Unlock()
+	wake(k.slow)
 }
 
 func (k *Keeper) enterEnd(ctx context.Context, s *Session, note func(*Session) any) error {

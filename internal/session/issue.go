@@ -16,6 +16,7 @@ const (
 	maxName   = 1024 // bytes of a subject
 	maxClient = 128
 	maxBind   = 128
+	maxMaker  = 128
 )
 
 // Issue makes a session and its first token. note makes of it the record that
@@ -33,7 +34,7 @@ func (k *Keeper) Issue(ctx context.Context, r Request, note func(*Session) any) 
 	}
 	sid, now := newSID(), k.o.Now()
 	e := newEntry(Session{ID: digestOf(sid).session(), Subject: r.Subject, Scope: r.Scope, Project: r.Project, Client: r.Client,
-		CI: r.CI, Bind: r.Bind, Issued: time.Unix(now.Unix(), 0).UTC()}, r.TTL)
+		CI: r.CI, Bind: r.Bind, Maker: r.Maker, Issued: time.Unix(now.Unix(), 0).UTC()}, r.TTL)
 	g := e.grant(sid, now)
 	token, err = k.claims(&e.Session, sid, g).write(k.ring.Load().newest())
 	if err != nil {
@@ -118,12 +119,19 @@ func admit(r Request) (Request, error) {
 		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
 	case !validProject(r.Project):
 		return r, fmt.Errorf("%w: a project is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", ErrRequest)
-	case len(r.Bind) > maxBind || strings.IndexFunc(r.Bind, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0:
+	case len(r.Bind) > maxBind || !plain(r.Bind):
 		return r, fmt.Errorf("%w: it cannot be bound to that", ErrRequest)
+	case len(r.Maker) > maxMaker || !plain(r.Maker):
+		return r, fmt.Errorf("%w: that is not the id of a credential", ErrRequest)
 	case r.TTL < 0 || r.TTL > MaxLife:
 		return r, fmt.Errorf("%w: it lives at most %s", ErrRequest, MaxLife)
 	}
 	return r, nil
+}
+
+// plain: ASCII that shows, without a space.
+func plain(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
 }
 
 func validProject(s string) bool {

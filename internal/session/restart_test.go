@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,16 +160,16 @@ func TestWithoutADatabaseTokensAreCheckedAndNoneIsMade(t *testing.T) {
 		if text, _, err := b.Issue(t.Context(), ask(), nil); err == nil || text != "" {
 			t.Errorf("made %q", text)
 		}
-		if _, err := b.End(t.Context(), s.ID, ReasonEnded, nil); err == nil || isClosed(b.Done(s.ID)) {
-			t.Errorf("ended: %v", err)
-		}
 		if text, _, err := b.Renew(t.Context(), s, nil); err == nil || text != "" {
 			t.Errorf("renewed: %q", text)
 		}
 		b.good(token, owner())
-		b.pass(MaxLife)
-		b.turn()
-		b.bad(token, owner(), Expired)
+		other := b.mustFind(s.ID)
+		if ended, err := b.End(t.Context(), other.ID, ReasonEnded, nil); !errors.Is(err, ErrUnsaved) || ended == nil || !isClosed(b.Done(other.ID)) {
+			t.Errorf("ended: %v", err)
+		}
+		b.bad(token, owner(), Revoked)
+		equal(t, "told", b.heard(), s.ID+" ended")
 		if _, err := Open(t.Context(), b.options()); err == nil {
 			t.Error("opened without a database")
 		}
@@ -217,5 +218,38 @@ func TestAKeeperNeedsWhatItIsMadeOf(t *testing.T) {
 				t.Errorf("opened without %s", what)
 			}
 		}
+	})
+}
+
+// What a session was made with is in its row, beside its tiers.
+func TestASessionKnowsItsMaker(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bed) {
+		r := ask()
+		r.Subject, r.Maker = "token:ci", "T0123"
+		token, s := b.issue(r)
+		b.restart()
+		same(t, "its maker", b.good(token, Caller{}).Maker, "T0123")
+		equal(t, "its scope", b.mustFind(s.ID).Scope, Behavioural, Structural)
+		r.Maker = "T0123 behavioural"
+		if _, _, err := b.Issue(t.Context(), r, nil); !errors.Is(err, ErrRequest) {
+			t.Errorf("a maker of two words: %v", err)
+		}
+	})
+}
+
+// An end while the database is away counts at once, and is saved when it is back.
+func TestAnEndOnAStuckDatabaseIsSavedLater(t *testing.T) {
+	onSQLite(t, func(t *testing.T, b *bed) {
+		token, s := b.issue(ask())
+		b.exec(`CREATE TRIGGER stuck BEFORE UPDATE ON instruct_sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END`)
+		if _, err := b.End(t.Context(), s.ID, ReasonRevoked, nil); !errors.Is(err, ErrUnsaved) {
+			t.Fatalf("the test shows nothing: %v", err)
+		}
+		b.bad(token, owner(), Revoked)
+		b.exec(`DROP TRIGGER stuck`)
+		must(t, b.save(t.Context()))
+		b.restart()
+		b.bad(token, owner(), Revoked)
+		same(t, "why", b.mustFind(s.ID).Reason, ReasonRevoked)
 	})
 }

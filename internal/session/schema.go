@@ -12,7 +12,8 @@ import (
 
 // Migrations are the schema of the sessions. Times are milliseconds; 0 is "not
 // yet". until is when a token is refused whatever it says of itself: it was
-// replaced, or its time and the tolerance are over.
+// replaced, or its time and the tolerance are over. scope holds words: the
+// tiers, and after them makerMark with the id of the maker, if there is one.
 func Migrations() []store.Migration {
 	return []store.Migration{{Name: "instruct-sessions-1", SQL: []string{
 		`CREATE TABLE instruct_sessions (
@@ -47,11 +48,33 @@ func Migrations() []store.Migration {
 	}}}
 }
 
+// makerMark begins the word of the maker. No tier begins so.
+const makerMark = "maker:"
+
+func scopeColumn(s *Session) string {
+	words := strings.Join(s.Scope, " ")
+	if s.Maker != "" {
+		words += " " + makerMark + s.Maker
+	}
+	return words
+}
+
+func fromScope(column string) (scope []string, maker string) {
+	for _, word := range strings.Fields(column) {
+		if id, ok := strings.CutPrefix(word, makerMark); ok {
+			maker = id
+		} else {
+			scope = append(scope, word)
+		}
+	}
+	return scope, maker
+}
+
 // insert enters a new session with its token.
 func (k *Keeper) insert(tx *store.Tx, e *entry, g *grant) error {
 	_, err := tx.Exec(`INSERT INTO instruct_sessions (installation, id, subject, scope, project, client, ci, bind, ttl, issued_at, expires_at, ended_at, reason)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, '')`,
-		k.o.Installation, e.ID, e.Subject, strings.Join(e.Scope, " "), e.Project, e.Client, e.CI, e.Bind,
+		k.o.Installation, e.ID, e.Subject, scopeColumn(&e.Session), e.Project, e.Client, e.CI, e.Bind,
 		e.ttl.Milliseconds(), e.Issued.UnixMilli(), e.Expires.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("entering a session: %w", err)
@@ -126,7 +149,7 @@ func (k *Keeper) loadSessions(tx *store.Tx, which string, args ...any) error {
 		if err := scan(&s.ID, &s.Subject, &scope, &s.Project, &s.Client, &s.CI, &s.Bind, &ttl, &issued, &expires, &ended, &s.Reason); err != nil {
 			return err
 		}
-		s.Scope = strings.Fields(scope)
+		s.Scope, s.Maker = fromScope(scope)
 		s.Issued, s.Expires = time.UnixMilli(issued).UTC(), time.UnixMilli(expires).UTC()
 		s.RefreshAfter = s.Expires // its newest token knows better
 		if ended > 0 {

@@ -65,6 +65,9 @@ var (
 	// ErrTooMany: too many sessions live at once, of this subject or in all, or
 	// a session was renewed too often within a minute.
 	ErrTooMany = errors.New("too many sessions")
+	// ErrUnsaved is wrapped where a session has ended and neither its row nor a
+	// record says so yet. Run saves the end; the record is the caller's to make.
+	ErrUnsaved = errors.New("the session has ended, which is not saved yet")
 )
 
 // Session is one session of delivery. It holds nothing secret.
@@ -76,6 +79,7 @@ type Session struct {
 	Client  string   // claimed "name/version", one clean line of at most 128 bytes; decides nothing
 	CI      bool     // made by an operator for CI
 	Bind    string   // process instance, "BOOT/PID@START"; empty: not bound
+	Maker   string   // id of the credential that it was made with; empty: of none that has one
 
 	// Times are UTC. Issued is that of the first token, Expires that of the
 	// newest; both are whole seconds, as in the token. A holder that wants to
@@ -90,10 +94,10 @@ type Session struct {
 // Request is what a session is made of. TTL is at most MaxLife and that when it
 // is 0; it is rounded up to whole seconds.
 type Request struct {
-	Subject, Project, Client, Bind string
-	Scope                          []string
-	TTL                            time.Duration
-	CI                             bool
+	Subject, Project, Client, Bind, Maker string
+	Scope                                 []string
+	TTL                                   time.Duration
+	CI                                    bool
 }
 
 // Caller is who presents a token. On the Unix socket what is said of it is the
