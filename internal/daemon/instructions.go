@@ -7,25 +7,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/canary"
 	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/session"
 	"github.com/doorward/doorward/internal/signin"
@@ -41,6 +34,7 @@ type instructing struct {
 	server   *instruct.Server
 	shelf    *library.Library
 	sessions *session.Keeper
+	refs     *canary.Index
 	used     atomic.Bool // the relay offers the server
 }
 
@@ -93,9 +87,10 @@ const firstLook = 500 * time.Millisecond
 // runInstructions has everything look after what happens by itself.
 func (d *Daemon) runInstructions(m *instructing) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{}, 3)
+	done := make(chan struct{}, 4)
 	d.instructing.Store(m)
-	for _, run := range []func(context.Context){m.shelf.Run, m.sessions.Run, m.server.Run} {
+	recall := func(ctx context.Context) { d.recall(ctx, m) }
+	for _, run := range []func(context.Context){recall, m.shelf.Run, m.sessions.Run, m.server.Run} {
 		go func() {
 			run(ctx)
 			done <- struct{}{}
@@ -139,25 +134,21 @@ func (d *Daemon) newInstructing(ctx context.Context, db *store.DB) (*instructing
 	if m.shelf, err = library.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("opening the library: %w", err)
 	}
-	refs, err := knownRefs(ctx, m.shelf)
-	if err != nil {
-		return nil, err
-	}
-	m.server = instruct.New(d.instructOptions(m, keys, refs))
+	m.refs = canary.NewIndex(refsKept)
+	m.server = instruct.New(d.instructOptions(m, keys))
 	return m, nil
 }
 
-// knownRefs are the marks of what was delivered before this start.
-func knownRefs(ctx context.Context, l *library.Library) (*canary.Index, error) {
-	all, err := l.Deliveries(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading what was delivered: %w", err)
+// recall brings back the marks of what was delivered before this start. A start
+// does not wait for it: there may be many.
+func (d *Daemon) recall(ctx context.Context, m *instructing) {
+	all, err := m.shelf.Deliveries(ctx)
+	if err != nil && ctx.Err() == nil {
+		d.log.Error("the marks of earlier deliveries are not known", "err", err)
 	}
-	refs := canary.NewIndex(refsKept)
-	for _, d := range slices.Backward(all) { // the oldest first: they go first
-		refs.Add(d.Ref, canary.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}, d.Last)
+	for _, d := range all {
+		m.refs.Add(d.Ref, canary.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}, d.Last)
 	}
-	return refs, nil
 }
 
 func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
@@ -165,10 +156,10 @@ func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Optio
 	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review}
 }
 
-func (d *Daemon) instructOptions(m *instructing, keys instructionKeys, refs *canary.Index) instruct.Options {
+func (d *Daemon) instructOptions(m *instructing, keys instructionKeys) instruct.Options {
 	i := d.o.Config.Instructions
 	return instruct.Options{Library: m.shelf, Shelf: m.shelf, Sessions: m.sessions, Gate: d.gate,
-		CanaryKey: keys.canary, Refs: refs, Mode: canary.Mode(i.Canary),
+		CanaryKey: keys.canary, Refs: m.refs, Mode: canary.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
 		Above: above, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
 		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Log: d.log}
@@ -273,150 +264,4 @@ func (d *Daemon) measureInstructions() *admin.InstructionMeasures {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// guidance is the relay's guide: the server, or what stands for it while its
-// database is away.
-type guidance struct{ d *Daemon }
-
-// Greeting implements relay.Guide.
-func (g guidance) Greeting(ctx context.Context, a gate.Act) (text, less string) {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Greeting(ctx, a)
-	}
-	if !g.d.wantsInstructions() {
-		return "", ""
-	}
-	return instruct.Generic(instruct.Unreachable), instruct.Unreachable
-}
-
-// Refuses implements relay.Guide.
-func (g guidance) Refuses(a gate.Act) string {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Refuses(a)
-	}
-	if g.d.o.Config.Instructions.FailClosed {
-		return instruct.Unreachable
-	}
-	return ""
-}
-
-// Seen implements relay.Guide.
-func (g guidance) Seen(a gate.Act) {
-	if m := g.d.instructing.Load(); m != nil {
-		m.server.Seen(a)
-	}
-}
-
-// Outgoing implements relay.Guide.
-func (g guidance) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Outgoing(a, params)
-	}
-	return params, false
-}
-
-// ahead serves what of instruction delivery needs no caller.
-func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
-	return instruct.Ahead(w, r, path)
-}
-
-// authPaths serves the routes of instruction delivery.
-func (d *Daemon) authPaths(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	m := d.instructing.Load()
-	if m == nil {
-		w.Header().Set("Retry-After", "5")
-		instruct.Unavailable(w)
-		return
-	}
-	m.server.Serve(w, r, who)
-}
-
-// delivery is the instruction session of a request to an MCP route. While the
-// database is away nobody can tell, and what comes counts as none.
-func (d *Daemon) delivery(r *http.Request, who *principal.Principal) (string, error) {
-	if m := d.instructing.Load(); m != nil {
-		return m.server.Delivery(r, who)
-	}
-	return "", nil
-}
-
-// showsSession reports whether a request over TCP bears a session token where
-// one authenticates: on the routes of instruction delivery alone.
-func showsSession(r *http.Request) bool {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {
-		return false
-	}
-	scheme, token, ok := strings.Cut(r.Header["Authorization"][0], " ")
-	return ok && strings.EqualFold(scheme, "bearer") && strings.HasPrefix(strings.TrimLeft(token, " "), session.Prefix)
-}
-
-// bearerNamed and standing ask about principals; a command without a daemon
-// has none but its own user.
-func (d *Daemon) bearerNamed(name string) *principal.Principal {
-	if d.auth == nil {
-		return nil
-	}
-	return d.auth.Named(name)
-}
-
-func (d *Daemon) standing(who *principal.Principal) bool { return d.auth == nil || d.auth.Holds(who) }
-
-func overLocal(r *http.Request) bool {
-	o := listen.From(r.Context())
-	return o != nil && o.Listener.Local()
-}
-
-// instanceOf is the process behind a request on the Unix socket.
-func instanceOf(r *http.Request) string {
-	if o := listen.From(r.Context()); o != nil && o.Peer != nil {
-		return o.Peer.Instance
-	}
-	return ""
-}
-
-func overUnix(r *http.Request) bool {
-	o := listen.From(r.Context())
-	return o != nil && o.Peer != nil
-}
-
-// bearer is whose a bearer token is that was shown beside what authenticates
-// the caller.
-func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, error) {
-	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
-	if c == nil {
-		return nil, authn.ErrUnauthenticated
-	}
-	shown := &authn.Caller{Loopback: c.Loopback || c.Unix != nil, Enforce: true, Listener: "session of " + c.Listener,
-		OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
-	return d.auth.Authenticate(shown, []string{"Bearer " + token})
-}
-
-// shell refuses an operator's act from below a registered agent. That the
-// database which knows them is away says nothing of who asks.
-func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
-	if d.offline {
-		return nil // nobody is registered with a daemon that does not run
-	}
-	if m := d.messaging.Load(); m != nil {
-		err := m.server.Operator().AgentShell(ctx, processes, complete)
-		if err != nil && !errors.Is(err, agent.ErrAgentShell) {
-			return fmt.Errorf("asking who is an agent: %w", errors.Join(instruct.ErrStore, err))
-		}
-		return err
-	}
-	if !complete || len(processes) == 0 {
-		return agent.ErrAgentShell
-	}
-	return nil
-}
-
-// refusedSession records that a session's token was shown and is not good.
-func (d *Daemon) refusedSession(r *http.Request, reason string) {
-	where := ""
-	if o := listen.From(r.Context()); o != nil {
-		where = o.Listener.URL()
-	}
-	d.events.add("auth", "session", where, "a session token that is not good: "+reason)
 }

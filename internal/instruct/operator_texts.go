@@ -299,13 +299,13 @@ func accessOf(d library.Delivered) Access {
 		First: stamp(d.First), Last: stamp(d.Last)}
 }
 
-// Access lists the deliveries of the last 30 days, the newest first.
+// Access lists the newest deliveries of the last 30 days, the newest first.
 func (o *Operator) Access(ctx context.Context, by Caller) (*Accessed, error) {
 	c, err := o.enter(ctx, by, "access")
 	if err != nil {
 		return nil, err
 	}
-	all, err := o.o.Shelf.Deliveries(ctx)
+	all, err := o.o.Shelf.Recent(ctx)
 	if err != nil {
 		return nil, c.fail(err)
 	}
@@ -335,12 +335,10 @@ func (o *Operator) trace(ctx context.Context, ref string) (*Access, error) {
 	if !canary.IsRef(ref) {
 		return nil, malformed()
 	}
-	all, err := o.o.Shelf.Deliveries(ctx)
-	for _, d := range all {
-		if d.Ref == ref {
-			a := accessOf(d)
-			return &a, nil
-		}
+	d, known, err := o.o.Shelf.Delivered(ctx, ref)
+	if err == nil && known {
+		a := accessOf(d)
+		return &a, nil
 	}
 	if o.o.Refs != nil {
 		if d, ok := o.o.Refs.Find(ref); ok {

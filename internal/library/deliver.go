@@ -35,6 +35,12 @@ const (
 	// maxPending bounds what waits to be written while the database is away, and
 	// what is remembered as written.
 	maxPending = 10_000
+	// rowsKept is how many kinds the database keeps for an installation; the
+	// oldest go. rowsRecent is how many of them somebody reads in one answer.
+	rowsKept   = 200_000
+	rowsRecent = 10_000
+	// maxTrim bounds what one transaction takes away.
+	maxTrim = 20_000
 )
 
 // ErrFull: too many deliveries wait to be written down.
@@ -50,6 +56,7 @@ type ledger struct {
 	db           *store.DB
 	installation string
 	most         int
+	rows         int64 // that may be kept
 
 	writing sync.Mutex // held while rows are written
 	mu      sync.Mutex // of what follows
@@ -58,10 +65,12 @@ type ledger struct {
 	fresh   bool          // a kind without a row waits
 	counted time.Time     // when all was last written
 	pruned  time.Time
+	there   int64 // rows in the database, at most so many; less than 0: not known
 }
 
-func newLedger(db *store.DB, installation string, most int) *ledger {
-	return &ledger{db: db, installation: installation, most: most, pending: make(map[kind]*Delivered), known: make(map[kind]bool)}
+func newLedger(db *store.DB, installation string, most, rows int) *ledger {
+	return &ledger{db: db, installation: installation, most: most, pending: make(map[kind]*Delivered), known: make(map[kind]bool),
+		rows: int64(rows), there: -1}
 }
 
 // Deliver counts a delivery for `access` and the canary. It waits for nothing;
@@ -103,10 +112,57 @@ func (g *ledger) tend(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	if !prune {
+	if prune {
+		if err := g.prune(ctx, now); err != nil {
+			return err
+		}
+	}
+	return g.trim(ctx)
+}
+
+// trim takes the oldest rows away when there are too many, and a hundredth more,
+// so that it does not come to this at each delivery.
+func (g *ledger) trim(ctx context.Context) error {
+	g.mu.Lock()
+	fits := g.there >= 0 && g.there <= g.rows
+	g.mu.Unlock()
+	if fits {
 		return nil
 	}
-	return g.prune(ctx, now)
+	g.writing.Lock() // nothing is added meanwhile
+	defer g.writing.Unlock()
+	there, err := g.count(ctx)
+	if err == nil && there > g.rows {
+		there, err = g.remove(ctx, there, min(there-(g.rows-g.rows/100), maxTrim))
+	}
+	if err != nil {
+		return fmt.Errorf("forgetting the oldest deliveries: %w", err)
+	}
+	g.mu.Lock()
+	g.there = there
+	g.mu.Unlock()
+	return nil
+}
+
+// count counts the rows, as far as one trim goes.
+func (g *ledger) count(ctx context.Context) (n int64, err error) {
+	err = g.db.Read(ctx, func(tx *store.Tx) error {
+		return tx.Row([]any{&n}, `SELECT count(*) FROM (SELECT 1 FROM instruct_deliveries WHERE installation = ?1 LIMIT ?2) AS counted`,
+			g.installation, g.rows+maxTrim)
+	})
+	return n, err
+}
+
+// remove removes the n oldest rows, and says how many are left of those there.
+func (g *ledger) remove(ctx context.Context, there, n int64) (left int64, err error) {
+	err = g.db.Write(ctx, func(tx *store.Tx) error {
+		gone, err := tx.Exec(`DELETE FROM instruct_deliveries WHERE installation = ?1 AND (session, template, revision) IN
+			(SELECT session, template, revision FROM instruct_deliveries WHERE installation = ?1
+			ORDER BY last_at, session, template, revision LIMIT ?2)`, g.installation, n)
+		left = there - gone
+		return err
+	})
+	return left, err
 }
 
 // flush writes all that waits. What cannot be written waits on.
@@ -127,8 +183,14 @@ func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	})
 	if err != nil {
 		g.putBack(out, fresh)
+		return err
 	}
-	return err
+	g.mu.Lock()
+	if g.there >= 0 {
+		g.there += int64(len(fresh))
+	}
+	g.mu.Unlock()
+	return nil
 }
 
 // takeOut gives all that waits, and which of it has no row; it has one from here
@@ -191,18 +253,40 @@ func (g *ledger) prune(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("forgetting old deliveries: %w", err)
 	}
 	g.mu.Lock()
-	g.pruned = now
+	g.pruned, g.there = now, -1
 	g.mu.Unlock()
 	return nil
 }
 
 // Deliveries are those of the last 30 days, the latest first, with what waits
-// to be written.
+// to be written; at most the latest 200,000.
 func (l *Library) Deliveries(ctx context.Context) ([]Delivered, error) {
+	return l.deliveries(ctx, ``, l.ledger.rows)
+}
+
+// Recent are the latest 10,000 of Deliveries.
+func (l *Library) Recent(ctx context.Context) ([]Delivered, error) {
+	return l.deliveries(ctx, ``, min(rowsRecent, l.ledger.rows))
+}
+
+// Delivered is the delivery of the last 30 days with that ref, the latest where
+// there are several, and whether there is one.
+func (l *Library) Delivered(ctx context.Context, ref string) (Delivered, bool, error) {
+	found, err := l.deliveries(ctx, `AND ref = ?4`, 1, ref)
+	if err != nil || len(found) == 0 {
+		return Delivered{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// deliveries writes down what waits, and gives the latest that also fulfil a
+// condition, whose arguments begin at ?4.
+func (l *Library) deliveries(ctx context.Context, and string, most int64, args ...any) ([]Delivered, error) {
 	now := l.o.Now()
 	if err := l.ledger.flush(ctx, now); err != nil {
 		return nil, fmt.Errorf("writing down deliveries: %w", err)
 	}
+	args = append([]any{l.o.Installation, now.Add(-deliveriesKept).UnixMilli(), most}, args...)
 	var out []Delivered
 	err := l.o.DB.Read(ctx, func(tx *store.Tx) error {
 		out = nil
@@ -214,8 +298,7 @@ func (l *Library) Deliveries(ctx context.Context) ([]Delivered, error) {
 			out = append(out, d)
 			return err
 		}, `SELECT session, template, revision, ref, principal, bytes, times, first_at, last_at FROM instruct_deliveries
-			WHERE installation = ?1 AND last_at >= ?2 ORDER BY last_at DESC, session, template, revision`,
-			l.o.Installation, now.Add(-deliveriesKept).UnixMilli())
+			WHERE installation = ?1 AND last_at >= ?2 `+and+` ORDER BY last_at DESC, session, template, revision LIMIT ?3`, args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading deliveries: %w", err)

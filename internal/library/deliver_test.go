@@ -130,6 +130,72 @@ func TestADeliveryWaitsForNothing(t *testing.T) {
 	await(t, "all is written", func() bool { return b.count(`SELECT sum(times) FROM instruct_deliveries`) == 1+1+500+1 })
 }
 
+func TestOfTooManyDeliveriesTheOldestGo(t *testing.T) {
+	o := library.Options{}
+	o.Keep(100)
+	o.Hold(1000, 10*time.Millisecond)
+	onBoth(t, o, func(t *testing.T, b *bed) {
+		rows := func() int64 { return b.count(`SELECT count(*) FROM instruct_deliveries WHERE installation = 'here'`) }
+		b.exec(`INSERT INTO instruct_deliveries (installation, session, template, revision, ref, principal, bytes, times, first_at, last_at)
+			VALUES ('there', 's', 't', 'r', 'dwi-there', 'p', 1, 1, 1, ?1)`, b.now().UnixMilli())
+		b.deliver(delivery("old", "voice"))
+		await(t, "the first is written", func() bool { return rows() == 1 })
+		b.clock.Add(int64(time.Second))
+		for i := range 150 {
+			b.deliver(delivery(fmt.Sprint("s", i), "voice"))
+		}
+		if _, found, err := b.Delivered(t.Context(), "dwi-s149voice"); !found || err != nil {
+			t.Errorf("the latest: %v, %v", found, err)
+		}
+		await(t, "the oldest went", func() bool { return rows() <= 100 })
+		if n := rows(); n < 99 {
+			t.Errorf("%d are left, want all that may be but a hundredth", n)
+		}
+		_, found, err := b.Delivered(t.Context(), "dwi-oldvoice")
+		must(t, err)
+		if found {
+			t.Error("the oldest is there")
+		}
+		if n := b.count(`SELECT count(*) FROM instruct_deliveries WHERE installation = 'there'`); n != 1 {
+			t.Error("the row of another installation went")
+		}
+	})
+}
+
+func TestARefLeadsToItsDelivery(t *testing.T) {
+	onBoth(t, library.Options{}, func(t *testing.T, b *bed) {
+		b.deliver(delivery("s1", "voice"))
+		b.deliver(delivery("s2", "voice"))
+		b.deliver(delivery("s2", "voice"))
+		d, found, err := b.Delivered(t.Context(), "dwi-s2voice")
+		must(t, err)
+		if !found || d.Session != "s2" || d.Count != 2 || d.Bytes != 20 {
+			t.Errorf("%v: %+v", found, d)
+		}
+		if _, found, err := b.Delivered(t.Context(), "dwi-s3voice"); found || err != nil {
+			t.Errorf("a ref that nobody got: %v, %v", found, err)
+		}
+		b.clock.Add(int64(31 * 24 * time.Hour))
+		if _, found, err := b.Delivered(t.Context(), "dwi-s2voice"); found || err != nil {
+			t.Errorf("after 31 days: %v, %v", found, err)
+		}
+	})
+}
+
+func TestRecentDeliveriesAreTheLatest10000(t *testing.T) {
+	b := on(t, library.Options{})
+	b.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10050)
+		INSERT INTO instruct_deliveries (installation, session, template, revision, ref, principal, bytes, times, first_at, last_at)
+		SELECT 'here', 's' || i, 't', 'r', 'dwi-' || i, 'p', 1, 1, ?1 + i, ?1 + i FROM n`, b.now().UnixMilli())
+	recent, err := b.Recent(t.Context())
+	must(t, err)
+	all, err := b.Deliveries(t.Context())
+	must(t, err)
+	if len(recent) != 10_000 || len(all) != 10_050 || recent[0].Ref != "dwi-10050" {
+		t.Errorf("%d of %d, the first %+v", len(recent), len(all), recent[0])
+	}
+}
+
 func BenchmarkDeliver(b *testing.B) {
 	db, err := store.Open(b.Context(), store.Options{Dir: b.TempDir(), Migrations: library.Migrations()})
 	must(b, err)

@@ -222,15 +222,18 @@ func TestAMissingDirectory(t *testing.T) {
 				t.Errorf("%+v", state)
 			}
 			b.serves()
-			must(t, os.Mkdir(b.dir, 0o700))
+			must(t, os.Mkdir(b.dir, 0o700)) // any program could have put it there
 			b.write("b.md", text("b", "y"))
-			if c.unused { // any program could have put it there
-				b.serves()
-				must(t, b.Put(t.Context(), "c", []byte(text("c", "z")))) // and the operator has
+			b.serves()
+			if c.unused {
+				must(t, b.Put(t.Context(), "c", []byte(text("c", "z"))))
 				b.look()
-				b.serves("b=y", "c=z")
+				b.serves()
+				b.promote("c", "", "")
+				b.serves("c=z")
 				return
 			}
+			b.promote("b", "", "")
 			b.serves("b=y")
 			if state := b.is(""); state.Unused {
 				t.Errorf("%+v", state)
@@ -294,8 +297,55 @@ func TestAnotherDirectoryUnderTheNameIsToldOfFirst(t *testing.T) {
 	must(t, os.Mkdir(b.dir, 0o700))
 	b.write("a.md", text("a", "y"))
 	b.write("b.md", text("b", "z"))
-	b.serves("a=y", "b=z")
+	b.promote("b", "", "")
+	b.serves("a=x", "b=z")
 	if !slices.Equal(told, []string{"1"}) {
 		t.Errorf("told %q, want once, with the one document of before", told)
+	}
+}
+
+// TestNothingOfAnotherDirectoryIsProductionByItself: who wrote what is new in it
+// cannot be told. What was known goes on, and after the next start it is the
+// directory like any other.
+func TestNothingOfAnotherDirectoryIsProductionByItself(t *testing.T) {
+	onBoth(t, library.Options{Moved: note}, func(t *testing.T, b *bed) {
+		b.write("a.md", text("a", "x"))
+		b.write("b.md", text("b", "x"))
+		must(t, os.Rename(b.dir, b.dir+".old"))
+		b.look()
+		must(t, os.Mkdir(b.dir, 0o700))
+		b.file("a.md", text("a", "x"))
+		b.file("b.md", text("b", "planted"))
+		b.write("evil.md", text("evil", "planted"))
+		b.serves("a=x", "b=x")
+		b.is("")
+		b.write("a.md", text("a", "planted later"))
+		b.serves("a=x", "b=x")
+		if n := len(b.recorded()); n != 2 {
+			t.Errorf("%d records, want those of the first two files", n)
+		}
+		b.promote("b", "", "")
+		b.serves("a=x", "b=planted")
+		b.restart()
+		b.serves("a=x", "b=planted")
+		b.write("a.md", text("a", "z"))
+		b.serves("a=z", "b=planted")
+	})
+}
+
+// TestADirectoryThatPutMadeIsNoOther: it is told of, since others must be kept
+// from it, and its documents are production at once.
+func TestADirectoryThatPutMadeIsNoOther(t *testing.T) {
+	told := 0
+	b := on(t, library.Options{Replaced: func() { told++ }})
+	must(t, os.Rename(b.dir, b.dir+".old"))
+	b.look()
+	must(t, b.Put(t.Context(), "c", []byte(text("c", "first"))))
+	b.look()
+	b.serves("c=first")
+	b.write("c.md", text("c", "second"))
+	b.serves("c=second")
+	if told != 1 {
+		t.Errorf("told %d times", told)
 	}
 }

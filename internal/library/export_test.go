@@ -10,6 +10,9 @@ func (o *Options) OnPass(f func()) { o.testingOnlyPass = f }
 // two writes of them.
 func (o *Options) Hold(n int, d time.Duration) { o.testingOnlyMost, o.testingOnlyTend = n, d }
 
+// Keep makes n the number of deliveries that the database keeps.
+func (o *Options) Keep(n int) { o.testingOnlyRows = n }
+
 // VersionsKept is how many versions of a name are kept.
 const VersionsKept = versionsKept
 

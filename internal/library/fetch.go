@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	strict "github.com/go-json-experiment/json"
@@ -112,12 +113,13 @@ func (r *remote) fetch(ctx context.Context, budget time.Duration, list []listed)
 	got := make([]farDocument, len(wanted))
 	turns := make(chan struct{}, fetchers)
 	var wg sync.WaitGroup
+	var size atomic.Int64
 	for i, e := range wanted {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			var err error
-			if got[i], err = r.document(ctx, budget, e); err != nil {
+			if got[i], err = r.document(ctx, budget, e, &size); err != nil {
 				cancel(err)
 			}
 		})
@@ -126,15 +128,8 @@ func (r *remote) fetch(ctx context.Context, budget time.Duration, list []listed)
 	if err := context.Cause(ctx); err != nil {
 		return catalog{}, err
 	}
-	size := 0
 	for _, f := range got {
-		if f.doc != nil {
-			size += len(f.doc.Body)
-		}
 		next.docs[f.listed.Name] = r.known(f)
-	}
-	if size > maxFar {
-		return catalog{}, fmt.Errorf("its documents have %d bytes: there may be %d", size, maxFar)
 	}
 	return next, nil
 }
@@ -153,8 +148,10 @@ func (r *remote) problem(name, text string) guide.Problem {
 	return guide.Problem{File: r.from + "/" + printable(name[:min(len(name), 64)]), Line: 1, Text: text}
 }
 
-// document asks for one document. The error is that of a request that failed.
-func (r *remote) document(ctx context.Context, budget time.Duration, e listed) (farDocument, error) {
+// document asks for one document, and adds its text to the size of all. The error
+// is that of a request that failed, or that they have become too large: then
+// nobody asks for the others.
+func (r *remote) document(ctx context.Context, budget time.Duration, e listed, size *atomic.Int64) (farDocument, error) {
 	out := farDocument{listed: e}
 	var answer struct {
 		listed
@@ -163,6 +160,9 @@ func (r *remote) document(ctx context.Context, budget time.Duration, e listed) (
 	u := r.base.JoinPath("auth", "templates", e.Name)
 	u.RawQuery = url.Values{"format": {"json"}, "version": {e.Version}}.Encode()
 	_, err := r.get(ctx, budget, u, maxReply, "", &answer)
+	if answer.Text != nil && size.Add(int64(len(*answer.Text))) > maxFar {
+		return out, fmt.Errorf("its documents have more than %d bytes", maxFar)
+	}
 	var wrong *wrongAnswer
 	switch {
 	case errors.As(err, &wrong):

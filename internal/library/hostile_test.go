@@ -202,3 +202,23 @@ func TestARemoteAtAPrivateAddressNeedsAClientThatMay(t *testing.T) {
 	ready(t, b.Library)
 	b.is("is not allowed as an upstream")
 }
+
+// A remote that gives without end is left when it has given too much, not at the
+// end.
+func TestARemoteThatGivesTooMuchIsLeftEarly(t *testing.T) {
+	t.Parallel()
+	var docs []farDoc
+	for i := range 1000 {
+		docs = append(docs, far(fmt.Sprint("d", i), strings.Repeat("x", 250_000)))
+	}
+	o := newOrigin(t, docs...)
+	options := from(o)
+	options.Remote.Every = time.Minute
+	b := newBed(t, options, "")
+	ready(t, b.Library)
+	b.serves()
+	b.is("more than 67108864 bytes")
+	if n := o.texts.Load(); n < 200 || n > 400 { // 268 are 64 MiB
+		t.Errorf("%d texts were asked for", n)
+	}
+}

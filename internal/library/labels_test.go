@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/store"
 )
 
 func TestRollbackGoesBackSeveralTimesAndLastsOverARestart(t *testing.T) {
@@ -325,4 +326,18 @@ func TestContentIsTheFileAsItWas(t *testing.T) {
 		_, err = b.Content(t.Context(), "a", "")
 		refused(t, err, library.ErrAmbiguous)
 	})
+}
+
+func TestALabelledVersionIsFoundWithoutTheDatabase(t *testing.T) {
+	b := on(t, library.Options{})
+	one := text("a", "first")
+	b.write("a.md", one)
+	must(t, b.db.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(`ALTER TABLE instruct_versions RENAME TO away`)
+		return err
+	}))
+	equal(t, "the version", b.lookup("a", version(one)), "first")
+	if _, err := b.Lookup("a", version(one)[:20]); err == nil {
+		t.Error("what begins like it is told without the database, which may know another")
+	}
 }

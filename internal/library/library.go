@@ -7,7 +7,9 @@
 // readers get (instructions.md 11).
 //
 // Invariants: what Set gives was labelled production, was not revoked, and has
-// a file in the directory now. Labels move in a transaction that writes its
+// a file in the directory now; nothing becomes production by itself that stands
+// in a directory which has come, or has taken the place of another, since the
+// start. Labels move in a transaction that writes its
 // record first. A revoked version is never given out again, whatever files say;
 // neither a restart nor a file that comes back as it was moves a label. No
 // content is on disk but in the directory itself and, sealed, in the database;
@@ -19,7 +21,8 @@
 // write the database, or put an older copy in its place, can move them among
 // contents that were there. A file that is written over in place, with pauses
 // of more than a second (at the start and under Look, of more than a fifth of
-// one), is taken half written.
+// one), is taken half written. A directory that was removed, and whose number the
+// file system gives to a new one of that name, is taken for the same.
 package library
 
 import (
@@ -61,10 +64,13 @@ type Options struct {
 	// Replaced is called when Dir has come after the start, or another directory
 	// has taken its place, before anything of it is taken: what keeps others from
 	// what was there does not keep them from this. It returns when that is seen to.
+	// What is new in such a directory waits for a promote, as under Review, until
+	// the next start: nobody can tell who wrote it before that was seen to.
 	Replaced func()
 
 	testingOnlyPass func()        // called at each look into the directory
 	testingOnlyMost int           // of maxPending
+	testingOnlyRows int           // of rowsKept
 	testingOnlyTend time.Duration // of tendEvery
 }
 
@@ -101,6 +107,7 @@ type Library struct {
 	hereDocs map[edition]*guide.Document // the documents in here
 	seen     map[key]string              // the version that this process, or one before, found there last
 	whole    map[string]stamp            // files that were put there complete
+	made     fs.FileInfo                 // the directory that Put made last, if it did
 	found    found
 	slow     bool
 	pass     int64 // the number of the look that is under way
@@ -113,6 +120,7 @@ type Library struct {
 	// has looked; of the watch.
 	dir        fs.FileInfo
 	identified bool
+	strange    atomic.Bool // it is another one than at the start, and not of our making
 
 	telling sync.Mutex // of said
 	said    State      // what the log was told
@@ -146,7 +154,7 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 	}
 	l := &Library{o: o, seal: seal, ready: make(chan struct{}), asks: make(chan chan struct{}), heard: make(chan struct{}, 1),
 		seen: make(map[key]string), whole: make(map[string]stamp)}
-	l.ledger = newLedger(o.DB, o.Installation, cmp.Or(o.testingOnlyMost, maxPending))
+	l.ledger = newLedger(o.DB, o.Installation, cmp.Or(o.testingOnlyMost, maxPending), cmp.Or(o.testingOnlyRows, rowsKept))
 	if o.Remote != nil {
 		if l.remote, err = newRemote(*o.Remote); err != nil {
 			return nil, fmt.Errorf("the remote library: %w", err)

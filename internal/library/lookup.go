@@ -24,6 +24,9 @@ func (l *Library) Lookup(name, ref string) ([]*guide.Document, error) {
 	if docs := l.now.Load().labels[name][ref]; len(docs) > 0 {
 		return slices.Clone(docs), nil
 	}
+	if d := l.now.Load().version(name, ref); d != nil {
+		return []*guide.Document{d}, nil
+	}
 	if !isPrefix(ref, minReader) {
 		return nil, ErrUnknown
 	}
@@ -61,6 +64,19 @@ func (l *Library) Lookup(name, ref string) ([]*guide.Document, error) {
 		return nil, ErrUnknown
 	}
 	return out, nil
+}
+
+// version is the document with a version in full that bears a label, or nil: for
+// those nobody waits for the database.
+func (s *snapshot) version(name, version string) *guide.Document {
+	for _, docs := range s.labels[name] {
+		for _, d := range docs {
+			if d.Version == version {
+				return d
+			}
+		}
+	}
+	return nil
 }
 
 // given is the document of a row if readers may have it, else nil.

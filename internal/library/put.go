@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -120,7 +121,7 @@ func (l *Library) holding(name, version string, next key) (file string, err erro
 
 // store writes the file, and tells the watch that it is whole.
 func (l *Library) store(d *guide.Document, file string, content []byte) error {
-	if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
+	if err := l.makeDir(); err != nil {
 		return err
 	}
 	root, err := openDir(l.o.Dir)
@@ -152,6 +153,28 @@ func (l *Library) store(d *guide.Document, file string, content []byte) error {
 	l.mu.Unlock()
 	l.dormant.Store(false)
 	return syncRoot(root)
+}
+
+// makeDir makes the directory where there is none, and notes that it is ours.
+func (l *Library) makeDir() error {
+	dir := filepath.Clean(l.o.Dir)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(dir, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	made, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.made = made
+	l.mu.Unlock()
+	return nil
 }
 
 // putWhole is what the watch is told.

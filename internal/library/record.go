@@ -50,7 +50,7 @@ func (p *page) enter(c change) (*Act, error) {
 		return nil, err
 	}
 	state, err := p.addVariant(c)
-	if err != nil || !c.moved || p.l.o.Review || state != stateOpen {
+	if err != nil || !c.moved || p.l.o.Review || p.l.strange.Load() || state != stateOpen {
 		return nil, err
 	}
 	r, err := p.row(edition{c.name, c.doc.Version})

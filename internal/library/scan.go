@@ -54,7 +54,8 @@ type file struct {
 // fs.ErrNotExist where the directory is missing.
 type sight struct {
 	err    error
-	names  []string // of files, in order
+	dir    fs.FileInfo // the directory that was looked into
+	names  []string    // of files, in order
 	files  map[string]file
 	over   int // documents beyond the limit
 	moving bool
@@ -75,7 +76,11 @@ func (s *scanner) look() sight {
 	if err != nil {
 		return sight{err: fmt.Errorf("reading the instruction directory: %w", err)}
 	}
-	out := sight{over: over, files: make(map[string]file)}
+	dir, err := root.Stat(".")
+	if err != nil {
+		return sight{err: fmt.Errorf("looking at the instruction directory: %w", err)}
+	}
+	out := sight{dir: dir, over: over, files: make(map[string]file)}
 	now := time.Now()
 	for _, name := range names {
 		s.one(root, name, now)

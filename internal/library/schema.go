@@ -69,6 +69,8 @@ func Migrations() []store.Migration {
 			PRIMARY KEY (installation, session, template, revision)
 		) STRICT`,
 		`CREATE INDEX instruct_deliveries_last ON instruct_deliveries (installation, last_at)`,
+	}}, {Name: "library-2", SQL: []string{
+		`CREATE INDEX instruct_deliveries_ref ON instruct_deliveries (installation, ref, last_at)`,
 	}}}
 }
 

@@ -61,20 +61,36 @@ func (l *Library) unused() bool {
 	return l.found.missing && !l.o.Required && len(l.book) == 0
 }
 
-// identify notes which directory it is, and says when one has come, or has taken
-// the place of another, since the start, before anything of it is taken.
-func (l *Library) identify() {
+// identify notes which directory it is that was looked at, and says when one has
+// come, or has taken the place of another, since the start, before anything of
+// it is taken. One that Put made is hidden from others anew, and trusted.
+func (l *Library) identify(v sight) {
 	first := !l.identified
 	l.identified = true
-	now, err := os.Stat(l.o.Dir)
-	if err != nil {
+	now := v.dir
+	if v.err != nil && !errors.Is(v.err, fs.ErrNotExist) { // what cannot be read is noted all the same
+		now, _ = os.Stat(l.o.Dir)
+	}
+	if now == nil {
 		return
 	}
 	if !first && (l.dir == nil || !os.SameFile(l.dir, now)) {
-		l.o.Log.Warn("the instruction directory is another one", "dir", l.o.Dir)
+		l.strange.Store(!l.isMade(now))
+		if l.strange.Load() {
+			l.o.Log.Warn("the instruction directory is another one: what is new in it waits for doorward instructions promote", "dir", l.o.Dir)
+		} else {
+			l.o.Log.Info("the instruction directory was made", "dir", l.o.Dir)
+		}
 		l.o.Replaced()
 	}
 	l.dir = now
+}
+
+// isMade reports whether Put made the directory.
+func (l *Library) isMade(dir fs.FileInfo) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made != nil && os.SameFile(l.made, dir)
 }
 
 // Look has the directory looked at now, and returns when what is there has
@@ -109,7 +125,7 @@ func (l *Library) look(ctx context.Context, s *scanner, thorough bool) {
 		v = l.glance(s)
 	}
 	if ctx.Err() == nil {
-		l.identify()
+		l.identify(v)
 		l.take(ctx, v)
 	}
 }
