@@ -38,14 +38,22 @@ var mayImport = map[string]string{
 	"internal/mail":      "store",
 	"internal/spawn":     "child principal secret mail peer policy",
 	"internal/agent":     "gate audit policy principal mail spawn store upstream wire",
-	"internal/front":     "wire principal",
-	"internal/relay":     "front upstream gate pin scan wire principal policy",
-	"internal/config":    "secret policy",
-	"internal/admin":     "gate pin policy principal audit agent mail peer",
-	"internal/daemon":    "*",
-	"internal/doortest":  "",
-	"client":             "wire peer",
-	"cmd/doorward":       "*",
+
+	"internal/guide":       "",
+	"internal/canary":      "wire",
+	"internal/library":     "guide store egress peer",
+	"internal/session":     "store peer",
+	"internal/sessionfile": "peer",
+	"internal/instruct":    "guide canary library session sessionfile gate audit policy principal upstream wire",
+
+	"internal/front":    "wire principal",
+	"internal/relay":    "front upstream gate pin scan wire principal policy",
+	"internal/config":   "secret policy",
+	"internal/admin":    "gate pin policy principal audit agent mail peer",
+	"internal/daemon":   "*",
+	"internal/doortest": "",
+	"client":            "wire peer sessionfile",
+	"cmd/doorward":      "*",
 }
 
 // only says what one or a few packages may do.

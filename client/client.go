@@ -46,6 +46,7 @@ type Client struct {
 	info   []byte
 
 	namespace string // label of the project; empty: none is sent
+	guide     *guide // the token of a delivery session; nil: none is sent
 }
 
 // New makes a client for the daemon's socket. Nothing is dialled yet.
@@ -87,8 +88,12 @@ func (b bearer) CloseIdleConnections() {
 	}
 }
 
-// Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close ends the delivery session that was made for this client, if one was,
+// and drops idle connections.
+func (c *Client) Close() {
+	c.guide.end()
+	c.http.CloseIdleConnections()
+}
 
 // dial connects and checks who listens: whoever called listen on the socket
 // must be this user, or root under socket activation (identity.md 5.4).
@@ -128,7 +133,11 @@ func Path(server string) string {
 // Request sends one stateless request of 2026-07-28 and returns the raw
 // result. An *RPCError is what the other side answered.
 func (c *Client) Request(ctx context.Context, server, method string, params []byte) ([]byte, error) {
-	return c.request(ctx, server, method, params, func(*wire.Message) {})
+	result, err := c.request(ctx, server, method, params, func(*wire.Message) {})
+	if err != nil && c.guide.help(ctx, err) {
+		return c.request(ctx, server, method, params, func(*wire.Message) {})
+	}
+	return result, err
 }
 
 // listen holds a subscriptions/listen open and calls changed for whatever it
@@ -315,17 +324,23 @@ func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error 
 	return nil
 }
 
+// Reach returns nil when a daemon answers, and ErrNoDaemon when none does.
+func (c *Client) Reach(ctx context.Context) error {
+	conn, err := c.dial(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
 // waitStep is how often a missing daemon is looked for again.
 const waitStep = 100 * time.Millisecond
 
 // Wait returns when a daemon answers, or ctx's error.
 func (c *Client) Wait(ctx context.Context) error {
 	for {
-		conn, err := c.dial(ctx, "", "")
-		if err == nil {
-			return conn.Close()
-		}
-		if !errors.Is(err, ErrNoDaemon) {
+		err := c.Reach(ctx)
+		if err == nil || !errors.Is(err, ErrNoDaemon) {
 			return err
 		}
 		select {

@@ -119,6 +119,7 @@ func (s *shim) take(line []byte) {
 		return
 	}
 	modern := wire.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))
+	s.introduce(&m, modern)
 	switch {
 	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
 	case m.Kind != wire.Request:
@@ -138,6 +139,16 @@ func (s *shim) take(line []byte) {
 			defer over()
 			s.legacy.request(s, &m, line)
 		})
+	}
+}
+
+// introduce notes what the client calls itself, for its delivery session.
+func (s *shim) introduce(m *wire.Message, modern bool) {
+	switch {
+	case modern:
+		s.c.guide.introduce(wire.GetPath(m.Params, "_meta", wire.MetaClientInfo))
+	case m.Method == "initialize":
+		s.c.guide.introduce(wire.Get(m.Params, "clientInfo"))
 	}
 }
 

@@ -75,5 +75,8 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.namespace != "" {
 		req.Header.Set(headerNamespace, c.namespace)
 	}
+	if c.guide != nil {
+		return c.guide.do(req)
+	}
 	return c.http.Do(req)
 }

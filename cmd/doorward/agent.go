@@ -110,12 +110,8 @@ func agentFailure(err error) error {
 		return err
 	}
 	switch {
-	case e.Code == "AGENT_SHELL" && e.Why == admin.WhyUnknown:
-		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
-			"run it in a terminal of the machine that the daemon runs on, with /proc readable, through its Unix socket")
 	case e.Code == "AGENT_SHELL":
-		return fail(exitRefused, "refused (AGENT_SHELL): this command runs below a registered agent, and an agent must not speak as you; "+
-			"run it in a terminal that no agent has opened")
+		return shellFailure(e.Why)
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: this is for administrators (audit record %d)", e.Ref)
 	case e.Status == http.StatusNotFound && e.Code == "":
@@ -127,6 +123,17 @@ func agentFailure(err error) error {
 		return fail(exitFailed, "%s (%s)", text, e.Code)
 	}
 	return fail(exitFailed, "%w", err)
+}
+
+// shellFailure is the refusal of an operator's act whose caller is below a
+// registered agent, or may be.
+func shellFailure(why string) error {
+	if why == admin.WhyUnknown {
+		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
+			"run it in a terminal of the machine that the daemon runs on, with /proc readable, through its Unix socket")
+	}
+	return fail(exitRefused, "refused (AGENT_SHELL): this command runs below a registered agent, and an agent must not speak as you; "+
+		"run it in a terminal that no agent has opened")
 }
 
 // mailFailures are the codes that an operator meets, in words.

@@ -45,6 +45,8 @@ func connect(ctx context.Context, args []string) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	greeted := server == "" || server == "instructions"
+	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: label, Log: log})
 	// A signal must end a read that never returns: the client holds stdin.
 	stop := context.AfterFunc(ctx, func() { os.Stdin.Close() })
 	defer stop()

@@ -34,6 +34,7 @@ import (
 //	fakemcp cert                    no server: writes cert.pem and key.pem
 //	fakemcp agent [ARG…]            no server: a shell reads the prompt; see fakeagent_linux_test.go
 //	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
+//	fakemcp store ADDR FILE         no server: see fakestore_linux_test.go
 //
 // It keeps the bytes of ids, params and arguments as they came, so that a
 // script sees what a server sees. MARK holds $WORK, by which `children` knows
@@ -56,8 +57,9 @@ func fakeMCP() {
 			os.Exit(1)
 		}
 		return
-	case "proxy":
-		if err := runProxy(os.Args[2:]); err != nil {
+	case "proxy", "store":
+		run := map[string]func([]string) error{"proxy": runProxy, "store": runStore}[mode]
+		if err := run(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -48,7 +48,7 @@ type header struct{ name, value string }
 //	  -raw FILE          send the file instead of a request; line ends as CR LF, $NAME replaced
 //	  -unix              over $SOCK
 //	  -via NAME          from the process `fakemcp proxy NAME …`
-//	  -bearer TOKEN      -session ID
+//	  -bearer TOKEN      -session ID     -delivery TOKEN
 //	  -modern            the headers that repeat a body of 2026-07-28
 //	  -stream NAME       leave the answer's body to `mcp NAME expect`
 //	  -later NAME        do not wait: leave all of the answer to `mcp NAME expect`
@@ -153,6 +153,8 @@ func (r *request) value(ts *testscript.TestScript, flag, value string) {
 		r.body, r.hasBody = bytes.Repeat([]byte(" "), n), true
 	case "-bearer":
 		r.headers = append(r.headers, header{"Authorization", "Bearer " + value})
+	case "-delivery":
+		r.headers = append(r.headers, header{"Doorward-Session", value})
 	case "-session":
 		r.headers = append(r.headers, header{"Mcp-Session-Id", value})
 	case "-stream":

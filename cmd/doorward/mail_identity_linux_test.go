@@ -82,7 +82,7 @@ func TestMailNothingNamesTheSender(t *testing.T) {
 	writer.register("writer")
 	reader.register("reader")
 	header := http.Header{"From": {"operator"}, "X-Forwarded-User": {"root"}, "X-Remote-User": {"root"}, "Forwarded": {"for=127.0.0.1;by=operator"},
-		"Doorward-From": {"operator"}, "Doorward-Principal": {"uid:0"}, "Doorward-Session": {reader.session}, "Doorward-Peer": {"operator"}}
+		"Doorward-From": {"operator"}, "Doorward-Principal": {"uid:0"}, "Doorward-Sender": {reader.session}, "Doorward-Peer": {"operator"}}
 	ask := func(params string) *mailReply {
 		return writer.post(t.Context(), "/mcp/agent?from=operator&session="+reader.session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","from":"operator","params":{"name":"send",%s}}`, mailIDs.Add(1), params), "", header)
 	}

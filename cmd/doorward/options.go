@@ -105,6 +105,13 @@ func (o *options) socket() (string, error) {
 	return path, nil
 }
 
+// guide lets a client bear a token of instruction delivery.
+func (o *options) guide(c *client.Client, g client.GuideOptions) {
+	g.Env = lookup
+	g.RuntimeDir, _ = o.runtimeDir() // without one there are no session files
+	c.Guide(g)
+}
+
 // dial makes a client for the daemon.
 func (o *options) dial() (*client.Client, error) {
 	path, err := o.socket()

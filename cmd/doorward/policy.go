@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/admin"
@@ -109,4 +110,20 @@ func (o *options) policyOnDisk() (string, error) {
 		return "", fail(exitFailed, "the configuration has problems")
 	}
 	return w.policy.Text(), nil
+}
+
+// lineOf finds a top-level key; 0 when it does not stand at the start of a
+// line, as in JSON on one line.
+func lineOf(file, key string) int {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		line = strings.TrimLeft(line, " \t")
+		if strings.HasPrefix(line, key+":") || strings.HasPrefix(line, `"`+key+`"`) {
+			return i + 1
+		}
+	}
+	return 0
 }

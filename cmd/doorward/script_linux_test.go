@@ -32,6 +32,7 @@ import (
 //	human [-within D] N [VAR=V…] CMD the same from a terminal that no process of the test is above; see human_linux_test.go
 //	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
 //	session VAR PATH [FLAG…]         open a legacy session and set VAR to its id
+//	forged TOKEN METHOD TARGET …     a request for each forgery of a token; see forged_linux_test.go
 //	mcp NAME start|send|expect|end|over   a conversation in lines; see talk_linux_test.go
 //	waitfor LIMIT REGEXP FILE|CMD…|http …   until the file, the output or the answer matches
 //	children N LIMIT                 until exactly N servers of this script's daemons run
@@ -67,7 +68,7 @@ func TestScripts(t *testing.T) {
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
 			"issuer": cmdIssuer, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
-			"filelimit": cmdFilelimit, "human": cmdHuman,
+			"filelimit": cmdFilelimit, "human": cmdHuman, "forged": cmdForged,
 		},
 	})
 }

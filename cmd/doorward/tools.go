@@ -36,6 +36,7 @@ func tools(ctx context.Context, args []string) error {
 		return err
 	}
 	defer c.Close()
+	o.guide(c, client.GuideOptions{})
 	all, err := listTools(ctx, c, server)
 	if err != nil {
 		return rpcFailure(err)
@@ -96,6 +97,7 @@ func call(ctx context.Context, args []string) error {
 		return err
 	}
 	defer c.Close()
+	o.guide(c, client.GuideOptions{})
 	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, rest[1])}, wire.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, rest[0], "tools/call", params)
 	if err != nil {

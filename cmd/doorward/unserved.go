@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"strings"
-
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
 )
@@ -12,17 +9,6 @@ import (
 // A rule that is read and not kept is worse than one that stops the start.
 func unserved(file string, c *config.Config) []config.Problem {
 	var out []config.Problem
-	for _, s := range []struct {
-		set       bool
-		key, what string
-	}{
-		{c.Instructions.URL != "", "instructions", "a remote instruction store"},
-	} {
-		if s.set {
-			out = append(out, config.Problem{File: file, Line: lineOf(file, s.key), Key: s.key,
-				Problem: "this version does not support " + s.what + " yet: remove the key"})
-		}
-	}
 	for _, s := range c.Servers {
 		if s.Refused != "" || s.Disabled {
 			continue
@@ -44,20 +30,4 @@ func unservedServer(s *config.Server) (key, what string) {
 		return "sandbox", "sandbox: strict on this system"
 	}
 	return "", ""
-}
-
-// lineOf finds a top-level key; 0 when it does not stand at the start of a
-// line, as in JSON on one line.
-func lineOf(file, key string) int {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for i, line := range strings.Split(string(b), "\n") {
-		line = strings.TrimLeft(line, " \t")
-		if strings.HasPrefix(line, key+":") || strings.HasPrefix(line, `"`+key+`"`) {
-			return i + 1
-		}
-	}
-	return 0
 }

@@ -19,6 +19,8 @@ type Measures struct {
 	// Refused counts, since the start, what the gate refused, by the kind of
 	// rule that struck.
 	Refused map[string]uint64
+	// Instructions is nil when their database does not answer.
+	Instructions *InstructionMeasures
 }
 
 // AgentMeasures are those of messaging. The keys are constants.
@@ -121,6 +123,9 @@ func (c measured) Collect(ch chan<- prometheus.Metric) {
 	}
 	if a := c.m.Agent; a != nil {
 		a.collect(gauge, count)
+	}
+	if i := c.m.Instructions; i != nil {
+		i.collect(ch, gauge, count)
 	}
 }
 

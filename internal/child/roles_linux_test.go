@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -164,8 +165,26 @@ func asBusyDaemon([]string) int {
 	return 0
 }
 
+// manyThreads has the runtime make threads, which it keeps: one that it wants later may not be had.
+func manyThreads() {
+	var all sync.WaitGroup
+	all.Add(16)
+	hold := make(chan struct{})
+	for range 16 {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			<-hold
+		}()
+	}
+	all.Wait()
+	close(hold)
+}
+
 // asBesieged is a daemon whose server takes all the processes that its user may have.
 func asBesieged([]string) int {
+	manyThreads()
 	limit := unix.Rlimit{Cur: 100, Max: 100}
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
 		log.Print(err)

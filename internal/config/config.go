@@ -165,10 +165,19 @@ type Agent struct {
 
 // Instructions is instruction delivery.
 type Instructions struct {
-	Dir        string `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter. It need not exist."`
-	URL        string `yaml:"url" doc:"A remote instruction store instead, https."`
-	FailClosed bool   `yaml:"fail_closed" default:"false" doc:"Answer with an error when the store is down, instead of generic instructions and a warning."`
-	Review     bool   `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
+	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it is used if it is there when the daemon starts."`
+	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store instead: the https address of another Doorward. What comes from it is held in memory alone."`
+	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, one of that Doorward's doorward token new."`
+	OAuth        SignIn       `yaml:"oauth" doc:"Or how to get access tokens for url. It needs grant: client_credentials."`
+	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. It is https all the same."`
+	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to whom full guidance does not reach, with the reason, instead of giving generic instructions and a warning."`
+	Review       bool         `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
+	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"What happens when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block holds the call back."`
+	Environment  string       `yaml:"environment" refs:"env" doc:"What audience.environments of a document is compared with, such as prod."`
+
+	// Given: the file names another dir than the default, so that a missing
+	// one is a fault.
+	Given bool `yaml:"-"`
 }
 
 // Audit is the audit log.

@@ -55,7 +55,7 @@ func defaults() *config.Config {
 		Agent: config.Agent{Enabled: true, Overflow: "reject", MessageBytes: 65536, MailboxMessages: 1000, MailboxBytes: 8 << 20,
 			SenderMessages: 100, SendsPerMinute: 60, Peers: 256, TTL: 24 * time.Hour, Hold: time.Hour, Lease: 2 * time.Minute,
 			Retries: 5, WaitCap: 55 * time.Second, Session: 90 * time.Second, SiblingJoin: "off"},
-		Instructions: config.Instructions{Dir: "/etc/doorward/instructions"},
+		Instructions: config.Instructions{Dir: "/etc/doorward/instructions", Canary: "alert", OAuth: config.SignIn{Grant: "authorization_code"}},
 		Audit:        config.Audit{Sync: "interval"},
 		Limits:       config.Limits{BodyBytes: 4194304, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerPrincipal: 256, CallsPerSecond: 200},
 		Log:          config.Log{Level: "info", Format: "text"},

@@ -30,9 +30,7 @@ func (d *decoder) validate(c *Config) {
 	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {
 		d.also("store.sign_in_key", "this must have 32 characters or more")
 	}
-	if u := c.Instructions.URL; u != "" && !isHTTPS(u) {
-		d.also("instructions.url", "this must be an https address without user information, query or fragment")
-	}
+	d.checkInstructions(&c.Instructions)
 }
 
 // checkNames looks for servers whose names differ in case alone: they would be one in a client that folds case.

@@ -75,9 +75,12 @@ type Daemon struct {
 	// spawns starts agents, by the launchers that are configured; nil: none are.
 	spawns     atomic.Pointer[spawn.Manager]
 	configured atomic.Pointer[map[string]*config.Launcher]
-	// messaging is the server agent; nil: off, or mailless says why not yet.
+	// messaging is the server agent; nil: off, or storeless says why not yet.
 	messaging atomic.Pointer[messaging]
-	mailless  atomic.Pointer[string]
+	storeless atomic.Pointer[string]
+	// instructing delivers instructions; nil: its database is away.
+	instructing atomic.Pointer[instructing]
+	offline     bool // an operator's command without a daemon
 	// observer looks at the programs of the socket's callers.
 	observer *peer.Observer
 
@@ -98,7 +101,7 @@ type Refused struct{ Network, Addr, Reason string }
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{})}
-	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openMessaging, d.openAuth, d.openDoor}
+	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -209,7 +212,7 @@ func (d *Daemon) openServers() error {
 	d.gate = gate.New(rules, d.audit, gate.Limits{
 		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp})
+		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: guidance{d}})
 	d.onClose(d.relay.Close)
 	return nil
 }
@@ -219,7 +222,8 @@ func (d *Daemon) openDoor() error {
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
 		Resource: d.resource(),
-		Seen:     d.seen, Unread: listen.Unread,
+		Ahead:    d.ahead, Delivery: d.delivery,
+		Seen: d.seen, Unread: listen.Unread,
 		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream,

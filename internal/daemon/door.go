@@ -95,6 +95,9 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 	if c.Unix == nil && tokenInQuery(r) {
 		return nil, front.ErrMalformed
 	}
+	if m := d.instructing.Load(); m != nil && showsSession(r) {
+		return m.server.Authenticate(r)
+	}
 	who, err := d.auth.Authenticate(c, r.Header["Authorization"])
 	if err != nil && c.Unix != nil {
 		listen.From(r.Context()).Expel() // it cannot become somebody again

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/admin"
@@ -38,107 +37,34 @@ type messaging struct {
 	paths  map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
 }
 
-// openMessaging starts the server agent. Without its store everything else
-// runs, and it is tried again.
-func (d *Daemon) openMessaging() error {
-	if !d.o.Config.Agent.Enabled {
-		return nil
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	d.onClose(stop)
-	err := d.startMessaging(ctx)
-	if err != nil && d.o.Config.Store.Postgres.Empty() {
-		return err // a local file does not come back by itself
-	}
-	if err != nil {
-		d.noMessaging(err)
-		go d.retryMessaging(ctx)
-	}
-	d.relay.SetServers(d.withBuiltins(d.servers.relay))
-	return nil
-}
-
-func (d *Daemon) noMessaging(err error) {
-	reason := "its database cannot be used: " + err.Error()
-	if was := d.mailless.Swap(&reason); was == nil || *was != reason {
-		d.log.Error("messaging is off until its database can be used", "err", err)
-	}
-}
-
-// retryTime is the pause between two attempts to reach the database.
-const retryTime = 5 * time.Second
-
-func (d *Daemon) retryMessaging(ctx context.Context) {
-	tick := time.NewTicker(retryTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := d.startMessaging(ctx); err != nil {
-			d.noMessaging(err)
-			continue
-		}
-		d.reloading.Lock()
-		d.relay.SetServers(d.withBuiltins(d.servers.relay))
-		d.relay.Announce()
-		d.reloading.Unlock()
-		d.log.Info("messaging is on")
-		return
-	}
-}
-
-// startMessaging opens the store, the book in it, what starts agents, and the
-// server. What is open when one of them fails is closed again.
-func (d *Daemon) startMessaging(ctx context.Context) (err error) {
-	var undo []func()
-	shut := sync.OnceFunc(func() {
-		for _, f := range slices.Backward(undo) {
-			f()
-		}
-	})
-	defer func() {
-		if err != nil {
-			shut()
-		}
-	}()
+// startMessaging opens the book in the store, what starts agents, and the
+// server. end undoes it; it is nil with an error.
+func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), err error) {
 	keys, err := d.mailKeys()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := d.o.Config
 	node, limits := d.node(), mailLimits(c.Agent)
-	db, err := store.Open(ctx, store.Options{Dir: d.o.StateDir, Postgres: c.Store.Postgres.Reveal(), AnyFilesystem: c.Store.AnyFilesystem,
-		Migrations: mail.Migrations(), Log: d.log, Record: d.recordMail, Uncommitted: d.uncommittedMail})
-	if err != nil {
-		return fmt.Errorf("opening the store: %w", err)
-	}
-	undo = append(undo, func() {
-		if err := db.Close(); err != nil {
-			d.log.Error("closing the store", "err", err)
-		}
-	})
 	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest",
 		Sign: agent.Signer(keys.node), Log: d.log})
 	if err != nil {
-		return fmt.Errorf("opening the mailboxes: %w", err)
+		return nil, fmt.Errorf("opening the mailboxes: %w", err)
 	}
 	server, err := agent.New(agent.Options{Book: book, Signals: db, Gate: d.gate, Node: node, Version: d.o.Version,
 		Spawner: d.spawner, Limits: serverLimits(c.Agent), Mail: limits, SiblingJoin: c.Agent.SiblingJoin == "same-parent",
 		CursorKey: keys.cursor, AuditKey: keys.record, Public: keys.node.Public().(ed25519.PublicKey),
 		AuditDir: AuditDir(d.o.StateDir, c), Log: d.log})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	undo = append(undo, d.runMessaging(server))
-	d.onClose(shut) // after the agents, which openSpawns has ended first
+	end = d.runMessaging(server)
 	if err := d.openSpawns(book, cleaned, recordSpawn); err != nil {
-		return err
+		end()
+		return nil, err
 	}
 	d.messaging.Store(&messaging{server: server, paths: d.mailPaths(server)})
-	return nil
+	return end, nil
 }
 
 // runMessaging has the server look after what happens by itself.
@@ -159,16 +85,20 @@ func (d *Daemon) runMessaging(s *agent.Server) (end func()) {
 // withBuiltins are the configured servers and those that are part of the
 // daemon.
 func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
-	if !d.o.Config.Agent.Enabled {
-		return servers
+	out := slices.Clone(servers)
+	if d.o.Config.Agent.Enabled {
+		s := relay.Server{Name: agent.ServerName, Kind: relay.KindBuiltin, Source: sourceMail, Needs: "agent.register agent.read"}
+		if m := d.messaging.Load(); m != nil {
+			s.Builtin = m.server
+		} else if why := d.storeless.Load(); why != nil {
+			s.Refused = *why
+		}
+		out = append(out, s)
 	}
-	s := relay.Server{Name: agent.ServerName, Kind: relay.KindBuiltin, Source: sourceMail, Needs: "agent.register agent.read"}
-	if m := d.messaging.Load(); m != nil {
-		s.Builtin = m.server
-	} else if why := d.mailless.Load(); why != nil {
-		s.Refused = *why
+	if s, used := d.instructionServer(); used {
+		out = append(out, s)
 	}
-	return append(slices.Clone(servers), s)
+	return out
 }
 
 // node is the name of this daemon among those on one database.
@@ -218,9 +148,9 @@ func (d *Daemon) spawner() agent.Spawner {
 	return nil
 }
 
-// recordMail writes what a commit is about to do into the record, in front of
+// recordActs writes what a commit is about to do into the record, in front of
 // the commit.
-func (d *Daemon) recordMail(notes []any) error {
+func (d *Daemon) recordActs(notes []any) error {
 	records := make([]*audit.Record, 0, len(notes))
 	for _, n := range notes {
 		r, ok := n.(*audit.Record)
@@ -233,16 +163,16 @@ func (d *Daemon) recordMail(notes []any) error {
 	return err
 }
 
-// uncommittedMail says of recorded acts that they were not done after all, or
+// uncommittedActs says of recorded acts that they were not done after all, or
 // that nobody can say whether they were.
-func (d *Daemon) uncommittedMail(notes []any, err error) {
+func (d *Daemon) uncommittedActs(notes []any, err error) {
 	result := "uncommitted"
 	if errors.Is(err, store.ErrUncertain) {
 		result = "uncertain"
 	}
 	for _, n := range notes {
 		if r, ok := n.(*audit.Record); ok {
-			d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceMail, Who: r.Who, Session: r.Session, Action: r.Action,
+			d.audit.Later(&audit.Record{Kind: audit.Event, Source: r.Source, Who: r.Who, Session: r.Session, Action: r.Action,
 				Resource: r.Resource, Result: result, Detail: r.Detail})
 		}
 	}
@@ -301,7 +231,7 @@ func (d *Daemon) addMailPaths(paths map[string]func(http.ResponseWriter, *http.R
 
 // measure is what /metrics shows beside the status.
 func (d *Daemon) measure(ctx context.Context) admin.Measures {
-	out := admin.Measures{Messaging: d.o.Config.Agent.Enabled, Refused: d.gate.Refused()}
+	out := admin.Measures{Messaging: d.o.Config.Agent.Enabled, Refused: d.gate.Refused(), Instructions: d.measureInstructions()}
 	m := d.messaging.Load()
 	if m == nil {
 		return out

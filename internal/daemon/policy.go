@@ -7,6 +7,7 @@ import (
 
 	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 )
@@ -28,6 +29,7 @@ func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 	if c.Agent.Enabled {
 		rules[agent.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	}
+	rules[instruct.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	return policy.Compile(policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText})
 }
 

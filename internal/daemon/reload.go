@@ -37,6 +37,9 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}
+	if m := d.instructing.Load(); m != nil {
+		m.server.Policy()
+	}
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil
@@ -58,6 +61,7 @@ func needRestart(now, next *config.Config) []string {
 	}{
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
 		{"log", now.Log, next.Log}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
+		{"instructions", now.Instructions, next.Instructions},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {
 			out = append(out, s.key)

@@ -19,6 +19,7 @@ func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *pr
 	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure,
 		Trust: admin.Truster{List: func() []admin.Trust { return d.trust("") }, Look: d.look, Approve: d.approve}})
 	d.addMailPaths(paths)
+	paths["/auth/"] = d.authPaths
 	return paths
 }
 

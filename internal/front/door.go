@@ -24,6 +24,13 @@ type Options struct {
 	// ErrUnavailable a 503, any other error a 401; the error itself never
 	// reaches the caller.
 	Authenticate func(*http.Request) (*principal.Principal, error)
+	// Ahead serves what needs no caller: it reports whether it has answered. nil:
+	// there is nothing but /health.
+	Ahead func(w http.ResponseWriter, r *http.Request, path string) bool
+	// Delivery checks the instruction session that a request to an MCP route
+	// bears beside whatever authenticates its caller, and gives its id, empty
+	// where none came. An error is a 401. nil: there are none.
+	Delivery func(*http.Request, *principal.Principal) (id string, err error)
 	// Holds reports whether what proved a principal still does; asked every
 	// few seconds for sessions and what is under way. nil: always.
 	Holds func(*principal.Principal) bool
@@ -154,6 +161,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.metadata(w, r, path)
 		return
 	}
+	if d.o.Ahead != nil && d.o.Ahead(w, r, path) {
+		return
+	}
 	who, err := d.o.Authenticate(r)
 	if err != nil || !who.Valid() {
 		d.unauthenticated(w, r, path, err)
@@ -195,7 +205,8 @@ func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, path stri
 
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int, reason error) {
 	d.o.Refused(r, status, reason)
-	plain(w, status)
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	refusal(w, path, status)
 }
 
 // plain answers with a status and its constant text.
@@ -210,15 +221,22 @@ func plain(w http.ResponseWriter, status int) {
 // route picks the face by the path exactly as it was sent: no decoding, no
 // cleaning, no redirect, so that nobody can read it differently (R46).
 func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
-	switch face, server := splitPath(path); face {
+	face, server := splitPath(path)
+	if face != "mcp" && face != "sse" && face != "messages" {
+		d.other(w, r, who, path)
+		return
+	}
+	r, ok := d.withDelivery(w, r, who, path)
+	if !ok {
+		return
+	}
+	switch face {
 	case "mcp":
 		d.mcp(w, r, who, server)
 	case "sse":
 		d.openSSE(w, r, who, server)
 	case "messages":
 		d.postSSE(w, r, who, server)
-	default:
-		d.other(w, r, who, path)
 	}
 }
 
@@ -244,23 +262,6 @@ func serverName(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
-	if f := d.o.Paths[path]; f != nil {
-		f(w, r, who)
-		return
-	}
-	for i := len(path) - 1; i > 0; i-- {
-		if path[i] != '/' {
-			continue
-		}
-		if f := d.o.Paths[path[:i+1]]; f != nil {
-			f(w, r, who)
-			return
-		}
-	}
-	plain(w, http.StatusNotFound)
 }
 
 // mcp serves /mcp and /mcp/{server} in both eras.

@@ -45,7 +45,10 @@ type Exchange struct {
 	// Namespace is the label of its project that the client gave, well formed;
 	// claimed, and empty where it gave none.
 	Namespace string
-	stream    *stream
+	// Delivery is the instruction session that the message bears, checked at
+	// the door; empty where it bears none.
+	Delivery string
+	stream   *stream
 }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless
@@ -59,6 +62,9 @@ type Reply struct {
 	// the answer has a status of its own it is 403, with a challenge.
 	NeedScope string
 	None      bool
+	// Transient: the answer is for the connection that asked, and is not kept for
+	// a client that comes back for it.
+	Transient bool
 
 	challenge string // WWW-Authenticate
 }

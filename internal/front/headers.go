@@ -66,7 +66,7 @@ func refusedByQuality(params string) bool {
 // once reports that no header which decides anything appears twice: another
 // reader might take the other one (threats R45).
 func once(h http.Header) bool {
-	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id"} {
+	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", "Doorward-Session"} {
 		if len(h[k]) > 1 {
 			return false
 		}

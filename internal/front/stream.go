@@ -217,6 +217,9 @@ func (s *stream) finish(era Era, id wire.ID, r Reply) {
 		s.finishEmpty()
 		return
 	}
+	if r.Transient {
+		s.unkept()
+	}
 	if !s.began && !s.shared && s.json && (!s.prefer || r.Error != nil) {
 		s.finishJSON(era, id, r)
 		return
@@ -230,6 +233,18 @@ func (s *stream) finish(era Era, id wire.ID, r Reply) {
 	if s.log != nil && !s.shared {
 		s.log.end()
 	}
+}
+
+// unkept has the answer be kept nowhere: a client that is gone does not get it
+// by coming back. The caller holds mu.
+func (s *stream) unkept() {
+	s.open, s.prime = nil, false
+	if s.log == nil || s.shared {
+		return
+	}
+	s.log.end()
+	s.log.detach(s.gen)
+	s.log = nil
 }
 
 // finishEmpty ends a request that its client cancelled: no answer is due.

@@ -55,7 +55,7 @@ func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Messag
 func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
-		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header)}
+		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r)}
 }
 
 // full answers what finds no room at the door.

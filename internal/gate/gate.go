@@ -65,6 +65,10 @@ type Act struct {
 	Over string  // a cap that this act would exceed, kept elsewhere; empty: none
 
 	Source string // of its records; empty: gate
+
+	// Delivery is the instruction session whose token came with the message,
+	// checked at the door; empty: none came.
+	Delivery string
 }
 
 // Pass is a decision that let an act through; hand it to Leave, or one of

@@ -36,6 +36,10 @@ const (
 	// Administration is the operator's, who must get through when agents of
 	// the same user are at their limits.
 	Administration
+	// Guidance is how a caller learns how to work here: sessions of delivery, and
+	// what is delivered. It has a rate of its own and takes no room from calls,
+	// since a client asks for it beside them.
+	Guidance
 )
 
 // Charge makes the acts of one request count as one, from when the first
@@ -64,6 +68,8 @@ func (g *Gate) accountOf(a *Act) *account {
 		key += "\x00" + a.Server
 	case Administration:
 		key += "\x00"
+	case Guidance:
+		key += "\x00\x00"
 	}
 	v, ok := g.accounts.Load(key)
 	if !ok {

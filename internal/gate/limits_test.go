@@ -386,3 +386,20 @@ func BenchmarkCharge(b *testing.B) {
 		used.leave(&a)
 	}
 }
+
+// To ask how to work here takes no room from work, and has the same rate.
+func TestGuidanceTakesNoRoomFromCalls(t *testing.T) {
+	t.Parallel()
+	g := New(rules(), openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 1})
+	g.clock = func() time.Duration { return 0 }
+	ask := of(Guidance, Act{Who: owner, Action: "instructions.read", Server: "notes"})
+	for i := range 4 {
+		_, r := enter(t, g, ask)
+		if (r != nil) != (i == 3) || r != nil && r.Code != CodeRate {
+			t.Errorf("question %d: %v", i, r)
+		}
+	}
+	if _, r := enter(t, g, call(owner, "a")); r != nil {
+		t.Errorf("a call beside it: %v", r)
+	}
+}

@@ -121,6 +121,13 @@ func step(order string, args []string) (answer string, err error) {
 	case "pass":
 		n, _ := strconv.Atoi(args[0])
 		return passDescriptors(n)
+	case "above":
+		above, err := Above()
+		names := make([]string, len(above))
+		for i, p := range above {
+			names[i] = p.Instance
+		}
+		return strings.Join(names, " "), err
 	case "ppid":
 		return strconv.Itoa(os.Getppid()), nil
 	case "protect":

@@ -21,6 +21,10 @@ var stages = map[string]func(args []string) error{
 	"observe":            observeAll,
 	"out-of-descriptors": outOfDescriptors,
 	"swallow":            swallow,
+	"headless":           headless,
+	"reuse-gone":         reusedGone,
+	"hidden":             hiddenGone,
+	"foreign-gone":       foreignGone,
 	"observe-protected": func(args []string) error {
 		if err := ProtectSelf(); err != nil {
 			return err

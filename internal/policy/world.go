@@ -40,6 +40,14 @@ const (
 	groupInstructions = "instructions" // instructions.read and its like
 
 	groupCorrespondence = "correspondence" // of messaging, what depends on the addressee
+	groupGuidance       = "guidance"       // of instructions, who gets a session and of which tier
+)
+
+// What a session of instruction delivery is made of.
+const (
+	InstructSession     = "instructions.session"     // have one
+	InstructBehavioural = "instructions.behavioural" // and read what is behavioural
+	InstructStructural  = "instructions.structural"
 )
 
 // What one agent may do towards another. Asked with the addressee in Args.
@@ -60,7 +68,8 @@ func groups() map[string][]string {
 	session := []string{"tools/list", "subscriptions/listen", "logging/setLevel", "notifications/roots/list_changed"}
 	session = append(append(session, handshake...), ask...)
 	return map[string][]string{groupHandshake: handshake, groupAsk: ask, groupSession: session, groupMessaging: nil, groupInstructions: nil,
-		groupCorrespondence: {AgentSee, AgentSend, AgentDeliver, AgentDelegate}}
+		groupCorrespondence: {AgentSee, AgentSend, AgentDeliver, AgentDelegate},
+		groupGuidance:       {InstructSession, InstructBehavioural, InstructStructural}}
 }
 
 // actions are the entities of the actions that are in groups.
@@ -71,8 +80,11 @@ func knownActions() actions {
 	for group, members := range groups() {
 		for _, m := range members {
 			parents[m] = append(parents[m], types.NewEntityUID(typeAction, types.String(group)))
-			if group == groupCorrespondence {
+			switch group {
+			case groupCorrespondence:
 				parents[m] = append(parents[m], types.NewEntityUID(typeAction, groupMessaging))
+			case groupGuidance:
+				parents[m] = append(parents[m], types.NewEntityUID(typeAction, groupInstructions))
 			}
 		}
 	}
@@ -95,7 +107,7 @@ func (a actions) entity(name string) types.Entity {
 		group = groupMessaging
 	case strings.HasPrefix(name, serverInstructions+"."):
 		group = groupInstructions
-	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions, name == groupCorrespondence:
+	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions, name == groupCorrespondence, name == groupGuidance:
 		id = "method/" + name
 	}
 	e := types.Entity{UID: types.NewEntityUID(typeAction, types.String(id))}

@@ -15,9 +15,9 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange) front.Reply {
 	case "ping":
 		return front.Reply{Result: emptyResult}
 	case "initialize":
-		return r.initializeAll(x)
+		return r.initializeAll(ctx, x)
 	case "server/discover":
-		return r.discoverAll(x)
+		return r.discoverAll(ctx, x)
 	case "subscriptions/listen":
 		return r.subscribe(ctx, x, r.servers(x.Who))
 	case "logging/setLevel":
@@ -33,7 +33,7 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange) front.Reply {
 // does not wait for servers to say which of them it is.
 const aggregateCapabilities = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{}`
 
-func (r *Relay) initializeAll(x *front.Exchange) front.Reply {
+func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
 	if err != nil {
 		return r.refused(err)
@@ -41,19 +41,19 @@ func (r *Relay) initializeAll(x *front.Exchange) front.Reply {
 	r.bindingOf(x.Session)
 	result := append([]byte(`{"protocolVersion":`), wire.AppendQuote(nil, x.Version)...)
 	result = append(result, `,"capabilities":`+aggregateCapabilities+`,"logging":{}},"serverInfo":`...)
-	result = append(append(result, r.info...), '}')
+	result = r.greet(ctx, x, append(append(result, r.info...), '}'))
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
 
-func (r *Relay) discoverAll(x *front.Exchange) front.Reply {
+func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
 	if err != nil {
 		return r.refused(err)
 	}
 	result := append([]byte(`{"supportedVersions":`), served...)
 	result = append(result, `,"capabilities":`+aggregateCapabilities+`},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"`+wire.MetaServerInfo+`":`...)
-	result = append(append(result, r.info...), `}}`...)
+	result = r.greet(ctx, x, append(append(result, r.info...), `}}`...))
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }

@@ -85,8 +85,13 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 		}
 		return notAskable
 	}
+	out, ok := l.r.leavingAnswer(act, reply)
+	if !ok {
+		l.r.gate.Leave(pass, "blocked", 0)
+		return refusal(e.Method)
+	}
 	l.r.gate.Leave(pass, "ok", int64(len(reply.Result)))
-	return upstream.Reply{Result: reply.Result, Error: reply.Error}
+	return out
 }
 
 // put asks on the stream of the exchange it came with, else on the session's

@@ -173,12 +173,9 @@ func (b *backend) perSession() bool {
 // pooled returns the connection that who shares with itself, or with
 // everybody where the operator declared that safe.
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
-	key := string('0'+rune(client)) + who.Name()
-	if b.Builtin != nil { // it tells the processes of one user apart
-		key = string('0'+rune(client)) + who.Key()
-	}
+	key := b.poolKey(who, client)
 	if b.Instances == "shared" {
-		key, who = string('0'+rune(client)), nil
+		who = nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,6 +189,31 @@ func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *
 	}
 	l.used.Store(time.Now().UnixNano())
 	return l
+}
+
+func (b *backend) poolKey(who *principal.Principal, client front.Era) string {
+	era := string('0' + rune(client))
+	switch {
+	case b.Instances == "shared":
+		return era
+	case b.Builtin != nil: // it tells the processes of one user apart
+		return era + who.Key()
+	}
+	return era + who.Name()
+}
+
+// openFor is the connection that pooled would find open; nil: there is none.
+func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn {
+	b.mu.Lock()
+	l := b.pool[b.poolKey(who, client)]
+	b.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	if c := l.live.Load(); c != nil && c.alive() {
+		return c
+	}
+	return nil
 }
 
 // sweep closes pooled connections that nobody has used since before.

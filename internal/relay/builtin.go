@@ -48,7 +48,7 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 		if err != nil {
 			return r.refused(err)
 		}
-		return r.run(gate.WithPass(ctx, pass), x, b, t, pass)
+		return r.run(ctx, x, b, t, pass)
 	}
 	act := r.act(x, b.Name, t.method, t.name)
 	act.Args, act.With = argsOf(t), t.with
@@ -77,6 +77,10 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 // recorded either, since it never came there, is recorded here.
 func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
 	var wrong invalid
+	var refusal *gate.Refusal
+	if reply := r.leaked(pass, err); reply != nil {
+		return *reply
+	}
 	f := classify(ctx, b.Name, err)
 	if f.cap != "" && !f.cancel {
 		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))
@@ -93,6 +97,8 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 		return front.Reply{None: true}
 	case wrong.e != nil:
 		return front.Reply{Error: wrong.e}
+	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own
+		return r.refused(refusal)
 	}
 	r.log.Warn("a built-in server failed", "server", b.Name, "ref", ref, "err", err)
 	return front.Reply{Error: r.local(f.code, f.text, ref, err)}

@@ -23,8 +23,15 @@ type target struct {
 
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
+	if reply := r.unguidedCall(x, b, t); reply != nil {
+		return *reply
+	}
 	if b.Builtin != nil {
-		return r.callBuiltin(ctx, x, b, t)
+		reply := r.callBuiltin(ctx, x, b, t)
+		// What a session was given is gone with that session, and an MCP session
+		// may outlive it.
+		reply.Transient = b.Name == guideServer
+		return reply
 	}
 	pass, err := r.enter(x, b, t)
 	if err != nil {
@@ -47,6 +54,9 @@ func (r *Relay) enter(x *front.Exchange, b *backend, t target) (gate.Pass, error
 
 // run takes a request that was let in to its server.
 func (r *Relay) run(ctx context.Context, x *front.Exchange, b *backend, t target, pass gate.Pass) front.Reply {
+	if b.Builtin != nil {
+		ctx = gate.WithPass(ctx, pass)
+	}
 	if b.Scan != nil {
 		t.found = new(findings)
 		defer func() { r.noteFindings(x, b, t, pass) }()
@@ -101,6 +111,10 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t ta
 		return upstream.Reply{}, err
 	}
 	defer b.leave()
+	t, err := r.leaving(x, b, t)
+	if err != nil {
+		return upstream.Reply{}, err
+	}
 	l := r.linkFor(x, b)
 	l.calls.Add(1)
 	defer l.calls.Add(-1)

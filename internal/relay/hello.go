@@ -19,6 +19,9 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 		return r.fail(ctx, b.Name, pass, err)
 	}
 	result := b.greeting(c, initializeResult(c, x.Version))
+	if b.Builtin != nil && b.Name == guideServer {
+		result = r.greet(ctx, x, result)
+	}
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
@@ -84,6 +87,9 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 		return r.fail(ctx, b.Name, pass, err)
 	}
 	result := b.greeting(c, discoverResult(c))
+	if b.Builtin != nil && b.Name == guideServer {
+		result = r.greet(ctx, x, result)
+	}
 	r.gate.Leave(pass, "ok", int64(len(result)))
 	return front.Reply{Result: result}
 }

@@ -148,7 +148,7 @@ func (h *house) unsettled() int {
 	open := make(map[uint64]record)
 	for _, r := range h.records() {
 		switch {
-		case r.Source == "agent_msg" && r.Action == "clerk.who": // complete in itself
+		case r.Action == "clerk.who": // complete in itself
 		case r.Kind == audit.Decision && r.Decision == audit.Allow:
 			open[r.Seq] = r
 		case r.Kind == audit.Outcome:

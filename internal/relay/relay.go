@@ -11,7 +11,9 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -77,6 +79,8 @@ type Options struct {
 	// StepUp names the scope with which policy would have allowed what it
 	// denied; empty where no scope would. nil: there are no scopes.
 	StepUp func(policy.Request) string
+	// Guide greets clients, and looks at what leaves. nil: nobody does.
+	Guide Guide
 }
 
 // Relay implements front.Handler.
@@ -87,6 +91,7 @@ type Relay struct {
 	info     []byte // our own {"name","version"}
 	dev      bool
 	stepUp   func(policy.Request) string
+	guide    Guide
 	table    atomic.Pointer[table]
 	audience audience
 	closing  context.Context
@@ -101,7 +106,10 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp, guide: o.Guide}
+	if r.guide == nil {
+		r.guide = unguided{}
+	}
 	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
 	r.closing, r.close = context.WithCancel(context.Background())
@@ -133,6 +141,26 @@ func (r *Relay) SetServers(servers []Server) {
 			b.close()
 		}
 	}
+}
+
+// Restart ends the open connections to all servers of a kind, and gives their
+// number. To their callers it is as if the server had ended by itself: the next
+// call opens another one.
+func (r *Relay) Restart(kind string) (ended int) {
+	for _, b := range r.table.Load().sorted {
+		if b.Kind != kind {
+			continue
+		}
+		b.mu.Lock()
+		b.prune()
+		open := slices.Collect(maps.Keys(b.conns))
+		b.mu.Unlock()
+		for _, c := range open {
+			c.conn.Close()
+		}
+		ended += len(open)
+	}
+	return ended
 }
 
 // Close ends every connection.
@@ -198,6 +226,9 @@ func (r *Relay) servers(who *principal.Principal) []*backend {
 
 // Request implements front.Handler.
 func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
+	if reply := r.leavingHello(x); reply != nil {
+		return *reply
+	}
 	if x.Server == "" {
 		return r.aggregate(ctx, x)
 	}
@@ -277,7 +308,10 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
-	params, ok := l.scanNotice(x, x.Params, pass.Ref)
+	params, ok := r.outward(r.act(x, l.b.Name, x.Method, ""), x.Params, beside(x.Method, nil)...)
+	if ok {
+		params, ok = l.scanNotice(x, params, pass.Ref)
+	}
 	if !ok {
 		r.gate.Leave(pass, "blocked", 0)
 		return
@@ -299,7 +333,7 @@ func (r *Relay) sourceOf(server string) string {
 
 // act describes what an exchange asks of a server, for the gate.
 func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed}
+	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
 	if x.Session != nil {
 		a.Session = x.Session.Digest
 	}

@@ -92,6 +92,13 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	case len(want) == 0 || want[0] != '{':
 		return front.Reply{Error: errParams}
 	}
+	act := r.act(x, x.Server, x.Method, "")
+	r.guide.Seen(act)
+	params, ok := r.outward(act, x.Params)
+	if !ok {
+		return r.refusedLeak(act)
+	}
+	want = wire.Get(params, "notifications")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &subscription{r: r, x: x, want: parseFilter(want), wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}

@@ -126,6 +126,9 @@ func unknownOf(method string) *wire.Error {
 	return nil
 }
 
+// blockedText answers whoever sent or was to get what a content rule holds back.
+const blockedText = "Blocked by a content rule"
+
 // heldBack answers an act whose end a rule about content has decided: what is
 // withheld is answered like what does not exist. Nil: it is another failure.
 func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply {
@@ -148,7 +151,7 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 		return &front.Reply{Error: r.local(codeUpstream, "Upstream failed", refusal.Ref, err)}
 	case errors.As(err, &cut):
 		refusal := r.gate.Withhold(pass, cut.rule, "blocked")
-		return &front.Reply{Error: r.local(gate.CodeDenied, "Blocked by a content rule", refusal.Ref, nil)}
+		return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, refusal.Ref, nil)}
 	}
 	return nil
 }

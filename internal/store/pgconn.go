@@ -97,11 +97,12 @@ func settle(ctx context.Context, c *pgconn.PgConn, schema string) error {
 
 // pgConn is one connection with its compiled statements.
 type pgConn struct {
-	c     *pgconn.PgConn
-	stmts cache[*pgStmt]
-	next  int
-	count *counters
-	fresh bool // no transaction has been on it yet
+	c      *pgconn.PgConn
+	stmts  cache[*pgStmt]
+	next   int
+	count  *counters
+	fresh  bool   // no transaction has been on it yet
+	server string // which run of the server it is on, once it has sealed
 }
 
 type pgStmt struct {
@@ -160,7 +161,7 @@ func (c *pgConn) begin(ctx context.Context, limit time.Duration, how string) (no
 // sealing is the last statement of a transaction: one round trip, however many
 // the signals are.
 const sealing = `SELECT txid_current_if_assigned(), (SELECT count(*) FROM (
-	SELECT pg_notify(?1, topic) FROM unnest(CAST(?2 AS TEXT[])) AS topic OFFSET 0) AS sent)`
+	SELECT pg_notify(?1, topic) FROM unnest(CAST(?2 AS TEXT[])) AS topic OFFSET 0) AS sent), CAST(pg_postmaster_start_time() AS TEXT)`
 
 // seal adds the signals to the transaction, and gives the number by which the
 // server knows it; 0 when it wrote nothing.
@@ -174,6 +175,7 @@ func (c *pgConn) seal(channel, self string, topics []string) (xid int64, err err
 	}
 	err = c.query(context.Background(), sealing, []any{channel, "{" + list.String() + "}"}, func(v []any) error {
 		xid, _ = v[0].(int64)
+		c.server, _ = v[2].(string)
 		return nil
 	})
 	return xid, err

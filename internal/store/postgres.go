@@ -187,16 +187,25 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 
 // afterLoss learns what became of a COMMIT whose answer did not come: the
 // server still knows when it is asked again. It returns nil when it was done.
+//
+// A server that crashed gives the number of a transaction that it lost to the
+// next one. So of one that was away meanwhile only "aborted" is believed: ours
+// was not done, whosever it is; "committed" may be another's.
 func (p *postgres) afterLoss(c *pgConn, xid int64, err error) error {
 	if !c.lost() || xid == 0 {
 		return err // refused, or nothing was written
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.fateLimit)
 	defer cancel()
+	was, away := c.server, false
 	for ; ; pause(ctx, 100*time.Millisecond) {
-		switch fate, ask := p.fate(ctx, xid); {
-		case fate == "committed":
+		fate, now, ask := p.fate(ctx, xid)
+		away = away || ask != nil || now != was
+		switch {
+		case fate == "committed" && !away:
 			return nil
+		case fate == "committed":
+			return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
 		case fate == "aborted":
 			return err
 		case ctx.Err() != nil, ask == nil && fate == "":
@@ -206,19 +215,20 @@ func (p *postgres) afterLoss(c *pgConn, xid int64, err error) error {
 }
 
 // fate is what the server says of a transaction: committed, aborted, in
-// progress, or nothing when it has forgotten it.
-func (p *postgres) fate(ctx context.Context, xid int64) (string, error) {
+// progress, or nothing when it has forgotten it; and which run of the server
+// says so.
+func (p *postgres) fate(ctx context.Context, xid int64) (fate, server string, err error) {
 	c, err := p.dial(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer c.Close()
-	fate := ""
-	err = c.query(ctx, `SELECT txid_status(?1)`, []any{xid}, func(v []any) error {
+	err = c.query(ctx, `SELECT txid_status(?1), CAST(pg_postmaster_start_time() AS TEXT)`, []any{xid}, func(v []any) error {
 		fate, _ = v[0].(string)
+		server, _ = v[1].(string)
 		return nil
 	})
-	return fate, err
+	return fate, server, err
 }
 
 // release ends what was not committed and gives the connection back.

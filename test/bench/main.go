@@ -10,7 +10,8 @@
 //
 //	go run ./test/bench                      about twelve minutes, Markdown on stdout
 //	go run ./test/bench -quick               about two minutes, for a first look; too short to judge by
-//	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, idle, policy, mail
+//	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, idle, policy, mail,
+//	                                         instructions
 //
 // A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
 // not be measured, and 2 for wrong usage.
@@ -72,7 +73,7 @@ type run struct {
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "sandbox", "idle", "policy", "mail"}
+var sections = []string{"load", "big", "open", "sandbox", "idle", "policy", "mail", "instructions"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
@@ -131,7 +132,7 @@ func (r *run) lists(only, levels string) error {
 		if !slices.Contains(sections, s) {
 			return fmt.Errorf("-only: %q is none of %s", s, strings.Join(sections, ", "))
 		}
-		if r.modern && (s == "idle" || s == "open" || s == "mail") {
+		if r.modern && (s == "idle" || s == "open" || s == "mail" || s == "instructions") {
 			continue // there are no sessions to open or to keep
 		}
 		r.only = append(r.only, s)
@@ -199,6 +200,9 @@ func (r *run) all() error {
 	}
 	if r.wants("mail") && !r.modern {
 		results.Mail = r.messages(t)
+	}
+	if r.wants("instructions") && t.doorward != "" && !r.modern {
+		results.Instructions = r.instruct(t)
 	}
 	results.Took = time.Since(r.started)
 	results.Failures = r.failures

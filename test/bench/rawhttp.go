@@ -26,6 +26,7 @@ type rawConn struct {
 type answer struct {
 	Status  int
 	Session string // Mcp-Session-Id
+	Tag     string // ETag
 	Body    []byte // the JSON message; of an event stream, its last message
 }
 
@@ -36,6 +37,7 @@ type head struct {
 	chunked bool
 	events  bool
 	session string
+	tag     string
 }
 
 func dialRaw(addr string, buffer int) (*rawConn, error) {
@@ -77,7 +79,7 @@ func (r *rawConn) exchange(request []byte) (answer, error) {
 	if err := r.readBody(h); err != nil {
 		return answer{}, fmt.Errorf("reading body of a %d: %w", h.status, err)
 	}
-	a := answer{Status: h.status, Session: h.session, Body: r.body}
+	a := answer{Status: h.status, Session: h.session, Tag: h.tag, Body: r.body}
 	if h.events {
 		a.Body = lastEvent(r.body)
 	}
@@ -126,6 +128,10 @@ func (h *head) field(line []byte) error {
 	value = bytes.TrimSpace(value)
 	var err error
 	switch len(name) {
+	case len("ETag"):
+		if bytes.EqualFold(name, []byte("ETag")) {
+			h.tag = string(value)
+		}
 	case len("Content-Type"):
 		if bytes.EqualFold(name, []byte("Content-Type")) {
 			h.events = bytes.HasPrefix(value, []byte("text/event-stream"))

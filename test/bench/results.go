@@ -17,19 +17,20 @@ import (
 
 // results is a whole run, as -json writes it.
 type results struct {
-	Machine   machine       `json:"machine"`
-	Modern    bool          `json:"modern"`
-	Doorward  bool          `json:"doorward"`
-	Load      []cell        `json:"load"`
-	Big       []cell        `json:"big"`
-	Openings  []opening     `json:"openings"`
-	Sandboxes *shutIn       `json:"sandboxes"` // nil when not measured
-	Idle      []idleCost    `json:"idle"`
-	Decisions []decision    `json:"decisions"`
-	Mail      *mailCost     `json:"mail"` // nil when not measured
-	Verdicts  []verdict     `json:"verdicts"`
-	Took      time.Duration `json:"took_ns"`
-	Failures  []string      `json:"failures"`
+	Machine      machine       `json:"machine"`
+	Modern       bool          `json:"modern"`
+	Doorward     bool          `json:"doorward"`
+	Load         []cell        `json:"load"`
+	Big          []cell        `json:"big"`
+	Openings     []opening     `json:"openings"`
+	Sandboxes    *shutIn       `json:"sandboxes"` // nil when not measured
+	Idle         []idleCost    `json:"idle"`
+	Decisions    []decision    `json:"decisions"`
+	Mail         *mailCost     `json:"mail"`         // nil when not measured
+	Instructions *instructCost `json:"instructions"` // nil when not measured
+	Verdicts     []verdict     `json:"verdicts"`
+	Took         time.Duration `json:"took_ns"`
+	Failures     []string      `json:"failures"`
 }
 
 // machine is what a figure cannot be read without.

@@ -55,6 +55,7 @@ type session struct {
 	modern  bool
 	body    []byte
 	text    []byte
+	pad     string // what every text goes on with; nothing that JSON would escape
 	expect  []byte
 	samples []time.Duration
 	used    time.Time // when conn was last used
@@ -160,7 +161,7 @@ func (s *session) appendText(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(s.number), 10)
 	b = append(b, " asks for the "...)
 	b = strconv.AppendInt(b, s.calls, 10)
-	return append(b, "th time"...)
+	return append(append(b, "th time"...), s.pad...)
 }
 
 func (s *session) appendCall(b []byte, tool string) []byte {

@@ -38,7 +38,8 @@ func (res *results) judge() []verdict {
 		res.atMost("HTTP upstream, time of a 1 MiB result", 1.5, res.bigShare(pathHTTP)))
 	all = append(all, res.judgeStdio("stdio upstream, one server for all sessions", pathShared)...)
 	all = append(all, res.judgeStdio("stdio upstream, a server a session", pathStdio)...)
-	return append(append(all, res.judgeMemory()...), res.judgeMail()...)
+	all = append(append(all, res.judgeMemory()...), res.judgeMail()...)
+	return append(all, res.judgeInstructions()...)
 }
 
 // judgeStdio applies the same targets to both ways of running stdio servers. A server a session pays for

@@ -1,0 +1,34 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// codeDenied is the JSON-RPC code of a refusal.
+const codeDenied = 1403
+
+// help reports whether a request that failed with err is worth another try: it
+// was refused for want of guidance, and now there is a token.
+func (g *guide) help(ctx context.Context, err error) bool {
+	var rpc *RPCError
+	if g == nil || g.o.Ask || !errors.As(err, &rpc) || rpc.Code != codeDenied {
+		return false
+	}
+	reason, _ := wire.GetString(rpc.Data, "reason")
+	if !slices.Contains([]string{"no_token", "expired", "store_unreachable", "not_permitted"}, reason) {
+		return false
+	}
+	g.mu.Lock()
+	had := g.variable != "" || g.held.token != ""
+	g.wanted = true
+	g.mu.Unlock()
+	if had {
+		return false
+	}
+	token, err := g.token(ctx)
+	return err == nil && token != ""
+}

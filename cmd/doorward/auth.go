@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/sessionfile"
+)
+
+const authUsage = "auth session-start|session-end|status|check|header|token [arguments]"
+
+// authUsages are the commands for sessions of instruction delivery.
+func authUsages() map[string]string {
+	return map[string]string{
+		"session-start": "session-start [--project NAME] [--json]",
+		"session-end":   "session-end [--json]",
+		"status":        "status [--json]",
+		"check":         "check [--full] [--json]",
+		"header":        "header",
+		"token":         "token create [--scope structural] [--ttl 24h] [--name N] | list | revoke ID [--json]",
+	}
+}
+
+// authCommand is everything about sessions of instruction delivery: what hooks
+// of clients call, what looks, and the operator's tokens for CI.
+func authCommand(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(slices.Sorted(maps.Keys(authUsages())), ", "))
+	}
+	run := map[string]func(context.Context, []string) error{
+		"status": authStatus, "check": authCheck, "header": authHeader, "token": authToken,
+		"session-start": sessionStart, "session-end": sessionEnd,
+	}[args[0]]
+	if run == nil {
+		return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
+	}
+	err := run(ctx, args[1:])
+	if errors.Is(err, errUsage) {
+		err = fmt.Errorf("%w: doorward auth %s", err, authUsages()[args[0]])
+	}
+	return err
+}
+
+// The sources of a token, beside the variables that may hold one.
+const sourceFile = "session file"
+
+// presented is the token that this command would show, with where it is from.
+type presented struct {
+	token  string
+	source string   // a variable, or sourceFile; empty: there is none
+	why    string   // why the token of that source is not used; empty: it is
+	passed []string // session files that were passed by, with the reason
+}
+
+// presented looks for a token that is there already: what only looks makes no
+// session. A variable wins also when its token is of no use.
+func (o *options) presented() presented {
+	token, variable, err := client.TokenFromEnv(lookup)
+	if err != nil {
+		return presented{source: variable, why: err.Error()}
+	}
+	if token != "" {
+		return presented{token: token, source: variable}
+	}
+	dir, err := o.runtimeDir()
+	if err != nil {
+		return presented{passed: []string{err.Error()}}
+	}
+	f, refused, err := client.TokenFromFile(dir)
+	p := presented{}
+	for _, r := range refused {
+		p.passed = append(p.passed, r.Error())
+	}
+	switch {
+	case err == nil:
+		p.token, p.source = f.Token, sourceFile
+	case !errors.Is(err, sessionfile.ErrNone):
+		p.passed = append(p.passed, err.Error())
+	}
+	return p
+}
+
+// delivery is the state of instruction delivery for this command's caller, as
+// --json prints it.
+type delivery struct {
+	client.Delivery
+	Source string   `json:"source"`           // of the token: a variable, "session file", or empty
+	Valid  bool     `json:"valid"`            // there is a token, and the daemon accepts it
+	Why    string   `json:"detail,omitempty"` // what is wrong with the token
+	Passed []string `json:"passed,omitempty"` // session files that were passed by, with the reason
+}
+
+// Reasons that the command finds by itself; the others are the daemon's.
+const (
+	reasonNoToken = "no_token"
+	reasonExpired = "expired"
+)
+
+// delivery asks the daemon. A token that it does not accept is told from none by
+// its form alone: the daemon never says what is wrong with one.
+func (o *options) delivery(ctx context.Context, c *client.Client) (delivery, error) {
+	p := o.presented()
+	d := delivery{Source: p.source, Why: p.why, Passed: p.passed}
+	var err error
+	d.Delivery, err = c.Delivery(ctx, p.token)
+	if err == nil {
+		d.Valid = p.token != ""
+		return d, nil
+	}
+	if p.token == "" || !errors.Is(err, client.ErrStatus(http.StatusUnauthorized)) {
+		return d, deliveryFailure(err)
+	}
+	d.Why = p.source + ": the daemon does not accept the token"
+	if d.Delivery, err = c.Delivery(ctx, ""); err != nil {
+		return d, deliveryFailure(err)
+	}
+	if d.Reason = reasonNoToken; strings.HasPrefix(p.token, "dws1.") {
+		d.Reason = reasonExpired // or revoked, or of another installation: it was a session's
+	}
+	return d, nil
+}
+
+// authStatus prints the state and ends well whatever it is.
+func authStatus(ctx context.Context, args []string) error {
+	o := newOptions("auth status")
+	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
+		return errors.Join(errUsage, err)
+	}
+	d, err := o.look(ctx)
+	if err != nil {
+		d.State, d.Reason, d.Why = "unknown", "", err.Error()
+	}
+	return o.printDelivery(d)
+}
+
+// authCheck is authStatus for scripts: its exit status says whether there is a
+// valid session, and with --full also whether delivery is whole.
+func authCheck(ctx context.Context, args []string) error {
+	o := newOptions("auth check")
+	full := o.set.Bool("full", false, "exit 1 also when the session is valid and guidance is missing")
+	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
+		return errors.Join(errUsage, err)
+	}
+	d, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.printDelivery(d); err != nil {
+		return err
+	}
+	return verdict(d, *full)
+}
+
+func verdict(d delivery, full bool) error {
+	switch {
+	case !d.Valid:
+		return &failure{status: exitRefused, err: errors.New("there is no valid session"), quiet: true}
+	case d.State == "refused":
+		return &failure{status: exitRefused, err: errors.New("calls are refused until guidance is available"), quiet: true}
+	case full && d.State != "full":
+		return &failure{status: exitFailed, err: errors.New("delivery is degraded"), quiet: true}
+	}
+	return nil
+}
+
+func (o *options) look(ctx context.Context) (delivery, error) {
+	c, err := o.dial()
+	if err != nil {
+		return delivery{}, err
+	}
+	defer c.Close()
+	return o.delivery(ctx, c)
+}
+
+func (o *options) printDelivery(d delivery) error {
+	if d.Scope == nil {
+		d.Scope = []string{}
+	}
+	text := ""
+	if o.json {
+		var err error
+		if text, err = plainJSON(d); err != nil {
+			return err
+		}
+	} else {
+		text = deliveryText(d)
+	}
+	_, err := fmt.Print(text)
+	return err
+}
+
+func deliveryText(d delivery) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name, printable(value))
+		}
+	}
+	state := d.State
+	if d.Reason != "" {
+		state += ": " + d.Reason
+	}
+	line("state", state)
+	line("source", orDash(d.Source))
+	line("session", d.SessionID)
+	line("scope", strings.Join(d.Scope, ", "))
+	line("expires", d.Expires)
+	line("revision", d.Revision)
+	line("store", d.Store)
+	line("problem", d.Why)
+	for _, p := range d.Passed {
+		line("passed by", p)
+	}
+	return b.String()
+}
+
+// authHeader prints the header that bears a session's token, for clients that
+// run a command for their headers. What it prints is a secret. Without a session
+// it prints no header: guidance is then missing, and nothing else.
+func authHeader(ctx context.Context, args []string) error {
+	o := newOptions("auth header")
+	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
+		return errors.Join(errUsage, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	token, err := o.headerToken(ctx)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+	}
+	header := map[string]string{}
+	if token != "" {
+		header["Doorward-Session"] = token
+	}
+	return printJSON(header)
+}
+
+func (o *options) headerToken(ctx context.Context) (string, error) {
+	token, variable, err := client.TokenFromEnv(lookup)
+	if variable != "" {
+		return token, err
+	}
+	k, err := o.keeper()
+	if err != nil {
+		return "", err
+	}
+	defer k.client.Close()
+	f, kept, err := k.ensure(ctx, projectOf("", ""))
+	if kept != nil { // the client has it all the same, until the agent ends
+		fmt.Fprintf(os.Stderr, "doorward: the session is in no file: %v\n", kept)
+	}
+	return f.Token, err
+}
+
+// deliveryFailure says what a refusal of the daemon means, and what to do about
+// it.
+func deliveryFailure(err error) error {
+	var p *client.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	switch {
+	case strings.EqualFold(p.Code, "agent_shell"):
+		return shellFailure(p.Why)
+	case p.Status == http.StatusForbidden:
+		return fail(exitRefused, "refused: policy does not permit it%s", refOf(p))
+	case p.Status == http.StatusUnauthorized:
+		return fail(exitRefused, "refused: the daemon does not know this caller%s", refOf(p))
+	case p.Status == http.StatusNotFound && p.Code == "":
+		return fail(exitFailed, "this daemon delivers no instructions: it is older than this command")
+	}
+	if text := deliveryFailures()[p.Code]; text != "" {
+		if p.Detail != "" {
+			text += ": " + printable(p.Detail)
+		}
+		for _, m := range p.Problems {
+			text += "\n  " + printable(fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.Text))
+		}
+		return fail(exitFailed, "%s (%s)", text, p.Code)
+	}
+	return fail(exitFailed, "%w", err)
+}
+
+func refOf(p *client.Problem) string {
+	if p.Ref == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (audit record %d)", p.Ref)
+}
+
+// deliveryFailures are the codes that an operator meets, in words.
+func deliveryFailures() map[string]string {
+	return map[string]string{
+		"not_found":         "there is no such document, version, label, session or ref",
+		"invalid_document":  "the document is not as it must be",
+		"remote_store":      "the documents come from another Doorward: do that there",
+		"conflict":          "nothing was done",
+		"malformed":         "the daemon does not take that argument",
+		"store_unreachable": "the store does not answer: nothing was done",
+		"unavailable":       "the audit log cannot be written: nothing was done",
+		"rate_limited":      "too many at once: try again in a minute",
+		"too_large":         "the document is larger than one may be",
+	}
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/sessionfile"
+)
+
+// sessionHooks are the events at which a text of ours reaches the model, by the
+// names that Claude Code, Codex and Gemini CLI give them.
+func sessionHooks() []string { return []string{"SessionStart", "SubagentStart"} }
+
+// guidanceText is said to a model whose client has a session now. It is no
+// guidance itself.
+const guidanceText = "Guidance from Doorward is available to this session: call the tool instructions__read."
+
+// hookEvent is what a client says of an event. All of it is claimed.
+type hookEvent struct {
+	Name   string `json:"hook_event_name"`
+	CWD    string `json:"cwd"`
+	Source string `json:"source"` // startup, resume, clear or compact
+}
+
+// readHook reads what a client says, and does not wait for one that never ends.
+func readHook(ctx context.Context, in io.Reader) (e hookEvent) {
+	said := make(chan hookEvent, 1)
+	go func() {
+		var e hookEvent
+		b, _ := io.ReadAll(io.LimitReader(in, hookInput))
+		if json.Unmarshal(b, &e) != nil {
+			e = hookEvent{} // half of it, or garbage, says nothing
+		}
+		_, _ = io.Copy(io.Discard, in) // the client need not find its pipe broken
+		said <- e
+	}()
+	select {
+	case e = <-said:
+	case <-ctx.Done():
+	case <-time.After(hookTime / 4):
+	}
+	return e
+}
+
+// stdin is what a hook is told; nobody tells anything at a terminal.
+func stdin() io.Reader {
+	if fi, err := os.Stdin.Stat(); err != nil || fi.Mode()&os.ModeCharDevice != 0 {
+		return eof{}
+	}
+	return os.Stdin
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+// sessionStart makes a session for the agent whose hook this is, or whose step
+// of CI, and keeps it in a file. It ends well whatever happens, and in time:
+// without a session guidance is missing, and nothing else.
+func sessionStart(ctx context.Context, args []string) error {
+	o := newOptions("auth session-start")
+	project := o.set.String("project", "", "label of the project, instead of that of the directory")
+	return o.harmless(ctx, args, func(ctx context.Context) error {
+		event := readHook(ctx, stdin())
+		k, err := o.keeper()
+		if err != nil {
+			return err
+		}
+		defer k.client.Close()
+		f, kept, err := k.ensure(ctx, projectOf(*project, event.CWD))
+		if err != nil {
+			return err
+		}
+		if kept != nil { // then it is of no use to anybody
+			return errors.Join(kept, k.client.EndSession(ctx, f.Token))
+		}
+		d, err := k.client.Delivery(ctx, f.Token)
+		return errors.Join(err, o.started(os.Stdout, event, f, d))
+	})
+}
+
+// started says that there is a session, in the form that reaches whom it is
+// for, and nothing that is secret.
+func (o *options) started(out io.Writer, event hookEvent, f sessionfile.File, d client.Delivery) error {
+	switch {
+	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":
+		return json.NewEncoder(out).Encode(map[string]any{"hookSpecificOutput": map[string]string{
+			"hookEventName": event.Name, "additionalContext": guidanceText}})
+	case event.Name != "":
+		return nil
+	case o.json:
+		return json.NewEncoder(out).Encode(map[string]any{"session_id": f.SessionID, "expires": f.Expires.UTC().Format(time.RFC3339), "scope": d.Scope, "state": d.State})
+	}
+	fmt.Fprintf(os.Stderr, "doorward: session %s until %s\n", f.SessionID, f.Expires.Local().Format(time.RFC3339))
+	return nil
+}
+
+// sessionEnd ends what sessionStart made for the same agent.
+func sessionEnd(ctx context.Context, args []string) error {
+	o := newOptions("auth session-end")
+	return o.harmless(ctx, args, func(ctx context.Context) error {
+		readHook(ctx, stdin())
+		k, err := o.keeper()
+		if err != nil {
+			return err
+		}
+		defer k.client.Close()
+		return k.end(ctx)
+	})
+}
+
+// harmless runs what a client's hook runs: it ends with 0 and within time
+// whatever happens, since to some clients anything else means that the session
+// or the user's prompt is refused.
+func (o *options) harmless(ctx context.Context, args []string, f func(context.Context) error) error {
+	rest, err := o.parse(args)
+	if err == nil && len(rest) > 0 {
+		err = errUsage
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil { // the runtime would exit with 2, which refuses
+				done <- errors.New("the hook failed")
+			}
+		}()
+		done <- f(ctx)
+	}()
+	select {
+	case err = <-done:
+	case <-time.After(hookTime + time.Second): // a file system may hang
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+	}
+	return nil
+}
+
+// projectOf is the label of the project that a client works on: the given one,
+// or that of the directory it claims, or that of the working directory.
+func projectOf(given, dir string) string {
+	if client.ValidNamespace(given) {
+		return given
+	}
+	if filepath.IsAbs(dir) {
+		if label, err := client.Namespace(dir); err == nil {
+			return label
+		}
+	}
+	label, _ := namespaceOf("")
+	return label
+}
+
+// sessionKeeper makes and ends the session of one agent.
+type sessionKeeper struct {
+	client *client.Client
+	dir    string       // the runtime directory
+	agent  peer.Process // whose end is the session's; no Instance: it cannot be told
+}
+
+func (o *options) keeper() (*sessionKeeper, error) {
+	dir, err := o.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	above, err := peer.Above()
+	if err != nil {
+		above = nil // the daemon binds it to what it sees itself
+	}
+	c, err := o.dial()
+	if err != nil {
+		return nil, err
+	}
+	return &sessionKeeper{client: c, dir: dir, agent: agentOf(above)}, nil
+}
+
+// errNoAgent: a session would end with this command, before anybody used it.
+var errNoAgent = errors.New("the process that it would end with cannot be told: is /proc readable?")
+
+// between are programs that stand between an agent and its hook. Names have at
+// most 15 characters, as the kernel keeps them.
+func between() []string {
+	return []string{"sh", "dash", "bash", "zsh", "fish", "ksh", "ash", "csh", "tcsh", "env", "busybox", "timeout", "nice", "nohup", "setsid", "doorward"}
+}
+
+// beyond are programs that are above everything; whoever is bound to one is
+// bound to nothing.
+func beyond() []string {
+	return []string{"systemd", "init", "tini", "dumb-init", "docker-init", "launchd"}
+}
+
+// agentOf chooses the process that a session is to end with: the nearest one
+// above this that is no shell, or else the outermost shell, which is a terminal's
+// or a script's. What is chosen is a guess, and only makes the session end
+// earlier.
+func agentOf(above []peer.Process) peer.Process {
+	var outermost peer.Process
+	for _, p := range above {
+		if slices.Contains(beyond(), p.Name) {
+			break
+		}
+		if !slices.Contains(between(), p.Name) {
+			return p
+		}
+		outermost = p
+	}
+	return outermost
+}
+
+// mine reports whether a session file is of the same agent.
+func (k *sessionKeeper) mine(bind string) bool { return bind == k.agent.Instance }
+
+// enough is how long a session must be good for to be kept.
+const enough = time.Hour
+
+// ensure gives the agent's session: the one that there is, as after a resume or
+// a compaction, or a new one. kept is why a new one is in no file.
+func (k *sessionKeeper) ensure(ctx context.Context, project string) (f sessionfile.File, kept, err error) {
+	before, _, none := sessionfile.Find(k.dir, k.mine)
+	if none == nil && time.Until(before.Expires) > enough {
+		if _, err := k.client.Delivery(ctx, before.Token); err == nil {
+			return before, nil, nil
+		}
+	}
+	if f, err = k.open(ctx, project); err != nil {
+		return f, nil, err
+	}
+	if _, kept = sessionfile.Write(k.dir, f); kept == nil && none == nil { // the old one is not needed any more
+		_ = k.client.EndSession(ctx, before.Token)
+		_ = sessionfile.Remove(k.dir, before.SessionID)
+	}
+	return f, kept, nil
+}
+
+// open makes a session.
+func (k *sessionKeeper) open(ctx context.Context, project string) (sessionfile.File, error) {
+	if k.agent.Instance == "" && runtime.GOOS == "linux" { // elsewhere nothing is bound
+		return sessionfile.File{}, errNoAgent
+	}
+	claims := client.SessionClaims{Project: project, Bind: k.agent.Instance}
+	if k.agent.Name != "" {
+		claims.Client = &client.ClientName{Name: k.agent.Name}
+	}
+	s, err := k.client.OpenSession(ctx, claims)
+	if err != nil {
+		return sessionfile.File{}, deliveryFailure(err)
+	}
+	return sessionfile.File{Token: s.Token, SessionID: s.ID, Bind: k.agent.Instance, Expires: s.Expires}, nil
+}
+
+// maxOwn bounds how many sessions of one agent are ended at once; there is one.
+const maxOwn = 16
+
+// end ends the agent's sessions, and removes their files also where the daemon
+// cannot be told: it ends them with the agent.
+func (k *sessionKeeper) end(ctx context.Context) error {
+	var problem error
+	for range maxOwn {
+		f, _, err := sessionfile.Find(k.dir, k.mine)
+		if errors.Is(err, sessionfile.ErrNone) {
+			return problem
+		}
+		if err != nil {
+			return err
+		}
+		if err := k.client.EndSession(ctx, f.Token); err != nil && !errors.Is(err, client.ErrNoDaemon) {
+			problem = deliveryFailure(err)
+		}
+		if err := sessionfile.Remove(k.dir, f.SessionID); err != nil {
+			return err
+		}
+	}
+	return problem
+}

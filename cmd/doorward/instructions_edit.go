@@ -1,0 +1,82 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/instruct"
+)
+
+// edit becomes the operator's editor with a document's file. What it writes is
+// taken as any change in the directory is.
+func (i *instructor) edit(ctx context.Context, args []string) error {
+	version := i.set.String("version", "", "the beginning of a version, where a name has several audiences")
+	rest, err := i.parse(args)
+	if err != nil {
+		return err
+	}
+	name, err := one(rest)
+	if err != nil {
+		return err
+	}
+	editor, err := editorCommand()
+	if err != nil {
+		return err
+	}
+	dir, err := i.instructionsDir()
+	if err != nil {
+		return err
+	}
+	if err := i.open(ctx); err != nil {
+		return err
+	}
+	all, err := i.shelf.Versions(ctx, name)
+	if err != nil {
+		return err
+	}
+	file, err := fileOf(all.Versions, *version)
+	if err != nil {
+		return err
+	}
+	i.end() // nothing comes back from Exec
+	err = syscall.Exec(editor[0], append(editor, filepath.Join(dir, file)), os.Environ())
+	return fmt.Errorf("starting %s: %w", editor[0], err)
+}
+
+// editorCommand is the editor that the environment names, with its arguments.
+func editorCommand() ([]string, error) {
+	words := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
+	if len(words) == 0 {
+		return nil, fail(exitFailed, "VISUAL or EDITOR is nothing but spaces")
+	}
+	program, err := child.Resolve(words[0], os.Getenv("PATH"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the editor: %w", err)
+	}
+	words[0] = program
+	return words, nil
+}
+
+// fileOf chooses the file of a document.
+func fileOf(versions []instruct.VersionInfo, version string) (string, error) {
+	var files []string
+	for _, v := range versions {
+		if v.File != "" && strings.HasPrefix(v.Version, version) && !slices.Contains(files, v.File) {
+			files = append(files, v.File)
+		}
+	}
+	switch len(files) {
+	case 0:
+		return "", fail(exitFailed, "no file in the directory holds it")
+	case 1:
+		return files[0], nil
+	}
+	return "", fail(exitFailed, "it has several audiences, each with a file: choose one by --version: %s", printable(strings.Join(files, ", ")))
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/library"
+)
+
+// verified is what `instructions verify --json` prints, as `check --json` does.
+type verified struct {
+	OK        bool          `json:"ok"`
+	Documents int           `json:"documents"`
+	Problems  []fileProblem `json:"problems"`
+}
+
+type fileProblem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Problem string `json:"problem"`
+	Warning bool   `json:"warning,omitempty"`
+}
+
+// verify checks documents without a daemon and without the store: a directory
+// as the daemon would read it, or one file.
+func (i *instructor) verify(_ context.Context, args []string) error {
+	rest, err := i.parse(args)
+	if err != nil || len(rest) > 1 {
+		return errors.Join(errUsage, err)
+	}
+	path := strings.Join(rest, "")
+	if path == "" {
+		if path, err = i.instructionsDir(); err != nil {
+			return err
+		}
+	}
+	docs, problems, err := documents(path)
+	if err != nil {
+		return err
+	}
+	v := verifiedOf(docs, problems)
+	if i.json {
+		err = printJSON(v)
+	} else {
+		for _, p := range problems {
+			fmt.Fprintln(os.Stderr, printable(p.String()))
+		}
+	}
+	if err == nil && !v.OK {
+		return &failure{status: exitFailed, err: errors.New("the documents have problems"), quiet: true}
+	}
+	if err == nil && !i.json {
+		fmt.Printf("ok: %d documents\n", v.Documents)
+	}
+	return err
+}
+
+func verifiedOf(docs []*guide.Document, problems guide.Problems) verified {
+	v := verified{OK: true, Documents: len(docs), Problems: []fileProblem{}}
+	for _, p := range problems {
+		v.OK = v.OK && p.Warning
+		v.Problems = append(v.Problems, fileProblem{p.File, p.Line, p.Text, p.Warning})
+	}
+	return v
+}
+
+// documents reads a directory or a file and checks what is in it. Of one file
+// nobody knows what it may include.
+func documents(path string) ([]*guide.Document, guide.Problems, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if fi.IsDir() {
+		docs, problems, err := library.Scan(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, more := guide.NewSet(docs)
+		return docs, append(problems, more...), nil
+	}
+	content, err := readDocument(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, problems := parsed(path, content)
+	if d == nil {
+		return nil, problems, nil
+	}
+	return []*guide.Document{d}, nil, nil
+}
+
+// parsed is a document, or what is wrong with it.
+func parsed(file string, content []byte) (*guide.Document, guide.Problems) {
+	d, err := guide.Parse(file, content)
+	var problems guide.Problems
+	switch {
+	case err == nil:
+		return d, nil
+	case encrypted(content):
+		return nil, guide.Problems{{File: file, Line: 1, Text: "this is encrypted: decrypt it into a pipe, as in `age -d FILE | doorward instructions import -`, or sops -d"}}
+	case errors.As(err, &problems):
+		return nil, problems
+	}
+	return nil, guide.Problems{{File: file, Line: 1, Text: err.Error()}}
+}
+
+// encrypted knows what age and SOPS write. It helps with an error, no more.
+func encrypted(content []byte) bool {
+	return bytes.HasPrefix(content, []byte("age-encryption.org/")) || bytes.HasPrefix(content, []byte("-----BEGIN AGE ENCRYPTED FILE-----")) ||
+		bytes.Contains(content, []byte("ENC[AES256_GCM,")) && bytes.Contains(content, []byte("sops"))
+}
+
+func readDocument(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readContent(f)
+}
+
+// readContent reads a document; one that is too long is read a little further,
+// so that its check says so.
+func readContent(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, guide.MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading a document: %w", err)
+	}
+	return b, nil
+}
+
+// instructionsDir is where the documents are by the configuration.
+func (o *options) instructionsDir() (string, error) {
+	c, problems := o.load()
+	if c == nil {
+		for _, p := range problems {
+			fmt.Fprintln(os.Stderr, p)
+		}
+		return "", fail(exitFailed, "the configuration has problems")
+	}
+	if c.Instructions.URL != "" {
+		return "", fail(exitFailed, "the documents come from another Doorward (instructions.url): there is no directory")
+	}
+	return c.Instructions.Dir, nil
+}
+
+// imported is what `instructions import --json` prints.
+type imported struct {
+	Imported  []instruct.VersionInfo `json:"imported"`
+	Unchanged []string               `json:"unchanged"` // names of what was there already
+}
+
+// draft is a document that is to be imported.
+type draft struct {
+	doc     *guide.Document
+	content []byte
+}
+
+// importAll puts documents into the instruction directory. All are checked
+// before the first is put; what is there is replaced only on request.
+func (i *instructor) importAll(ctx context.Context, args []string) error {
+	replace := i.set.Bool("replace", false, "replace documents of the same name and audience")
+	rest, err := i.parse(args)
+	if err != nil {
+		return err
+	}
+	from, err := one(rest)
+	if err != nil {
+		return err
+	}
+	g, err := gather(from, os.Stdin)
+	if err != nil {
+		return err
+	}
+	for _, p := range g.problems {
+		fmt.Fprintln(os.Stderr, printable(p.String()))
+	}
+	switch {
+	case len(g.problems) > 0:
+		return fail(exitFailed, "nothing was imported: %d problems", len(g.problems))
+	case len(g.drafts) == 0:
+		return fail(exitFailed, "%s holds no documents: they are files that end with .md", printable(from))
+	}
+	if err := i.open(ctx); err != nil {
+		return err
+	}
+	return i.put(ctx, g.drafts, *replace)
+}
+
+// put writes what is new or, with replace, different.
+func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) error {
+	all, err := i.shelf.List(ctx)
+	if err != nil {
+		return err
+	}
+	fresh, unchanged, taken := sorted(drafts, all.Templates)
+	if len(taken) > 0 && !replace {
+		return fail(exitFailed, "nothing was imported: there are other documents of these names and audiences, which --replace replaces: %s", strings.Join(taken, ", "))
+	}
+	out := imported{Imported: []instruct.VersionInfo{}, Unchanged: unchanged}
+	for _, d := range fresh {
+		v, err := i.shelf.Put(ctx, d.doc.Name, string(d.content))
+		if err != nil {
+			return errors.Join(err, i.print(out, importedText(out)))
+		}
+		out.Imported = append(out.Imported, *v)
+	}
+	return i.print(out, importedText(out))
+}
+
+// sorted tells drafts that the directory has as they are from others; taken are
+// the names of those that would replace something.
+func sorted(drafts []draft, there []instruct.VersionInfo) (fresh []draft, unchanged, taken []string) {
+	unchanged = []string{}
+	for _, d := range drafts {
+		n := slices.IndexFunc(there, func(v instruct.VersionInfo) bool {
+			return v.File != "" && v.Name == d.doc.Name && v.Variant == d.doc.Variant()
+		})
+		switch {
+		case n >= 0 && there[n].Version == d.doc.Version:
+			unchanged = append(unchanged, d.doc.Name)
+			continue
+		case n >= 0:
+			taken = append(taken, d.doc.Name)
+		}
+		fresh = append(fresh, d)
+	}
+	return fresh, unchanged, taken
+}
+
+func importedText(out imported) string {
+	var b strings.Builder
+	for _, v := range out.Imported {
+		fmt.Fprintf(&b, "%s: imported as %s\n", oneWord(v.Name), short(v.Version))
+	}
+	for _, name := range out.Unchanged {
+		fmt.Fprintf(&b, "%s: was there already\n", oneWord(name))
+	}
+	return b.String()
+}
+
+// gathering is what is to be imported, and what is wrong with it.
+type gathering struct {
+	drafts   []draft
+	problems guide.Problems
+}
+
+func (g *gathering) add(file string, content []byte) {
+	d, wrong := parsed(file, content)
+	g.problems = append(g.problems, wrong...)
+	if d == nil {
+		return
+	}
+	if slices.ContainsFunc(g.drafts, func(o draft) bool { return o.doc.Name == d.Name && o.doc.Variant() == d.Variant() }) {
+		g.problems = append(g.problems, guide.Problem{File: file, Line: 1, Text: "another file has the same name and audience"})
+	}
+	g.drafts = append(g.drafts, draft{d, content})
+}
+
+// gather reads stdin, a file, or the documents of a directory. That may be
+// anybody's, so what the daemon asks of its own does not hold for it.
+func gather(from string, stdin io.Reader) (*gathering, error) {
+	g := &gathering{}
+	if from == "-" {
+		content, err := readContent(stdin)
+		if err == nil {
+			g.add("stdin", content)
+		}
+		return g, err
+	}
+	files, err := documentFiles(from)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		content, err := readDocument(file)
+		if err != nil {
+			return nil, err
+		}
+		g.add(file, content)
+	}
+	return g, nil
+}
+
+// documentFiles are a file itself, or those of a directory that are documents.
+func documentFiles(path string) ([]string, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && filepath.Ext(e.Name()) == ".md" && e.Name()[0] != '.' {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	return files, nil
+}

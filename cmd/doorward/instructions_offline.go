@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/doorward/doorward/internal/daemon"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/library"
+)
+
+// offlineInstructions opens the store of a daemon that does not run. What is
+// done there is decided and recorded as the daemon would.
+func offlineInstructions(ctx context.Context, o *options) (instructionsOperator, func(), error) {
+	w := o.loadWhole()
+	for _, p := range w.problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	if w.config == nil {
+		return nil, nil, fail(exitFailed, "the configuration has problems")
+	}
+	state, err := o.stateDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	runtime, err := o.runtimeDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
+	op, by, end, err := daemon.OpenInstructions(ctx, daemon.Options{Config: w.config, StateDir: state, RuntimeDir: runtime,
+		Version: version, Log: log, Say: os.Stderr})
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the store: %w", err)
+	}
+	return shelfOfStore{op, by}, end, nil
+}
+
+// shelfOfStore are the documents without a daemon.
+type shelfOfStore struct {
+	op *instruct.Operator
+	by instruct.Caller
+}
+
+// in says what a refusal of the store means.
+func in[T any](out T, err error) (T, error) {
+	var refusal *gate.Refusal
+	var problems guide.Problems
+	switch {
+	case errors.As(err, &refusal):
+		return out, fail(exitRefused, "refused: policy does not permit it (audit record %d)", refusal.Ref)
+	case errors.As(err, &problems):
+		return out, fail(exitFailed, "the document is not as it must be: %s", problems.Error())
+	}
+	return out, err
+}
+
+func (s shelfOfStore) List(ctx context.Context) (*instruct.Listing, error) {
+	return in(s.op.List(ctx, s.by))
+}
+
+func (s shelfOfStore) Versions(ctx context.Context, name string) (*instruct.Versions, error) {
+	return in(s.op.Versions(ctx, s.by, name))
+}
+
+func (s shelfOfStore) Show(ctx context.Context, name, ref string) (*instruct.Shown, error) {
+	return in(s.op.Show(ctx, s.by, name, ref))
+}
+
+func (s shelfOfStore) Put(ctx context.Context, name, content string) (*instruct.VersionInfo, error) {
+	return in(s.op.Put(ctx, s.by, name, content, ""))
+}
+
+func (s shelfOfStore) Promote(ctx context.Context, name, version, label string) (*library.Act, error) {
+	return in(s.op.Promote(ctx, s.by, name, version, label))
+}
+
+func (s shelfOfStore) Rollback(ctx context.Context, name string) (*library.Act, error) {
+	return in(s.op.Rollback(ctx, s.by, name))
+}
+
+func (s shelfOfStore) Revoke(ctx context.Context, name, version string) (*library.Act, error) {
+	return in(s.op.Revoke(ctx, s.by, name, version))
+}
+
+func (s shelfOfStore) Access(ctx context.Context) (*instruct.Accessed, error) {
+	return in(s.op.Access(ctx, s.by))
+}
+
+func (s shelfOfStore) Canary(ctx context.Context, ref string) (*instruct.Access, error) {
+	return in(s.op.Canary(ctx, s.by, ref))
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/library"
+)
+
+// short is as much of a version as people need; commands take it too.
+func short(version string) string {
+	const digits = 12
+	if len(version) > digits {
+		version = version[:digits]
+	}
+	return oneWord(version)
+}
+
+// table lays columns out; row writes one line.
+func table(header string, rows func(row func(cells ...string))) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, header)
+	rows(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
+	w.Flush() // a builder takes everything
+	return b.String()
+}
+
+func versionsText(versions []instruct.VersionInfo) string {
+	return table("NAME\tVERSION\tCLASS\tTIER\tLABELS\tSTATE\tAUDIENCE\tFIRST SEEN\tFILE", func(row func(...string)) {
+		for _, v := range versions {
+			audience := "everybody"
+			if v.Variant != "" {
+				audience = oneWord(v.Variant)
+			}
+			row(oneWord(v.Name), short(v.Version), oneWord(v.Class), oneWord(v.Tier), oneWord(strings.Join(v.Labels, ",")), stateOf(v),
+				audience, oneWord(v.FirstSeen), oneWord(v.File))
+		}
+	})
+}
+
+// stateOf is what becomes of a version.
+func stateOf(v instruct.VersionInfo) string {
+	switch {
+	case v.Revoked != "":
+		return "revoked"
+	case v.Waiting:
+		return "waits"
+	case v.Served:
+		return "served"
+	}
+	return oneWord(v.State)
+}
+
+func readsText(reads []instruct.Access) string {
+	return table("LAST\tTIMES\tBYTES\tSESSION\tPRINCIPAL\tDOCUMENT\tREVISION", func(row func(...string)) {
+		for _, r := range reads {
+			row(oneWord(r.Last), fmt.Sprint(r.Count), fmt.Sprint(r.Bytes), oneWord(r.Session), oneWord(r.Principal), oneWord(r.Template), short(r.Revision))
+		}
+	})
+}
+
+func leakText(l *instruct.Access) string {
+	return fmt.Sprintf("session %s of %s read %s, revision %s\n", oneWord(l.Session), oneWord(l.Principal), oneWord(l.Template), short(l.Revision))
+}
+
+// actText is what an act moved.
+func actText(a *library.Act) string {
+	if len(a.Moves) == 0 {
+		return fmt.Sprintf("%s: %s changed nothing\n", oneWord(a.Name), oneWord(a.Op))
+	}
+	var b strings.Builder
+	for _, m := range a.Moves {
+		name := oneWord(a.Name)
+		if m.Variant != "" {
+			name += " for audience " + oneWord(m.Variant)
+		}
+		fmt.Fprintf(&b, "%s: %s %s -> %s\n", name, oneWord(cmp.Or(a.Label, a.Op)), short(m.From), short(m.To))
+	}
+	return b.String()
+}
+
+// mistakeText is one thing that is wrong with a document, on a line.
+func mistakeText(m instruct.Mistake) string {
+	text := m.Text
+	if m.Warning {
+		text = "warning: " + text
+	}
+	return printable(fmt.Sprintf("%s:%d: %s", m.File, m.Line, text))
+}

@@ -1,0 +1,58 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// InstructionMeasures are those of instruction delivery, since the start. The
+// keys are constants.
+type InstructionMeasures struct {
+	StoreUp   bool // the documents are to be had, or there are none
+	Live      int  // sessions now
+	Issued    int64
+	Renewed   int64
+	Ended     map[string]int64  // sessions, by why
+	Failures  map[string]int64  // tokens refused, by why
+	Delivered map[string]uint64 // protected texts, by kind
+	Degraded  map[string]uint64 // generic texts in the place of others, by reason
+	Canary    map[string]uint64 // marks that were on their way out, by what became of them
+	// Latency of deliveries: how many took at most so many seconds.
+	Within map[float64]uint64
+	Count  uint64
+	Sum    float64 // seconds
+}
+
+var (
+	metricGuideUp        = desc("instructions_store_up", "1 while the documents are to be had, or there are none.")
+	metricGuideSessions  = desc("instructions_sessions", "Sessions of delivery that live.")
+	metricGuideIssued    = desc("instructions_sessions_total", "Sessions of delivery that were made, and tokens that were renewed.", "result")
+	metricGuideEnded     = desc("instructions_sessions_ended_total", "Sessions of delivery that ended, by why.", "reason")
+	metricGuideFailures  = desc("instructions_token_failures_total", "Session tokens that were refused, by why.", "reason")
+	metricGuideDelivered = desc("instructions_delivered_total", "Protected texts that were delivered, by kind.", "kind")
+	metricGuideDegraded  = desc("instructions_degraded_total", "Generic texts in the place of protected ones, by reason.", "reason")
+	metricGuideCanary    = desc("instructions_canary_total", "Marks of delivered texts that were on their way out, by what became of them.", "result")
+	metricGuideLatency   = desc("instructions_delivery_seconds", "How long deliveries took.")
+)
+
+func (i *InstructionMeasures) collect(ch chan<- prometheus.Metric, gauge, count sample) {
+	gauge(metricGuideUp, truth(i.StoreUp))
+	gauge(metricGuideSessions, float64(i.Live))
+	count(metricGuideIssued, float64(i.Issued), "issued")
+	count(metricGuideIssued, float64(i.Renewed), "renewed")
+	each(count, metricGuideEnded, i.Ended)
+	each(count, metricGuideFailures, i.Failures)
+	each(count, metricGuideDelivered, i.Delivered)
+	each(count, metricGuideDegraded, i.Degraded)
+	each(count, metricGuideCanary, i.Canary)
+	ch <- prometheus.MustNewConstHistogram(metricGuideLatency, i.Count, i.Sum, i.Within)
+}
+
+// each sends one sample a word, in the order of the words.
+func each[N int64 | uint64](count sample, d *prometheus.Desc, words map[string]N) {
+	for _, w := range slices.Sorted(maps.Keys(words)) {
+		count(d, float64(words[w]), w)
+	}
+}

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/session"
+)
+
+// guidance is the relay's guide: the server, or what stands for it while its
+// database is away.
+type guidance struct{ d *Daemon }
+
+// Greeting implements relay.Guide.
+func (g guidance) Greeting(ctx context.Context, a gate.Act) (text, less string) {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Greeting(ctx, a)
+	}
+	if !g.d.wantsInstructions() {
+		return "", ""
+	}
+	return instruct.Generic(instruct.Unreachable), instruct.Unreachable
+}
+
+// Refuses implements relay.Guide.
+func (g guidance) Refuses(a gate.Act) string {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Refuses(a)
+	}
+	if g.d.o.Config.Instructions.FailClosed {
+		return instruct.Unreachable
+	}
+	return ""
+}
+
+// Seen implements relay.Guide.
+func (g guidance) Seen(a gate.Act) {
+	if m := g.d.instructing.Load(); m != nil {
+		m.server.Seen(a)
+	}
+}
+
+// Outgoing implements relay.Guide.
+func (g guidance) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
+	if m := g.d.instructing.Load(); m != nil {
+		return m.server.Outgoing(a, params)
+	}
+	return params, false
+}
+
+// ahead serves what of instruction delivery needs no caller.
+func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+	return instruct.Ahead(w, r, path)
+}
+
+// authPaths serves the routes of instruction delivery.
+func (d *Daemon) authPaths(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+	m := d.instructing.Load()
+	if m == nil {
+		w.Header().Set("Retry-After", "5")
+		instruct.Unavailable(w)
+		return
+	}
+	m.server.Serve(w, r, who)
+}
+
+// delivery is the instruction session of a request to an MCP route. While the
+// database is away nobody can tell, and what comes counts as none.
+func (d *Daemon) delivery(r *http.Request, who *principal.Principal) (string, error) {
+	if m := d.instructing.Load(); m != nil {
+		return m.server.Delivery(r, who)
+	}
+	return "", nil
+}
+
+// showsSession reports whether a request over TCP bears a session token where
+// one authenticates: on the routes of instruction delivery alone.
+func showsSession(r *http.Request) bool {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {
+		return false
+	}
+	scheme, token, ok := strings.Cut(r.Header["Authorization"][0], " ")
+	return ok && strings.EqualFold(scheme, "bearer") && strings.HasPrefix(strings.TrimLeft(token, " "), session.Prefix)
+}
+
+// bearerNamed and standing ask about principals; a command without a daemon
+// has none but its own user.
+func (d *Daemon) bearerNamed(name string) *principal.Principal {
+	if d.auth == nil {
+		return nil
+	}
+	return d.auth.Named(name)
+}
+
+func (d *Daemon) standing(who *principal.Principal) bool { return d.auth == nil || d.auth.Holds(who) }
+
+func overLocal(r *http.Request) bool {
+	o := listen.From(r.Context())
+	return o != nil && o.Listener.Local()
+}
+
+// instanceOf is the process behind a request on the Unix socket.
+func instanceOf(r *http.Request) string {
+	if o := listen.From(r.Context()); o != nil && o.Peer != nil {
+		return o.Peer.Instance
+	}
+	return ""
+}
+
+func overUnix(r *http.Request) bool {
+	o := listen.From(r.Context())
+	return o != nil && o.Peer != nil
+}
+
+// bearer is whose a bearer token is that was shown beside what authenticates
+// the caller.
+func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, error) {
+	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
+	if c == nil {
+		return nil, authn.ErrUnauthenticated
+	}
+	shown := &authn.Caller{Loopback: c.Loopback || c.Unix != nil, Enforce: true, Listener: "session of " + c.Listener,
+		OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
+	return d.auth.Authenticate(shown, []string{"Bearer " + token})
+}
+
+// shell refuses an operator's act from below a registered agent. That the
+// database which knows them is away says nothing of who asks.
+func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
+	if d.offline {
+		return nil // nobody is registered with a daemon that does not run
+	}
+	if m := d.messaging.Load(); m != nil {
+		err := m.server.Operator().AgentShell(ctx, processes, complete)
+		if err != nil && !errors.Is(err, agent.ErrAgentShell) {
+			return fmt.Errorf("asking who is an agent: %w", errors.Join(instruct.ErrStore, err))
+		}
+		return err
+	}
+	if !complete || len(processes) == 0 {
+		return agent.ErrAgentShell
+	}
+	return nil
+}
+
+// refusedSession records that a session's token was shown and is not good.
+func (d *Daemon) refusedSession(r *http.Request, reason string) {
+	where := ""
+	if o := listen.From(r.Context()); o != nil {
+		where = o.Listener.URL()
+	}
+	d.events.add("auth", "session", where, "a session token that is not good: "+reason)
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/store"
+)
+
+// lookTime is how long the first look at the documents may take.
+const lookTime = 5 * time.Second
+
+// OpenInstructions gives the operator's side of instruction delivery where no
+// daemon runs: what it does is decided and recorded as the daemon would. By is
+// this process's own user. A daemon that runs on the state directory is an
+// error, since its record and its database are its own. Call end when done.
+func OpenInstructions(ctx context.Context, o Options) (op *instruct.Operator, by instruct.Caller, end func(), err error) {
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), offline: true}
+	m, err := d.openOffline(ctx)
+	if err != nil {
+		d.Close()
+		return nil, by, nil, err
+	}
+	by = instruct.Caller{Who: principal.New(principal.UID(d.uid)).WithLocal(), Complete: true}
+	return m.server.Operator(), by, d.Close, nil
+}
+
+func (d *Daemon) openOffline(ctx context.Context) (*instructing, error) {
+	for _, step := range []func() error{d.openState, d.openAudit, d.openRules} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: d.recordActs, Uncommitted: d.uncommittedActs})
+	if err != nil {
+		return nil, err
+	}
+	undo := new(undoing)
+	d.onClose(undo.all)
+	undo.add(func() {
+		if err := db.Close(); err != nil {
+			d.log.Error("closing the store", "err", err)
+		}
+	})
+	m, err := d.newInstructing(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	undo.add(d.runInstructions(m))
+	look, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if err := m.shelf.Ready(look); err != nil {
+		return nil, fmt.Errorf("looking at the documents: %w", err)
+	}
+	return m, nil
+}
+
+// openRules makes the policy and the gate, for acts without a listener.
+func (d *Daemon) openRules() error {
+	d.outward = d.newOutward()
+	rules, err := d.compilePolicy(d.o.Config)
+	if err != nil {
+		return err
+	}
+	d.policy.Store(rules)
+	d.gate = gate.New(rules, d.audit, gate.Limits{CallsPerSecond: d.o.Config.Limits.CallsPerSecond})
+	return nil
+}

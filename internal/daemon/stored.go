@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/session"
+	"github.com/doorward/doorward/internal/store"
+)
+
+// openStored starts what lives in the store: messaging, and the delivery of
+// instructions. Without a database everything else runs, and it is tried again.
+func (d *Daemon) openStored() error {
+	ctx, stop := context.WithCancel(context.Background())
+	d.onClose(stop)
+	err := d.startStored(ctx)
+	if err != nil && d.o.Config.Store.Postgres.Empty() {
+		return err // a local file does not come back by itself
+	}
+	if err != nil {
+		d.noStore(err)
+		go d.retryStored(ctx)
+	}
+	d.relay.SetServers(d.withBuiltins(d.servers.relay))
+	return nil
+}
+
+func (d *Daemon) noStore(err error) {
+	reason := "its database cannot be used: " + err.Error()
+	if was := d.storeless.Swap(&reason); was == nil || *was != reason {
+		d.log.Error("messaging and instructions are off until their database can be used", "err", err)
+	}
+}
+
+// retryTime is the pause between two attempts to reach the database.
+const retryTime = 5 * time.Second
+
+func (d *Daemon) retryStored(ctx context.Context) {
+	tick := time.NewTicker(retryTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := d.startStored(ctx); err != nil {
+			d.noStore(err)
+			continue
+		}
+		d.reset()
+		d.log.Info("the database can be used: messaging is on, and so are instructions")
+		return
+	}
+}
+
+// reset gives the relay the servers as they are now, and tells everybody who
+// listens to look again.
+func (d *Daemon) reset() {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	d.relay.SetServers(d.withBuiltins(d.servers.relay))
+	d.relay.Announce()
+}
+
+// startStored opens the store and starts what lives in it. What is open when
+// one part fails is closed again.
+func (d *Daemon) startStored(ctx context.Context) (err error) {
+	undo := new(undoing)
+	defer func() {
+		if err != nil {
+			undo.all()
+		}
+	}()
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: d.recordActs, Uncommitted: d.uncommittedActs})
+	if err != nil {
+		return err
+	}
+	undo.add(func() {
+		if err := db.Close(); err != nil {
+			d.log.Error("closing the store", "err", err)
+		}
+	})
+	d.onClose(undo.all) // after the agents, which openSpawns has ended first
+	if d.o.Config.Agent.Enabled {
+		end, err := d.startMessaging(ctx, db)
+		if err != nil {
+			return err
+		}
+		undo.add(end)
+	}
+	undo.add(d.startInstructions(ctx, db))
+	return nil
+}
+
+// undoing is what has to be closed, newest first. What comes once that has
+// been done is closed at once.
+type undoing struct {
+	mu   sync.Mutex
+	todo []func()
+	over bool
+}
+
+func (u *undoing) add(f func()) {
+	u.mu.Lock()
+	over := u.over
+	if !over {
+		u.todo = append(u.todo, f)
+	}
+	u.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+func (u *undoing) all() {
+	u.mu.Lock()
+	todo := u.todo
+	u.todo, u.over = nil, true
+	u.mu.Unlock()
+	for _, f := range slices.Backward(todo) {
+		f()
+	}
+}
+
+// openStore opens the database of one configuration, with all that lives in it.
+func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
+	c := o.Config.Store
+	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
+	with.Migrations = slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
+	db, err := store.Open(ctx, with)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	return db, nil
+}

@@ -1,0 +1,210 @@
+package instruct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// conn is one connection to the built-in server, as the relay opens it: a legacy
+// session's own, or that of all requests without a session of one principal and
+// process. It implements upstream.Conn.
+type conn struct {
+	s      *Server
+	who    *principal.Principal
+	digest string // of the legacy session; empty: requests without one
+	place  string // see place
+	modern bool
+	on     func(upstream.Event)
+	ctx    context.Context // ends with the connection
+	end    context.CancelFunc
+
+	mu      sync.Mutex
+	seen    map[string]seen      // by the id of the reader
+	gone    bool                 // a reader who could see something is no more
+	subs    map[string]bool      // URIs that a legacy client subscribed to
+	listens map[*listen]struct{} // of modern clients
+}
+
+// Open implements relay.Builtin.
+func (s *Server) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
+	c := &conn{s: s, who: who, digest: session, modern: modern, on: on,
+		seen: make(map[string]seen), subs: make(map[string]bool), listens: make(map[*listen]struct{})}
+	c.place = place(gate.Act{Who: who, Session: session})
+	c.ctx, c.end = context.WithCancel(s.closing)
+	s.conns.add(c)
+	c.meet()
+	return c, s.hello(modern)
+}
+
+var (
+	errNoMethod = &wire.Error{Code: -32601, Message: "Method not found"}
+	errNoPass   = &wire.Error{Code: gate.CodeDenied, Message: "Denied by policy"}
+	errNoTool   = &wire.Error{Code: -32602, Message: "Unknown tool"}
+	errNoPrompt = &wire.Error{Code: -32602, Message: "Unknown prompt"}
+	errNoURI    = &wire.Error{Code: -32602, Message: "Resource not found"}
+	errTooMany  = &wire.Error{Code: -32602, Message: "Too many subscriptions"}
+)
+
+// Call implements upstream.Conn.
+func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	if c.ctx.Err() != nil {
+		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
+	}
+	if pass, ok := c.pass(ctx); ok {
+		c.s.Seen(pass.Act())
+	}
+	switch r.Method {
+	case "tools/list":
+		return c.list("tools", toolList, staticTime), nil
+	case "tools/call":
+		return c.call(ctx, r)
+	case "prompts/list":
+		return c.list("prompts", prompts(c.shown(ctx)), textTime), nil
+	case "prompts/get":
+		return c.prompt(ctx, r)
+	case "resources/list":
+		return c.list("resources", resources(c.shown(ctx)), textTime), nil
+	case "resources/templates/list":
+		return c.list("resourceTemplates", resourceTemplates, staticTime), nil
+	case "resources/read":
+		return c.read(ctx, r)
+	case "resources/subscribe", "resources/unsubscribe":
+		return c.subscribe(r), nil
+	case "subscriptions/listen":
+		return c.listen(ctx, r, on)
+	case "ping":
+		return upstream.Reply{Result: []byte("{}")}, nil
+	}
+	return upstream.Reply{Error: errNoMethod}, nil
+}
+
+// pass is what let a request in; false when that was not for this connection.
+func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
+	p, ok := gate.PassOf(ctx)
+	if !ok || p.Act().Who.Key() != c.who.Key() || p.Act().Session != c.digest {
+		return gate.Pass{}, false
+	}
+	return p, true
+}
+
+// shown is what a request for a list may see: without a token that counts, what
+// everybody can.
+func (c *conn) shown(ctx context.Context) seen {
+	p, ok := c.pass(ctx)
+	if !ok {
+		return seen{}
+	}
+	c.s.settle(ctx)
+	r, _ := c.s.readerOf(p.Act())
+	return c.s.seenBy(r)
+}
+
+// Notify implements upstream.Conn. There is nothing that a client could tell.
+func (c *conn) Notify(context.Context, string, []byte) error { return nil }
+
+// Answer implements upstream.Conn. Nothing is asked.
+func (c *conn) Answer(context.Context, wire.ID, upstream.Reply) error { return nil }
+
+// Listen implements upstream.Conn. Events come without it.
+func (c *conn) Listen() {}
+
+// Close implements upstream.Conn.
+func (c *conn) Close() {
+	c.end()
+	c.s.conns.remove(c)
+}
+
+// Done implements upstream.Conn.
+func (c *conn) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err implements upstream.Conn.
+func (c *conn) Err() error {
+	if c.ctx.Err() == nil {
+		return nil
+	}
+	return upstream.ErrLost
+}
+
+// Times for which a client may keep a result, in milliseconds: what only another
+// version of Doorward has differently, and what a promote changes.
+const (
+	staticTime = "300000"
+	textTime   = "60000"
+)
+
+// hello is an InitializeResult, or a DiscoverResult. The instructions in it are
+// the relay's to add: they depend on the request.
+func (s *Server) hello(modern bool) []byte {
+	info := wire.Set(nil, wire.Edit{Key: "name", Value: []byte(`"doorward-instructions"`)},
+		wire.Edit{Key: "title", Value: []byte(`"Doorward instructions"`)},
+		wire.Edit{Key: "version", Value: wire.AppendQuote(nil, s.o.Version)})
+	edits := []wire.Edit{{Key: "capabilities", Value: []byte(`{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`)}}
+	if !modern {
+		return wire.Set(nil, append(edits, wire.Edit{Key: "protocolVersion", Value: []byte(`"` + wire.LatestLegacy + `"`)},
+			wire.Edit{Key: "serverInfo", Value: info})...)
+	}
+	out := wire.Set(nil, append(edits, wire.Edit{Key: "supportedVersions", Value: []byte(`["` + wire.LatestModern + `"]`)})...)
+	out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
+	return wire.Set(out, hints(textTime)...)
+}
+
+// hints are what a modern result says of its kind and its keeping.
+func hints(ttl string) []wire.Edit {
+	return []wire.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
+		{Key: "cacheScope", Value: []byte(`"private"`)}}
+}
+
+// list is the result of a list method, in one page.
+func (c *conn) list(name string, array []byte, ttl string) upstream.Reply {
+	out := wire.Set(nil, wire.Edit{Key: name, Value: array})
+	if c.modern {
+		out = wire.Set(out, hints(ttl)...)
+	}
+	return upstream.Reply{Result: out}
+}
+
+// marked puts on a result that it holds less than there is.
+func marked(result []byte, t *Text) []byte {
+	if t.Degraded == "" {
+		return result
+	}
+	return wire.SetIn(result, "_meta", wire.Edit{Key: "doorward/degraded", Value: []byte("true")})
+}
+
+// get is the text for a request that the relay has let in: what is ordered, or
+// the generic text for whom there is no other now, whatever he asked for.
+func (c *conn) get(ctx context.Context, p gate.Pass, o order) (*Text, error) {
+	r, why := c.s.readerOf(p.Act())
+	if r == nil {
+		return c.s.open(p, why)
+	}
+	t, err := c.s.within(ctx, p, r, o)
+	var refusal *gate.Refusal
+	switch {
+	case err == nil:
+		return t, nil
+	case errors.Is(err, ErrStore), errors.Is(err, ErrEnded), errors.As(err, &refusal) && refusal.Err == nil:
+		return c.s.lesser(reasonOf(err)), nil
+	}
+	return nil, err
+}
+
+// open gives the generic text, which is no delivery. A call of a tool is
+// recorded all the same, as it has no other record.
+func (s *Server) open(p gate.Pass, why string) (*Text, error) {
+	t := s.lesser(why)
+	if p.Act().Action != "tools/call" {
+		return t, nil
+	}
+	if _, err := s.o.Gate.Write(p.Line(field("degraded", why))); err != nil {
+		return nil, unrecorded(p, err)
+	}
+	return t, nil
+}

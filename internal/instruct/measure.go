@@ -1,0 +1,87 @@
+package instruct
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Measures are what the metrics say of delivery, since the start.
+type Measures struct {
+	Delivered map[string]uint64 // protected texts, by "session", "template" or "render"
+	Degraded  map[string]uint64 // generic texts in the place of others, by reason
+	Canary    map[string]uint64 // refs that were on their way out, by what became of them
+	// Latency of deliveries: how many took at most each of Buckets, and their sum.
+	Buckets []time.Duration
+	Within  []uint64
+	Count   uint64
+	Sum     time.Duration
+}
+
+// buckets of the latency; the bar for the 95th percentile is 50 ms.
+var buckets = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+
+type counts struct {
+	texts, degraded, canary tally
+
+	mu     sync.Mutex
+	within [len(buckets)]uint64
+	count  uint64
+	sum    time.Duration
+}
+
+// delivered counts one delivery and how long it took.
+func (c *counts) delivered(o order, d time.Duration) {
+	switch {
+	case o.max > 0:
+		c.texts.add(nameSession)
+	case o.action == actionRender:
+		c.texts.add("render")
+	default:
+		c.texts.add("template")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	c.sum += d
+	for i, most := range buckets {
+		if d <= most {
+			c.within[i]++
+		}
+	}
+}
+
+// Measure counts.
+func (s *Server) Measure() Measures {
+	c := &s.counts
+	m := Measures{Delivered: c.texts.all(), Degraded: c.degraded.all(), Canary: c.canary.all(), Buckets: buckets[:]}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.Within = append(m.Within, c.within[:]...)
+	m.Count, m.Sum = c.count, c.sum
+	return m
+}
+
+// tally counts by word.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]uint64
+}
+
+func (t *tally) add(word string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == nil {
+		t.n = make(map[string]uint64)
+	}
+	t.n[word]++
+}
+
+func (t *tally) all() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[string]uint64, len(t.n))
+	maps.Copy(out, t.n)
+	return out
+}

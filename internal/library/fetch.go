@@ -1,0 +1,265 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	strict "github.com/go-json-experiment/json"
+
+	"github.com/doorward/doorward/internal/guide"
+)
+
+const (
+	maxList  = 8 << 20  // bytes of a list
+	maxReply = 2 << 20  // bytes of one document as JSON, where a byte may take six
+	maxFar   = 64 << 20 // bytes of all texts
+	fetchers = 4        // requests at once
+)
+
+// farDocument is what was made of one entry of the remote's list.
+type farDocument struct {
+	listed listed
+	doc    *guide.Document // nil: refused
+	why    guide.Problems
+	again  bool // the answer was wrong, not the document: it is asked for once more
+}
+
+// catalog is all that came of one list.
+type catalog struct {
+	docs    map[string]farDocument
+	refused guide.Problems // entries that are no documents
+}
+
+// content gives the documents in the order of their names, and why others are
+// none.
+func (c catalog) content() (docs []*guide.Document, problems guide.Problems) {
+	problems = c.refused
+	for _, name := range slices.Sorted(maps.Keys(c.docs)) {
+		f := c.docs[name]
+		problems = append(slices.Clip(problems), f.why...)
+		if f.doc != nil {
+			docs = append(docs, f.doc)
+		}
+	}
+	return docs, problems
+}
+
+// refresh asks for the list and, where that is another, for all that is in it:
+// a text changes with what it includes, and its version does not. A request that
+// fails fails it whole: a part of a set is never served. A document that is not
+// what it must be costs itself.
+func (r *remote) refresh(ctx context.Context, first bool) error {
+	budget := laterTime
+	if first {
+		budget = firstTime
+	}
+	var list struct {
+		Templates []listed `json:"templates"`
+	}
+	u := r.base.JoinPath("auth", "templates")
+	u.RawQuery = "format=json"
+	etag, err := r.get(ctx, budget, u, maxList, r.etag, &list)
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case err != nil:
+		return err
+	case len(list.Templates) > maxFiles:
+		return fmt.Errorf("it lists %d documents: there may be %d", len(list.Templates), maxFiles)
+	}
+	next, err := r.fetch(ctx, budget, list.Templates)
+	if err != nil {
+		return err
+	}
+	r.catalog, r.etag = next, etag
+	for _, f := range next.docs {
+		if f.again {
+			r.etag = ""
+		}
+	}
+	return nil
+}
+
+// fetch gets the documents of a list.
+func (r *remote) fetch(ctx context.Context, budget time.Duration, list []listed) (catalog, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := catalog{docs: make(map[string]farDocument)}
+	var wanted []listed
+	for _, e := range list {
+		text := e.refuse()
+		_, twice := next.docs[e.Name]
+		switch {
+		case text != "":
+			next.refused = append(next.refused, r.problem(e.Name, text))
+		case twice:
+			next.refused = append(next.refused, r.problem(e.Name, "is listed twice: the first is taken"))
+		default:
+			next.docs[e.Name] = farDocument{}
+			wanted = append(wanted, e)
+		}
+	}
+	got := make([]farDocument, len(wanted))
+	turns := make(chan struct{}, fetchers)
+	var wg sync.WaitGroup
+	var size atomic.Int64
+	for i, e := range wanted {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			var err error
+			if got[i], err = r.document(ctx, budget, e, &size); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return catalog{}, err
+	}
+	for _, f := range got {
+		next.docs[f.listed.Name] = r.known(f)
+	}
+	return next, nil
+}
+
+// known is the document that is there already, if it is the same.
+func (r *remote) known(f farDocument) farDocument {
+	old := r.catalog.docs[f.listed.Name]
+	if f.doc != nil && old.doc != nil && f.doc.Body == old.doc.Body && reflect.DeepEqual(f.listed, old.listed) {
+		return old
+	}
+	return f
+}
+
+// problem is one with a document of the remote.
+func (r *remote) problem(name, text string) guide.Problem {
+	return guide.Problem{File: r.from + "/" + printable(name[:min(len(name), 64)]), Line: 1, Text: text}
+}
+
+// document asks for one document, and adds its text to the size of all. The error
+// is that of a request that failed, or that they have become too large: then
+// nobody asks for the others.
+func (r *remote) document(ctx context.Context, budget time.Duration, e listed, size *atomic.Int64) (farDocument, error) {
+	out := farDocument{listed: e}
+	var answer struct {
+		listed
+		Text *string `json:"text"`
+	}
+	u := r.base.JoinPath("auth", "templates", e.Name)
+	u.RawQuery = url.Values{"format": {"json"}, "version": {e.Version}}.Encode()
+	_, err := r.get(ctx, budget, u, maxReply, "", &answer)
+	if answer.Text != nil && size.Add(int64(len(*answer.Text))) > maxFar {
+		return out, fmt.Errorf("its documents have more than %d bytes", maxFar)
+	}
+	var wrong *wrongAnswer
+	switch {
+	case errors.As(err, &wrong):
+		out.again, out.why = true, guide.Problems{r.problem(e.Name, wrong.Error())}
+		return out, nil
+	case err != nil:
+		return out, err
+	case answer.Text == nil || answer.Name != e.Name || answer.Version != e.Version || answer.Class != e.Class || answer.Tier != e.Tier:
+		out.again, out.why = true, guide.Problems{r.problem(e.Name, "what was given is not what was listed")}
+		return out, nil
+	}
+	out.doc, err = e.parse(r.problem(e.Name, "").File, *answer.Text)
+	var problems guide.Problems
+	if errors.As(err, &problems) {
+		out.why = problems
+	} else if err != nil {
+		out.why = guide.Problems{r.problem(e.Name, err.Error())}
+	}
+	return out, nil
+}
+
+// errUnchanged: nothing is new since the ETag.
+var errUnchanged = errors.New("unchanged")
+
+// wrongAnswer: somebody answered, but not with what was asked for.
+type wrongAnswer struct{ text string }
+
+func (e *wrongAnswer) Error() string { return e.text }
+
+// get makes one request. The answer must be strict JSON: two readers must not
+// read it in two ways.
+func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most int64, etag string, into any) (newTag string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("no answer within %s", budget))
+	defer cancel()
+	req, err := r.request(ctx, u, etag)
+	if err != nil {
+		return "", err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return "", failure(ctx, err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotModified && etag != "":
+		return etag, errUnchanged
+	case resp.StatusCode/100 == 3:
+		return "", fmt.Errorf("it answers with a redirect (HTTP %d), which is not followed", resp.StatusCode)
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		return "", fmt.Errorf("it does not accept the credential (HTTP %d)", resp.StatusCode)
+	case resp.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("it answers with HTTP %d", resp.StatusCode)
+	}
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return "", &wrongAnswer{"the answer is not application/json"}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading the answer: %w", failure(ctx, err))
+	case int64(len(body)) > most:
+		return "", &wrongAnswer{fmt.Sprintf("the answer has more than %d bytes", most)}
+	}
+	if err := strict.Unmarshal(body, into); err != nil {
+		return "", &wrongAnswer{"the answer is not the JSON object that belongs here"} // the error may quote it
+	}
+	return resp.Header.Get("ETag"), nil
+}
+
+func (r *remote) request(ctx context.Context, u *url.URL, etag string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, errors.New("the request cannot be made") // the error quotes the URL
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "doorward")
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
+	}
+	if r.Authorize != nil {
+		value, err := r.Authorize(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("the credential for it: %w", failure(ctx, err))
+		}
+		req.Header.Set("Authorization", value)
+	}
+	return req, nil
+}
+
+// failure is why a request failed, without its URL.
+func failure(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+//go:build unix
+
+package library
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// stamp is what a file looks like from outside. Two equal stamps of one name,
+// with some time in between, mean that nobody wrote there.
+type stamp struct {
+	mode     fs.FileMode
+	uid      uint32
+	size     int64
+	dev, ino uint64
+	mtime    int64 // nanoseconds since 1970
+	ctime    int64
+}
+
+// stampOf is that of a file looked at with Lstat or Stat.
+func stampOf(fi fs.FileInfo) (stamp, error) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{}, fmt.Errorf("this system does not say who owns %s", fi.Name())
+	}
+	return stamp{mode: fi.Mode(), uid: st.Uid, size: fi.Size(), dev: uint64(st.Dev), ino: st.Ino,
+		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
+}
+
+// quiet: nobody has changed the file for a second, by the kernel's clock. Of a
+// clock that was turned back it cannot be said.
+func (s stamp) quiet(now time.Time) bool {
+	return now.UnixNano()-s.ctime >= int64(time.Second)
+}
+
+// refuse says why a file or directory cannot be trusted: anybody but its owner
+// who can write it could say what agents are told. An access list that lets
+// more users write shows in the group's bits.
+func (s stamp) refuse() string {
+	switch {
+	case s.uid != 0 && int(s.uid) != os.Geteuid():
+		return fmt.Sprintf("belongs to user %d: it must belong to the daemon's user or to root", s.uid)
+	case s.mode.Perm()&0o022 != 0:
+		return fmt.Sprintf("can be written by others than its owner (mode %04o): run chmod go-w on it", s.mode.Perm())
+	}
+	return ""
+}
+
+// kind is what a thing that is no regular file is called.
+func (s stamp) kind() string {
+	switch s.mode.Type() {
+	case fs.ModeSymlink:
+		return "a symbolic link"
+	case fs.ModeNamedPipe:
+		return "a named pipe"
+	case fs.ModeSocket:
+		return "a socket"
+	case fs.ModeDir:
+		return "a directory"
+	}
+	return "a device"
+}

@@ -1,0 +1,122 @@
+package peer
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Gone reports whether the process instance of that name ("BOOT/PID@START", as
+// Ancestors gives it) is no more: the system was started again, nobody has its
+// number, somebody else has it, or it has exited and only waits to be reaped.
+// A process whose first thread has left goes on while another of its threads
+// does.
+//
+// It is false where that cannot be told: a name of another form, a /proc of
+// other processes, a process that is hidden from us, a number that was given
+// again within the grain of start times, 10 ms. So it can be a reason to end
+// something, and a false one is no proof of life.
+func Gone(instance string) bool {
+	boot, pid, start, ok := parseInstance(instance)
+	if !ok || !isBoot(bootID()) || !ownProc() {
+		return false
+	}
+	return boot != bootID() || goneHere(pid, start, unix.PidfdOpen)
+}
+
+// goneHere looks at this boot's process. open is pidfd_open, but in tests.
+//
+// The handle comes first: whoever has the number then is the one whose start
+// is read, as long as that one lives, and the handle tells that in the end.
+func goneHere(pid int32, start uint64, open func(pid, flags int) (int, error)) bool {
+	fd, err := open(int(pid), 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return true
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the number is a thread's
+		return true
+	case err != nil:
+		return goneByProc(pid, start)
+	}
+	defer unix.Close(fd)
+	if r, seen := look(pid); seen && r.start != start {
+		return true
+	}
+	return readable(fd)
+}
+
+// goneByProc is for a kernel before 5.3, and for us without a descriptor left:
+// what /proc shows is all there is. A process that it hides still answers to a
+// signal that is none. One that only waits to be reaped counts as there.
+func goneByProc(pid int32, start uint64) bool {
+	if r, seen := look(pid); seen {
+		return r.start != start
+	}
+	return errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
+}
+
+// Above names the processes above this one, the nearest first, up to the first
+// of this pid namespace. With ErrLineage it gives what could be seen of them.
+func Above() ([]Process, error) {
+	if !ownProc() {
+		return nil, ErrLineage
+	}
+	names := make(map[int32]string)
+	see := func(pid int32) (relative, bool) {
+		r, ok := look(pid)
+		names[pid] = word(r.name)
+		return r, ok
+	}
+	for range 5 {
+		chain, ok := ascend(int32(os.Getpid()), see)
+		if len(chain) == 0 || !unchanged(chain, see) {
+			continue
+		}
+		above := make([]Process, len(chain)-1)
+		for i, l := range chain[1:] {
+			above[i] = Process{composed(l.pid, l.start), names[l.pid]}
+		}
+		if !ok {
+			return above, ErrLineage
+		}
+		return above, nil
+	}
+	return nil, ErrLineage
+}
+
+// parseInstance takes the name of a process instance apart. Every other
+// spelling than the one that is written is refused: two of them would be two
+// names of one process.
+func parseInstance(s string) (boot string, pid int32, start uint64, ok bool) {
+	boot, rest, cut1 := strings.Cut(s, "/")
+	number, ticks, cut2 := strings.Cut(rest, "@")
+	n, err1 := strconv.ParseInt(number, 10, 32)
+	start, err2 := strconv.ParseUint(ticks, 10, 64)
+	ok = cut1 && cut2 && err1 == nil && err2 == nil && n > 0 && isBoot(boot) &&
+		strconv.FormatInt(n, 10) == number && strconv.FormatUint(start, 10) == ticks
+	return boot, int32(n), start, ok
+}
+
+// isBoot reports whether s has the form of a boot id. What stands for one that
+// could not be read has not, and tells nothing of which boot it was.
+func isBoot(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}

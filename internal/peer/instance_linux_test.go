@@ -1,0 +1,316 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAProcessThatRunsIsNotGone(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t, nil, "")
+	name := nameOf(t, p.Process.Pid)
+	if Gone(name) || Gone(nameOf(t, os.Getpid())) || Gone(nameOf(t, 1)) {
+		t.Error("a process that runs is gone")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.tell(t, "become", self)
+	p.line(t, "done")
+	if Gone(name) {
+		t.Error("another program in its place, and the process is gone")
+	}
+}
+
+func TestAProcessOfAnotherUserThatRunsIsNotGone(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	p := newPuppet(t, asUID(65534), "")
+	if Gone(nameOf(t, p.Process.Pid)) {
+		t.Error("it is gone")
+	}
+}
+
+// It waits to be reaped, and has nevertheless ended.
+func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{helperEnv + "=hold"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := nameOf(t, cmd.Process.Pid)
+	if Gone(name) {
+		t.Error("gone while it runs")
+	}
+	in.Close()
+	eventually(t, "a process that exited is gone", func() bool { return Gone(name) })
+	if _, ok := look(int32(cmd.Process.Pid)); !ok {
+		t.Error("somebody reaped it: the test shows nothing")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !Gone(name) {
+		t.Error("reaped, and back again")
+	}
+}
+
+func TestANumberThatSomebodyElseHasIsNotTheProcess(t *testing.T) {
+	t.Parallel()
+	r, _ := look(int32(os.Getpid()))
+	if !Gone(composed(int32(os.Getpid()), r.start-1)) || !Gone(composed(int32(os.Getpid()), r.start+1)) {
+		t.Error("a process of another start is there")
+	}
+	if !Gone(fmt.Sprintf("00000000-0000-4000-8000-000000000000/%d@%d", os.Getpid(), r.start)) {
+		t.Error("a process of another boot is there")
+	}
+}
+
+// A thread's number in a name is nobody's process.
+func TestAThreadIsNoProcess(t *testing.T) {
+	t.Parallel()
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("the stage is wrong: %d threads, %v", len(threads), err)
+	}
+	for _, e := range threads {
+		tid, _ := strconv.Atoi(e.Name())
+		r, seen := look(int32(tid))
+		if seen && tid != os.Getpid() && !Gone(composed(int32(tid), r.start)) {
+			t.Errorf("thread %d passes for a process", tid)
+		}
+	}
+}
+
+// A name that could be written in two ways would be two names of one process.
+func TestANameThatSaysNothingIsNotGone(t *testing.T) {
+	t.Parallel()
+	me := nameOf(t, os.Getpid())
+	boot, rest, _ := strings.Cut(me, "/")
+	_, start, _ := strings.Cut(rest, "@")
+	for _, name := range []string{"", "/", "@", "/@", boot, boot + "/", boot + "/1", boot + "/@", boot + "/12345", boot + "/1@", boot + "/@1",
+		boot + "/0@" + start, boot + "/-1@" + start, boot + "/+1@" + start, boot + "/01@" + start, boot + "/1@0" + start, boot + "/1@+1", boot + "/1@-1",
+		boot + "/ 1@" + start, boot + "/1@" + start + " ", boot + "/1@" + start + "\n", boot + "/2147483648@1", boot + "/1@18446744073709551616",
+		boot + "/99999999999999999999@1", boot + "/1@1@1", boot + "//1@1", "boot/1@1", "/1@1", strings.ToUpper(boot) + "x/1@1",
+		boot[:35] + "/1@1", boot + "0/1@1", strings.Replace(boot, "-", "0", 1) + "/1@1", boot[:35] + "g/1@1", "\x00" + me, me + "\x00"} {
+		if Gone(name) {
+			t.Errorf("%q is gone", name)
+		}
+	}
+}
+
+func FuzzGone(f *testing.F) {
+	for _, s := range []string{"", "b/1@2", bootID() + "/1@2", bootID() + "/4194304@99999"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		boot, pid, start, ok := parseInstance(s)
+		if ok && s != boot+"/"+strconv.Itoa(int(pid))+"@"+strconv.FormatUint(start, 10) {
+			t.Errorf("%q is read as %s %d %d", s, boot, pid, start)
+		}
+		if !ok && Gone(s) {
+			t.Errorf("%q says nothing and is gone", s)
+		}
+	})
+}
+
+// What a kernel before 5.3, or a process without a descriptor left, can tell.
+func TestWithoutAHandleTheStartTells(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t, nil, "")
+	pid := int32(p.Process.Pid)
+	r, _ := look(pid)
+	for _, err := range []error{unix.ENOSYS, unix.EPERM, unix.EMFILE} {
+		none := func(int, int) (int, error) { return -1, err }
+		if goneHere(pid, r.start, none) {
+			t.Errorf("%v: gone while it runs", err)
+		}
+		if !goneHere(pid, r.start+1, none) {
+			t.Errorf("%v: there with another start", err)
+		}
+	}
+	p.end()
+	none := func(int, int) (int, error) { return -1, unix.ENOSYS }
+	eventually(t, "it is gone", func() bool { return goneHere(pid, r.start, none) })
+}
+
+// The first thread leaves and the others go on: /proc shows a zombie.
+func TestAProcessOutlivesItsFirstThread(t *testing.T) {
+	t.Parallel()
+	h := start(t, nil, "headless")
+	h.line(t, "headless")
+	name := nameOf(t, h.Process.Pid)
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Process.Pid))
+	if f := statFields(stat); err != nil || string(f[0]) != "Z" {
+		t.Fatalf("the stage is wrong: %s %v", stat, err)
+	}
+	if Gone(name) {
+		t.Error("gone, and its other threads run")
+	}
+	h.in.Close()
+	eventually(t, "it is gone with its last thread", func() bool { return Gone(name) })
+}
+
+// headless is a process whose first thread has left.
+func headless([]string) error {
+	left := make(chan bool)
+	for range 64 { // one of them has the first thread
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				left <- true
+				unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			select {}
+		}()
+	}
+	go func() {
+		<-left
+		for stat := []byte(nil); ; {
+			if stat, _ = os.ReadFile("/proc/self/stat"); len(stat) > 0 && string(statFields(stat)[0]) == "Z" {
+				break
+			}
+		}
+		fmt.Println("headless")
+		lineOf(0)
+		os.Exit(0)
+	}()
+	select {}
+}
+
+// The number of a dead process is given to another one.
+func TestANumberUsedAgainIsGone(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	d := start(t, ownNumbers(), "reuse-gone")
+	if got := d.line(t, ""); got != "gone" {
+		t.Errorf("it %s", got)
+	}
+}
+
+func reusedGone([]string) error {
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+		return err
+	}
+	p, err := newStagehand("")
+	if err != nil {
+		return err
+	}
+	pid := int32(p.cmd.Process.Pid)
+	r, _ := look(pid)
+	name := composed(pid, r.start)
+	if Gone(name) {
+		return errors.New("gone while it runs")
+	}
+	time.Sleep(30 * time.Millisecond) // start times have a grain of ten, and the heir's is another
+	if err := p.replace(pid); err != nil {
+		return err
+	}
+	if heir, ok := look(pid); !ok || heir.start == r.start {
+		return fmt.Errorf("the stage is wrong: %+v %v", heir, ok)
+	}
+	if !Gone(name) {
+		return errors.New("took the heir of the number for it")
+	}
+	fmt.Println("gone")
+	return nil
+}
+
+// hidepid keeps other users' processes out of sight: they may run.
+func TestAProcessThatIsHiddenIsNotGone(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	hidden := newPuppet(t, asUID(12345), "")
+	other := nameOf(t, hidden.Process.Pid)
+	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
+	if got := d.line(t, ""); got != "hidden false" {
+		t.Errorf("it says %q", got)
+	}
+	hidden.end()
+	d = start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
+	if got := d.line(t, ""); got != "hidden true" {
+		t.Errorf("after its end it says %q", got)
+	}
+}
+
+func hiddenGone(args []string) error {
+	err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "hidepid=2"))
+	if err == nil {
+		err = errors.Join(syscall.Setgid(65534), syscall.Setuid(65534))
+	}
+	if err != nil {
+		return err
+	}
+	_, pid, _, _ := parseInstance(args[0])
+	if _, seen := look(pid); seen {
+		return errors.New("the stage is wrong: it can be seen")
+	}
+	fmt.Println("hidden", Gone(args[0]))
+	return nil
+}
+
+// The numbers of another namespace's /proc are others'.
+func TestAForeignProcTellsNothing(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "foreign-gone", bootID()+"/4194303@1")
+	if got := d.line(t, ""); got != "foreign false "+ErrLineage.Error() {
+		t.Errorf("it says %q", got)
+	}
+	if !Gone(bootID() + "/4194303@1") {
+		t.Error("nobody has that number here, and it is not gone")
+	}
+}
+
+func foreignGone(args []string) error {
+	_, err := Above()
+	fmt.Println("foreign", Gone(args[0]), err)
+	return nil
+}
+
+func TestWhatIsAboveThisProcess(t *testing.T) {
+	t.Parallel()
+	above, err := Above()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, _ := look(int32(os.Getppid()))
+	if want := (Process{nameOf(t, os.Getppid()), word(parent.name)}); len(above) == 0 || above[0] != want {
+		t.Fatalf("above is %v, want it to begin with %v", above, want)
+	}
+	if top := above[len(above)-1]; top.Instance != nameOf(t, 1) {
+		t.Errorf("it ends with %v", top)
+	}
+	if slices.ContainsFunc(above, func(p Process) bool { return p.Instance == nameOf(t, os.Getpid()) || Gone(p.Instance) }) {
+		t.Errorf("itself or somebody gone is in %v", above)
+	}
+}
+
+// What the daemon sees of a caller and what the caller sees of itself have the
+// same names, or a session could not be bound to one of them.
+func TestAboveAgreesWithAncestors(t *testing.T) {
+	t.Parallel()
+	p := newPuppet(t, nil, "")
+	chain := chainOf(t, p)
+	above := strings.Fields(p.do(t, "above"))
+	if !slices.Equal(chain[1:], above) {
+		t.Errorf("the daemon sees %q, the caller %q", chain[1:], above)
+	}
+}

@@ -1,0 +1,93 @@
+package session
+
+import (
+	"errors"
+	"time"
+)
+
+// Why a token is refused.
+const (
+	Malformed = "malformed" // not a token
+	MAC       = "mac"       // not one that was given out here
+	Expired   = "expired"   // its time is over, or has not come
+	Revoked   = "revoked"   // its session has ended, or is not known
+	Binding   = "binding"   // another's: principal, process or installation
+)
+
+var errPayload = errors.New("not the payload of a token")
+
+// Invalid is why a token was refused. It never says anything of the token.
+type Invalid struct{ Reason string } // one of the constants above
+
+func (e *Invalid) Error() string { return "the session token is refused: " + e.Reason }
+
+// Check gives the session of a token, or an *Invalid. It asks memory alone, and
+// for a bound session the kernel about processes.
+//
+// On the Unix socket the session's subject must be the caller's principal, and
+// a bound process must be the caller or above it. Elsewhere the token is a
+// bearer secret, and whoever has it is believed.
+func (k *Keeper) Check(token string, c Caller) (*Session, error) {
+	s, reason := k.check(token, c)
+	if reason != "" {
+		k.count.failed(reason)
+		return nil, &Invalid{reason}
+	}
+	return s, nil
+}
+
+// check keeps to the order of instructions.md 6.
+func (k *Keeper) check(token string, c Caller) (*Session, string) {
+	p, reason := k.ring.Load().read(token)
+	if reason != "" {
+		return nil, reason
+	}
+	if p.Aud != k.aud {
+		return nil, Binding
+	}
+	now := k.o.Now()
+	if now.Before(time.Unix(p.Iat, 0).Add(-Tolerance)) || !now.Before(time.Unix(p.Exp, 0).Add(Tolerance)) {
+		return nil, Expired
+	}
+	s, reason := k.known(p, now)
+	if reason != "" {
+		return nil, reason
+	}
+	own := c.Unix && len(c.Processes) > 0 && c.Processes[0] == s.Bind // it asks, so it lives
+	if s.Bind != "" && !own && k.o.Gone(s.Bind) {
+		wake(k.poke) // nobody waits for the next turn
+		return nil, Revoked
+	}
+	if c.Unix && (c.Principal != s.Subject || s.Bind != "" && !c.below(s.Bind)) {
+		return nil, Binding
+	}
+	return s, ""
+}
+
+// known is the session whose row a token names.
+func (k *Keeper) known(p payload, now time.Time) (*Session, string) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	g := k.grants[digestOf(p.SID)]
+	switch {
+	case g == nil:
+		return nil, Revoked
+	case !k.says(p, &g.of.Session, g):
+		return nil, MAC
+	case g.of.Reason == ReasonExpired:
+		return nil, Expired
+	case !g.of.Ended.IsZero():
+		return nil, Revoked
+	case !now.Before(g.until):
+		return nil, Expired
+	}
+	return g.of.copy(), ""
+}
+
+// wake says something once to a loop that may be busy.
+func wake(loop chan struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default:
+	}
+}

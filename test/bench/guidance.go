@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What there is to deliver: a set as a team has one, some 40 KiB in 24 documents of every class. All of it is
+// structural, because the sessions of the cold fetches are (see instructions.go).
+const (
+	instructionDocs = 8
+	voiceDocs       = 4
+	templateDocs    = 12
+
+	allDocs      = instructionDocs + voiceDocs + templateDocs
+	documentSize = 1700 // bytes, about
+)
+
+// rendered is the template that is filled in. It has variables of three types and includes another one.
+const rendered = "template-00"
+
+// document is one file of the set.
+type document struct{ name, text string }
+
+// guidance makes the set. Each document begins with a sentence that no other one has (see planted).
+func guidance() []document {
+	var all []document
+	add := func(n int, class, prefix string) {
+		for i := range n {
+			name := fmt.Sprintf("%s-%02d", prefix, i)
+			if class == "voice" && i == 0 {
+				name = "voice" // the one that /auth/voice gives
+			}
+			all = append(all, document{name, documentOf(name, class, i)})
+		}
+	}
+	add(instructionDocs, "instructions", "guide")
+	add(voiceDocs, "voice", "voice")
+	add(templateDocs, "template", "template")
+	return all
+}
+
+func documentOf(name, class string, number int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "---\nname: %s\nclass: %s\ntier: structural\ndescription: how the benchmark has it\n", name, class)
+	if number%2 == 1 { // half of them for those whose audience has to be looked at
+		b.WriteString("audience: {principals: [\"uid:*\"]}\n")
+	}
+	if name == rendered {
+		b.WriteString("variables: {title: {type: string, maxLength: 80}, count: {type: integer}, tone: {type: string, default: plain}}\n")
+	}
+	fmt.Fprintf(&b, "---\n%s\n\n", planted(name))
+	if name == rendered {
+		b.WriteString("On {{title}}, {{count}} in number, in a tone that is {{tone}}.\n\n{{> template-02}}\n\n")
+	}
+	b.WriteString(prose(name, documentSize-b.Len()))
+	return b.String()
+}
+
+// planted is the first sentence of a document: an answer is whole when it is there.
+func planted(name string) string {
+	return "The document " + name + " wants the lanterns counted before dusk."
+}
+
+var words = strings.Fields(`a review has two passes first what the change does then how it reads say what you
+	know and how you know it numbers come with units and dates with a zone names of people stay out keep lists
+	short ask before you delete`)
+
+// prose is about so many bytes of text that reads like text: words of several lengths, in lines. Two seeds give
+// two texts.
+func prose(seed string, size int) string {
+	var b strings.Builder
+	next := uint32(2166136261)
+	for _, c := range []byte(seed) {
+		next = (next ^ uint32(c)) * 16777619
+	}
+	for n := 0; b.Len() < size; n++ {
+		next = next*1664525 + 1013904223
+		b.WriteString(words[next>>16%uint32(len(words))])
+		if n%12 == 11 {
+			b.WriteString(".\n")
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return strings.TrimSpace(b.String()) + "\n"
+}
+
+// writeGuidance makes the directory of the set, which nobody else may write to.
+func writeGuidance(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("preparing the instructions: %w", err)
+	}
+	for _, d := range guidance() {
+		if err := os.WriteFile(filepath.Join(dir, d.name+".md"), []byte(d.text), 0o600); err != nil {
+			return fmt.Errorf("preparing the instructions: %w", err)
+		}
+	}
+	return nil
+}
+
+// refOf is the mark in a delivered text, empty when there is none of its form: `ref: dwi-` and 16 characters
+// of base32.
+func refOf(body []byte) string {
+	const begins, length = "ref: ", len("dwi-") + 16
+	at := bytes.Index(body, []byte(begins+"dwi-"))
+	if at < 0 || len(body) < at+len(begins)+length {
+		return ""
+	}
+	ref := string(body[at+len(begins):][:length])
+	if strings.Trim(ref[len("dwi-"):], "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return ""
+	}
+	return ref
+}
