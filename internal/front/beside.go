@@ -2,33 +2,10 @@ package front
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/doorward/doorward/internal/principal"
 )
-
-// instructionPaths are the routes of instruction delivery, whose errors are
-// problem documents (RFC 9457) whoever finds them.
-const instructionPaths = "/auth/"
-
-// refusal answers a request that the door has refused. Its body is constant,
-// whatever was wrong.
-func refusal(w http.ResponseWriter, path string, status int) {
-	code := map[int]string{http.StatusBadRequest: "malformed", http.StatusUnauthorized: "unauthenticated",
-		http.StatusForbidden: "not_permitted", http.StatusTooManyRequests: "rate_limited", http.StatusServiceUnavailable: "unavailable"}[status]
-	if code == "" || !strings.HasPrefix(path, instructionPaths) {
-		plain(w, status)
-		return
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "{\"type\":\"about:blank\",\"title\":%q,\"status\":%d,\"code\":%q}\n", http.StatusText(status), status, code)
-}
 
 type deliveryKey struct{}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -64,17 +63,6 @@ type Options struct {
 	// 0: as long as the call takes.
 	StreamTime time.Duration
 }
-
-// ErrLimited is an Authenticate error: too many failures from one source.
-var ErrLimited = errors.New("too many failed attempts")
-
-// Limited is ErrLimited with the time after which it is no longer so.
-type Limited struct{ RetryAfter int } // seconds
-
-func (l Limited) Error() string { return ErrLimited.Error() }
-
-// Is makes it an ErrLimited.
-func (l Limited) Is(target error) bool { return target == ErrLimited }
 
 // Door is the HTTP handler of every listener. Nothing is served beside it.
 type Door struct {
@@ -177,45 +165,6 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func wellFormed(r *http.Request) bool {
 	return strings.HasPrefix(r.RequestURI, "/") && r.ProtoAtLeast(1, 1) && r.Host != "" &&
 		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
-}
-
-func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, path string, err error) {
-	status := http.StatusUnauthorized
-	switch {
-	case errors.Is(err, ErrLimited):
-		l := Limited{RetryAfter: 1}
-		errors.As(err, &l)
-		w.Header().Set("Retry-After", strconv.Itoa(l.RetryAfter))
-		status = http.StatusTooManyRequests
-	case errors.Is(err, ErrUnavailable):
-		w.Header().Set("Retry-After", "5")
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, ErrMalformed):
-		status = http.StatusBadRequest
-		w.Header().Set("WWW-Authenticate", d.challenge(path, "invalid_request", ""))
-	default:
-		code := ""
-		if presented(r) {
-			code = "invalid_token"
-		}
-		w.Header().Set("WWW-Authenticate", d.challenge(path, code, d.basic()))
-	}
-	d.refuse(w, r, status, err)
-}
-
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int, reason error) {
-	d.o.Refused(r, status, reason)
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	refusal(w, path, status)
-}
-
-// plain answers with a status and its constant text.
-func plain(w http.ResponseWriter, status int) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	w.Write([]byte(http.StatusText(status) + "\n"))
 }
 
 // route picks the face by the path exactly as it was sent: no decoding, no
