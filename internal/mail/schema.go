@@ -1,6 +1,10 @@
 package mail
 
-import "github.com/doorward/doorward/internal/store"
+import (
+	"slices"
+
+	"github.com/doorward/doorward/internal/store"
+)
 
 // The conditions below stand word for word in the partial indexes and in the
 // statements that use them: SQLite takes such an index for no other spelling.
@@ -16,7 +20,13 @@ const (
 // mailboxes is the lock of its mailbox: whoever changes one of its deliveries
 // has updated it before, in the same transaction.
 func Migrations() []store.Migration {
-	return []store.Migration{{Name: "mail-1", SQL: []string{
+	return []store.Migration{{Name: "mail-1", SQL: slices.Concat(directoryTables(), peerTables(), boxTables(), messageTables(),
+		deliveryTables(), memoryTables(), spawnTables())}}
+}
+
+// directoryTables are who has a name: nodes, namespaces, names and sessions.
+func directoryTables() []string {
+	return []string{
 		// One row for each node: the peers that are no agents, and how many
 		// spawns run there. slot tells apart what two nodes number by the clock.
 		`CREATE TABLE mail_nodes (
@@ -58,6 +68,12 @@ func Migrations() []store.Migration {
 		) STRICT`,
 		`CREATE INDEX peer_sessions_node ON peer_sessions (node)`,
 		`CREATE INDEX peer_sessions_due ON peer_sessions (changed_at)`,
+	}
+}
+
+// peerTables are the peers.
+func peerTables() []string {
+	return []string{
 		`CREATE TABLE peers (
 			peer_id TEXT PRIMARY KEY,
 			kind TEXT NOT NULL CHECK (kind IN ('agent', 'operator', 'broker', 'gone')),
@@ -81,6 +97,12 @@ func Migrations() []store.Migration {
 		`CREATE INDEX peers_space ON peers (namespace, peer_id)`,
 		`CREATE INDEX peers_agents ON peers (peer_id) WHERE kind = 'agent' AND spawn_id = ''`,
 		`CREATE INDEX peers_gone ON peers (peer_id) WHERE kind = 'gone'`,
+	}
+}
+
+// boxTables are the mailboxes, each the lock of what is in it.
+func boxTables() []string {
+	return []string{
 		`CREATE TABLE mailboxes (
 			peer_id TEXT PRIMARY KEY,
 			active INTEGER NOT NULL,
@@ -109,6 +131,12 @@ func Migrations() []store.Migration {
 			last_notice INTEGER NOT NULL,
 			covered INTEGER NOT NULL
 		) STRICT`,
+	}
+}
+
+// messageTables are the messages.
+func messageTables() []string {
+	return []string{
 		`CREATE TABLE messages (
 			message_id TEXT PRIMARY KEY,
 			thread_id TEXT NOT NULL,
@@ -134,6 +162,12 @@ func Migrations() []store.Migration {
 		) STRICT`,
 		`CREATE INDEX messages_repeats ON messages (sender_id, repeats)`,
 		`CREATE INDEX messages_thread ON messages (thread_id, sent_at) WHERE thread_id <> message_id`,
+	}
+}
+
+// deliveryTables are what became of a message for each of its recipients.
+func deliveryTables() []string {
+	return []string{
 		// due is when the sweep has to look at the row again.
 		`CREATE TABLE deliveries (
 			message_id TEXT NOT NULL,
@@ -168,6 +202,12 @@ func Migrations() []store.Migration {
 		`CREATE INDEX deliveries_open ON deliveries (peer_id, seq, due, sender_id) WHERE ` + isOpen,
 		`CREATE INDEX deliveries_due ON deliveries (due)`,
 		`CREATE INDEX deliveries_notice ON deliveries (sender_id, notice_seq) WHERE notice_seq > 0`,
+	}
+}
+
+// memoryTables are what is kept of what is over: what was forgotten, keys, and the changes that tail shows.
+func memoryTables() []string {
+	return []string{
 		// What retention removed: a count stays.
 		`CREATE TABLE mail_forgotten (
 			peer_id TEXT NOT NULL,
@@ -202,6 +242,12 @@ func Migrations() []store.Migration {
 			reason TEXT NOT NULL
 		) STRICT`,
 		`CREATE INDEX mail_changes_message ON mail_changes (message_id)`,
+	}
+}
+
+// spawnTables are the agents that were started.
+func spawnTables() []string {
+	return []string{
 		`CREATE TABLE spawns (
 			spawn_id TEXT PRIMARY KEY,
 			launcher TEXT NOT NULL,
@@ -235,5 +281,5 @@ func Migrations() []store.Migration {
 		`CREATE INDEX spawns_peer ON spawns (peer_id)`,
 		`CREATE INDEX spawns_running ON spawns (node) WHERE ended_at = 0`,
 		`CREATE INDEX spawns_ended ON spawns (ended_at) WHERE ended_at > 0`,
-	}}}
+	}
 }
