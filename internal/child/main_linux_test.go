@@ -250,5 +250,10 @@ func eventually(t *testing.T, within time.Duration, what string, cond func() boo
 
 func (s *stage) none(within time.Duration) {
 	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("left: %v", s.alive())
+		}
+	}()
 	eventually(s.t, within, "no process is left", func() bool { return len(s.alive()) == 0 })
 }

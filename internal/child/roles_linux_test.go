@@ -165,21 +165,23 @@ func asBusyDaemon([]string) int {
 	return 0
 }
 
-// manyThreads has the runtime make threads, which it keeps: one that it wants later may not be had.
+// manyThreads has the runtime make threads, which it keeps: one that it wants later may not be had. They are idle when it
+// returns, for one that is still on its way there does not count.
 func manyThreads() {
-	var all sync.WaitGroup
+	var all, left sync.WaitGroup
 	all.Add(16)
 	hold := make(chan struct{})
 	for range 16 {
-		go func() {
+		left.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			all.Done()
 			<-hold
-		}()
+		})
 	}
 	all.Wait()
 	close(hold)
+	left.Wait()
 }
 
 // asBesieged is a daemon whose server takes all the processes that its user may have.

@@ -47,7 +47,8 @@ func TestSupervisorNeedsNothingWhenNothingIsLeft(t *testing.T) {
 					t.Errorf("the daemon said %q", line)
 				}
 			}
-			s.none(2 * time.Second)
+			// Up to a hundred processes that want the processor too are in the supervisor's way, and other tests.
+			s.none(killPatience)
 		})
 	}
 }
