@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// AdminError is an answer of the local API that is not 200, with what its body
+// AdminError is an answer of the local API that is a failure, with what its body
 // says. It is an ErrStatus.
 type AdminError struct {
 	Status int

@@ -1,11 +1,9 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -71,48 +69,7 @@ func problemOf(resp *http.Response) error {
 // of a delivery session; empty: the caller is what the connection proves. A
 // *Problem is a failure that the daemon answered.
 func (c *Client) Auth(ctx context.Context, method, path, token string, in, out any) error {
-	req, err := authRequest(ctx, method, path, token, in)
-	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking the daemon: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return problemOf(resp)
-	}
-	if out == nil || resp.StatusCode == http.StatusNoContent {
-		return nil
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("reading the daemon's answer: %w", err)
-	}
-	return nil
-}
-
-func authRequest(ctx context.Context, method, path, token string, in any) (*http.Request, error) {
-	var body io.Reader
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
-	if err != nil {
-		return nil, err
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("Accept", "application/json, application/problem+json")
-	if token != "" {
-		req.Header.Set(headerSession, token)
-	}
-	return req, nil
+	return c.ask(ctx, question{method: method, path: path, token: token, in: in, failure: problemOf}, out)
 }
 
 // SessionClaims are what a caller says of itself when it asks for a delivery

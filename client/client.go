@@ -9,7 +9,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -271,57 +270,23 @@ func (c *Client) events(r io.Reader, f func(wire.Event) bool) error {
 	}
 }
 
-// Admin reads one path of the local API into out.
+// Admin reads one path of the local API into out. An *AdminError is a failure
+// that the daemon answered.
 func (c *Client) Admin(ctx context.Context, path string, out any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking the daemon: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return adminError(resp)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("reading the daemon's answer: %w", err)
-	}
-	return nil
+	return c.ask(ctx, question{method: http.MethodGet, path: path, failure: adminError}, out)
 }
 
-// ErrStatus is an answer of the local API that is not 200.
+// AdminPost sends in to one path of the local API and reads the answer into
+// out, as Admin does.
+func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error {
+	return c.ask(ctx, question{method: http.MethodPost, path: path, in: in, failure: adminError}, out)
+}
+
+// ErrStatus is an answer of the local API that is a failure.
 type ErrStatus int
 
 func (e ErrStatus) Error() string {
 	return fmt.Sprintf("the daemon answered %d %s", int(e), http.StatusText(int(e)))
-}
-
-// AdminPost sends in to one path of the local API and reads the answer into
-// out.
-func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking the daemon: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return adminError(resp)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("reading the daemon's answer: %w", err)
-	}
-	return nil
 }
 
 // Reach returns nil when a daemon answers, and ErrNoDaemon when none does.
