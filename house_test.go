@@ -37,14 +37,15 @@ var mayImport = map[string]string{
 	"internal/scan":      "wire",
 	"internal/mail":      "store",
 	"internal/spawn":     "child principal secret mail peer policy",
-	"internal/agent":     "gate audit policy principal mail spawn store upstream wire",
+	"internal/builtin":   "upstream wire",
+	"internal/agent":     "builtin gate audit policy principal mail spawn store upstream wire",
 
 	"internal/guide":       "",
 	"internal/canary":      "wire",
 	"internal/library":     "guide store egress peer",
 	"internal/session":     "store peer",
 	"internal/sessionfile": "peer",
-	"internal/instruct":    "guide canary library session sessionfile gate audit policy principal upstream wire",
+	"internal/instruct":    "builtin guide canary library session sessionfile gate audit policy principal upstream wire",
 
 	"internal/front":    "wire principal",
 	"internal/relay":    "front upstream gate pin scan wire principal policy",

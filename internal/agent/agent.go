@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/builtin"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/principal"
@@ -133,7 +134,7 @@ type Server struct {
 	close    context.CancelFunc
 	sweepAt  alarm
 	minGap   time.Duration // between two wakes of one stream
-	sends    tally
+	sends    builtin.Tally // how sends ended: accepted, replay, or the code of the refusal
 	quiet    *quiet
 }
 

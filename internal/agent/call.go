@@ -62,7 +62,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 			return upstream.Reply{}, err
 		}
 	}
-	if cn.ctx.Err() != nil && cn.digest != "" {
+	if cn.Context.Err() != nil && cn.digest != "" {
 		s.sessions.end(cn.who, cn.digest, true)
 		s.nudge()
 	}
@@ -78,13 +78,13 @@ func (c *call) tally(a *answer) {
 	}
 	switch out := a.out.(type) {
 	case failure:
-		c.s.sends.add(out.Error.Code)
+		c.s.sends.Add(out.Error.Code)
 	case sendOut:
 		word := "accepted"
 		if out.Replay {
 			word = "replay"
 		}
-		c.s.sends.add(word)
+		c.s.sends.Add(word)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/doorward/doorward/internal/builtin"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
@@ -19,8 +20,7 @@ type conn struct {
 	digest string // of the legacy session; empty: requests without one
 	modern bool
 	on     func(upstream.Event)
-	ctx    context.Context // ends with the connection
-	end    context.CancelFunc
+	builtin.Life
 
 	mu   sync.Mutex
 	push context.CancelFunc // of the subscription; nil: there is none
@@ -28,8 +28,7 @@ type conn struct {
 
 // Open implements relay.Builtin.
 func (s *Server) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
-	c := &conn{s: s, who: who, digest: session, modern: modern, on: on}
-	c.ctx, c.end = context.WithCancel(s.closing)
+	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, Life: builtin.NewLife(s.closing)}
 	return c, s.hello(modern)
 }
 
@@ -37,7 +36,7 @@ var errNoMethod = &wire.Error{Code: -32601, Message: "Method not found"}
 
 // Call implements upstream.Conn.
 func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
-	if c.ctx.Err() != nil {
+	if c.Context.Err() != nil {
 		return upstream.Reply{}, fmt.Errorf("the agent server: %w", upstream.ErrNotSent)
 	}
 	if on == nil {
@@ -64,35 +63,15 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	return upstream.Reply{Error: errNoMethod}, nil
 }
 
-// Notify implements upstream.Conn. There is nothing that a client could tell.
-func (c *conn) Notify(context.Context, string, []byte) error { return nil }
-
-// Answer implements upstream.Conn. Nothing is asked.
-func (c *conn) Answer(context.Context, wire.ID, upstream.Reply) error { return nil }
-
-// Listen implements upstream.Conn. Events come without it.
-func (c *conn) Listen() {}
-
 // Close implements upstream.Conn. The connection of a session is the session:
 // its lease ends at once. One without a session stands for a process, whose
 // end the process itself tells.
 func (c *conn) Close() {
-	c.end()
+	c.End()
 	if c.digest != "" {
 		c.s.sessions.end(c.who, c.digest, false)
 		c.s.nudge()
 	}
-}
-
-// Done implements upstream.Conn.
-func (c *conn) Done() <-chan struct{} { return c.ctx.Done() }
-
-// Err implements upstream.Conn.
-func (c *conn) Err() error {
-	if c.ctx.Err() == nil {
-		return nil
-	}
-	return upstream.ErrLost
 }
 
 // instructions are what a client may show its model before the first call.
@@ -104,31 +83,11 @@ const listTime = "300000"
 
 // hello is an InitializeResult, or a DiscoverResult.
 func (s *Server) hello(modern bool) []byte {
-	info := wire.Set(nil, wire.Edit{Key: "name", Value: []byte(`"doorward-agent"`)},
-		wire.Edit{Key: "title", Value: []byte(`"Doorward messaging"`)},
-		wire.Edit{Key: "version", Value: wire.AppendQuote(nil, s.o.Version)})
-	edits := []wire.Edit{{Key: "capabilities", Value: []byte(`{"tools":{},"resources":{"subscribe":true}}`)},
-		{Key: "instructions", Value: wire.AppendQuote(nil, instructions)}}
-	if !modern {
-		return wire.Set(nil, append(edits, wire.Edit{Key: "protocolVersion", Value: []byte(`"` + wire.LatestLegacy + `"`)},
-			wire.Edit{Key: "serverInfo", Value: info})...)
-	}
-	out := wire.Set(nil, append(edits, wire.Edit{Key: "supportedVersions", Value: []byte(`["` + wire.LatestModern + `"]`)})...)
-	out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
-	return wire.Set(out, hints(listTime)...)
+	return builtin.About{Name: "doorward-agent", Title: "Doorward messaging", Version: s.o.Version, TTL: listTime,
+		Capabilities: `{"tools":{},"resources":{"subscribe":true}}`, Instructions: instructions}.Hello(modern)
 }
 
-// hints are what a modern result says of its kind and its keeping.
-func hints(ttl string) []wire.Edit {
-	return []wire.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
-		{Key: "cacheScope", Value: []byte(`"private"`)}}
-}
-
-// list is the result of a list method: one page, the same for everybody.
+// list is the result of a list method, the same for everybody.
 func (c *conn) list(name string, array []byte) upstream.Reply {
-	out := wire.Set(nil, wire.Edit{Key: name, Value: array})
-	if c.modern {
-		out = wire.Set(out, hints(listTime)...)
-	}
-	return upstream.Reply{Result: out}
+	return builtin.List(c.modern, name, array, listTime)
 }

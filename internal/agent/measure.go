@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"maps"
-	"sync"
 
 	"github.com/doorward/doorward/internal/mail"
 )
@@ -17,39 +15,13 @@ type Measures struct {
 	Sends    map[string]uint64
 }
 
-// tally counts the ends of sends since the start, by "accepted", "replay" or
-// the code of the refusal.
-type tally struct {
-	mu sync.Mutex
-	n  map[string]uint64
-}
-
-func (t *tally) add(word string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n == nil {
-		t.n = make(map[string]uint64)
-	}
-	t.n[word]++
-}
-
-func (t *tally) all() map[string]uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	out := maps.Clone(t.n)
-	if out == nil {
-		out = make(map[string]uint64)
-	}
-	return out
-}
-
 // Measure counts. An error means that the store is away.
 func (s *Server) Measure(ctx context.Context) (Measures, error) {
 	total, err := s.o.Book.Totals(ctx)
 	if err != nil {
 		return Measures{}, err
 	}
-	m := Measures{Accepted: total.Accepted, States: total.States, Peers: make(map[string]int), Waits: s.sessions.waiting(), Sends: s.sends.all()}
+	m := Measures{Accepted: total.Accepted, States: total.States, Peers: make(map[string]int), Waits: s.sessions.waiting(), Sends: s.sends.All()}
 	err = s.eachPeer(ctx, func(p mail.Peer) { m.Peers[presence(p.Live, p.Paused)]++ })
 	return m, err
 }

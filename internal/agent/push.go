@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/builtin"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/policy"
@@ -85,7 +86,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 		wire.Edit{Key: "mimeType", Value: []byte(`"application/json"`)}, wire.Edit{Key: "text", Value: wire.AppendQuote(nil, string(text))})
 	out := wire.Set(nil, wire.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
 	if c.modern {
-		out = wire.Set(out, hints("0")...)
+		out = wire.Set(out, builtin.Hints("0")...)
 	}
 	return upstream.Reply{Result: out}, nil
 }
@@ -133,7 +134,7 @@ func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Repl
 		c.push()
 		c.push = nil
 	case r.Method == "resources/subscribe" && c.push == nil:
-		ctx, cancel := context.WithCancel(c.ctx)
+		ctx, cancel := context.WithCancel(c.Context)
 		c.push = cancel
 		on := c.session()
 		leave := c.s.sessions.stream(on, false)
@@ -164,7 +165,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: id})
 	on(upstream.Event{Method: "notifications/subscriptions/acknowledged",
 		Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: granted}, wire.Edit{Key: "_meta", Value: tag})})
-	ctx, cancel := joined(ctx, c.ctx)
+	ctx, cancel := c.With(ctx)
 	defer cancel()
 	if wanted {
 		s := c.session()
@@ -173,7 +174,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		leave()
 	}
 	<-ctx.Done()
-	if c.ctx.Err() != nil {
+	if c.Context.Err() != nil {
 		return upstream.Reply{Result: wire.Set([]byte(`{"resultType":"complete"}`), wire.Edit{Key: "_meta", Value: tag})}, nil
 	}
 	return upstream.Reply{}, ctx.Err()
@@ -182,13 +183,6 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 // mayListen is mayRead on a connection of no session, which nothing has
 // confirmed.
 func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
-
-// joined ends with either of two contexts.
-func joined(ctx, other context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(other, cancel)
-	return ctx, func() { stop(); cancel() }
-}
 
 // updated says that the inbox is worth a look; meta names the listen, if any.
 func updated(meta []byte) upstream.Event {
