@@ -187,8 +187,7 @@ func modernHeaders(m *wire.Message) http.Header {
 	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
 		h["Mcp-Protocol-Version"] = []string{v}
 	}
-	member := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
-		"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}[m.Method]
+	member := wire.NameMember(m.Method)
 	if name, ok := wire.GetString(m.Params, member); ok && member != "" {
 		h["Mcp-Name"] = []string{wire.EncodeHeader(name)}
 	}

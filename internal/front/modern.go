@@ -95,7 +95,7 @@ func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 
 // nameMatches compares Mcp-Name with the member of params that it mirrors.
 func nameMatches(h http.Header, m *wire.Message) bool {
-	member := NameMember(m.Method)
+	member := wire.NameMember(m.Method)
 	if member == "" {
 		return true
 	}
@@ -109,18 +109,4 @@ func nameMatches(h http.Header, m *wire.Message) bool {
 	}
 	got, err := wire.DecodeHeader(v[0])
 	return err == nil && got == name
-}
-
-// NameMember is the member of params that Mcp-Name repeats for a method, or
-// "" (Streamable HTTP, "Standard Headers"; SEP-2663 for tasks).
-func NameMember(method string) string {
-	switch method {
-	case "tools/call", "prompts/get":
-		return "name"
-	case "resources/read":
-		return "uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return "taskId"
-	}
-	return ""
 }

@@ -248,18 +248,26 @@ func joinArray(items [][]byte) []byte {
 	return append(out, ']')
 }
 
-// listen serves GET: the standalone stream, or with Last-Event-ID the rest of
-// a stream that broke.
-func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+// named is the session that a GET or DELETE is about; nil: it has been refused.
+func (d *Door) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
 	id := r.Header.Get("Mcp-Session-Id")
 	if id == "" || !once(r.Header) || wire.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
 		w.Header().Set("Allow", "POST")
 		plain(w, http.StatusMethodNotAllowed)
-		return
+		return nil
 	}
 	s := d.sessions.find(id, who, server, overStreamable)
 	if s == nil {
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
+	}
+	return s
+}
+
+// listen serves GET: the standalone stream, or with Last-Event-ID the rest of
+// a stream that broke.
+func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	s := d.named(w, r, who, server)
+	if s == nil {
 		return
 	}
 	d.seen(who, s)
@@ -329,15 +337,8 @@ func (s *Session) resume(id string) (*eventLog, uint64) {
 
 // endSession serves DELETE.
 func (d *Door) endSession(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	id := r.Header.Get("Mcp-Session-Id")
-	if id == "" || !once(r.Header) || wire.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
-		w.Header().Set("Allow", "POST")
-		plain(w, http.StatusMethodNotAllowed)
-		return
-	}
-	s := d.sessions.find(id, who, server, overStreamable)
+	s := d.named(w, r, who, server)
 	if s == nil {
-		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
 	}
 	d.sessions.remove(s)

@@ -111,24 +111,10 @@ func (c *httpConn) modernHeader(method string, params []byte, extra http.Header)
 		set(headerVersion, wire.EncodeHeader(v))
 	}
 	set(headerMethod, wire.EncodeHeader(method))
-	if key := nameKey(method); key != "" {
+	if key := wire.NameMember(method); key != "" {
 		if name, ok := wire.GetString(params, key); ok {
 			set(headerName, wire.EncodeHeader(name))
 		}
 	}
 	return h
-}
-
-// nameKey is the member of params that Mcp-Name repeats, "" for methods that
-// have none (Streamable HTTP, "Standard Headers"; SEP-2663 for tasks).
-func nameKey(method string) string {
-	switch method {
-	case "tools/call", "prompts/get":
-		return "name"
-	case "resources/read":
-		return "uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return "taskId"
-	}
-	return ""
 }

@@ -64,3 +64,17 @@ func isHeaderSafe(v string) bool {
 	}
 	return true
 }
+
+// NameMember is the member of params that Mcp-Name repeats for a method, or
+// "" (Streamable HTTP, "Standard Headers"; SEP-2663 for tasks).
+func NameMember(method string) string {
+	switch method {
+	case "tools/call", "prompts/get":
+		return "name"
+	case "resources/read":
+		return "uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return "taskId"
+	}
+	return ""
+}
