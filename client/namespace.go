@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // headerNamespace carries the label of the caller's project on every request.
@@ -55,12 +57,7 @@ func labelByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9
 
 // ValidNamespace reports whether the daemon takes it: ^[a-z0-9][a-z0-9._-]{0,62}$.
 func ValidNamespace(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; !labelByte(c) && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxLabel
+	return wire.ValidNamespace(s)
 }
 
 // within is the same client, whose requests carry the label of a project.

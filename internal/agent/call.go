@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/audit"
@@ -186,22 +185,10 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 
 // namespaceOf is the label of the caller's project, as its shim sent it.
 func namespaceOf(r *upstream.Request) string {
-	if v := r.Headers["Doorward-Namespace"]; len(v) == 1 && isName(v[0]) {
+	if v := r.Headers["Doorward-Namespace"]; len(v) == 1 && wire.ValidNamespace(v[0]) {
 		return v[0]
 	}
 	return ""
-}
-
-// isName is the pattern of names and namespaces (AH14).
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || strings.IndexByte("._-", c) < 0) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
 }
 
 // progressOf tells the client that the call is under way, where it asked for

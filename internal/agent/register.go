@@ -96,7 +96,7 @@ func (c *call) registration() (r mail.Registration, err error) {
 	r.Labels = make(map[string]string)
 	for name, v := range a.obj("labels") {
 		text, _ := v.(string)
-		if !isName(name) {
+		if !mail.ValidName(name) {
 			return r, refusef(mail.InvalidArgument, "a label is not a name")
 		}
 		if r.Labels[name], err = line(text); err != nil {

@@ -61,7 +61,7 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	d.paths(reflect.ValueOf(c).Elem())
 
 	if root := d.tree(content); root != nil {
-		d.lint(root, "", 0)
+		d.lint(root)
 		d.structure(root, "", reflect.ValueOf(c).Elem())
 	}
 	d.validate(c)

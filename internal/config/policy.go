@@ -56,7 +56,7 @@ func ParsePolicyTests(name string, content []byte) ([]policy.Trial, []Problem) {
 	if root == nil {
 		return nil, d.problems
 	}
-	d.lint(root, "", 0)
+	d.lint(root)
 	var out []policy.Trial
 	for i, n := range root.Content {
 		at, before := fmt.Sprintf("[%d]", i), len(d.problems)
@@ -74,22 +74,7 @@ func (d *decoder) testsTree(content []byte) *yaml.Node {
 		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return nil
 	}
-	if i := firstInvalid(content); i >= 0 {
-		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
-		return nil
-	}
-	root, err := document(content)
-	switch {
-	case err != nil:
-		d.failAt(errorLine(content, err), "", syntaxText(err))
-		return nil
-	case root == nil || isNull(root):
-		return nil
-	case root.Kind != yaml.SequenceNode:
-		d.failAt(root.Line, "", "the file must be a list of tests, each with as, action, resource and expect")
-		return nil
-	}
-	return root
+	return d.yamlTree(content, yaml.SequenceNode, "the file must be a list of tests, each with as, action, resource and expect")
 }
 
 // trialKeys are the keys of one test.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plainyaml"
 )
 
 // tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
@@ -19,7 +19,7 @@ func (d *decoder) tree(content []byte) *yaml.Node {
 		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return nil
 	}
-	if i := firstInvalid(content); i >= 0 {
+	if i := plainyaml.FirstInvalid(content); i >= 0 {
 		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
 		return nil
 	}
@@ -32,85 +32,39 @@ func (d *decoder) tree(content []byte) *yaml.Node {
 			return nil
 		}
 	}
-	return d.yamlTree(content)
+	return d.yamlTree(content, yaml.MappingNode, "the file must be a mapping, such as mcpServers: {}")
 }
 
-// errSecond is a second document in one file.
-var errSecond = errors.New("a second document begins here; put everything into one, without ---")
-
-// yamlTree parses one YAML document and checks that it is a mapping.
-func (d *decoder) yamlTree(content []byte) *yaml.Node {
-	root, err := document(content)
-	if err != nil {
-		d.failAt(errorLine(content, err), "", syntaxText(err))
+// yamlTree parses one YAML document and checks the kind of its root; wrong is what to say of another.
+func (d *decoder) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Node {
+	root, err := plainyaml.Parse(content)
+	switch {
+	case err != nil:
+		d.failAt(err.Line, "", syntaxText(err))
 		return nil
-	}
-	if root == nil || isNull(root) {
+	case root == nil || isNull(root):
 		return nil
-	}
-	if root.Kind != yaml.MappingNode {
-		d.failAt(root.Line, "", "the file must be a mapping, such as mcpServers: {}")
+	case root.Kind != kind:
+		d.failAt(root.Line, "", wrong)
 		return nil
 	}
 	return root
 }
 
-// document parses the only document of content; nil when there is none.
-func document(content []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(content))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, errSecond
-	} else if !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return doc.Content[0], nil
-}
-
-// errorLine finds the line of a syntax error. The YAML library names the line where the construct around the error
-// began, or the end of the file; the error itself is on the first line with which it appears, and halving finds that.
-func errorLine(content []byte, err error) int {
-	ends := []int{0}
-	for i, c := range content {
-		if c == '\n' {
-			ends = append(ends, i+1)
-		}
-	}
-	if ends[len(ends)-1] < len(content) {
-		ends = append(ends, len(content))
-	}
-	return max(1, sort.Search(len(ends)-1, func(lines int) bool {
-		_, got := document(content[:ends[lines]])
-		return got != nil && syntaxText(got) == syntaxText(err)
-	}))
-}
-
-// Shapes of the YAML library's errors.
-var (
-	yamlPrefix = lazily(`^yaml: (line \d+: )?`)
-	yamlAnchor = lazily(`^yaml: unknown anchor .* referenced$`)
-)
-
-// syntaxText is what to say about an error of the YAML library. A message that quotes the file is not repeated: what
+// syntaxText is what to say about content that is no plain YAML. A message that quotes the file is not repeated: what
 // it quotes may be a secret that should have been in quotation marks.
-func syntaxText(err error) string {
-	text := err.Error()
+func syntaxText(err *plainyaml.Error) string {
 	switch {
-	case errors.Is(err, errSecond):
-		return text
-	case yamlAnchor.MatchString(text):
-		return aliasText
-	}
-	text = yamlPrefix.ReplaceAllString(text, "")
-	if strings.ContainsAny(text, "'\"`\n") {
+	case err.Kind == plainyaml.Second:
+		return "a second document begins here; put everything into one, without ---"
+	case err.Kind == plainyaml.UnknownAlias:
+		return plainyaml.AliasText
+	case err.Kind != plainyaml.Malformed:
+		return err.Text
+	case strings.ContainsAny(err.Text, "'\"`\n"):
 		return "this is not valid YAML"
 	}
-	return "this is not valid YAML: " + text
+	return "this is not valid YAML: " + err.Text
 }
 
 // jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
@@ -192,18 +146,6 @@ func jsonErrorLine(content []byte, err error) int {
 func lineOf(content []byte, offset int) int {
 	content = bytes.TrimSuffix(content, []byte("\n"))
 	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))
-}
-
-// firstInvalid is the offset of the first byte that is not UTF-8 or is NUL, -1 when there is none.
-func firstInvalid(b []byte) int {
-	for i := 0; i < len(b); {
-		r, size := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && size <= 1 || r == 0 {
-			return i
-		}
-		i += size
-	}
-	return -1
 }
 
 // isNull tells whether a key was given no value.

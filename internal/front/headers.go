@@ -3,6 +3,8 @@ package front
 import (
 	"net/http"
 	"strings"
+
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // isJSON admits exactly one Content-Type, application/json, whose charset is
@@ -83,21 +85,10 @@ func once(h http.Header) bool {
 // well formed, and no more than claimed.
 func namespace(h http.Header) string {
 	v := h["Doorward-Namespace"]
-	if len(v) != 1 || !isLabel(v[0]) {
+	if len(v) != 1 || !wire.ValidNamespace(v[0]) {
 		return ""
 	}
 	return v[0]
-}
-
-// isLabel is ^[a-z0-9][a-z0-9._-]{0,62}$ (requirements C10).
-func isLabel(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || i > 0 && (c == '.' || c == '_' || c == '-')) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
 }
 
 // firstByte is the first byte that is not white space, or 0.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plainyaml"
 )
 
 // Audience says for whom a document is. Each list that is not empty must have a
@@ -46,7 +48,7 @@ func (p *parser) audience(n *yaml.Node) Audience {
 		p.fail(n.Line, "audience must be a mapping, such as {principals: [\"uid:1000\"]}")
 		return a
 	}
-	for k, v := range pairs(n) {
+	for k, v := range plainyaml.Pairs(n) {
 		switch k.Value {
 		case "principals":
 			a.Principals = p.patterns(v)

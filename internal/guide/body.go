@@ -124,7 +124,7 @@ func (b *bodyReader) placeholder() {
 		b.out = append(b.out, part{kind: variableOf, text: name, line: b.line})
 	case m[1] == "":
 		b.fail(b.line, "there is no variable %q in the header", name)
-	case !documentName.MatchString(name):
+	case !ValidName(name):
 		b.fail(b.line, "%q is not the name of a document", name)
 	default:
 		b.out = append(b.out, part{kind: include, text: name, line: b.line})

@@ -147,6 +147,10 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 )
 
+// ValidName reports whether s is the form of a document's name. The labels of
+// its versions have the same form.
+func ValidName(s string) bool { return documentName.MatchString(s) }
+
 // Parse reads one file: Markdown behind a YAML header between two lines of
 // three hyphens. The error is Problems, in the order of the lines; file is only
 // repeated in it and in Document.File. A byte order mark in front and CRLF for

@@ -1,26 +1,19 @@
 package guide
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plainyaml"
 )
 
 // maxProblems is how many are told of one file: more help nobody.
 const maxProblems = 20
-
-// maxNesting is deeper than any header needs.
-const maxNesting = 24
 
 // parser is one reading of a file. It does not stop at a problem.
 type parser struct {
@@ -57,7 +50,7 @@ func clip(s string) string {
 // number of the first line of body.
 func (p *parser) split(content []byte) (header, body string, line int, ok bool) {
 	text := string(content)
-	switch at := firstInvalid(text); {
+	switch at := plainyaml.FirstInvalid(content); {
 	case len(content) > MaxBytes:
 		p.fail(1, "the file is larger than %d bytes", MaxBytes)
 		return "", "", 0, false
@@ -86,37 +79,25 @@ func (p *parser) split(content []byte) (header, body string, line int, ok bool) 
 	return header, body, 2 + strings.Count(header, "\n"), true
 }
 
-// firstInvalid is the offset of the first byte that is not UTF-8 or is NUL.
-func firstInvalid(s string) int {
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size <= 1 || r == 0 {
-			return i
-		}
-		i += size
-	}
-	return -1
-}
-
 // header reads the YAML between the lines.
 func (p *parser) header(text string, d *Document) {
 	if !p.visible(text, 1) {
 		return
 	}
-	root, err := document([]byte(text))
+	root, err := plainyaml.Parse([]byte(text))
 	switch {
 	case err != nil:
-		p.fail(errorLine(text, err), "%s", syntaxText(err))
+		p.fail(err.Line, "%s", syntaxText(err))
 		return
 	case root == nil || root.Kind != yaml.MappingNode:
 		p.fail(2, "the header must be a mapping, such as name: voice")
 		return
 	}
-	if !p.lint(root, 0) {
+	if !p.lint(root) {
 		return
 	}
 	given := make(map[string]bool)
-	for k, v := range pairs(root) {
+	for k, v := range plainyaml.Pairs(root) {
 		given[k.Value] = true
 		p.key(k, v, d)
 	}
@@ -158,7 +139,7 @@ func (p *parser) name(v *yaml.Node) string {
 	switch {
 	case !ok:
 		return ""
-	case !documentName.MatchString(name):
+	case !ValidName(name):
 		p.fail(v.Line, "a name is 1 to 63 characters of a-z, 0-9, dot, underscore and hyphen, and begins with a letter or a digit")
 		return ""
 	case name == sessionName:
@@ -196,103 +177,42 @@ func (p *parser) text(n *yaml.Node) (string, bool) {
 
 // lint refuses what would let two readers see two headers, and characters that
 // nobody sees. False: the tree is not to be looked at.
-func (p *parser) lint(n *yaml.Node, depth int) bool {
-	switch {
-	case depth > maxNesting:
-		p.fail(n.Line, "this is nested too deeply")
-		return false
-	case n.Kind == yaml.AliasNode:
-		p.fail(n.Line, "aliases (*name) are not used here; put a text that begins with * in quotes")
-		return false
-	case n.Anchor != "":
-		p.fail(n.Line, "anchors (&name) are not used here; put a text that begins with & in quotes")
-		return false
-	case n.Style&yaml.TaggedStyle != 0:
-		p.fail(n.Line, "tags (!name) are not used here; put a text that begins with ! in quotes")
-		return false
-	case n.Kind == yaml.MappingNode:
-		return p.lintMapping(n, depth)
-	case n.Kind == yaml.ScalarNode:
-		return p.visible(n.Value, n.Line)
-	}
+func (p *parser) lint(root *yaml.Node) bool {
 	ok := true
-	for _, child := range n.Content {
-		ok = p.lint(child, depth+1) && ok
-	}
-	return ok
-}
-
-func (p *parser) lintMapping(n *yaml.Node, depth int) bool {
-	ok := true
-	lines := make(map[string]int)
-	for k, v := range pairs(n) {
-		first, twice := lines[k.Value]
-		switch {
-		case k.Tag == "!!merge":
-			p.fail(k.Line, "merge keys (<<) are not used here; write the keys themselves")
-			ok = false
-		case k.Kind != yaml.AliasNode && (k.Kind != yaml.ScalarNode || k.Tag != "!!str"):
-			p.fail(k.Line, "a key must be text; put it in quotes")
-			ok = false
-		case twice:
-			p.fail(k.Line, "duplicate key %q, first on line %d; keep one", clip(k.Value), first)
-			ok = false
+	look := func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			ok = p.visible(n.Value, n.Line) && ok
 		}
-		lines[k.Value] = k.Line
-		ok = p.lint(k, depth) && ok
-		ok = p.lint(v, depth+1) && ok
 	}
-	return ok
-}
-
-// pairs walks a mapping.
-func pairs(n *yaml.Node) func(yield func(k, v *yaml.Node) bool) {
-	return func(yield func(k, v *yaml.Node) bool) {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if !yield(n.Content[i], n.Content[i+1]) {
+	plainyaml.Walk{
+		Key: func(_ string, k, v *yaml.Node) string {
+			look(k)
+			look(v)
+			return ""
+		},
+		Item: func(_ string, _ int, item *yaml.Node) string {
+			look(item)
+			return ""
+		},
+		Fault: func(_ string, f plainyaml.Fault) {
+			ok = false
+			if f.First > 0 {
+				p.fail(f.Node.Line, "duplicate key %q, first on line %d; keep one", clip(f.Node.Value), f.First)
 				return
 			}
-		}
-	}
+			p.fail(f.Node.Line, "%s", f.Text)
+		},
+	}.Tree(root)
+	return ok
 }
 
-// errSecond is a second document in one header.
-var errSecond = errors.New("a second YAML document begins here; the header is one")
-
-// document parses the only YAML document of text; nil when there is none.
-func document(text []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+// syntaxText is what to say about a header that is no plain YAML.
+func syntaxText(err *plainyaml.Error) string {
+	switch err.Kind {
+	case plainyaml.Second:
+		return "a second YAML document begins here; the header is one"
+	case plainyaml.Malformed, plainyaml.UnknownAlias:
+		return "this is not valid YAML: " + clip(err.Text)
 	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, errSecond
-	} else if !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return doc.Content[0], nil
-}
-
-// errorLine finds the line of a syntax error. The YAML library names the line
-// where the construct around it began; the error itself is on the first line
-// with which it appears, and halving finds that.
-func errorLine(text string, err error) int {
-	lines := strings.SplitAfter(text, "\n")
-	return 1 + sort.Search(len(lines)-1, func(last int) bool {
-		_, got := document([]byte(strings.Join(lines[:last+1], "")))
-		return got != nil && syntaxText(got) == syntaxText(err)
-	})
-}
-
-var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
-
-// syntaxText is an error of the YAML library without its own line number.
-func syntaxText(err error) string {
-	if errors.Is(err, errSecond) {
-		return err.Error()
-	}
-	return "this is not valid YAML: " + clip(yamlPrefix.ReplaceAllString(err.Error(), ""))
+	return err.Text
 }

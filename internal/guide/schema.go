@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plainyaml"
 )
 
 // variable is the schema of one, ready to check with.
@@ -54,7 +56,7 @@ func (p *parser) variables(n *yaml.Node, d *Document) {
 		p.fail(n.Line, "there are more than %d variables", maxVariables)
 		return
 	}
-	for k, v := range pairs(n) {
+	for k, v := range plainyaml.Pairs(n) {
 		if !variableName.MatchString(k.Value) {
 			p.fail(k.Line, "the name of a variable is 1 to 63 characters of A-Z, a-z, 0-9, underscore and hyphen, and begins with a letter")
 			continue
@@ -77,7 +79,7 @@ func (p *parser) schema(n *yaml.Node) bool {
 		return false
 	}
 	ok := true
-	for k, v := range pairs(n) {
+	for k, v := range plainyaml.Pairs(n) {
 		switch keywords[k.Value] {
 		case opaque:
 		case typeNames:
@@ -89,7 +91,7 @@ func (p *parser) schema(n *yaml.Node) bool {
 				ok = p.schema(s) && ok
 			}
 		case byName:
-			for _, s := range pairs(v) {
+			for _, s := range plainyaml.Pairs(v) {
 				ok = p.schema(s) && ok
 			}
 		default:
@@ -154,7 +156,7 @@ func (p *parser) json(dst []byte, n *yaml.Node) ([]byte, bool) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		dst = append(dst, '{')
-		for k, v := range pairs(n) {
+		for k, v := range plainyaml.Pairs(n) {
 			if dst[len(dst)-1] != '{' {
 				dst = append(dst, ',')
 			}

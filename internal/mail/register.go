@@ -27,9 +27,13 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // reserved are names that somebody might take for an authority (AH2).
 var reserved = []string{Operator, Broker, "doorward", "system", "human", "user", "admin", "root", "all"}
 
+// ValidName reports whether s is the form of a name, be it of a peer, of a
+// namespace or of a label.
+func ValidName(s string) bool { return namePattern.MatchString(s) }
+
 func checkName(name string) error {
 	switch {
-	case !namePattern.MatchString(name):
+	case !ValidName(name):
 		return refuse(NameInvalid)
 	case slices.Contains(reserved, name):
 		return refuse(NameReserved)
@@ -87,7 +91,7 @@ func (r Registration) check(o Owner) error {
 			return err
 		}
 	}
-	if r.Namespace != "" && !namePattern.MatchString(r.Namespace) {
+	if r.Namespace != "" && !ValidName(r.Namespace) {
 		return refuse(NameInvalid)
 	}
 	switch r.Inbound {

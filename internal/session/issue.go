@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/wire"
 )
 
 const (
@@ -117,7 +118,7 @@ func admit(r Request) (Request, error) {
 		return r, fmt.Errorf("%w: its subject is not a principal", ErrRequest)
 	case len(r.Scope) == 0 || slices.ContainsFunc(r.Scope, func(s string) bool { return s != Behavioural && s != Structural }):
 		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
-	case !validProject(r.Project):
+	case r.Project != "" && !wire.ValidNamespace(r.Project):
 		return r, fmt.Errorf("%w: a project is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", ErrRequest)
 	case len(r.Bind) > maxBind || !plain(r.Bind):
 		return r, fmt.Errorf("%w: it cannot be bound to that", ErrRequest)
@@ -132,20 +133,6 @@ func admit(r Request) (Request, error) {
 // plain: ASCII that shows, without a space.
 func plain(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
-}
-
-func validProject(s string) bool {
-	if len(s) > 63 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return true
 }
 
 // hidden are characters that a person would not see, or that would end a line.

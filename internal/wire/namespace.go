@@ -1,0 +1,19 @@
+package wire
+
+// maxNamespace is the length of a name or namespace (messaging.md, AH14).
+const maxNamespace = 63
+
+// ValidNamespace reports whether s is the label of a project, as clients send
+// it and as it is bound to what they open: ^[a-z0-9][a-z0-9._-]{0,62}$. It has
+// one form for each label, with nothing to confuse with it. What a client sends
+// is claimed: a valid label is no proof of anything (requirements C10).
+func ValidNamespace(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxNamespace
+}
