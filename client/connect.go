@@ -47,6 +47,7 @@ func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 		o.Patience = 5 * time.Second
 	}
 	s := &shim{c: c.within(o.Namespace), o: o, ctx: ctx, path: Path(o.Server), calls: make(map[string]context.CancelFunc)}
+	s.listens, s.deafen = context.WithCancel(ctx)
 	if o.Channel != ChannelOff {
 		s.channel = newChannel(s)
 	}
@@ -65,6 +66,9 @@ type shim struct {
 	ctx  context.Context
 	path string
 	busy sync.WaitGroup
+
+	listens context.Context // ends with the input: nobody is left to be told
+	deafen  context.CancelFunc
 
 	away, reached atomic.Bool // a message found no daemon; one found it
 
@@ -131,6 +135,8 @@ func (s *shim) take(line []byte) {
 		s.legacy.initialize(s, &m, line)
 	case modern && m.Method == "server/discover" && s.channel != nil:
 		s.refuse(m.ID, -32601, "Method not found")
+	case modern && m.Method == "subscriptions/listen":
+		s.start(&m, func(ctx context.Context) { s.listen(ctx, &m, line) })
 	case modern:
 		s.start(&m, func(ctx context.Context) { s.modern(ctx, &m, line) })
 	default:
@@ -292,6 +298,7 @@ func (s *shim) write(msg []byte) {
 
 // finish waits for the answers under way and ends the session.
 func (s *shim) finish() {
+	s.deafen()
 	done := make(chan struct{})
 	go func() {
 		s.busy.Wait()

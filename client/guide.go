@@ -36,7 +36,7 @@ func (c *Client) Guide(o GuideOptions) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &guide{c: c, o: o}
+	g := &guide{c: c, o: o, change: make(chan struct{})}
 	var err error
 	if g.fixed, g.variable, err = TokenFromEnv(o.Env); err != nil {
 		o.Log.Debug("the environment's token is not used", "err", err)
@@ -83,16 +83,18 @@ type guide struct {
 	fixed  string // the environment's token; empty: none, or it was refused
 	client *ClientName
 	held   held
-	try    *attempt  // under way; nil: none
-	again  time.Time // of the next attempt after one in vain; zero: none was
-	wanted bool      // a call was refused for want of a token
-	stale  string    // a session file's token that was refused
+	try    *attempt      // under way; nil: none
+	again  time.Time     // of the next attempt after one in vain; zero: none was
+	wanted bool          // a call was refused for want of a token
+	stale  string        // a session file's token that was refused
+	change chan struct{} // closed when held is another session's
 }
 
 // held is a token with what is known of it.
 type held struct {
 	token   string
-	own     bool // made for this client, so it is renewed and ended
+	session string // its id; empty: not known
+	own     bool   // made for this client, so it is renewed and ended
 	expires time.Time
 	renew   time.Time // when to ask for the next; zero: never
 }
@@ -183,18 +185,21 @@ func (g *guide) fetch(ctx context.Context) error {
 	defer g.mu.Unlock()
 	if err != nil {
 		g.o.Log.Debug("no delivery session", "err", err)
-		g.held, g.again = held{}, time.Now().Add(later(err))
+		g.hold(held{})
+		g.again = time.Now().Add(later(err))
 		return err
 	}
-	g.held, g.again = h, time.Time{}
+	g.hold(h)
+	g.again = time.Time{}
 	return nil
 }
 
 // later is the pause after err: as long as the daemon says, where many clients
-// of one user have come at once. The spread keeps them from coming at once again.
+// of one user have come at once, or its database is away. The spread keeps them
+// from coming at once again.
 func later(err error) time.Duration {
 	var p *Problem
-	if errors.As(err, &p) && p.Status == http.StatusTooManyRequests && p.RetryAfter > 0 {
+	if errors.As(err, &p) && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) && p.RetryAfter > 0 {
 		return min(p.RetryAfter, maxLater) + rand.N(time.Second)
 	}
 	return fetchLater
@@ -225,7 +230,7 @@ func (g *guide) open(ctx context.Context) (held, error) {
 }
 
 func ownSession(s *Session) held {
-	h := held{token: s.Token, own: true, expires: s.Expires, renew: s.RefreshAfter}
+	h := held{token: s.Token, session: s.ID, own: true, expires: s.Expires, renew: s.RefreshAfter}
 	if h.expires.IsZero() {
 		h.expires = time.Now().Add(24 * time.Hour) // none lives longer
 	}
@@ -273,7 +278,7 @@ func (g *guide) renew(ctx context.Context) error {
 	defer g.mu.Unlock()
 	switch {
 	case err == nil:
-		g.held = next
+		g.hold(next)
 	case g.held.token == "": // it was refused meanwhile
 		g.again = time.Now().Add(later(err))
 	default:
@@ -296,7 +301,7 @@ func (g *guide) refused(token string, last bool) {
 		if !g.held.own {
 			g.stale = token
 		}
-		g.held = held{}
+		g.hold(held{})
 		if last {
 			g.again = time.Now().Add(fetchLater)
 		}

@@ -28,7 +28,8 @@ type legacySession struct {
 	hush    context.CancelFunc
 	calls   map[string]chan struct{} // requests in flight by raw id; closed at their end
 
-	asked atomic.Int64 // requests of our own
+	asked     atomic.Int64 // requests of our own
+	following sync.Once
 }
 
 // response is an HTTP answer and the session it belongs to.
@@ -161,6 +162,7 @@ func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 		l.ready = true
 		l.mu.Unlock()
 		l.hear(s)
+		l.following.Do(func() { go l.follow(s) })
 		s.channel.beginLegacy()
 	}
 }

@@ -69,7 +69,7 @@ func (o *options) presented() presented {
 	if token != "" {
 		return presented{token: token, source: variable}
 	}
-	dir, err := o.runtimeDir()
+	dir, err := o.sessionDir()
 	if err != nil {
 		return presented{passed: []string{err.Error()}}
 	}
@@ -247,7 +247,7 @@ func (o *options) headerToken(ctx context.Context) (string, error) {
 	if variable != "" {
 		return token, err
 	}
-	k, err := o.keeper()
+	k, err := o.keeper(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/client"
@@ -72,7 +73,7 @@ func sessionStart(ctx context.Context, args []string) error {
 	project := o.set.String("project", "", "label of the project, instead of that of the directory")
 	return o.harmless(ctx, args, func(ctx context.Context) error {
 		event := readHook(ctx, stdin())
-		k, err := o.keeper()
+		k, err := o.keeper(ctx)
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func sessionEnd(ctx context.Context, args []string) error {
 	o := newOptions("auth session-end")
 	return o.harmless(ctx, args, func(ctx context.Context) error {
 		readHook(ctx, stdin())
-		k, err := o.keeper()
+		k, err := o.keeper(ctx)
 		if err != nil {
 			return err
 		}
@@ -173,10 +174,11 @@ type sessionKeeper struct {
 	client *client.Client
 	dir    string       // the runtime directory
 	agent  peer.Process // whose end is the session's; no Instance: it cannot be told
+	apart  bool         // the agent was started by the daemon, and has names of its own for processes
 }
 
-func (o *options) keeper() (*sessionKeeper, error) {
-	dir, err := o.runtimeDir()
+func (o *options) keeper(ctx context.Context) (*sessionKeeper, error) {
+	dir, err := o.sessionDir()
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +190,26 @@ func (o *options) keeper() (*sessionKeeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessionKeeper{client: c, dir: dir, agent: agentOf(above)}, nil
+	k := &sessionKeeper{client: c, dir: dir, agent: agentOf(above)}
+	if os.Getenv("DOORWARD_TOKEN_FILE") != "" {
+		// Without a daemon it is as well not to know: nothing follows.
+		if k.apart, _ = c.Apart(ctx); k.apart {
+			k.agent.Instance = ""
+		}
+	}
+	return k, nil
+}
+
+// sessionDir is where session files are: in the runtime directory. An agent that
+// the daemon started and shut in cannot write there; its files are in the
+// directory for what is temporary, under its own name.
+func (o *options) sessionDir() (string, error) {
+	dir, err := o.runtimeDir()
+	const writable = 2
+	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && errors.Is(syscall.Access(dir, writable), syscall.EROFS) {
+		dir = filepath.Join(os.TempDir(), "doorward-"+filepath.Base(token))
+	}
+	return dir, err
 }
 
 // errNoAgent: a session would end with this command, before anybody used it.
@@ -249,9 +270,11 @@ func (k *sessionKeeper) ensure(ctx context.Context, project string) (f sessionfi
 	return f, kept, nil
 }
 
-// open makes a session.
+// open makes a session. That of an agent which the daemon started and shut in is
+// bound to no process by name, and needs none: it is its principal's, which is
+// nobody outside of that agent's process tree, and nobody after its end.
 func (k *sessionKeeper) open(ctx context.Context, project string) (sessionfile.File, error) {
-	if k.agent.Instance == "" && runtime.GOOS == "linux" { // elsewhere nothing is bound
+	if k.agent.Instance == "" && !k.apart && runtime.GOOS == "linux" { // elsewhere nothing is bound
 		return sessionfile.File{}, errNoAgent
 	}
 	claims := client.SessionClaims{Project: project, Bind: k.agent.Instance}

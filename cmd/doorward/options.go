@@ -108,7 +108,7 @@ func (o *options) socket() (string, error) {
 // guide lets a client bear a token of instruction delivery.
 func (o *options) guide(c *client.Client, g client.GuideOptions) {
 	g.Env = lookup
-	g.RuntimeDir, _ = o.runtimeDir() // without one there are no session files
+	g.RuntimeDir, _ = o.sessionDir() // without one there are no session files
 	c.Guide(g)
 }
 

@@ -80,6 +80,10 @@ type Options struct {
 
 	Env  secret.Value // DOORWARD_TOKEN as it was found; empty: none
 	File string       // --token-file; empty: none
+	// IDKey names the tokens of Env and File: under one key a token has one id
+	// at every start. It is the installation's own. Empty: the ids are good for
+	// this Authenticator alone.
+	IDKey []byte
 	// Store holds the tokens of `doorward token new`; nil: none.
 	Store *Store
 	// Spawned gives a started agent that runs now, nil for any other id; nil:
@@ -130,11 +134,11 @@ func New(o Options) *Authenticator {
 	if a.spawns == nil {
 		a.spawns = func(string) *Spawned { return nil }
 	}
-	a.env = envSource(o.Env)
+	a.file.path, a.file.namer = o.File, newNamer(o.IDKey)
+	a.env = envSource(o.Env, a.file.namer)
 	if a.oauth != nil && a.env.cred != nil && looksLikeJWT(strings.TrimSpace(o.Env.Reveal())) {
 		a.env = source{problem: EnvToken + " has the form of an access token: with oauth only the issuer's can be accepted in it"}
 	}
-	a.file.path = o.File
 	a.failures = newLimiter()
 	a.loopback = newLoopbackCallers(o.UID)
 	a.look(a.now())

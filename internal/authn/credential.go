@@ -1,8 +1,11 @@
 package authn
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -40,6 +43,30 @@ func newCredential(digest [sha256.Size]byte, id, name, scope string, expires tim
 		c.expires = expires.UnixNano()
 	}
 	return c
+}
+
+// namer gives the tokens that were not made by us their ids. An id is bound to
+// what the token is, so that another token in its place is another proof: what
+// was opened with the one before ends, also when the daemon was down in between.
+// Such a token may be guessable, so the id is a digest under a key that is
+// nobody else's, and of it too little to be anything but a name.
+type namer struct{ key []byte }
+
+// newNamer: without a key, the names are good for as long as the namer.
+func newNamer(key []byte) namer {
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		rand.Read(key) // never fails
+	}
+	return namer{key}
+}
+
+// credential is the one of a source's token, whose name is the source's.
+func (n namer) credential(source string, digest [sha256.Size]byte) credential {
+	h := hmac.New(sha256.New, n.key)
+	h.Write([]byte(source + ":"))
+	h.Write(digest[:])
+	return newCredential(digest, source+":"+hex.EncodeToString(h.Sum(nil)[:8]), source, "", time.Time{})
 }
 
 func (c *credential) holds(now time.Time) bool {

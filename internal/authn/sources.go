@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/peer"
@@ -29,7 +28,7 @@ type source struct {
 	problem string
 }
 
-func envSource(v secret.Value) source {
+func envSource(v secret.Value, n namer) source {
 	if v.Empty() {
 		return source{}
 	}
@@ -37,18 +36,18 @@ func envSource(v secret.Value) source {
 	if err != nil {
 		return source{problem: EnvToken + " " + err.Error()}
 	}
-	c := newCredential(digestOf(token), "env", "env", "", time.Time{})
+	c := n.credential("env", digestOf(token))
 	return source{cred: &c}
 }
 
 // tokenFile is --token-file. It is read again when it changes; while it is not
 // usable nobody is let in by it.
 type tokenFile struct {
-	path string
+	path  string
+	namer namer
 	source
-	stamp    peer.Stamp
-	settled  bool
-	rotation int
+	stamp   peer.Stamp
+	settled bool
 }
 
 // look reads the file again if it changed, and reports whether the credential
@@ -72,8 +71,7 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	if f.cred != nil && f.cred.digest == digest {
 		return false
 	}
-	f.rotation++ // another token is another proof: streams of the one before end
-	c := newCredential(digest, "file:"+strconv.Itoa(f.rotation), "file", "", time.Time{})
+	c := f.namer.credential("file", digest)
 	f.source = source{cred: &c}
 	return true
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 )
 
@@ -157,15 +158,14 @@ func (s *Store) change(alter func([]record) ([]record, error)) error {
 	if records, err = alter(records); err != nil {
 		return err
 	}
-	if err := s.replace(dir, records); err != nil {
+	if err := s.replace(records); err != nil {
 		return fmt.Errorf("writing the token store: %w", err)
 	}
 	return nil
 }
 
-// replace writes a new file, syncs it, renames it over the old one and syncs
-// the directory: after a crash there is the old file or the new one, whole.
-func (s *Store) replace(dir *os.File, records []record) error {
+// replace writes the file. The caller holds the lock.
+func (s *Store) replace(records []record) error {
 	b, err := json.MarshalIndent(document{1, records}, "", " ")
 	if err != nil {
 		return err
@@ -173,20 +173,10 @@ func (s *Store) replace(dir *os.File, records []record) error {
 	if len(b) >= maxStore {
 		return errors.New("it is full: what was revoked or has expired is forgotten after 90 days")
 	}
-	fresh := filepath.Join(s.dir, storeNew)
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // what a writer left that was killed
-	}
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dir, err := os.OpenRoot(s.dir)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(b, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	if err := os.Rename(fresh, filepath.Join(s.dir, storeFile)); err != nil {
-		return err
-	}
-	return dir.Sync()
+	defer dir.Close()
+	return durable.Replace(dir, storeNew, storeFile, append(b, '\n'))
 }

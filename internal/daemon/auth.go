@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/doorward/doorward/internal/authn"
@@ -12,7 +13,11 @@ func (d *Daemon) openAuth() error {
 	if err := d.openOAuth(); err != nil {
 		return err
 	}
-	d.auth = authn.New(authn.Options{UID: d.uid, Env: d.o.Token, File: d.o.TokenFile,
+	ids, err := tokenIDKey(filepath.Join(d.o.StateDir, "seal.key"))
+	if err != nil {
+		return err
+	}
+	d.auth = authn.New(authn.Options{UID: d.uid, Env: d.o.Token, File: d.o.TokenFile, IDKey: ids,
 		Store: authn.NewStore(d.o.StateDir), OAuth: d.oauth, Spawned: d.spawnOf, OnProblem: func(text string) { d.log.Error(text) }})
 	for _, p := range d.auth.Configured().Problems {
 		d.log.Error(p)

@@ -1,11 +1,16 @@
 package daemon
 
 import (
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 // sealKey reads the key that seals handles, or makes it: 32 random bytes in a
@@ -25,16 +30,30 @@ func sealKey(path string) ([]byte, error) {
 	return key, nil
 }
 
+// newSealKey makes the key. Who has the record open is alone in the state
+// directory.
 func newSealKey(path string) ([]byte, error) {
-	key := make([]byte, 32)
-	rand.Read(key)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("making the sealing key: %w", err)
 	}
-	_, err = f.Write(key)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	defer dir.Close()
+	key, name := make([]byte, 32), filepath.Base(path)
+	rand.Read(key)
+	if err := durable.Replace(dir, name+".new", name, key); err != nil {
 		return nil, fmt.Errorf("writing the sealing key: %w", err)
+	}
+	return key, nil
+}
+
+// tokenIDKey is the key of the ids of tokens that were not made by us.
+func tokenIDKey(seal string) ([]byte, error) {
+	key, err := sealKey(seal)
+	if err == nil {
+		key, err = hkdf.Key(sha256.New, key, nil, "doorward token id", 32)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of token ids: %w", err)
 	}
 	return key, nil
 }

@@ -11,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/guide"
 )
 
@@ -129,16 +129,12 @@ func (l *Library) store(d *guide.Document, file string, content []byte) error {
 		return err
 	}
 	defer root.Close()
-	temp := ".new-" + rand.Text()
-	err = writeFile(root, temp, content)
-	if err == nil {
-		file, err = give(root, temp, file, d)
-	}
-	if err != nil {
-		if gone := root.Remove(temp); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
-		}
+	temp := durable.Draft + rand.Text()
+	if err := durable.Write(root, temp, content); err != nil {
 		return err
+	}
+	if file, err = give(root, temp, file, d); err != nil {
+		return errors.Join(err, durable.Forget(root, temp))
 	}
 	fi, err := root.Lstat(file)
 	if err != nil {
@@ -152,7 +148,7 @@ func (l *Library) store(d *guide.Document, file string, content []byte) error {
 	l.whole[file] = st
 	l.mu.Unlock()
 	l.dormant.Store(false)
-	return syncRoot(root)
+	return durable.Sync(root)
 }
 
 // makeDir makes the directory where there is none, and notes that it is ours.
@@ -185,17 +181,9 @@ func (l *Library) putWhole(name string) (stamp, bool) {
 	return st, ok
 }
 
-func writeFile(root *os.Root, name string, content []byte) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
 // give gives the new file its name: that of the one that it replaces, or a free
-// one.
+// one. People put files beside ours, so a free name is taken by a link, which
+// tells in one step whether it was free.
 func give(root *os.Root, temp, file string, d *guide.Document) (string, error) {
 	if file != "" {
 		return file, root.Rename(temp, file)
@@ -224,13 +212,4 @@ func give(root *os.Root, temp, file string, d *guide.Document) (string, error) {
 		return file, err
 	}
 	return "", fmt.Errorf("there are too many files named like %s%s", d.Name, suffix)
-}
-
-// syncRoot makes the names in a directory durable.
-func syncRoot(root *os.Root) error {
-	d, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

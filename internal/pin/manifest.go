@@ -11,9 +11,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -123,27 +123,7 @@ func writeManifest(path string, b []byte) error {
 	if len(b) > maxManifest {
 		return errGrown
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return fmt.Errorf("writing the manifest: %w", err)
-	}
-	defer os.Remove(f.Name()) // it is not there any more when all went well
-	_, err = f.Write(b)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("writing the manifest: %w", err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("writing the manifest: %w", err)
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("writing the manifest: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.ReplaceAt(path, b); err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
 	return nil

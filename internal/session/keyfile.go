@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 )
 
@@ -140,33 +141,11 @@ func judge(fi fs.FileInfo) error {
 	return nil
 }
 
-// writeKeys writes a new file, syncs it, renames it over the old one and syncs
-// the directory: after a crash there is the old file or the new one, whole.
+// writeKeys replaces the file. The caller holds the lock.
 func writeKeys(root *os.Root, r *ring) error {
 	b, err := r.encode()
 	if err != nil {
 		return err
 	}
-	if err := root.Remove(keyNew); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // what a writer left that was killed
-	}
-	f, err := root.OpenFile(keyNew, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(keyNew, keyFile)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(keyNew))
-	}
-	d, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.Replace(root, keyNew, keyFile, b)
 }

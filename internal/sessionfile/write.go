@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 )
 
@@ -64,45 +64,26 @@ func prepare(runtimeDir string) (*os.Root, error) {
 // put writes, syncs and names a file, or leaves nothing.
 func put(dir *os.Root, name string, b []byte) error {
 	draft := name + unfinished
-	f, err := dir.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
+	if err := durable.Write(dir, draft, b); err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
+	if err := settle(dir, draft, name+suffix); err != nil {
+		return errors.Join(err, durable.Forget(dir, draft))
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = settle(dir, draft, name+suffix)
-	}
-	if err != nil {
-		// Whichever of the two names it has got.
-		return errors.Join(err, forget(dir, draft), forget(dir, name+suffix))
+	if err := durable.Sync(dir); err != nil {
+		return errors.Join(err, durable.Forget(dir, name+suffix))
 	}
 	return nil
 }
 
-// settle gives the file its name, which must be free, and makes that durable.
+// settle gives the file its name, which must be free. It is not linked, which
+// would tell so in one step: killed in between, it would have two names, and
+// readers pass by what has. Nobody else makes a name of 128 random bits.
 func settle(dir *os.Root, draft, name string) error {
 	if _, err := dir.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fs.ErrExist, err)
 	}
-	if err := dir.Rename(draft, name); err != nil {
-		return err
-	}
-	d, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// forget removes a name, and nothing that it may point to.
-func forget(dir *os.Root, name string) error {
-	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return dir.Rename(draft, name)
 }
 
 const (
@@ -165,7 +146,7 @@ func sweep(runtimeDir string, over func(fs.FileInfo, File, error) bool) (removed
 		if regular(fi) != nil || !over(fi, f, wrong) {
 			continue
 		}
-		if failed := forget(dir, fi.Name()); failed != nil {
+		if failed := durable.Forget(dir, fi.Name()); failed != nil {
 			err = errors.Join(err, failed)
 			continue
 		}

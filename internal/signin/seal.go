@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/secret"
 )
 
@@ -64,31 +65,14 @@ func ownKey(path string) ([]byte, error) {
 func makeKey(path string) error {
 	key := make([]byte, minKey)
 	rand.Read(key)
-	temp, err := writeTemp(filepath.Dir(path), key)
+	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Link(temp, path), os.Remove(temp), syncDir(filepath.Dir(path)))
-}
-
-// writeTemp writes a file that is on disk when it returns.
-func writeTemp(dir string, b []byte) (path string, err error) {
-	f, err := os.CreateTemp(dir, ".new-*") // 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+	defer dir.Close()
+	draft := durable.Draft + rand.Text()
+	if err := durable.Write(dir, draft, key); err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(dir.Link(draft, filepath.Base(path)), durable.Forget(dir, draft), durable.Sync(dir))
 }

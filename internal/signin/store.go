@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/secret"
 )
@@ -129,7 +130,7 @@ func OpenStore(o Options) (*Store, error) {
 
 // tidy removes what somebody who was killed while writing left behind.
 func (s *Store) tidy() {
-	left, _ := filepath.Glob(filepath.Join(s.dir, ".new-*"))
+	left, _ := filepath.Glob(filepath.Join(s.dir, durable.Draft+"*"))
 	for _, path := range left {
 		if fi, err := os.Stat(path); err == nil && time.Since(fi.ModTime()) > time.Hour {
 			_ = os.Remove(path) // the next one tries again
@@ -184,14 +185,10 @@ func (s *Store) write(e entry) error {
 	if err != nil {
 		return fmt.Errorf("sealing a sign-in: %w", err)
 	}
-	temp, err := writeTemp(s.dir, s.seal.Seal(nil, nil, plain, []byte(e.name())))
-	if err != nil {
+	if err := durable.ReplaceAt(filepath.Join(s.dir, e.name()), s.seal.Seal(nil, nil, plain, []byte(e.name()))); err != nil {
 		return fmt.Errorf("writing a sign-in: %w", err)
 	}
-	if err := os.Rename(temp, filepath.Join(s.dir, e.name())); err != nil {
-		return fmt.Errorf("writing a sign-in: %w", errors.Join(err, os.Remove(temp)))
-	}
-	return syncDir(s.dir)
+	return nil
 }
 
 // find is the newest sign-in for a server at an address.
