@@ -27,7 +27,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/internal/peer"
@@ -121,7 +120,7 @@ func own(fi fs.FileInfo) bool {
 
 // judge is what must hold of a file before it is believed.
 func judge(fi fs.FileInfo) error {
-	st, ok := fi.Sys().(*syscall.Stat_t)
+	links, ok := linksOf(fi)
 	switch {
 	case !fi.Mode().IsRegular():
 		return ErrKind
@@ -129,9 +128,9 @@ func judge(fi fs.FileInfo) error {
 		return ErrOwner
 	case fi.Mode()&^fs.ModeType != 0o600:
 		return ErrMode
-	case st.Nlink == 0:
+	case links == 0:
 		return fs.ErrNotExist // removed since it was opened
-	case st.Nlink > 1:
+	case links > 1:
 		return ErrLinks
 	case fi.Size() > maxSize:
 		return ErrSize
@@ -151,7 +150,7 @@ func read(dir *os.Root, name string, check func(fs.FileInfo) error) (File, error
 	if err := check(seen); err != nil {
 		return File{}, err
 	}
-	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := dir.OpenFile(name, os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return File{}, err
 	}
