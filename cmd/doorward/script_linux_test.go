@@ -67,7 +67,7 @@ func TestScripts(t *testing.T) {
 			"tool": cmdTool, "field": cmdField,
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
-			"issuer": cmdIssuer, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
+			"issuer": cmdIssuer, "postgres": cmdPostgres, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
 			"filelimit": cmdFilelimit, "human": cmdHuman, "forged": cmdForged,
 		},
 	})
@@ -99,6 +99,7 @@ type stage struct {
 	talks     map[string]*talk
 	issuers   map[string]*doortest.Issuer
 	providers map[string]*doortest.Provider
+	postgres  *doortest.Server
 }
 
 type stageKey struct{}

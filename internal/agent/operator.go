@@ -183,12 +183,17 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, err
 }
 
 // AgentShell refuses with ErrAgentShell when one of the processes is a
-// registered agent of this node, or when complete is false.
+// registered agent of this node, or when complete is false. While the book is
+// away those that have a name in a session here are known all the same; where
+// it is none of them, the error is the book's.
 func (o *Operator) AgentShell(ctx context.Context, processes []string, complete bool) error {
 	if !complete || len(processes) == 0 {
 		return ErrAgentShell
 	}
 	agents, err := o.s.o.Book.Agents(ctx)
+	if err != nil && o.s.sessions.agents(processes) {
+		return ErrAgentShell
+	}
 	if err != nil {
 		return err
 	}

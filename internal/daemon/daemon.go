@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,8 +79,8 @@ type Daemon struct {
 	// messaging is the server agent; nil: off, or storeless says why not yet.
 	messaging atomic.Pointer[messaging]
 	storeless atomic.Pointer[string]
-	// instructing delivers instructions; nil: its database is away.
-	instructing atomic.Pointer[instructing]
+	// instructing delivers instructions, also while its database is away.
+	instructing *instructing
 	offline     bool // an operator's command without a daemon
 	// observer looks at the programs of the socket's callers.
 	observer *peer.Observer
@@ -91,8 +92,8 @@ type Daemon struct {
 	refused   []Refused
 	https     []*http.Server
 	ready     bool
-	cleanup   []func()
-	closed    bool
+
+	cleanup undoing
 }
 
 // Refused is a listener that stays shut.
@@ -112,17 +113,7 @@ func New(o Options) (*Daemon, error) {
 }
 
 // onClose has f called by Close, or now when that has begun.
-func (d *Daemon) onClose(f func()) {
-	d.mu.Lock()
-	closed := d.closed
-	if !closed {
-		d.cleanup = append(d.cleanup, f)
-	}
-	d.mu.Unlock()
-	if closed {
-		f()
-	}
-}
+func (d *Daemon) onClose(f func()) { d.cleanup.add(f) }
 
 // openState makes the state directory, private and ours.
 func (d *Daemon) openState() error {
@@ -211,8 +202,9 @@ func (d *Daemon) openServers() error {
 	l := d.o.Config.Limits
 	d.gate = gate.New(rules, d.audit, gate.Limits{
 		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
+	d.openInstructing()
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: guidance{d}})
+		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: d.instructing.server})
 	d.onClose(d.relay.Close)
 	return nil
 }
@@ -222,7 +214,7 @@ func (d *Daemon) openDoor() error {
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
 		Resource: d.resource(),
-		Ahead:    d.ahead, Delivery: d.delivery,
+		Ahead:    d.ahead, Delivery: d.instructing.server.Delivery,
 		Seen: d.seen, Unread: listen.Unread,
 		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
@@ -237,12 +229,34 @@ func (d *Daemon) openDoor() error {
 const idleSession = 2 * time.Hour
 
 // Close ends everything, newest first. It may be called after a failed New.
-func (d *Daemon) Close() {
-	d.mu.Lock()
-	todo := d.cleanup
-	d.cleanup, d.closed = nil, true
-	d.mu.Unlock()
-	for i := len(todo) - 1; i >= 0; i-- {
-		todo[i]()
+func (d *Daemon) Close() { d.cleanup.all() }
+
+// undoing is what has to be closed, newest first. What comes once that has
+// been done is closed at once.
+type undoing struct {
+	mu   sync.Mutex
+	todo []func()
+	over bool
+}
+
+func (u *undoing) add(f func()) {
+	u.mu.Lock()
+	over := u.over
+	if !over {
+		u.todo = append(u.todo, f)
+	}
+	u.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+func (u *undoing) all() {
+	u.mu.Lock()
+	todo := u.todo
+	u.todo, u.over = nil, true
+	u.mu.Unlock()
+	for _, f := range slices.Backward(todo) {
+		f()
 	}
 }

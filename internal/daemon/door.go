@@ -95,8 +95,8 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 	if c.Unix == nil && tokenInQuery(r) {
 		return nil, front.ErrMalformed
 	}
-	if m := d.instructing.Load(); m != nil && showsSession(r) {
-		return m.server.Authenticate(r)
+	if showsSession(r) {
+		return d.instructing.server.Authenticate(r)
 	}
 	who, err := d.auth.Authenticate(c, r.Header["Authorization"])
 	if err != nil && c.Unix != nil {

@@ -9,77 +9,29 @@ import (
 
 	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/session"
 )
 
-// guidance is the relay's guide: the server, or what stands for it while its
-// database is away.
-type guidance struct{ d *Daemon }
-
-// Greeting implements relay.Guide.
-func (g guidance) Greeting(ctx context.Context, a gate.Act) (text, less string) {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Greeting(ctx, a)
-	}
-	if !g.d.wantsInstructions() {
-		return "", ""
-	}
-	return instruct.Generic(instruct.Unreachable), instruct.Unreachable
-}
-
-// Refuses implements relay.Guide.
-func (g guidance) Refuses(a gate.Act) string {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Refuses(a)
-	}
-	if g.d.o.Config.Instructions.FailClosed {
-		return instruct.Unreachable
-	}
-	return ""
-}
-
-// Seen implements relay.Guide.
-func (g guidance) Seen(a gate.Act) {
-	if m := g.d.instructing.Load(); m != nil {
-		m.server.Seen(a)
-	}
-}
-
-// Outgoing implements relay.Guide.
-func (g guidance) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
-	if m := g.d.instructing.Load(); m != nil {
-		return m.server.Outgoing(a, params)
-	}
-	return params, false
-}
-
-// ahead serves what of instruction delivery needs no caller.
+// ahead serves what of instruction delivery needs no caller. While its database
+// is away nobody can say who bears the token of a session, and it is not told
+// that it is no good.
 func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
-	return instruct.Ahead(w, r, path)
+	if instruct.Ahead(w, r, path) {
+		return true
+	}
+	if !d.instructing.server.Away() || !showsSession(r) {
+		return false
+	}
+	instruct.Unavailable(w)
+	return true
 }
 
 // authPaths serves the routes of instruction delivery.
 func (d *Daemon) authPaths(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	m := d.instructing.Load()
-	if m == nil {
-		w.Header().Set("Retry-After", "5")
-		instruct.Unavailable(w)
-		return
-	}
-	m.server.Serve(w, r, who)
-}
-
-// delivery is the instruction session of a request to an MCP route. While the
-// database is away nobody can tell, and what comes counts as none.
-func (d *Daemon) delivery(r *http.Request, who *principal.Principal) (string, error) {
-	if m := d.instructing.Load(); m != nil {
-		return m.server.Delivery(r, who)
-	}
-	return "", nil
+	d.instructing.server.Serve(w, r, who)
 }
 
 // showsSession reports whether a request over TCP bears a session token where
@@ -134,6 +86,12 @@ func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, er
 	return d.auth.Authenticate(shown, []string{"Bearer " + token})
 }
 
+// owner reports whether it is the daemon's own user, as the kernel says.
+func (d *Daemon) owner(who *principal.Principal) bool {
+	f, ok := who.Fact("uid")
+	return ok && f.Grade >= principal.Attested && who.Name() == principal.UID(d.uid)
+}
+
 // shell refuses an operator's act from below a registered agent. That the
 // database which knows them is away says nothing of who asks.
 func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
@@ -149,6 +107,9 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 	}
 	if !complete || len(processes) == 0 {
 		return agent.ErrAgentShell
+	}
+	if d.o.Config.Agent.Enabled {
+		return fmt.Errorf("asking who is an agent: %w", instruct.ErrStore) // an earlier run knew some
 	}
 	return nil
 }

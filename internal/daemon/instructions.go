@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,16 @@ import (
 // refsKept is how many refs of deliveries are looked for, the newest.
 const refsKept = 200_000
 
-// instructing is the server instructions with what it lives on.
+// instructing is the server instructions. It is there from the start, so that
+// who calls finds one and the same before and after its database is to be had.
 type instructing struct {
-	server   *instruct.Server
-	shelf    *library.Library
-	sessions *session.Keeper
-	refs     *canary.Index
-	used     atomic.Bool // the relay offers the server
+	server *instruct.Server
+	keys   instructionKeys
+	unkept error                  // why there are no keys; nil: there are
+	failed atomic.Pointer[string] // why it cannot deliver, though there is a database; nil: it can
+	refs   *canary.Index
+	used   atomic.Bool                     // the relay offers the server
+	stored atomic.Pointer[instruct.Stored] // nil: its database is away
 }
 
 // instructionKeys are the secrets of delivery. They outlive a restart.
@@ -64,47 +68,83 @@ func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
 	return k, nil
 }
 
-// startInstructions starts the server instructions in the store, and gives what
-// ends it. Where it cannot be had the operator hears why, and everybody gets
-// the generic text.
-func (d *Daemon) startInstructions(ctx context.Context, db *store.DB) (end func()) {
-	m, err := d.newInstructing(ctx, db)
-	if err != nil {
-		d.log.Error("instructions cannot be delivered", "err", err)
-		return func() {}
+// openInstructing makes the server, without what it lives on.
+func (d *Daemon) openInstructing() {
+	m := &instructing{refs: canary.NewIndex(refsKept)}
+	if m.keys, m.unkept = newInstructionKeys(d.o.StateDir); m.unkept != nil {
+		d.log.Error("instructions cannot be delivered until a restart", "err", m.unkept)
+		reason := m.unkept.Error()
+		m.failed.Store(&reason)
 	}
-	end = d.runInstructions(m)
-	look, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	_ = m.shelf.Ready(look) // a slow one is a matter of each delivery
-	return end
+	m.server = instruct.New(d.instructOptions(m))
+	d.instructing = m
+	d.onClose(m.server.Close)
+}
+
+// startInstructions has the server instructions live in the store, now or as
+// soon as it can; until then the operator has heard why not, and everybody gets
+// the generic text. undo ends it.
+func (d *Daemon) startInstructions(ctx context.Context, db *store.DB, undo *undoing) {
+	ctx, stop := context.WithCancel(ctx)
+	undo.add(stop)
+	m := d.instructing
+	if m.unkept != nil || d.equip(ctx, db, undo) {
+		return
+	}
+	go again(ctx, func() bool {
+		done := d.equip(ctx, db, undo)
+		if done {
+			d.reset()
+		}
+		return done
+	})
+}
+
+// equip is one attempt to have the server live in the store.
+func (d *Daemon) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
+	m := d.instructing
+	stored, err := d.openStoredInstructions(ctx, db)
+	if err != nil {
+		reason := err.Error()
+		if was := m.failed.Swap(&reason); ctx.Err() == nil && (was == nil || *was != reason) {
+			d.log.Error("instructions cannot be delivered", "err", err)
+		}
+		return false
+	}
+	if m.failed.Swap(nil) != nil {
+		d.log.Info("instructions can be delivered")
+	}
+	undo.add(d.runInstructions(ctx, stored))
+	return true
 }
 
 // firstLook is how long the start waits for the documents, so that what there
 // is can be read once the daemon is ready.
 const firstLook = 500 * time.Millisecond
 
-// runInstructions has everything look after what happens by itself.
-func (d *Daemon) runInstructions(m *instructing) (end func()) {
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{}, 4)
-	d.instructing.Store(m)
-	recall := func(ctx context.Context) { d.recall(ctx, m) }
-	for _, run := range []func(context.Context){recall, m.shelf.Run, m.sessions.Run, m.server.Run} {
-		go func() {
-			run(ctx)
-			done <- struct{}{}
-		}()
-	}
+// runInstructions has everything look after what happens by itself, and the
+// server deliver.
+func (d *Daemon) runInstructions(ctx context.Context, stored *instruct.Stored) (end func()) {
+	m := d.instructing
+	running, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	run := func(f func(context.Context)) { all.Go(func() { f(running) }) }
+	run(stored.Shelf.Run)
+	run(stored.Sessions.Run)
+	look, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	_ = stored.Shelf.Ready(look) // a slow one is a matter of each delivery
+	m.stored.Store(stored)
+	m.server.Equip(*stored)
+	run(func(ctx context.Context) { d.recall(ctx, stored.Shelf) })
+	run(m.server.Run)
 	return func() {
 		m.server.Close()
 		stop()
-		for range cap(done) {
-			<-done
-		}
+		all.Wait()
 		closing, cancel := context.WithTimeout(context.Background(), libraryTime)
 		defer cancel()
-		if err := m.shelf.Close(closing); err != nil {
+		if err := stored.Shelf.Close(closing); err != nil {
 			d.log.Warn("the last deliveries were not counted", "err", err)
 		}
 	}
@@ -113,42 +153,26 @@ func (d *Daemon) runInstructions(m *instructing) (end func()) {
 // libraryTime is how long the last counts may take to be written.
 const libraryTime = 2 * time.Second
 
-func (d *Daemon) newInstructing(ctx context.Context, db *store.DB) (*instructing, error) {
-	keys, err := newInstructionKeys(d.o.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	m := new(instructing)
-	m.sessions, err = session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: keys.installation, Log: d.log,
-		Ended: func(s session.Session) { d.sessionEnded(s) }})
+// openStoredInstructions opens what of delivery lives in the store.
+func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*instruct.Stored, error) {
+	m := d.instructing
+	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: m.keys.installation, Log: d.log,
+		Ended: m.server.Ended})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	o := libraryOptions(d.o, db, keys)
-	o.Log, o.Changed, o.Moved, o.Replaced = d.log, func() { d.libraryChanged(m) }, instruct.Moved, d.libraryReplaced
+	o := libraryOptions(d.o, db, m.keys)
+	o.Log, o.Changed, o.Moved, o.Replaced = d.log, d.libraryChanged, instruct.Moved, d.libraryReplaced
 	if d.o.Config.Instructions.URL != "" {
 		if o.Remote, err = d.remoteLibrary(); err != nil {
 			return nil, err
 		}
 	}
-	if m.shelf, err = library.Open(ctx, o); err != nil {
+	shelf, err := library.Open(ctx, o)
+	if err != nil {
 		return nil, fmt.Errorf("opening the library: %w", err)
 	}
-	m.refs = canary.NewIndex(refsKept)
-	m.server = instruct.New(d.instructOptions(m, keys))
-	return m, nil
-}
-
-// recall brings back the marks of what was delivered before this start. A start
-// does not wait for it: there may be many.
-func (d *Daemon) recall(ctx context.Context, m *instructing) {
-	all, err := m.shelf.Deliveries(ctx)
-	if err != nil && ctx.Err() == nil {
-		d.log.Error("the marks of earlier deliveries are not known", "err", err)
-	}
-	for _, d := range all {
-		m.refs.Add(d.Ref, canary.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}, d.Last)
-	}
+	return &instruct.Stored{Shelf: shelf, Sessions: sessions}, nil
 }
 
 func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
@@ -156,13 +180,12 @@ func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Optio
 	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review}
 }
 
-func (d *Daemon) instructOptions(m *instructing, keys instructionKeys) instruct.Options {
+func (d *Daemon) instructOptions(m *instructing) instruct.Options {
 	i := d.o.Config.Instructions
-	return instruct.Options{Library: m.shelf, Shelf: m.shelf, Sessions: m.sessions, Gate: d.gate,
-		CanaryKey: keys.canary, Refs: m.refs, Mode: canary.Mode(i.Canary),
+	return instruct.Options{Wanted: d.wantsInstructions(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: d.pastRecords(), Mode: canary.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
 		Above: above, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
-		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Log: d.log}
+		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Own: d.owner, Log: d.log}
 }
 
 // remoteLibrary is another Doorward as the source of documents.
@@ -188,17 +211,11 @@ func (d *Daemon) remoteLibrary() (*library.Remote, error) {
 	return r, nil
 }
 
-// sessionEnded tells the server, once there is one, that a session has ended.
-func (d *Daemon) sessionEnded(s session.Session) {
-	if m := d.instructing.Load(); m != nil {
-		m.server.Ended(s)
-	}
-}
-
 // libraryChanged tells the server that there is something else to read, and the
 // relay when there is something at all, or nothing any more.
-func (d *Daemon) libraryChanged(m *instructing) {
-	if d.instructing.Load() != m {
+func (d *Daemon) libraryChanged() {
+	m := d.instructing
+	if m.stored.Load() == nil {
 		return // it is being opened
 	}
 	m.server.Changed()
@@ -221,13 +238,7 @@ func (d *Daemon) libraryReplaced() {
 // instructionServer is the server for the relay, where instructions are used.
 func (d *Daemon) instructionServer() (relay.Server, bool) {
 	s := relay.Server{Name: instruct.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
-	m := d.instructing.Load()
-	if m == nil {
-		if why := d.storeless.Load(); why != nil {
-			s.Refused = *why
-		}
-		return s, s.Refused != "" && d.wantsInstructions()
-	}
+	m := d.instructing
 	used := m.server.Used()
 	m.used.Store(used)
 	s.Builtin = m.server
@@ -242,13 +253,15 @@ func (d *Daemon) wantsInstructions() bool {
 
 // measureInstructions is what /metrics shows of them.
 func (d *Daemon) measureInstructions() *admin.InstructionMeasures {
-	m := d.instructing.Load()
-	if m == nil {
-		return nil
+	m := d.instructing
+	all, sessions := m.server.Measure(), session.Stats{}
+	up := false
+	if stored := m.stored.Load(); stored != nil {
+		sessions = stored.Sessions.Stats()
+		_, state := stored.Shelf.Set()
+		up = state.OK
 	}
-	all, sessions := m.server.Measure(), m.sessions.Stats()
-	_, state := m.shelf.Set()
-	out := &admin.InstructionMeasures{StoreUp: state.OK, Live: sessions.Live, Issued: sessions.Issued, Renewed: sessions.Renewed,
+	out := &admin.InstructionMeasures{StoreUp: up, Live: sessions.Live, Issued: sessions.Issued, Renewed: sessions.Renewed,
 		Ended: sessions.Ended, Failures: sessions.Failures, Delivered: all.Delivered, Degraded: all.Degraded, Canary: all.Canary,
 		Count: all.Count, Sum: all.Sum.Seconds(), Within: make(map[float64]uint64, len(all.Buckets))}
 	if out.Failures == nil {

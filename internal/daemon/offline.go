@@ -22,24 +22,27 @@ const lookTime = 5 * time.Second
 // error, since its record and its database are its own. Call end when done.
 func OpenInstructions(ctx context.Context, o Options) (op *instruct.Operator, by instruct.Caller, end func(), err error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), offline: true}
-	m, err := d.openOffline(ctx)
-	if err != nil {
+	if err := d.openOffline(ctx); err != nil {
 		d.Close()
 		return nil, by, nil, err
 	}
 	by = instruct.Caller{Who: principal.New(principal.UID(d.uid)).WithLocal(), Complete: true}
-	return m.server.Operator(), by, d.Close, nil
+	return d.instructing.server.Operator(), by, d.Close, nil
 }
 
-func (d *Daemon) openOffline(ctx context.Context) (*instructing, error) {
+func (d *Daemon) openOffline(ctx context.Context) error {
 	for _, step := range []func() error{d.openState, d.openAudit, d.openRules} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
+	}
+	d.openInstructing()
+	if err := d.instructing.unkept; err != nil {
+		return err
 	}
 	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: d.recordActs, Uncommitted: d.uncommittedActs})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	undo := new(undoing)
 	d.onClose(undo.all)
@@ -48,17 +51,17 @@ func (d *Daemon) openOffline(ctx context.Context) (*instructing, error) {
 			d.log.Error("closing the store", "err", err)
 		}
 	})
-	m, err := d.newInstructing(ctx, db)
+	stored, err := d.openStoredInstructions(ctx, db)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	undo.add(d.runInstructions(m))
+	undo.add(d.runInstructions(ctx, stored))
 	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	if err := m.shelf.Ready(look); err != nil {
-		return nil, fmt.Errorf("looking at the documents: %w", err)
+	if err := stored.Shelf.Ready(look); err != nil {
+		return fmt.Errorf("looking at the documents: %w", err)
 	}
-	return m, nil
+	return nil
 }
 
 // openRules makes the policy and the gate, for acts without a listener.

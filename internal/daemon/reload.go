@@ -37,9 +37,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}
-	if m := d.instructing.Load(); m != nil {
-		m.server.Policy()
-	}
+	d.instructing.server.Policy()
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil

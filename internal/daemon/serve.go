@@ -138,9 +138,7 @@ func (d *Daemon) stop() {
 	if m := d.messaging.Load(); m != nil {
 		m.server.Close() // who waits for mail is told
 	}
-	if m := d.instructing.Load(); m != nil {
-		m.server.Close()
-	}
+	d.instructing.server.Close()
 	d.relay.Close()
 	d.door.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)

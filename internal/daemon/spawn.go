@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,12 +12,15 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/spawn"
 )
 
@@ -24,7 +28,7 @@ import (
 // of this daemon left open. clean and note are the messaging server's.
 func (d *Daemon) openSpawns(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
 	var err error
-	o := spawn.Options{Runner: d.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Note: note, Log: d.log}
+	o := spawn.Options{Runner: d.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Look: d.printed, Note: note, Log: d.log}
 	if o.StateDir, err = filepath.Abs(d.o.StateDir); err != nil {
 		return fmt.Errorf("starting agents: %w", err)
 	}
@@ -40,6 +44,15 @@ func (d *Daemon) openSpawns(book spawn.Book, clean func(string) string, note mai
 	d.setLaunchers(d.o.Config)
 	d.onClose(d.closeSpawns)
 	return nil
+}
+
+// printed looks for what may not leave in what a started agent has printed.
+func (d *Daemon) printed(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool) {
+	fact := func(name, value string) principal.Fact {
+		return principal.Fact{Name: name, Value: value, Grade: principal.Verified}
+	}
+	who := principal.New(principal.Spawn(by.ID), fact("launcher", by.Launcher), fact("parent", by.Parent.Name())).WithLocal().WithParent(by.Parent)
+	return d.instructing.server.Printed(gate.Act{Who: who, Server: agent.ServerName, Name: "result"}, text, whole)
 }
 
 // closeSpawns ends all agents while the book is still open.

@@ -8,6 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
@@ -65,6 +66,9 @@ func (d *Daemon) status() admin.Status {
 	children := d.runner.Children()
 	for _, b := range d.relay.Status() {
 		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.withheld(b.Name), Reason: b.Reason}
+		if v.Kind == relay.KindBuiltin && v.Reason == "" {
+			v.Reason = d.builtinTrouble(v.Name)
+		}
 		d.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && d.o.Config.Agent.SiblingJoin != "off" {
 			v.Reason = "sibling_join: " + d.o.Config.Agent.SiblingJoin
@@ -77,4 +81,16 @@ func (d *Daemon) status() admin.Status {
 	a := d.audit.State()
 	s.Audit = admin.Audit{Seq: a.Seq, State: a.State, Reason: a.Reason}
 	return s
+}
+
+// builtinTrouble is what keeps a server that is part of the daemon from working.
+func (d *Daemon) builtinTrouble(name string) string {
+	why := d.storeless.Load()
+	if why == nil && name == instruct.ServerName {
+		why = d.instructing.failed.Load()
+	}
+	if why == nil {
+		return ""
+	}
+	return *why
 }

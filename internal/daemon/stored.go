@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/library"
@@ -14,17 +13,14 @@ import (
 )
 
 // openStored starts what lives in the store: messaging, and the delivery of
-// instructions. Without a database everything else runs, and it is tried again.
+// instructions. Without a database everything else runs, and it is tried again:
+// a server comes back, a disk has room again, and a file is put right.
 func (d *Daemon) openStored() error {
 	ctx, stop := context.WithCancel(context.Background())
 	d.onClose(stop)
-	err := d.startStored(ctx)
-	if err != nil && d.o.Config.Store.Postgres.Empty() {
-		return err // a local file does not come back by itself
-	}
-	if err != nil {
+	if err := d.startStored(ctx); err != nil {
 		d.noStore(err)
-		go d.retryStored(ctx)
+		go again(ctx, func() bool { return d.haveStored(ctx) })
 	}
 	d.relay.SetServers(d.withBuiltins(d.servers.relay))
 	return nil
@@ -40,7 +36,8 @@ func (d *Daemon) noStore(err error) {
 // retryTime is the pause between two attempts to reach the database.
 const retryTime = 5 * time.Second
 
-func (d *Daemon) retryStored(ctx context.Context) {
+// again does something until it is done, or ctx ends.
+func again(ctx context.Context, done func() bool) {
 	tick := time.NewTicker(retryTime)
 	defer tick.Stop()
 	for {
@@ -49,14 +46,22 @@ func (d *Daemon) retryStored(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := d.startStored(ctx); err != nil {
-			d.noStore(err)
-			continue
+		if done() {
+			return
 		}
-		d.reset()
-		d.log.Info("the database can be used: messaging is on, and so are instructions")
-		return
 	}
+}
+
+// haveStored is one more attempt to start what lives in the store.
+func (d *Daemon) haveStored(ctx context.Context) bool {
+	if err := d.startStored(ctx); err != nil {
+		d.noStore(err)
+		return false
+	}
+	d.storeless.Store(nil)
+	d.reset()
+	d.log.Info("the database can be used: messaging is on, and so are instructions")
+	return true
 }
 
 // reset gives the relay the servers as they are now, and tells everybody who
@@ -94,38 +99,8 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 		}
 		undo.add(end)
 	}
-	undo.add(d.startInstructions(ctx, db))
+	d.startInstructions(ctx, db, undo)
 	return nil
-}
-
-// undoing is what has to be closed, newest first. What comes once that has
-// been done is closed at once.
-type undoing struct {
-	mu   sync.Mutex
-	todo []func()
-	over bool
-}
-
-func (u *undoing) add(f func()) {
-	u.mu.Lock()
-	over := u.over
-	if !over {
-		u.todo = append(u.todo, f)
-	}
-	u.mu.Unlock()
-	if over {
-		f()
-	}
-}
-
-func (u *undoing) all() {
-	u.mu.Lock()
-	todo := u.todo
-	u.todo, u.over = nil, true
-	u.mu.Unlock()
-	for _, f := range slices.Backward(todo) {
-		f()
-	}
 }
 
 // openStore opens the database of one configuration, with all that lives in it.

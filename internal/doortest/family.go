@@ -37,6 +37,19 @@ func killFamily(pid int) error {
 	return nil
 }
 
+// signalFamily sends a signal to a process, and then to its children.
+func signalFamily(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("signalling %d: %w", pid, err)
+	}
+	for _, p := range children(pid) {
+		if err := syscall.Kill(p, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("signalling %d: %w", p, err)
+		}
+	}
+	return nil
+}
+
 func children(parent int) []int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	var found []int

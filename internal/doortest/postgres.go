@@ -142,6 +142,19 @@ func (s *Server) Kill(t testing.TB) {
 	must(t, err)
 }
 
+// Freeze stops all processes of the server as they are: who asks it waits. Thaw
+// lets them go on, and a frozen server can be killed.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	must(t, signalFamily(s.pid, syscall.SIGSTOP))
+}
+
+// Thaw undoes Freeze.
+func (s *Server) Thaw(t testing.TB) {
+	t.Helper()
+	must(t, signalFamily(s.pid, syscall.SIGCONT))
+}
+
 // Start starts a killed server on what its disk holds and returns when it
 // accepts connections.
 func (s *Server) Start(t testing.TB) {

@@ -55,7 +55,7 @@ func (q *request) adminShow() error {
 }
 
 // isRef is the form of a label, or of a version in full or from the front.
-func isRef(s string) bool { return isName(s) || isDigest(s) }
+func isRef(s string) bool { return guide.ValidName(s) || isDigest(s) }
 
 func (q *request) adminPut() error {
 	var in struct {
@@ -82,7 +82,7 @@ func (q *request) adminPromote() error {
 	if err := q.args(&in); err != nil {
 		return err
 	}
-	if in.Version != "" && !isRef(in.Version) || in.Label != "" && !isName(in.Label) {
+	if in.Version != "" && !isRef(in.Version) || in.Label != "" && !guide.ValidName(in.Label) {
 		return q.wrong(malformed())
 	}
 	return q.told(q.operator().Promote(q.r.Context(), q.by(), q.name, in.Version, in.Label))

@@ -19,27 +19,31 @@ type conn struct {
 	s      *Server
 	who    *principal.Principal
 	digest string // of the legacy session; empty: requests without one
-	place  string // see place
 	modern bool
 	on     func(upstream.Event)
 	ctx    context.Context // ends with the connection
 	end    context.CancelFunc
 
 	mu      sync.Mutex
-	seen    map[string]seen      // by the id of the reader
-	gone    bool                 // a reader who could see something is no more
-	subs    map[string]bool      // URIs that a legacy client subscribed to
-	listens map[*listen]struct{} // of modern clients
+	listens map[*listen]struct{} // all who are told of something
+	lists   *listen              // of a legacy session, for what it hears without asking
+	subs    map[string]*listen   // of a legacy session, by URI
 }
 
 // Open implements relay.Builtin.
 func (s *Server) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
-	c := &conn{s: s, who: who, digest: session, modern: modern, on: on,
-		seen: make(map[string]seen), subs: make(map[string]bool), listens: make(map[*listen]struct{})}
-	c.place = place(gate.Act{Who: who, Session: session})
+	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, listens: make(map[*listen]struct{})}
 	c.ctx, c.end = context.WithCancel(s.closing)
+	if !modern {
+		c.subs = make(map[string]*listen)
+		c.lists = s.newLists(gate.Act{Who: who, Session: session})
+		c.listens[c.lists] = struct{}{}
+	}
+	first := c.lists
 	s.conns.add(c)
-	c.meet()
+	if first != nil {
+		c.meet(first)
+	}
 	return c, s.hello(modern)
 }
 
@@ -58,7 +62,7 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
 	}
 	if pass, ok := c.pass(ctx); ok {
-		c.s.Seen(pass.Act())
+		c.s.borne(pass.Act())
 	}
 	switch r.Method {
 	case "tools/list":
@@ -66,17 +70,17 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	case "tools/call":
 		return c.call(ctx, r)
 	case "prompts/list":
-		return c.list("prompts", prompts(c.shown(ctx)), textTime), nil
+		return c.listed(ctx, "prompts", prompts)
 	case "prompts/get":
 		return c.prompt(ctx, r)
 	case "resources/list":
-		return c.list("resources", resources(c.shown(ctx)), textTime), nil
+		return c.listed(ctx, "resources", resources)
 	case "resources/templates/list":
 		return c.list("resourceTemplates", resourceTemplates, staticTime), nil
 	case "resources/read":
 		return c.read(ctx, r)
 	case "resources/subscribe", "resources/unsubscribe":
-		return c.subscribe(r), nil
+		return c.subscribe(ctx, r), nil
 	case "subscriptions/listen":
 		return c.listen(ctx, r, on)
 	case "ping":
@@ -94,16 +98,22 @@ func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
 	return p, true
 }
 
-// shown is what a request for a list may see: without a token that counts, what
-// everybody can.
-func (c *conn) shown(ctx context.Context) seen {
+// listed serves a request for a list: without a token that counts, of what
+// everybody can have. What others see of it has a record that names the reader.
+func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {
-		return seen{}
+		return c.list(name, array(seen{}), textTime), nil
 	}
 	c.s.settle(ctx)
 	r, _ := c.s.readerOf(p.Act())
-	return c.s.seenBy(r)
+	v := c.s.seenBy(r)
+	if v.whole {
+		if err := c.s.showed(p.As(actionRead, ServerName, p.Rule()), r, v.view); err != nil {
+			return upstream.Reply{}, err
+		}
+	}
+	return c.list(name, array(v), textTime), nil
 }
 
 // Notify implements upstream.Conn. There is nothing that a client could tell.

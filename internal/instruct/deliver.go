@@ -88,10 +88,19 @@ func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revis
 	for _, d := range v.Documents() {
 		docs = append(docs, Listed{d, v.set.Tier(d)})
 	}
-	if _, err := s.o.Gate.Write(p.Line(append(s.fields(p, r, nil), field("revision", v.Revision()))...)); err != nil {
-		return nil, "", unrecorded(p, err)
+	if err := s.showed(p, r, v); err != nil {
+		return nil, "", err
 	}
 	return docs, v.Revision(), nil
+}
+
+// showed records that somebody is about to see the names and descriptions of a
+// view.
+func (s *Server) showed(p gate.Pass, r *Reader, v sight) error {
+	if _, err := s.o.Gate.Write(p.Line(append(s.fields(p, r, nil), field("revision", v.Revision()))...)); err != nil {
+		return unrecorded(p, err)
+	}
+	return nil
 }
 
 // act is what a reader does without an act of the relay's.

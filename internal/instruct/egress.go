@@ -1,6 +1,11 @@
 package instruct
 
 import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/canary"
 	"github.com/doorward/doorward/internal/gate"
@@ -14,7 +19,8 @@ const actionCanary = rulePrefix + "canary"
 // deliveries whose refs are found are recorded, and where that cannot be done
 // nothing goes on. blocked: the request may not go on.
 func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
-	s.Seen(a)
+	s.borne(a)
+	s.recalled(s.closing, s.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
 		return params, false
 	}
@@ -22,27 +28,88 @@ func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) 
 	if len(got.Found) == 0 {
 		return params, got.Blocked
 	}
-	result := string(canary.Alert)
-	switch {
-	case got.Blocked:
-		result = string(canary.Block)
-	case s.o.Mode == canary.Redact:
-		result = string(canary.Redact)
-	}
-	if _, err := s.o.Gate.Append(finds(a, got.Found, result)); err != nil {
-		s.log.Error("a request is held back, since what was found in it cannot be recorded", "err", err)
-		return nil, true
-	}
-	for range got.Found {
-		s.counts.canary.add(result)
-	}
-	if got.Blocked {
+	if !s.noted(a, got.Found, got.Blocked) || got.Blocked {
 		return nil, true
 	}
 	if s.o.Mode == canary.Redact {
 		return got.Out, false
 	}
 	return params, false
+}
+
+// noted records what was found, and what became of it, and reports whether that
+// could be done: otherwise nothing goes on.
+func (s *Server) noted(a gate.Act, found []canary.Delivery, blocked bool) bool {
+	result := string(cmp.Or(s.o.Mode, canary.Alert))
+	if blocked {
+		result = string(canary.Block)
+	}
+	if _, err := s.o.Gate.Append(finds(a, found, result)); err != nil {
+		s.log.Error("something is held back, since what was found in it cannot be recorded", "err", err)
+		return false
+	}
+	for range found {
+		s.counts.canary.add(result)
+	}
+	return true
+}
+
+// Printed looks for refs in what a started agent has printed, before anybody is
+// given it: in a text, and in the whole of which it is the end, where there is
+// more (else nil). What is found is recorded as by Outgoing. out is what of the
+// text may go on; keep: the whole may be kept as well, of which nothing can be
+// cut; blocked: neither.
+func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, keep, blocked bool) {
+	s.recalled(s.closing, s.begun.Load().Add(patience))
+	if s.o.Refs == nil || s.o.Refs.Empty() {
+		return text, true, false
+	}
+	out, found := s.o.Refs.Text(s.o.Mode, text)
+	more, err := s.lookThrough(whole)
+	keep = s.o.Mode != canary.Redact && s.o.Mode != canary.Block || len(more) == 0 && err == nil
+	for _, d := range more {
+		if !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	}
+	if len(found) == 0 {
+		return text, keep, false
+	}
+	if blocked = s.o.Mode == canary.Block; !s.noted(a, found, blocked) || blocked {
+		return "", false, true
+	}
+	return out, keep, false
+}
+
+// What is long is looked at in pieces, each with the end of the one before, so
+// that a ref which is not drawn out beyond that is in one of them.
+const (
+	pieceBytes   = 1 << 20
+	overlapBytes = 64 << 10
+)
+
+// lookThrough looks for refs in what is read. Of very many it finds the first.
+func (s *Server) lookThrough(whole io.Reader) (found []canary.Delivery, err error) {
+	if whole == nil {
+		return nil, nil
+	}
+	buf, kept := make([]byte, pieceBytes), 0
+	for err == nil && len(found) < canary.Enough {
+		var n int
+		n, err = io.ReadFull(whole, buf[kept:])
+		piece := buf[:kept+n]
+		_, more := s.o.Refs.Text(canary.Alert, string(piece))
+		for _, d := range more {
+			if !slices.Contains(found, d) {
+				found = append(found, d)
+			}
+		}
+		kept = copy(buf, piece[max(0, len(piece)-overlapBytes):])
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return found, err
 }
 
 // mostFinds is how many deliveries have a record of their own: refs are cheap to

@@ -1,11 +1,15 @@
 package instruct
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/canary"
@@ -125,6 +129,70 @@ func TestARequestFullOfRefsIsAFewRecords(t *testing.T) {
 		}
 		if n > mostFinds && (out[mostFinds].Count != int64(n-mostFinds) || len(out[mostFinds].Detail) != 0) {
 			t.Errorf("the last: %+v", out[mostFinds])
+		}
+	}
+}
+
+// TestWhatAStartedAgentPrintsIsLookedAt: its result, and all of a long output,
+// wherever the ref is in that.
+func TestWhatAStartedAgentPrintsIsLookedAt(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		out           string
+		keep, blocked bool
+	}
+	for _, mode := range []canary.Mode{canary.Alert, canary.Redact, canary.Block} {
+		h := build(t, plan{mode: mode})
+		id := h.full()
+		got, err := h.s.Voice(context.Background(), h.reader(id))
+		h.must(err)
+		act := gate.Act{Who: program("kid"), Server: "agent", Name: "result"}
+		long := func(at int) string {
+			all := bytes.Repeat([]byte("dwi- abcdefg\n"), 3<<20/13)
+			return string(all[:at]) + got.Ref + string(all[at:])
+		}
+		text := "so: " + got.Ref + "."
+		for name, c := range map[string]struct {
+			text, whole string
+			want        map[canary.Mode]outcome
+		}{
+			"nothing":        {"harmless", "", map[canary.Mode]outcome{mode: {"harmless", true, false}}},
+			"nothing at all": {"", long(0)[len(got.Ref):], map[canary.Mode]outcome{mode: {"", true, false}}},
+			"the result":     {text, "", map[canary.Mode]outcome{canary.Alert: {text, true, false}, canary.Redact: {"so: [redacted].", true, false}, canary.Block: {"", false, true}}},
+			"the beginning":  {"end", long(0), map[canary.Mode]outcome{canary.Alert: {"end", true, false}, canary.Redact: {"end", false, false}, canary.Block: {"", false, true}}},
+			"between two pieces": {"end", long(pieceBytes - 7), map[canary.Mode]outcome{canary.Alert: {"end", true, false}, canary.Redact: {"end", false, false},
+				canary.Block: {"", false, true}}},
+			"both": {text, long(2 << 20), map[canary.Mode]outcome{canary.Alert: {text, true, false}, canary.Redact: {"so: [redacted].", false, false}, canary.Block: {"", false, true}}},
+		} {
+			before := len(h.lines())
+			var whole io.Reader
+			if c.whole != "" {
+				whole = strings.NewReader(c.whole)
+			}
+			out, keep, blocked := h.s.Printed(act, c.text, whole)
+			if got, want := (outcome{out, keep, blocked}), c.want[mode]; got != want {
+				t.Errorf("%s, %s: %+v, want %+v", mode, name, got, want)
+			}
+			l := h.lines()[before:]
+			if strings.HasPrefix(name, "nothing") {
+				if len(l) != 0 {
+					t.Errorf("%s, %s: %+v", mode, name, l)
+				}
+				continue
+			}
+			if len(l) != 1 || l[0].Action != "instructions.canary" || l[0].Resource != "agent/result" || l[0].Result != string(mode) ||
+				l[0].Detail["session"] != id || l[0].Detail["template"] != "voice" || l[0].Detail["revision"] != got.Revision {
+				t.Errorf("%s, %s: %+v", mode, name, l)
+			}
+		}
+		// What cannot be read to its end is not vouched for, what cannot be
+		// recorded is not given.
+		if _, keep, blocked := h.s.Printed(act, "end", iotest.ErrReader(errors.New("gone"))); keep != (mode == canary.Alert) || blocked {
+			t.Errorf("%s: kept %v, blocked %v", mode, keep, blocked)
+		}
+		h.must(h.log.Close())
+		if out, keep, blocked := h.s.Printed(act, text, nil); out != "" || keep || !blocked {
+			t.Errorf("%s: %q without a record", mode, out)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded strin
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s.settle(ctx)
-	s.Seen(a)
+	s.borne(a)
 	if !s.Used() {
 		return "", ""
 	}
@@ -60,7 +60,7 @@ func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded strin
 // Refuses is why the calls of the caller of a are refused, where the operator
 // wants nobody to work without full guidance; empty: they are not.
 func (s *Server) Refuses(a gate.Act) (reason string) {
-	s.Seen(a)
+	s.borne(a)
 	if !s.o.FailClosed {
 		return ""
 	}

@@ -73,6 +73,9 @@ func (q *request) serve() (err error) {
 	if q.shown, err = shownBy(q.r.Header, isStarted(q.who)); err != nil {
 		return malformed()
 	}
+	if q.s.Away() {
+		return q.whileAway()
+	}
 	if err := q.identify(); err != nil {
 		return q.unknown(err)
 	}
@@ -85,6 +88,26 @@ func (q *request) serve() (err error) {
 	}
 	if err := q.admitted(at.needs); err != nil {
 		return err
+	}
+	if err := q.read(at); err != nil {
+		return err
+	}
+	return at.serve(q)
+}
+
+// whileAway serves what there is to say while the store is not there yet. Whose
+// a token is cannot be told, so none is looked at. An operator's act is refused
+// behind its gate, as every other.
+func (q *request) whileAway() error {
+	if strings.HasPrefix(q.path, prefixAdmin) && !q.unix {
+		return q.notHere()
+	}
+	at, err := q.route()
+	if err != nil {
+		return err
+	}
+	if at.needs != anybody && at.needs != anOperator {
+		return unreachable()
 	}
 	if err := q.read(at); err != nil {
 		return err

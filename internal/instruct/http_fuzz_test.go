@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -43,7 +44,7 @@ func FuzzAPath(f *testing.F) {
 			return
 		}
 		u, err := url.ParseRequestURI(p)
-		if err != nil || u.Path != p || path.Clean(p) != p || m == nil || name != "" && !isName(name) {
+		if err != nil || u.Path != p || path.Clean(p) != p || m == nil || name != "" && !guide.ValidName(name) {
 			t.Fatalf("%q has routes; its name is %q", p, name)
 		}
 	})

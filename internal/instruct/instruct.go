@@ -13,6 +13,7 @@ package instruct
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net/http"
 	"time"
@@ -64,14 +65,19 @@ type Library interface {
 
 // Options are what the server is built from.
 type Options struct {
+	// Without a Library the store is not there yet: Equip gives it later. Wanted:
+	// somebody counts on it, so that what it would have given is missing until then.
 	Library  Library
 	Shelf    *library.Library // the same, for the operator's acts
-	Sessions *session.Keeper
+	Sessions Keeper
+	Wanted   bool
 	Gate     *gate.Gate
 
 	CanaryKey []byte        // of refs; it outlives a restart
-	Refs      *canary.Index // filled with what was delivered before
-	Mode      canary.Mode   // what happens to a ref that leaves
+	Refs      *canary.Index // of what was and is delivered
+	// Records is the record up to now, the last line first; nil: none.
+	Records func(context.Context) iter.Seq2[[]byte, error]
+	Mode    canary.Mode // what happens to a ref that leaves
 
 	Version     string
 	Environment string // of this daemon, for audiences
@@ -102,6 +108,8 @@ type Options struct {
 	// Named is the principal that a bearer token of that name has now; nil:
 	// there is none. nil: there never is.
 	Named func(name string) *principal.Principal
+	// Own reports whether it is this daemon's own user; nil: nobody is.
+	Own func(*principal.Principal) bool
 	// Holds reports whether what proved a principal still does.
 	Holds func(*principal.Principal) bool
 

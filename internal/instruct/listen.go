@@ -7,51 +7,115 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// urisKept is how many resources a connection can be subscribed to.
+// urisKept is how many resources a listen can name, and how many an MCP session
+// can be subscribed to.
 const urisKept = 256
 
-// subscribe begins or ends the push for a resource on a legacy session's stream.
-// That there is no text of that name now is not said: there may be one later.
-func (c *conn) subscribe(r *upstream.Request) upstream.Reply {
-	uri, _ := wire.GetString(r.Params, "uri")
-	if _, ok := nameAt(uri); !ok {
-		return upstream.Reply{Error: errNoURI}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case r.Method == "resources/unsubscribe":
-		delete(c.subs, uri)
-	case len(c.subs) >= urisKept && !c.subs[uri]:
-		return upstream.Reply{Error: errTooMany}
-	default:
-		c.subs[uri] = true
-	}
-	return upstream.Reply{Result: []byte("{}")}
-}
-
-// uris are all that somebody listens for. The caller holds mu.
-func (c *conn) uris() []string {
-	all := maps.Clone(c.subs)
-	for l := range c.listens {
-		maps.Copy(all, l.uris)
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// listen is one subscriptions/listen. What it is to say waits for the goroutine
-// of its call; a change that waits already is not put twice.
+// listen is one who listens: a subscriptions/listen, a subscription of a legacy
+// session, or what that session is told of lists. It is told what changes for
+// the session of delivery that it came with, and by nothing else that comes on
+// the same connection. What a modern one is to be told waits for the goroutine of
+// its call; a change that waits already is not put twice.
 type listen struct {
+	act                gate.Act             // by which it came
+	bearer             *principal.Principal // whose token that bears beside the connection; mostly nil
 	prompts, resources bool
 	uris               map[string]bool
 	wake               chan struct{}
 
+	// Guarded by the connection.
+	seen seen
+	met  bool // seen is set
+	gone bool // what it could see is no more: it is told to look at everything again
+
 	mu   sync.Mutex
 	wait []upstream.Event
+}
+
+// newListen is a listen for what an act can be told.
+func (s *Server) newListen(a gate.Act) *listen {
+	return &listen{act: a, bearer: s.bearers.find(a.Delivery, s.o.Now()), uris: make(map[string]bool), wake: make(chan struct{}, 1)}
+}
+
+// newLists is what the client of a legacy session is told without asking.
+func (s *Server) newLists(a gate.Act) *listen {
+	l := s.newListen(a)
+	l.prompts, l.resources = true, true
+	return l
+}
+
+// same reports whether an act would be told what l is.
+func (l *listen) same(a gate.Act) bool {
+	return l.act.Delivery == a.Delivery && l.act.Who.Identity() == a.Who.Identity()
+}
+
+// bear has the client of a legacy session told of lists by the act that came
+// last.
+func (c *conn) bear(a gate.Act) {
+	c.mu.Lock()
+	was := c.lists
+	if was == nil || was.same(a) {
+		c.mu.Unlock()
+		return
+	}
+	l := c.s.newLists(a)
+	l.gone = was.gone
+	delete(c.listens, was)
+	c.lists, c.listens[l] = l, struct{}{}
+	c.mu.Unlock()
+	c.meet(l)
+}
+
+// subscribe begins or ends the push for a resource on a legacy session's stream.
+// That there is no text of that name now is not said: there may be one later.
+func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
+	uri, _ := wire.GetString(r.Params, "uri")
+	p, ok := c.pass(ctx)
+	switch _, known := nameAt(uri); {
+	case c.modern:
+		return upstream.Reply{Error: errNoMethod}
+	case !ok:
+		return upstream.Reply{Error: errNoPass}
+	case !known:
+		return upstream.Reply{Error: errNoURI}
+	case r.Method == "resources/unsubscribe":
+		c.leave(uri)
+	case !c.join(uri, p.Act()):
+		return upstream.Reply{Error: errTooMany}
+	}
+	return upstream.Reply{Result: []byte("{}")}
+}
+
+// join subscribes a legacy session for what an act can be told: what was
+// subscribed to by another one before is told by this one. False: it has too
+// many subscriptions.
+func (c *conn) join(uri string, a gate.Act) bool {
+	c.mu.Lock()
+	was := c.subs[uri]
+	if was != nil && was.same(a) || was == nil && len(c.subs) >= urisKept {
+		c.mu.Unlock()
+		return was != nil
+	}
+	l := c.s.newListen(a)
+	l.uris[uri] = true
+	delete(c.listens, was)
+	c.subs[uri], c.listens[l] = l, struct{}{}
+	c.mu.Unlock()
+	c.meet(l)
+	return true
+}
+
+func (c *conn) leave(uri string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.listens, c.subs[uri])
+	delete(c.subs, uri)
 }
 
 // listens numbers the listens: the id of one is ours, not the client's.
@@ -66,7 +130,12 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	if on == nil {
 		on = c.on
 	}
-	l := newListen(wire.Get(r.Params, "notifications"))
+	p, ok := c.pass(ctx)
+	if !ok {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	l := c.s.newListen(p.Act())
+	l.want(wire.Get(r.Params, "notifications"))
 	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
 	tagged := func(params []byte) []byte { return wire.Set(params, wire.Edit{Key: "_meta", Value: tag}) }
 	c.mu.Lock()
@@ -77,7 +146,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		delete(c.listens, l)
 		c.mu.Unlock()
 	}()
-	c.meet()
+	c.meet(l)
 	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: tagged(wire.Set(nil, wire.Edit{Key: "notifications", Value: l.granted()}))})
 	for {
 		select {
@@ -93,18 +162,16 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 }
 
-// newListen is what of a filter this server can tell of. Tools never change.
-func newListen(want []byte) *listen {
-	l := &listen{uris: make(map[string]bool), wake: make(chan struct{}, 1)}
-	l.prompts = string(wire.Get(want, "promptsListChanged")) == "true"
-	l.resources = string(wire.Get(want, "resourcesListChanged")) == "true"
-	for raw := range wire.Elements(wire.Get(want, "resourceSubscriptions")) {
+// want takes over what of a filter this server can tell of. Tools never change.
+func (l *listen) want(filter []byte) {
+	l.prompts = string(wire.Get(filter, "promptsListChanged")) == "true"
+	l.resources = string(wire.Get(filter, "resourcesListChanged")) == "true"
+	for raw := range wire.Elements(wire.Get(filter, "resourceSubscriptions")) {
 		uri, _ := wire.Text(raw)
 		if _, ok := nameAt(uri); ok && len(l.uris) < urisKept {
 			l.uris[uri] = true
 		}
 	}
-	return l
 }
 
 // granted is the filter that is honoured.
@@ -129,10 +196,6 @@ func (l *listen) granted() []byte {
 
 // put never waits.
 func (l *listen) put(e upstream.Event) {
-	uri, _ := wire.GetString(e.Params, "uri")
-	if e.Method == promptsChanged && !l.prompts || e.Method == resourcesChanged && !l.resources || e.Method == resourceUpdated && !l.uris[uri] {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.wait {

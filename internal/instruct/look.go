@@ -1,10 +1,9 @@
 package instruct
 
 import (
+	"maps"
 	"slices"
-	"strings"
 
-	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -16,40 +15,11 @@ const (
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// seen is what a connection could see for one of its readers when it was looked
-// at last. The zero value: nothing but what everybody can.
+// seen is what somebody could see when it was looked at last. The zero value:
+// nothing but what everybody can.
 type seen struct {
 	view  sight
 	whole bool // there is a view
-}
-
-// readers are those for whom a connection may hear, by the id they come with.
-func (c *conn) readers() map[string]*Reader {
-	act := gate.Act{Who: c.who, Session: c.digest}
-	out := make(map[string]*Reader)
-	if r, _ := c.s.readerOf(act); r != nil {
-		out[""] = r
-	}
-	for _, id := range c.s.spoken.of(c.place) {
-		act.Delivery = id
-		if r, _ := c.s.readerOf(act); r != nil {
-			out[id] = r
-		}
-	}
-	return out
-}
-
-// meet notes what readers can see whom the connection did not know: for them
-// nothing has changed yet.
-func (c *conn) meet() {
-	for id, r := range c.readers() {
-		now := c.s.seenBy(r)
-		c.mu.Lock()
-		if _, known := c.seen[id]; !known {
-			c.note(id, now)
-		}
-		c.mu.Unlock()
-	}
 }
 
 func (s *Server) seenBy(r *Reader) seen {
@@ -57,62 +27,101 @@ func (s *Server) seenBy(r *Reader) seen {
 	return seen{v, ok}
 }
 
-// note keeps what a reader can see, unless he has ended meanwhile: forget has
-// been here then. The caller holds mu.
-func (c *conn) note(id string, is seen) {
-	c.seen[id] = is
-	if id != "" && !strings.HasPrefix(id, bearerMark) && !c.s.lives(id) {
-		delete(c.seen, id)
+// hearer is for whom a listen hears now; nil: for somebody without a token. A
+// bearer token that came beside the connection counts as long as it holds, not
+// as long as it is remembered.
+func (s *Server) hearer(l *listen) *Reader {
+	r, _ := s.readerOf(l.act)
+	if l.bearer != nil {
+		r = s.bearerReader(l.bearer)
+	}
+	if r != nil && r.Session == nil && !s.holds(r.Who) {
+		return nil
+	}
+	return r
+}
+
+// meet notes what a listen that has just begun can see: nothing of it has
+// changed yet.
+func (c *conn) meet(l *listen) {
+	now := c.s.seenBy(c.s.hearer(l))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.met {
+		c.note(l, now)
 	}
 }
 
-// forget drops what a session could see. What its client is told is that it has
-// gone.
+// note keeps what a listen can see, unless its session has ended meanwhile:
+// forget has been here then. The caller holds mu.
+func (c *conn) note(l *listen, is seen) {
+	l.seen, l.met = is, true
+	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.lives(id) {
+		l.seen = seen{}
+	}
+}
+
+// forget drops what a session could see. What its listens are told is that it
+// has gone.
 func (c *conn) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if was, ok := c.seen[id]; ok {
-		c.gone = c.gone || was.whole && !was.view.Empty()
-		delete(c.seen, id)
+	for l := range c.listens {
+		if l.act.Delivery == id {
+			l.gone = l.gone || l.seen.whole && !l.seen.view.Empty()
+			l.seen = seen{}
+		}
 	}
 }
 
-// look tells the client of what has changed for one of its readers since the
-// last look.
-func (c *conn) look() {
-	now := make(map[string]seen)
-	for id, r := range c.readers() {
-		now[id] = c.s.seenBy(r)
-	}
+// views are what those who listen can see now. One who listens twice is looked
+// at once.
+func (c *conn) views() map[*listen]seen {
 	c.mu.Lock()
-	uris := c.uris()
-	news := changes{prompts: c.gone, resources: c.gone, uris: make(map[string]bool)}
-	for _, uri := range uris {
-		if c.gone {
-			news.uris[uri] = true
-		}
-	}
-	c.gone = false
-	for id, is := range now {
-		if was, known := c.seen[id]; known {
-			news.between(was, is, uris)
-		}
-		c.note(id, is)
-	}
-	c.prune()
+	open := slices.Collect(maps.Keys(c.listens))
 	c.mu.Unlock()
-	c.tell(&news)
+	out, by := make(map[*listen]seen, len(open)), make(map[string]seen, 1)
+	for _, l := range open {
+		key := l.act.Delivery + "\x00" + l.act.Who.Identity()
+		is, known := by[key]
+		if !known {
+			is = c.s.seenBy(c.s.hearer(l))
+			by[key] = is
+		}
+		out[l] = is
+	}
+	return out
 }
 
-// prune drops what was noted for ids that the connection is not known by any
-// more. The caller holds mu.
-func (c *conn) prune() {
-	ids := c.s.spoken.of(c.place)
-	for id := range c.seen {
-		if id != "" && !slices.Contains(ids, id) {
-			delete(c.seen, id)
+// look tells each listen what has changed for it since the last look.
+func (c *conn) look() {
+	now := c.views()
+	news := make(map[*listen]*changes)
+	c.mu.Lock()
+	for l, is := range now {
+		if _, open := c.listens[l]; open {
+			news[l] = l.news(is)
+			c.note(l, is)
 		}
 	}
+	c.mu.Unlock()
+	for l, n := range news {
+		c.tell(l, n)
+	}
+}
+
+// news is what has changed for a listen that now sees this. The caller holds mu
+// of the connection.
+func (l *listen) news(is seen) *changes {
+	n := &changes{prompts: l.gone, resources: l.gone, uris: make(map[string]bool)}
+	for uri := range l.uris {
+		n.uris[uri] = l.gone
+	}
+	l.gone = false
+	if l.met {
+		n.between(l.seen, is, l.uris)
+	}
+	return n
 }
 
 // changes are what a client should look at again.
@@ -122,13 +131,13 @@ type changes struct {
 }
 
 // between adds what differs for a reader.
-func (n *changes) between(was, is seen, uris []string) {
+func (n *changes) between(was, is seen, uris map[string]bool) {
 	if was.whole == is.whole && was.revision() == is.revision() {
 		return
 	}
 	n.prompts = n.prompts || string(prompts(was)) != string(prompts(is))
 	n.resources = n.resources || string(resources(was)) != string(resources(is))
-	for _, uri := range uris {
+	for uri := range uris {
 		if was.textAt(uri) != is.textAt(uri) {
 			n.uris[uri] = true
 		}
@@ -158,32 +167,26 @@ func (v seen) textAt(uri string) string {
 	return v.view.Preamble() + "\x00" + text
 }
 
-// tell puts changes where the client can hear them.
-func (c *conn) tell(n *changes) {
+// tell puts changes where the client can hear them: on its listen, or on the
+// stream of its MCP session.
+func (c *conn) tell(l *listen, n *changes) {
 	var events []upstream.Event
-	if n.prompts {
+	if n.prompts && l.prompts {
 		events = append(events, upstream.Event{Method: promptsChanged})
 	}
-	if n.resources {
+	if n.resources && l.resources {
 		events = append(events, upstream.Event{Method: resourcesChanged})
 	}
-	for uri := range n.uris {
-		events = append(events, updated(uri))
-	}
-	if len(events) == 0 {
-		return
-	}
-	c.mu.Lock()
-	listens := make([]*listen, 0, len(c.listens))
-	for l := range c.listens {
-		listens = append(listens, l)
-	}
-	c.mu.Unlock()
-	for _, e := range events {
-		for _, l := range listens {
-			l.put(e)
+	for uri, told := range n.uris {
+		if told {
+			events = append(events, updated(uri))
 		}
-		if !c.modern && c.ctx.Err() == nil {
+	}
+	for _, e := range events {
+		switch {
+		case c.modern:
+			l.put(e)
+		case c.ctx.Err() == nil:
 			c.on(e)
 		}
 	}

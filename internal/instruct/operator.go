@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/gate"
@@ -60,27 +61,75 @@ type Operator struct {
 }
 
 // Operator is what `doorward instructions` and `doorward auth token` command.
-func (s *Server) Operator() *Operator { return &Operator{s.o, s} }
+func (s *Server) Operator() *Operator {
+	o := s.o
+	if s.late != nil {
+		if st := s.late.there.Load(); st != nil {
+			o.Shelf = st.Shelf
+		}
+	}
+	return &Operator{o, s}
+}
 
 // command is one act of the operator's on its way.
 type command struct {
 	o    *Operator
 	by   Caller
 	pass gate.Pass
+	// unsure: nobody could say whether an agent is above it, and it was let in all
+	// the same. Its record says so.
+	unsure bool
 }
 
-// enter takes a command through the gate, and refuses the shell of an agent. The
-// pass must be given back.
+// enter takes a command through the gate, and refuses the shell of an agent, and
+// everybody while there is no store. The pass must be given back.
 func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command, error) {
+	return o.enterBy(what, by, func(*command) error { return o.shell(ctx, by) })
+}
+
+// askTime is how long the database is waited for, each time that it is asked, by
+// what goes on without its answer.
+const askTime = 2 * time.Second
+
+// enterRestricting is enter for what takes rights away and gives none. That must
+// be possible while the database is away, so whether an agent is above it counts
+// as far as it can be told: of the daemon's own user what nobody knows is no.
+func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string) (*command, error) {
+	return o.enterBy(what, by, func(c *command) error {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		err := o.shell(ctx, by)
+		if errors.Is(err, ErrStore) && o.o.Own != nil && o.o.Own(by.Who) {
+			c.unsure = true
+			return nil
+		}
+		return err
+	})
+}
+
+func (o *Operator) enterBy(what string, by Caller, shell func(*command) error) (*command, error) {
 	pass, err := o.o.Gate.Admit(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what, Kind: gate.Administration, Source: source})
 	if err != nil {
 		return nil, err
 	}
-	c := &command{o, by, pass}
-	if err := o.shell(ctx, by); err != nil {
+	c := &command{o: o, by: by, pass: pass}
+	err = shell(c)
+	if err == nil && o.o.Shelf == nil {
+		err = ErrStore
+	}
+	if err != nil {
 		return nil, c.fail(err)
 	}
 	return c, nil
+}
+
+// said are the fields of a command's record, with what there is to say of how it
+// was let in.
+func (c *command) said(fields []audit.Field) []audit.Field {
+	if c.unsure {
+		fields = append(fields, field("agent_above", whyUnknown))
+	}
+	return fields
 }
 
 // shell refuses what comes from below an agent. Where nobody can say, so does

@@ -41,7 +41,7 @@ func infoOf(s session.Session) SessionInfo {
 
 // Sessions lists those that live, and those that have ended within 30 days.
 func (o *Operator) Sessions(ctx context.Context, by Caller) (*SessionList, error) {
-	c, err := o.enterSessions(ctx, by, "sessions")
+	c, err := needsDaemon(o.enter(ctx, by, "sessions"))
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +52,9 @@ func (o *Operator) Sessions(ctx context.Context, by Caller) (*SessionList, error
 	return out, c.done(field("listed", strconv.Itoa(len(out.Sessions))))
 }
 
-// enterSessions is enter for what takes a daemon that runs.
-func (o *Operator) enterSessions(ctx context.Context, by Caller, what string) (*command, error) {
-	c, err := o.enter(ctx, by, what)
-	if err == nil && o.o.Sessions == nil {
+// needsDaemon refuses what was let in and takes a daemon that runs.
+func needsDaemon(c *command, err error) (*command, error) {
+	if err == nil && c.o.o.Sessions == nil {
 		err = c.fail(ErrOffline)
 	}
 	return c, err
@@ -72,7 +71,7 @@ type CIRequest struct {
 
 // IssueCI makes a token for CI.
 func (o *Operator) IssueCI(ctx context.Context, by Caller, in CIRequest) (*Issued, error) {
-	c, err := o.enterSessions(ctx, by, "token.create")
+	c, err := needsDaemon(o.enter(ctx, by, "token.create"))
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +101,18 @@ func (o *Operator) mayIssue(by Caller, in CIRequest) error {
 // forgotten, within five seconds, whether or not the database and the record can
 // be had. session.ErrUnknown: it is not there, or over.
 func (o *Operator) RevokeSession(ctx context.Context, by Caller, id string) (*SessionInfo, error) {
-	c, err := o.enterSessions(ctx, by, "session.revoke")
+	c, err := needsDaemon(o.enterRestricting(ctx, by, "session.revoke"))
 	if err != nil {
 		return nil, err
 	}
-	ended, err := o.o.Sessions.End(ctx, id, session.ReasonRevoked, func(s *session.Session) any { return c.pass.Line(sessionFields(s)...) })
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	line := func(s *session.Session) *audit.Record { return c.pass.Line(c.said(sessionFields(s))...) }
+	ended, err := o.o.Sessions.End(ctx, id, session.ReasonRevoked, func(s *session.Session) any { return line(s) })
 	if errors.Is(err, session.ErrUnsaved) {
-		o.s.owe(c.pass.Line(sessionFields(ended)...))
+		o.s.owe(line(ended))
 	} else if err != nil {
-		return nil, c.fail(err, field("session", clean(id)))
+		return nil, c.fail(err, c.said([]audit.Field{field("session", clean(id))})...)
 	}
 	c.end()
 	info := infoOf(*ended)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/canary"
@@ -341,7 +342,12 @@ func (o *Operator) trace(ctx context.Context, ref string) (*Access, error) {
 		return &a, nil
 	}
 	if o.o.Refs != nil {
+		o.s.recalled(ctx, time.Now().Add(recallWait))
 		if d, ok := o.o.Refs.Find(ref); ok {
+			if was, ok := o.s.recall.find(d); ok {
+				a := accessOf(was)
+				return &a, nil
+			}
 			return &Access{Session: d.Session, Principal: o.subject(d.Session), Template: d.Template, Revision: d.Revision}, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -31,11 +32,9 @@ type hearing struct {
 
 const everyChange = `{"notifications":{"promptsListChanged":true,"resourcesListChanged":true,"toolsListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/plan","instructions://templates/foreign","agent://inbox"]}}`
 
-// hear begins to listen, in either era, as the relay does: it says for which
-// session of delivery.
+// hear begins to listen, in either era, as the relay does.
 func (c *client) hear(t *testing.T) *hearing {
 	t.Helper()
-	c.h.s.Seen(c.act("subscriptions/listen", ""))
 	if c.session != "" {
 		for _, uri := range []string{"instr://session", "instr://templates/plan", "instructions://templates/foreign"} {
 			if r := c.ask("resources/subscribe", m{"uri": uri}); r.Error != nil {
@@ -44,20 +43,37 @@ func (c *client) hear(t *testing.T) *hearing {
 		}
 		return &hearing{events: c.events}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	l, ack := c.listen(t, everyChange)
+	want := `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/plan","instructions://templates/foreign"]}`
+	if got := string(wire.Get(ack.Params, "notifications")); got != want || wire.GetPath(ack.Params, "_meta", wire.MetaSubscription) == nil {
+		t.Errorf("%s %s", ack.Method, ack.Params)
+	}
+	return l
+}
+
+// listen begins a subscriptions/listen, under a pass as the relay does, and
+// gives its acknowledgement.
+func (c *client) listen(t *testing.T, params string) (*hearing, upstream.Event) {
+	t.Helper()
+	act := c.act("subscriptions/listen", "")
+	act.Kind = gate.Stream
+	pass, err := c.h.gate.Enter(act)
+	c.h.must(err)
+	ctx, cancel := context.WithCancel(gate.WithPass(context.Background(), pass))
+	l := &hearing{done: make(chan upstream.Reply, 1), end: cancel}
 	events := make(chan upstream.Event, 64)
-	l := &hearing{events: events, done: make(chan upstream.Reply, 1), end: cancel}
+	l.events = events
 	go func() {
-		r, _ := c.conn.Call(ctx, &upstream.Request{Method: "subscriptions/listen", Params: []byte(everyChange)}, func(e upstream.Event) { events <- e })
+		defer c.h.gate.Leave(pass, "ended", 0)
+		r, _ := c.conn.Call(ctx, &upstream.Request{Method: "subscriptions/listen", Params: []byte(params)}, func(e upstream.Event) { events <- e })
 		l.done <- r
 	}()
 	t.Cleanup(cancel)
 	ack := next(t, events)
-	want := `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/plan","instructions://templates/foreign"]}`
-	if got := string(wire.Get(ack.Params, "notifications")); ack.Method != "notifications/subscriptions/acknowledged" || got != want || wire.GetPath(ack.Params, "_meta", wire.MetaSubscription) == nil {
+	if ack.Method != "notifications/subscriptions/acknowledged" {
 		t.Errorf("%s %s", ack.Method, ack.Params)
 	}
-	return l
+	return l, ack
 }
 
 // mark is what a test puts behind all that a listener was told of.
@@ -71,14 +87,15 @@ func (h *house) tell() {
 	h.look()
 	h.s.spread()
 	for _, c := range h.s.conns.all() {
+		if !c.modern {
+			c.on(upstream.Event{Method: mark})
+			continue
+		}
 		c.mu.Lock()
 		for l := range c.listens {
 			l.put(upstream.Event{Method: mark})
 		}
 		c.mu.Unlock()
-		if !c.modern {
-			c.on(upstream.Event{Method: mark})
-		}
 	}
 }
 
@@ -163,71 +180,6 @@ func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
 	}
 	if got := calm.heard(t); got != nil {
 		t.Errorf("one that went on heard %q", got)
-	}
-}
-
-// TestAConnectionHearsForEachSessionThatSpeaksOnIt: requests without an MCP
-// session share one, whatever tokens they bear. One without a token hears
-// nothing, as nothing changes for it.
-func TestAConnectionHearsForEachSessionThatSpeaksOnIt(t *testing.T) {
-	t.Parallel()
-	h := build(t, plan{still: true})
-	c := h.modern("a", "")
-	l := c.hear(t)
-	h.file("judge", "class: instructions", "Nobody is there yet.")
-	h.tell()
-	if got := l.heard(t); got != nil {
-		t.Errorf("%q", got)
-	}
-	for range 2 {
-		c.delivery = h.partly()
-		c.ask("tools/list", m{})
-	}
-	h.file("judge", "class: instructions", "Nobody may read it.")
-	h.tell()
-	if got := l.heard(t); got != nil {
-		t.Errorf("%q", got)
-	}
-	c.delivery = h.full()
-	c.greeting("initialize")
-	h.file("judge", "class: instructions", "One of three may.")
-	h.tell()
-	if got := l.heard(t); !slices.Equal(got, []string{"resources/updated instr://session"}) {
-		t.Errorf("%q", got)
-	}
-	for range spokenKept {
-		c.delivery = h.partly()
-		c.ask("tools/list", m{})
-	}
-	h.file("judge", "class: instructions", "He has not spoken for long.")
-	h.tell()
-	if got := l.heard(t); got != nil {
-		t.Errorf("%q", got)
-	}
-	for _, cn := range h.s.conns.all() {
-		if len(cn.seen) > spokenKept {
-			t.Errorf("%d sessions are known of one connection", len(cn.seen))
-		}
-	}
-}
-
-// TestWhoSpokeWhereIsBounded.
-func TestWhoSpokeWhereIsBounded(t *testing.T) {
-	t.Parallel()
-	var p spoken
-	for i := range 3 * placesKept {
-		p.add(fmt.Sprint("place ", i), "id", true)
-	}
-	n := 0
-	p.by.Range(func(any, any) bool { n++; return true })
-	if n == 0 || n > placesKept || n != p.places {
-		t.Errorf("%d places, counted as %d", n, p.places)
-	}
-	if p.add("place "+fmt.Sprint(3*placesKept-1), "id", true) || !p.add("place 0", "id", true) {
-		t.Error("the newest is forgotten, or the oldest is not")
-	}
-	if p.add("place 0", "other", true); !slices.Equal(p.of("place 0"), []string{"other"}) {
-		t.Errorf("an MCP session bears %v", p.of("place 0"))
 	}
 }
 

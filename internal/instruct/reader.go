@@ -91,6 +91,8 @@ func (b *bearers) sweep(now time.Time) {
 // readerOf is who reads by an act; nil, and why, where nobody proved to be one.
 func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 	switch {
+	case s.Away():
+		return nil, Unreachable // a token would not help
 	case strings.HasPrefix(a.Delivery, bearerMark):
 		who := s.bearers.find(a.Delivery, s.o.Now())
 		if who == nil || !s.holds(who) {
@@ -244,6 +246,9 @@ func (s *Server) revision(r *Reader) string {
 // Degraded is why a reader gets less than there is for him; empty: he does not.
 // A nil reader is somebody without a token.
 func (s *Server) Degraded(r *Reader) string {
+	if s.Away() {
+		return Unreachable
+	}
 	if r == nil {
 		return NoToken
 	}

@@ -31,19 +31,7 @@ func nameAt(uri string) (name string, ok bool) {
 		return rest, true
 	}
 	name, ok = strings.CutPrefix(rest, uriTemplates)
-	return name, ok && isName(name) && name != nameSession
-}
-
-// isName is the pattern of the names of documents.
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || strings.IndexByte("._-", c) < 0) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
+	return name, ok && guide.ValidName(name) && name != nameSession
 }
 
 // resources is the array of resources/list: without a view what everybody can

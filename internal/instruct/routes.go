@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/doorward/doorward/internal/guide"
 )
 
 // need is who may ask.
@@ -95,7 +97,7 @@ func find(path string) (m methods, name string, ok bool) {
 	parts := strings.Split(rest, "/")
 	for i := 1; i < len(parts) && name == ""; i++ {
 		switch part := parts[i]; {
-		case parts[i-1] == "templates" && isName(part):
+		case parts[i-1] == "templates" && guide.ValidName(part):
 			name, parts[i] = part, anyName
 		case parts[i-1] == "sessions" && isSession(part):
 			name, parts[i] = part, anySession

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/canary"
+	"github.com/doorward/doorward/internal/library"
 	"github.com/doorward/doorward/internal/session"
 	"github.com/doorward/doorward/internal/sessionfile"
 )
@@ -24,8 +26,9 @@ var (
 )
 
 const (
-	// patience is the longest that anybody waits for the store. With what comes
-	// after, a greeting takes less than the two seconds that it may.
+	// patience is the longest that anybody waits for the store, and how long after
+	// the start somebody does. With what comes after, a greeting takes less than
+	// the two seconds that it may.
 	patience = 1500 * time.Millisecond
 	// sweepEvery is within the five seconds in which what belongs to an ended
 	// session has to be gone, whatever was missed before.
@@ -40,22 +43,24 @@ type Server struct {
 	log     *slog.Logger
 	cache   cache
 	bearers bearers
-	spoken  spoken
 	conns   conns
 	ears    ears
 	counts  counts
 	web     web
 	owed    owed
+	late    *late // nil: the store was there from the start
+	recall  recall
 
-	settled atomic.Bool   // the library has had its first look
-	rules   atomic.Uint64 // counts the policies
-	failed  atomic.Int64  // when a ref was last not noted, in Unix seconds
-	kick    chan struct{} // somebody may have to be told of something
+	begun   atomic.Pointer[time.Time] // when the library began its first look, about
+	settled atomic.Bool               // it has had it
+	rules   atomic.Uint64             // counts the policies
+	failed  atomic.Int64              // when a ref was last not noted, in Unix seconds
+	kick    chan struct{}             // somebody may have to be told of something
 	closing context.Context
 	close   context.CancelFunc
 }
 
-// New makes the server. Run has to run beside it.
+// New makes the server, and begins to read the record. Run has to run beside it.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -64,7 +69,18 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{o: o, log: o.Log, kick: make(chan struct{}, 1)}
+	if o.Library == nil {
+		s.late = newLate(o.Wanted, o.Now())
+		s.o.Library, s.o.Sessions = s.late, s.late
+	}
+	s.begins()
 	s.closing, s.close = context.WithCancel(context.Background())
+	s.recall = recall{until: o.Now(), read: make(chan struct{}), kinds: make(map[canary.Delivery]*library.Delivered)}
+	if o.Records == nil || o.Refs == nil {
+		close(s.recall.read)
+	} else {
+		go s.recollect(s.closing, o.Records(s.closing))
+	}
 	return s
 }
 
@@ -143,7 +159,6 @@ func (s *Server) sweep() {
 	now := s.o.Now()
 	s.cache.sweep(now, s.lives)
 	s.bearers.sweep(now)
-	s.spoken.sweep(func(id string) bool { return s.lives(id) || s.bearers.find(id, now) != nil })
 	if s.o.Refs != nil {
 		s.o.Refs.Prune(now.Add(-refsKept))
 	}
@@ -184,13 +199,22 @@ func (s *Server) Used() bool {
 	return !state.Unused
 }
 
-// settle waits for the library's first look, but not for long: after it the
-// state says all.
+// begins notes that the library begins now.
+func (s *Server) begins() {
+	now := time.Now()
+	s.begun.Store(&now)
+}
+
+// settle waits for the library's first look, or its first attempt at another
+// store, but not for long: after it the state says all. That time is one for all
+// requests together, so that a store which answers slowly, or never, costs them
+// a moment at the start and nothing later.
 func (s *Server) settle(ctx context.Context) {
-	if s.settled.Load() {
+	end := s.begun.Load().Add(patience)
+	if s.settled.Load() || !time.Now().Before(end) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	if s.o.Library.Ready(ctx) == nil {
 		s.settled.Store(true)

@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/session"
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // A principal makes at most so many sessions in any such span (H14).
@@ -100,7 +101,7 @@ func (q *request) wanted(in opening) (ask session.Request, rule string, err erro
 		ttl = time.Duration(*in.TTL) * time.Second
 		ok = ok && *in.TTL >= 1 && *in.TTL <= maxTTL
 	}
-	if !ok || in.Project != "" && !isName(in.Project) {
+	if !ok || in.Project != "" && !wire.ValidNamespace(in.Project) {
 		return ask, ruleArgument, malformed()
 	}
 	scope := q.s.tiers(q.who)

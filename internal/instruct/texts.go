@@ -11,6 +11,7 @@ import (
 
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/library"
 )
 
 // composedJSON is the composed text with ?format=json.
@@ -26,28 +27,17 @@ type composedJSON struct {
 
 // templateJSON is one document with ?format=json.
 type templateJSON struct {
-	listedJSON
+	library.Listed
 	Preamble string `json:"preamble"`
 	Text     string `json:"text"` // without preamble and ref
 	Ref      string `json:"ref"`
 	Revision string `json:"revision"`
 }
 
-// listedJSON is what a list says of a document.
-type listedJSON struct {
-	Name        string                     `json:"name"`
-	Class       string                     `json:"class"`
-	Tier        string                     `json:"tier"`
-	Version     string                     `json:"version"`
-	Description string                     `json:"description"`
-	Variables   map[string]json.RawMessage `json:"variables"`
-	Prompt      bool                       `json:"mcp_prompt"`
-}
-
 // listJSON is what a reader may read.
 type listJSON struct {
-	Revision  string       `json:"revision"`
-	Templates []listedJSON `json:"templates"`
+	Revision  string           `json:"revision"`
+	Templates []library.Listed `json:"templates"`
 }
 
 // inJSON reads ?format: md, which is the default, or json.
@@ -94,7 +84,7 @@ func (q *request) voice() error {
 func (q *request) template() error {
 	inJSON, err := q.inJSON()
 	version, label := q.query.Get("version"), q.query.Get("label")
-	if err != nil || version != "" && (label != "" || !isDigest(version)) || label != "" && !isName(label) {
+	if err != nil || version != "" && (label != "" || !isDigest(version)) || label != "" && !guide.ValidName(label) {
 		return malformed()
 	}
 	return q.document(inJSON)(q.s.Template(q.r.Context(), q.reader, q.name, version, label))
@@ -134,7 +124,7 @@ func (q *request) document(inJSON bool) func(*Text, error) error {
 		}
 		d := t.Document
 		return q.json(t.Revision, templateJSON{
-			listedJSON: listed(d, t.Tier), Preamble: t.Preamble, Text: t.Bare, Ref: t.Ref, Revision: t.Revision})
+			Listed: listed(d, t.Tier), Preamble: t.Preamble, Text: t.Bare, Ref: t.Ref, Revision: t.Revision})
 	}
 }
 
@@ -152,15 +142,15 @@ func (q *request) templates() error {
 	if err != nil {
 		return err
 	}
-	out := listJSON{Revision: revision, Templates: []listedJSON{}}
+	out := listJSON{Revision: revision, Templates: []library.Listed{}}
 	for _, d := range docs {
 		out.Templates = append(out.Templates, listed(d.Document, d.Tier))
 	}
 	return q.json(revision, out)
 }
 
-func listed(d *guide.Document, tier string) listedJSON {
-	out := listedJSON{Name: d.Name, Class: d.Class, Tier: tier, Version: d.Version, Description: d.Description, Variables: d.Variables, Prompt: d.Prompt}
+func listed(d *guide.Document, tier string) library.Listed {
+	out := library.Listed{Name: d.Name, Class: d.Class, Tier: tier, Version: d.Version, Description: d.Description, Variables: d.Variables, Prompt: d.Prompt}
 	if out.Variables == nil {
 		out.Variables = map[string]json.RawMessage{}
 	}

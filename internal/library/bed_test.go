@@ -28,6 +28,7 @@ type bed struct {
 	dir, state, dsn string
 	key             []byte
 	o               library.Options
+	before          []func(*library.Library) // called before it runs
 
 	db      *store.DB
 	stop    func()
@@ -39,28 +40,28 @@ type bed struct {
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL.
-func onBoth(t *testing.T, o library.Options, test func(t *testing.T, b *bed)) {
+func onBoth(t *testing.T, o library.Options, test func(t *testing.T, b *bed), before ...func(*library.Library)) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		test(t, newBed(t, o, ""))
+		test(t, newBed(t, o, "", before...))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, newBed(t, o, doortest.Postgres(t)))
+		test(t, newBed(t, o, doortest.Postgres(t), before...))
 	})
 }
 
 // on runs a test on SQLite.
-func on(t *testing.T, o library.Options) *bed {
+func on(t *testing.T, o library.Options, before ...func(*library.Library)) *bed {
 	t.Helper()
 	t.Parallel()
-	return newBed(t, o, "")
+	return newBed(t, o, "", before...)
 }
 
-func newBed(t *testing.T, o library.Options, dsn string) *bed {
+func newBed(t *testing.T, o library.Options, dsn string, before ...func(*library.Library)) *bed {
 	t.Helper()
-	b := &bed{t: t, dir: filepath.Join(t.TempDir(), "instructions"), state: t.TempDir(), dsn: dsn, key: []byte(strings.Repeat("k", 32)), o: o}
+	b := &bed{t: t, dir: filepath.Join(t.TempDir(), "instructions"), state: t.TempDir(), dsn: dsn, key: []byte(strings.Repeat("k", 32)), o: o, before: before}
 	must(t, os.Mkdir(b.dir, 0o700))
 	b.start()
 	t.Cleanup(b.end)
@@ -75,6 +76,9 @@ func (b *bed) start() {
 	lib, err := library.Open(b.t.Context(), o)
 	must(b.t, err)
 	b.Library = lib
+	for _, f := range b.before {
+		f(lib)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -51,7 +51,8 @@ type kind struct{ session, template, revision string }
 
 // ledger counts deliveries. A new kind is written within a second, how often it
 // was repeated within a minute. What waits then is lost in a crash: these are
-// counters, the truth about each delivery is the audit's.
+// counters, the truth about each delivery is the audit's, from which Restore
+// brings a kind back.
 type ledger struct {
 	db           *store.DB
 	installation string
@@ -96,6 +97,25 @@ func (g *ledger) add(d Delivery, now time.Time) error {
 	p.Bytes += d.Bytes
 	p.Count++
 	p.Last = now
+	return nil
+}
+
+// Restore counts deliveries of one kind that are known from elsewhere and have
+// no row. The error is that of Deliver.
+func (l *Library) Restore(d Delivered) error {
+	g := l.ledger
+	k := kind{d.Session, d.Template, d.Revision}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.pending[k]; p != nil { // somebody has got it again meanwhile
+		p.First, p.Bytes, p.Count = d.First, p.Bytes+d.Bytes, p.Count+d.Count
+		return nil
+	}
+	if len(g.pending) >= g.most {
+		return ErrFull
+	}
+	g.pending[k] = &d
+	g.fresh = g.fresh || !g.known[k]
 	return nil
 }
 

@@ -91,9 +91,7 @@ func TestDeliveriesOlderThan30DaysAreForgotten(t *testing.T) {
 // A database that does not answer holds no delivery up, and what waits for it
 // has a bound; nothing of that is lost when it answers again.
 func TestADeliveryWaitsForNothing(t *testing.T) {
-	o := library.Options{}
-	o.Hold(500, 10*time.Millisecond)
-	b := on(t, o)
+	b := on(t, library.Options{}, func(l *library.Library) { l.Hold(500, 10*time.Millisecond) })
 	b.deliver(delivery("s0", "voice"))
 	b.delivered()
 	in, release := make(chan struct{}), make(chan struct{})
@@ -131,10 +129,11 @@ func TestADeliveryWaitsForNothing(t *testing.T) {
 }
 
 func TestOfTooManyDeliveriesTheOldestGo(t *testing.T) {
-	o := library.Options{}
-	o.Keep(100)
-	o.Hold(1000, 10*time.Millisecond)
-	onBoth(t, o, func(t *testing.T, b *bed) {
+	few := func(l *library.Library) {
+		l.Keep(100)
+		l.Hold(1000, 10*time.Millisecond)
+	}
+	onBoth(t, library.Options{}, func(t *testing.T, b *bed) {
 		rows := func() int64 { return b.count(`SELECT count(*) FROM instruct_deliveries WHERE installation = 'here'`) }
 		b.exec(`INSERT INTO instruct_deliveries (installation, session, template, revision, ref, principal, bytes, times, first_at, last_at)
 			VALUES ('there', 's', 't', 'r', 'dwi-there', 'p', 1, 1, 1, ?1)`, b.now().UnixMilli())
@@ -159,7 +158,7 @@ func TestOfTooManyDeliveriesTheOldestGo(t *testing.T) {
 		if n := b.count(`SELECT count(*) FROM instruct_deliveries WHERE installation = 'there'`); n != 1 {
 			t.Error("the row of another installation went")
 		}
-	})
+	}, few)
 }
 
 func TestARefLeadsToItsDelivery(t *testing.T) {

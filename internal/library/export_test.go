@@ -2,16 +2,21 @@ package library
 
 import "time"
 
-// OnPass has f called at each look into the directory: a file system that hangs
+// These change a library before it runs.
+
+// OnLook has f called at each look into the directory: a file system that hangs
 // is one whose looks do not come back.
-func (o *Options) OnPass(f func()) { o.testingOnlyPass = f }
+func (l *Library) OnLook(f func()) {
+	sees := l.sees
+	l.sees = func(s *scanner) sight { f(); return sees(s) }
+}
 
 // Hold makes n the number of deliveries that may wait, and d the time between
 // two writes of them.
-func (o *Options) Hold(n int, d time.Duration) { o.testingOnlyMost, o.testingOnlyTend = n, d }
+func (l *Library) Hold(n int, d time.Duration) { l.ledger.most, l.tendEvery = n, d }
 
 // Keep makes n the number of deliveries that the database keeps.
-func (o *Options) Keep(n int) { o.testingOnlyRows = n }
+func (l *Library) Keep(n int) { l.ledger.rows = int64(n) }
 
 // VersionsKept is how many versions of a name are kept.
 const VersionsKept = versionsKept

@@ -1,6 +1,7 @@
 package library
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,12 @@ const (
 
 // farDocument is what was made of one entry of the remote's list.
 type farDocument struct {
-	listed listed
+	listed Listed
 	doc    *guide.Document // nil: refused
 	why    guide.Problems
 	again  bool // the answer was wrong, not the document: it is asked for once more
+	came   bool // there was an answer
+	bytes  int64
 }
 
 // catalog is all that came of one list.
@@ -55,34 +58,39 @@ func (c catalog) content() (docs []*guide.Document, problems guide.Problems) {
 	return docs, problems
 }
 
+// begun is what has come of a list of which not everything came.
+type begun struct {
+	etag string // of the list; empty: nothing is kept
+	list []Listed
+	got  map[string]farDocument
+}
+
 // refresh asks for the list and, where that is another, for all that is in it:
 // a text changes with what it includes, and its version does not. A request that
-// fails fails it whole: a part of a set is never served. A document that is not
-// what it must be costs itself.
+// fails fails it whole: a part of a set is never served. What came is kept, and
+// the next refresh goes on from there as long as the list stays what it is. A
+// document that is not what it must be costs itself.
 func (r *remote) refresh(ctx context.Context, first bool) error {
-	budget := laterTime
+	budget, end := laterTime, time.Now().Add(waitAll)
 	if first {
-		budget = firstTime
+		budget, end = firstTime, time.Now().Add(firstTime)
 	}
-	var list struct {
-		Templates []listed `json:"templates"`
-	}
-	u := r.base.JoinPath("auth", "templates")
-	u.RawQuery = "format=json"
-	etag, err := r.get(ctx, budget, u, maxList, r.etag, &list)
-	switch {
-	case errors.Is(err, errUnchanged):
+	p := &patience{end: end}
+	list, etag, err := r.list(ctx, budget, p)
+	if errors.Is(err, errUnchanged) {
 		return nil
-	case err != nil:
-		return err
-	case len(list.Templates) > maxFiles:
-		return fmt.Errorf("it lists %d documents: there may be %d", len(list.Templates), maxFiles)
 	}
-	next, err := r.fetch(ctx, budget, list.Templates)
 	if err != nil {
 		return err
 	}
-	r.catalog, r.etag = next, etag
+	if etag == "" || etag != r.begun.etag {
+		r.begun = begun{etag: etag, list: list}
+	}
+	next, err := r.fetch(ctx, budget, p, list)
+	if err != nil {
+		return err
+	}
+	r.catalog, r.etag, r.begun = next, etag, begun{}
 	for _, f := range next.docs {
 		if f.again {
 			r.etag = ""
@@ -91,12 +99,39 @@ func (r *remote) refresh(ctx context.Context, first bool) error {
 	return nil
 }
 
-// fetch gets the documents of a list.
-func (r *remote) fetch(ctx context.Context, budget time.Duration, list []listed) (catalog, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := catalog{docs: make(map[string]farDocument)}
-	var wanted []listed
+// list asks for the list. The error is errUnchanged where all that is in it is
+// here.
+func (r *remote) list(ctx context.Context, budget time.Duration, p *patience) ([]Listed, string, error) {
+	known := cmp.Or(r.begun.etag, r.etag)
+	u := r.base.JoinPath("auth", "templates")
+	u.RawQuery = "format=json"
+	var etag string
+	var list struct {
+		Templates []Listed `json:"templates"`
+	}
+	err := p.with(ctx, func() (err error) {
+		list.Templates = nil
+		etag, err = r.get(ctx, budget, u, maxList, known, &list)
+		return err
+	})
+	switch {
+	case errors.Is(err, errUnchanged) && r.begun.etag != "":
+		return r.begun.list, r.begun.etag, nil
+	case err != nil:
+		return nil, "", err
+	case etag != "" && etag == r.etag: // it is again what it was
+		r.begun = begun{}
+		return nil, "", errUnchanged
+	case len(list.Templates) > maxFiles:
+		return nil, "", fmt.Errorf("it lists %d documents: there may be %d", len(list.Templates), maxFiles)
+	}
+	return list.Templates, etag, nil
+}
+
+// sorted are the entries of a list that are to be asked for, in a catalog that
+// has their names.
+func (r *remote) sorted(list []Listed) (next catalog, wanted []Listed) {
+	next = catalog{docs: make(map[string]farDocument)}
 	for _, e := range list {
 		text := e.refuse()
 		_, twice := next.docs[e.Name]
@@ -110,28 +145,60 @@ func (r *remote) fetch(ctx context.Context, budget time.Duration, list []listed)
 			wanted = append(wanted, e)
 		}
 	}
+	return next, wanted
+}
+
+// fetch gets the documents of a list that have not come yet.
+func (r *remote) fetch(ctx context.Context, budget time.Duration, p *patience, list []Listed) (catalog, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next, wanted := r.sorted(list)
 	got := make([]farDocument, len(wanted))
 	turns := make(chan struct{}, fetchers)
 	var wg sync.WaitGroup
 	var size atomic.Int64
 	for i, e := range wanted {
+		if old, ok := r.begun.got[e.Name]; ok && reflect.DeepEqual(old.listed, e) {
+			got[i] = old
+			size.Add(old.bytes)
+			continue
+		}
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
+			if ctx.Err() != nil {
+				return
+			}
 			var err error
-			if got[i], err = r.document(ctx, budget, e, &size); err != nil {
+			if got[i], err = r.document(ctx, budget, p, e, &size); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	wg.Wait()
 	if err := context.Cause(ctx); err != nil {
+		r.keep(got, err)
 		return catalog{}, err
 	}
 	for _, f := range got {
 		next.docs[f.listed.Name] = r.known(f)
 	}
 	return next, nil
+}
+
+// keep keeps what has come before an error, for the next refresh. What is too
+// much is not kept, nor what belongs to a list that cannot be told from another.
+func (r *remote) keep(got []farDocument, why error) {
+	if r.begun.etag == "" || errors.Is(why, errTooMuch) {
+		r.begun = begun{}
+		return
+	}
+	r.begun.got = make(map[string]farDocument)
+	for _, f := range got {
+		if f.came && !f.again {
+			r.begun.got[f.listed.Name] = f
+		}
+	}
 }
 
 // known is the document that is there already, if it is the same.
@@ -151,17 +218,22 @@ func (r *remote) problem(name, text string) guide.Problem {
 // document asks for one document, and adds its text to the size of all. The error
 // is that of a request that failed, or that they have become too large: then
 // nobody asks for the others.
-func (r *remote) document(ctx context.Context, budget time.Duration, e listed, size *atomic.Int64) (farDocument, error) {
+func (r *remote) document(ctx context.Context, budget time.Duration, p *patience, e Listed, size *atomic.Int64) (farDocument, error) {
 	out := farDocument{listed: e}
 	var answer struct {
-		listed
+		Listed
 		Text *string `json:"text"`
 	}
 	u := r.base.JoinPath("auth", "templates", e.Name)
 	u.RawQuery = url.Values{"format": {"json"}, "version": {e.Version}}.Encode()
-	_, err := r.get(ctx, budget, u, maxReply, "", &answer)
-	if answer.Text != nil && size.Add(int64(len(*answer.Text))) > maxFar {
-		return out, fmt.Errorf("its documents have more than %d bytes", maxFar)
+	err := p.with(ctx, func() error {
+		_, err := r.get(ctx, budget, u, maxReply, "", &answer)
+		return err
+	})
+	if answer.Text != nil {
+		if out.bytes = int64(len(*answer.Text)); size.Add(out.bytes) > maxFar {
+			return out, errTooMuch
+		}
 	}
 	var wrong *wrongAnswer
 	switch {
@@ -174,6 +246,7 @@ func (r *remote) document(ctx context.Context, budget time.Duration, e listed, s
 		out.again, out.why = true, guide.Problems{r.problem(e.Name, "what was given is not what was listed")}
 		return out, nil
 	}
+	out.came = true
 	out.doc, err = e.parse(r.problem(e.Name, "").File, *answer.Text)
 	var problems guide.Problems
 	if errors.As(err, &problems) {
@@ -184,8 +257,12 @@ func (r *remote) document(ctx context.Context, budget time.Duration, e listed, s
 	return out, nil
 }
 
-// errUnchanged: nothing is new since the ETag.
-var errUnchanged = errors.New("unchanged")
+var (
+	// errUnchanged: nothing is new since the ETag.
+	errUnchanged = errors.New("unchanged")
+	// errTooMuch: nobody asks for the others.
+	errTooMuch = fmt.Errorf("its documents have more than %d bytes", maxFar)
+)
 
 // wrongAnswer: somebody answered, but not with what was asked for.
 type wrongAnswer struct{ text string }
@@ -213,6 +290,8 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 		return "", fmt.Errorf("it answers with a redirect (HTTP %d), which is not followed", resp.StatusCode)
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		return "", fmt.Errorf("it does not accept the credential (HTTP %d)", resp.StatusCode)
+	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
+		return "", busy(resp, time.Now())
 	case resp.StatusCode != http.StatusOK:
 		return "", fmt.Errorf("it answers with HTTP %d", resp.StatusCode)
 	}

@@ -26,7 +26,6 @@
 package library
 
 import (
-	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -67,11 +66,6 @@ type Options struct {
 	// What is new in such a directory waits for a promote, as under Review, until
 	// the next start: nobody can tell who wrote it before that was seen to.
 	Replaced func()
-
-	testingOnlyPass func()        // called at each look into the directory
-	testingOnlyMost int           // of maxPending
-	testingOnlyRows int           // of rowsKept
-	testingOnlyTend time.Duration // of tendEvery
 }
 
 // State is how the library is.
@@ -90,12 +84,15 @@ type Library struct {
 	seal    cipher.AEAD
 	ledger  *ledger
 	remote  *remote
+	sees    func(*scanner) sight // at the directory, which may take as long as a file system hangs
 	now     atomic.Pointer[snapshot]
 	ready   chan struct{}
 	asks    chan chan struct{}
 	heard   chan struct{} // one: the database was changed by somebody
 	running atomic.Bool
 	owes    atomic.Bool // the book has to be read again
+
+	tendEvery time.Duration
 
 	acts sync.Mutex // held from the begin of a write until its effect is published
 
@@ -153,8 +150,8 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 		return nil, err
 	}
 	l := &Library{o: o, seal: seal, ready: make(chan struct{}), asks: make(chan chan struct{}), heard: make(chan struct{}, 1),
-		seen: make(map[key]string), whole: make(map[string]stamp)}
-	l.ledger = newLedger(o.DB, o.Installation, cmp.Or(o.testingOnlyMost, maxPending), cmp.Or(o.testingOnlyRows, rowsKept))
+		seen: make(map[key]string), whole: make(map[string]stamp), sees: (*scanner).look, tendEvery: tendEvery}
+	l.ledger = newLedger(o.DB, o.Installation, maxPending, rowsKept)
 	if o.Remote != nil {
 		if l.remote, err = newRemote(*o.Remote); err != nil {
 			return nil, fmt.Errorf("the remote library: %w", err)
@@ -223,7 +220,7 @@ func (l *Library) tend(ctx context.Context) {
 		}
 	})
 	defer stop()
-	t := time.NewTicker(cmp.Or(l.o.testingOnlyTend, tendEvery))
+	t := time.NewTicker(l.tendEvery)
 	defer t.Stop()
 	labels := outage{log: l.o.Log, begin: "the labels of instructions cannot be read; the last known ones go on", end: "the labels of instructions can be read again"}
 	counts := outage{log: l.o.Log, begin: "deliveries cannot be written down yet", end: "deliveries are written down again"}

@@ -11,14 +11,12 @@ import (
 	"github.com/doorward/doorward/internal/guide"
 )
 
-var (
-	nameForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	versionForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-)
+var versionForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// listed is a document in a remote's list. Members that are not known are not
-// looked at: the remote may be newer.
-type listed struct {
+// Listed is a document in a list of documents as the routes give it, here and on
+// another Doorward. Members of a remote's that are not known are not looked at:
+// it may be newer.
+type Listed struct {
 	Name        string                     `json:"name"`
 	Class       string                     `json:"class"`
 	Tier        string                     `json:"tier"`
@@ -30,9 +28,9 @@ type listed struct {
 
 // refuse says why nothing is asked about an entry; the rest is for guide.Parse
 // to judge.
-func (e listed) refuse() string {
+func (e Listed) refuse() string {
 	switch {
-	case !nameForm.MatchString(e.Name):
+	case !guide.ValidName(e.Name):
 		return "is no name of a document"
 	case !versionForm.MatchString(e.Version):
 		return "has a version that is none"
@@ -46,7 +44,7 @@ func (e listed) refuse() string {
 
 // parse makes the document as if a file had held it: what is valid is decided
 // in one place. Its version is the remote's, for the text alone has another.
-func (e listed) parse(file, text string) (*guide.Document, error) {
+func (e Listed) parse(file, text string) (*guide.Document, error) {
 	if len(text) > maxContent {
 		return nil, fmt.Errorf("has %d bytes: a document has at most %d", len(text), maxContent)
 	}

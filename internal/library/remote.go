@@ -81,6 +81,7 @@ type remote struct {
 
 	etag    string // of the list that the catalog is of
 	catalog catalog
+	begun   begun
 }
 
 func newRemote(o Remote) (*remote, error) {

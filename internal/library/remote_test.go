@@ -46,7 +46,8 @@ type origin struct {
 
 	mu        sync.Mutex
 	list      []farDoc
-	instead   http.HandlerFunc // answers everything
+	instead   http.HandlerFunc                              // answers everything
+	door      func(http.ResponseWriter, *http.Request) bool // false: it has answered
 	insteadOf map[string]http.HandlerFunc
 
 	lists, texts, unchanged atomic.Int64
@@ -79,14 +80,24 @@ func (o *origin) answer(name string, h http.HandlerFunc) {
 	o.insteadOf[name] = h
 }
 
+// guard has every request pass a door first; nil: none.
+func (o *origin) guard(door func(http.ResponseWriter, *http.Request) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.door = door
+}
+
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, one := strings.CutPrefix(r.URL.Path, "/below/auth/templates/")
 	o.mu.Lock()
-	docs, instead := slices.Clone(o.list), o.instead
+	docs, instead, door := slices.Clone(o.list), o.instead, o.door
 	if one && instead == nil {
 		instead = o.insteadOf[name]
 	}
 	o.mu.Unlock()
+	if door != nil && !door(w, r) {
+		return
+	}
 	switch {
 	case instead != nil:
 		instead(w, r)

@@ -3,9 +3,9 @@ package library
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/store"
 )
 
@@ -16,10 +16,8 @@ const (
 	minReader = 12
 )
 
-var labelPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-
 // isLabel: nothing is both a label and the beginning of a version.
-func isLabel(s string) bool { return labelPattern.MatchString(s) && !isPrefix(s, minPrefix) }
+func isLabel(s string) bool { return guide.ValidName(s) && !isPrefix(s, minPrefix) }
 
 // isPrefix reports whether s can be a version or the beginning of one.
 func isPrefix(s string, digits int) bool {

@@ -140,10 +140,7 @@ func (l *Library) glance(s *scanner) sight {
 	l.mu.Unlock()
 	t := time.AfterFunc(slowAfter, func() { l.lags(n) })
 	defer t.Stop()
-	if l.o.testingOnlyPass != nil {
-		l.o.testingOnlyPass()
-	}
-	v := s.look()
+	v := l.sees(s)
 	l.mu.Lock()
 	l.inPass, l.slow = false, false
 	l.mu.Unlock()

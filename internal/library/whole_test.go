@@ -39,16 +39,16 @@ func TestAFileThatIsBeingWrittenIsTakenWhenItIsWhole(t *testing.T) {
 // operator's revocation, not the end of the daemon.
 func TestALookThatHangsIsSaidAndHoldsUpNothing(t *testing.T) {
 	hang, in := make(chan chan struct{}, 1), make(chan struct{}, 100)
-	o := library.Options{}
-	o.OnPass(func() {
-		select {
-		case release := <-hang:
-			in <- struct{}{}
-			<-release
-		default:
-		}
+	b := on(t, library.Options{}, func(l *library.Library) {
+		l.OnLook(func() {
+			select {
+			case release := <-hang:
+				in <- struct{}{}
+				<-release
+			default:
+			}
+		})
 	})
-	b := on(t, o)
 	b.write("a.md", text("a", "x"))
 	release := make(chan struct{})
 	hang <- release

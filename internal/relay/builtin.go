@@ -10,6 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // KindBuiltin is the kind of a server that is part of the daemon.
@@ -27,6 +28,8 @@ type Builtin interface {
 	// without a session that come from one principal and process. on hears
 	// what the server says unasked. hello is the InitializeResult or the
 	// DiscoverResult. Closing the connection of a session ends that session.
+	// Requests of clients come under the pass that let them in, and each
+	// subscriptions/listen of a client is one of its own.
 	Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (conn upstream.Conn, hello []byte)
 }
 
@@ -115,4 +118,40 @@ func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 // where it calls from: it is told so, as everybody knows of it anyway.
 func (r *Relay) shut(who *principal.Principal, b *backend) bool {
 	return b.Builtin != nil && r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
+}
+
+// coverBuiltin is hub.cover for a server that is part of the daemon. Each listen
+// of a client is one of that server, under the pass that let the client in: what
+// is told by it is for that client and for what his request bore, and for nobody
+// else on the connection. It goes on until ctx ends.
+func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
+	c, err := e.link.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, wire.Edit{Key: "notifications", Value: w.want.json()})}
+	granted := make(chan *filter, 1)
+	go func() {
+		defer close(granted)
+		_, err := c.conn.Call(gate.WithPass(ctx, e.pass), &req, func(ev upstream.Event) {
+			switch {
+			case ev.Method == "notifications/subscriptions/acknowledged":
+				granted <- parseFilter(wire.Get(ev.Params, "notifications"))
+			case isChange(ev.Method):
+				e.deliver(ev)
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			e.sub.r.log.Info("a built-in server ended a listen", "server", e.b.Name, "err", err)
+		}
+	}()
+	select {
+	case got, ok := <-granted:
+		if !ok { // it can tell of nothing
+			got = new(filter)
+		}
+		return w.want.both(got), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

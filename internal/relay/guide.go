@@ -22,9 +22,6 @@ type Guide interface {
 	// Refuses is why a call is refused to a caller without full guidance; empty:
 	// it is not. The server that gives the guidance is never asked about.
 	Refuses(a gate.Act) (reason string)
-	// Seen hears that somebody begins to listen, so that it can be told to him
-	// when what he may read is another.
-	Seen(a gate.Act)
 	// Outgoing looks at raw JSON on its way to a server, mostly the params of a
 	// request, and records what it finds. What is not cut is given back itself. blocked: it may not go on.
 	Outgoing(a gate.Act, params []byte) (out []byte, blocked bool)
@@ -35,7 +32,6 @@ type unguided struct{}
 
 func (unguided) Greeting(context.Context, gate.Act) (string, string) { return "", "" }
 func (unguided) Refuses(gate.Act) string                             { return "" }
-func (unguided) Seen(gate.Act)                                       {}
 func (unguided) Outgoing(_ gate.Act, params []byte) ([]byte, bool)   { return params, false }
 
 // guideServer is the server that gives the guidance.

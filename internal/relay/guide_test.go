@@ -21,7 +21,6 @@ type usher struct {
 
 	mu   sync.Mutex
 	acts []gate.Act
-	seen []string
 }
 
 func (u *usher) Greeting(_ context.Context, a gate.Act) (string, string) {
@@ -32,12 +31,6 @@ func (u *usher) Greeting(_ context.Context, a gate.Act) (string, string) {
 }
 
 func (u *usher) Refuses(gate.Act) string { return u.refuses }
-
-func (u *usher) Seen(a gate.Act) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.seen = append(u.seen, a.Action+" "+a.Server+" "+a.Delivery)
-}
 
 func (u *usher) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
 	u.mu.Lock()
@@ -94,18 +87,6 @@ func TestAGreetingThatIsNotAllSaysSo(t *testing.T) {
 	if field(modern, "result", "_meta", wire.MetaServerInfo) == "" {
 		t.Error("the server's info is gone")
 	}
-}
-
-// TestWhoListensIsSeen: with the session that the request bears.
-func TestWhoListensIsSeen(t *testing.T) {
-	t.Parallel()
-	u := &usher{text: "Hello"}
-	h := withKeeper(t, u)
-	r, _ := h.modern("/mcp/instructions", "uid:1000").subscribe(`{"resourceSubscriptions":["clerk://desk"]}`)
-	r.stop()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	equal(t, "seen", join(u.seen), "subscriptions/listen instructions ")
 }
 
 // TestWithoutAGuideTheAggregateSaysNothing holds the answers to what they are

@@ -68,6 +68,9 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 	o.Gate, o.Seal = h.gate, h.seal
 	h.relay = New(o)
 	h.door = front.New(front.Options{Handler: h.relay, Screen: func(*http.Request) bool { return true }, Authenticate: authenticate,
+		Delivery: func(r *http.Request, _ *principal.Principal) (string, error) {
+			return r.Header.Get("Doorward-Session"), nil
+		},
 		Refused: func(*http.Request, int, error) {}, BodyBytes: 1 << 20, Sessions: 500, SessionsPerPrincipal: 200, IdleSession: time.Hour})
 	srv := httptest.NewServer(h.door)
 	h.url = srv.URL

@@ -133,7 +133,7 @@ func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 		return nil, errNoWatcher
 	}
 	cur := h.now
-	if cur == nil || cur.conn != c || !covers(cur.uris, w.want.uris) || h.link.b.Builtin != nil { // which tells each new listen how it is
+	if cur == nil || cur.conn != c || !covers(cur.uris, w.want.uris) {
 		cur = h.start(c, 0)
 	}
 	want := w.want

@@ -93,7 +93,6 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 		return front.Reply{Error: errParams}
 	}
 	act := r.act(x, x.Server, x.Method, "")
-	r.guide.Seen(act)
 	params, ok := r.outward(act, x.Params)
 	if !ok {
 		return r.refusedLeak(act)
@@ -150,7 +149,7 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 			mine.uris[plain] = true
 		}
 	}
-	e.w = &watcher{want: &mine, listens: true, deliver: e.deliver}
+	e.w = &watcher{want: &mine, listens: b.Builtin == nil, deliver: e.deliver}
 	e.stop = e.link.hub.watch(e.w)
 	return e, nil
 }
@@ -185,7 +184,11 @@ func (e *ear) deliver(ev upstream.Event) {
 // it honours. When the acknowledgement is out already, the client is told to
 // look again instead.
 func (e *ear) open(ctx context.Context) error {
-	got, err := e.link.hub.cover(ctx, e.w)
+	cover := e.link.hub.cover
+	if e.b.Builtin != nil {
+		cover = e.coverBuiltin
+	}
+	got, err := cover(ctx, e.w)
 	if err != nil {
 		return err
 	}

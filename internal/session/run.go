@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	turn    = time.Second // how often Run looks
-	tidy    = time.Minute // how often what is over is forgotten, and what failed tried again
-	chunk   = 256         // ends in one transaction
+	turn    = time.Second     // how often Run looks
+	tidy    = time.Minute     // how often what is over is forgotten
+	anew    = 2 * time.Second // until what could not be saved is tried again: a crash would bring a revoked session back
+	chunk   = 256             // ends in one transaction
 	patient = 10 * time.Second
 )
 
@@ -107,14 +108,21 @@ func (k *Keeper) gone() map[string]bool {
 func (k *Keeper) write(ctx context.Context) {
 	t := time.NewTicker(tidy)
 	defer t.Stop()
+	var failed <-chan time.Time // nil: nothing waits
 	for {
-		if err := k.save(ctx); err != nil && ctx.Err() == nil {
+		err := k.save(ctx)
+		if err != nil && ctx.Err() == nil && failed == nil {
 			k.o.Log.Error(unsaved, slog.Any("error", err))
+		}
+		if failed = nil; err != nil {
+			failed = time.After(anew)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-k.slow:
+			continue
+		case <-failed:
 			continue
 		case <-t.C:
 		}

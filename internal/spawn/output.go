@@ -26,8 +26,9 @@ const (
 )
 
 // output keeps what an agent writes to its standard output: the end of it in
-// memory, and of one that is longer, all up to a bound in a file. It is read to
-// its end whatever happens, so that the agent never waits for us.
+// memory, and of one that is longer, all up to a bound in a file, which has its
+// name once it was looked at. It is read to its end whatever happens, so that the
+// agent never waits for us.
 type output struct {
 	dir, id string
 	most    int64
@@ -69,10 +70,9 @@ func (o *output) add(b []byte) {
 // open makes the file once there is more than a result, and begins it with
 // what there was.
 func (o *output) open() {
-	path := filepath.Join(o.dir, o.id+".out")
 	err := os.MkdirAll(o.dir, 0o700)
 	if err == nil {
-		o.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+		o.file, err = os.OpenFile(o.path(unseen), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	}
 	if err != nil {
 		o.lost = true
@@ -80,6 +80,14 @@ func (o *output) open() {
 	}
 	o.store(o.last)
 }
+
+// The endings of a whole output: before anybody has looked at it, and then.
+const (
+	unseen = ".part"
+	seen   = ".out"
+)
+
+func (o *output) path(ending string) string { return filepath.Join(o.dir, o.id+ending) }
 
 func (o *output) store(b []byte) {
 	if o.file == nil {
@@ -96,18 +104,31 @@ func (o *output) store(b []byte) {
 	}
 }
 
-// end gives the result, and where the whole output is when it is longer.
-func (o *output) end() (text string, ref *mail.Ref) {
+// end gives the result, and all of the output where that is more; else nil.
+func (o *output) end() (text string, whole io.Reader) {
 	text = string(o.last[max(0, len(o.last)-resultBytes):])
 	if o.file == nil {
 		return text, nil
 	}
-	o.file.Close()
-	uri := url.URL{Scheme: "file", Path: filepath.Join(o.dir, o.id+".out")}
-	return text, &mail.Ref{URI: uri.String(), SHA256: hex.EncodeToString(o.sum.Sum(nil)), Size: o.size}
+	return text, io.NewSectionReader(o.file, 0, o.size)
 }
 
-// sweepOutputs removes whole outputs that are old.
+// settle keeps the whole output and tells where, or removes it.
+func (o *output) settle(keep bool) *mail.Ref {
+	if o.file == nil {
+		return nil
+	}
+	o.file.Close()
+	if !keep || os.Rename(o.path(unseen), o.path(seen)) != nil {
+		_ = os.Remove(o.path(unseen)) // or the next start does
+		return nil
+	}
+	uri := url.URL{Scheme: "file", Path: o.path(seen)}
+	return &mail.Ref{URI: uri.String(), SHA256: hex.EncodeToString(o.sum.Sum(nil)), Size: o.size}
+}
+
+// sweepOutputs removes whole outputs that are old, and those that nobody has
+// looked at. It is called before anything is started.
 func sweepOutputs(state string) {
 	dir := filepath.Join(state, outputsDir)
 	entries, err := os.ReadDir(dir)
@@ -115,7 +136,8 @@ func sweepOutputs(state string) {
 		return // none was ever kept
 	}
 	for _, e := range entries {
-		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && time.Since(fi.ModTime()) > outputsKept {
+		fi, err := e.Info()
+		if err == nil && fi.Mode().IsRegular() && (time.Since(fi.ModTime()) > outputsKept || strings.HasSuffix(e.Name(), unseen)) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
@@ -132,13 +154,13 @@ func plainText(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// cutText keeps the end of a text within what a message may have, and begins
-// it with a whole character.
-func cutText(s string) string {
-	if len(s) <= resultBytes {
+// cutText keeps so many bytes of the end of a text, and begins it with a whole
+// character.
+func cutText(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	s = s[len(s)-resultBytes:]
+	s = s[len(s)-most:]
 	for s != "" && !utf8.RuneStart(s[0]) {
 		s = s[1:]
 	}

@@ -10,7 +10,8 @@
 // Invariants: an agent is known by two things together, the process tree that
 // the kernel shows it to stand in and a token that it alone was given; neither
 // counts without the other, and both are worth nothing from the moment at which
-// its main process has ended. Every spawn that the book holds open is told
+// its main process has ended. What an agent printed is given to nobody before it
+// was looked at. Every spawn that the book holds open is told
 // ended: by who started it, or at the daemon's next start. Nothing of an agent
 // outlives its end, nor the daemon's (package child).
 //
@@ -21,6 +22,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -87,6 +89,11 @@ type Options struct {
 	// Clean makes a text harmless that goes into a message; nil: what is not
 	// printable is dropped.
 	Clean func(string) string
+	// Look looks at what an agent has printed, before anybody is given it: at the
+	// text that its parent is to be sent, and at all of it where that is more (else
+	// nil). out is what of the text may be sent; keep: the whole may be kept;
+	// blocked: neither. nil: nobody looks.
+	Look func(by *Running, text string, whole io.Reader) (out string, keep, blocked bool)
 	// Note is the record of an end; nil: none.
 	Note mail.Note[mail.Spawn]
 	Log  *slog.Logger // nil: discards
@@ -158,6 +165,10 @@ func (m *Manager) Find(id string) *Running {
 	if a == nil || !a.live {
 		return nil
 	}
+	return a.running()
+}
+
+func (a *agent) running() *Running {
 	return &Running{ID: a.id, Launcher: a.launcher.Name, Rights: a.rights, Parent: a.parent, Digest: a.digest}
 }
 

@@ -206,14 +206,40 @@ func (m *Manager) ending(a *agent) mail.SpawnEnd {
 	if e.State == "" {
 		e.State, e.ExitCode = mail.Exited, &code
 	}
-	text, ref := a.output.end()
-	if a.result {
-		e.Output = cutText(m.o.Clean(text))
-		if ref != nil {
-			e.Rest = []mail.Ref{*ref}
-		}
-	}
+	e.Output, e.Rest = m.result(a)
 	return e
+}
+
+// What stands in the place of what may not be given.
+const (
+	resultWithheld = "(The result was withheld: it carries the mark of protected instructions.)"
+	wholeWithheld  = "(The whole output was withheld: it carries the mark of protected instructions. This is its end.)\n"
+)
+
+// result is what of an agent's output its parent is sent. All of it is looked at
+// before anybody is given any, also what nobody wants to be sent.
+func (m *Manager) result(a *agent) (text string, rest []mail.Ref) {
+	text, whole := a.output.end()
+	text = cutText(m.o.Clean(text), resultBytes)
+	if !a.result {
+		text = ""
+	}
+	out, keep, blocked := text, true, false
+	if m.o.Look != nil && (text != "" || whole != nil) {
+		out, keep, blocked = m.o.Look(a.running(), text, whole)
+	}
+	ref := a.output.settle(keep && !blocked)
+	switch {
+	case !a.result:
+		return "", nil
+	case blocked:
+		return resultWithheld, nil
+	case !keep && whole != nil:
+		return wholeWithheld + cutText(out, resultBytes-len(wholeWithheld)), nil
+	case ref != nil:
+		rest = []mail.Ref{*ref}
+	}
+	return out, rest
 }
 
 // tell tells the book of an end until it has been heard, or the daemon stops;

@@ -1,0 +1,85 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// backBytes is how much Backwards reads at once.
+const backBytes = 256 << 10
+
+// Backwards gives the records of the log in dir, the last one first, each a line
+// without its newline that is valid until the next; it reads no more than is
+// asked for. Records are not verified; an unfinished last line is left out. An
+// error ends it.
+func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		numbers, err := segments(dir)
+		for _, number := range slices.Backward(numbers) {
+			var more bool
+			if more, err = segmentBackwards(ctx, dir, number, yield); err != nil || !more {
+				break
+			}
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("reading the audit log backwards: %w", err))
+		}
+	}
+}
+
+// segmentBackwards gives the lines of one segment; more is false when nobody
+// wants the others.
+func segmentBackwards(ctx context.Context, dir string, number int, yield func([]byte, error) bool) (more bool, err error) {
+	f, err := openSegment(dir, number)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	at, err := lastNewline(f, fi.Size())
+	if err != nil {
+		return false, err
+	}
+	var rest []byte // of a line that begins before at
+	for at > 0 {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		block := make([]byte, min(at, backBytes), min(at, backBytes)+int64(len(rest)))
+		at -= int64(len(block))
+		if err := readAt(f, block, at); err != nil {
+			return false, err
+		}
+		block = append(block, rest...)
+		begin := 0
+		if at > 0 {
+			begin = bytes.IndexByte(block, '\n') + 1
+		}
+		if rest = block[:begin]; at > 0 && begin == 0 || begin > backBytes {
+			return false, fmt.Errorf("%w: a line is longer than %d bytes", ErrDamaged, MaxLine)
+		}
+		if !linesBackwards(block[begin:], yield) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// linesBackwards gives whole lines, the last one first.
+func linesBackwards(block []byte, yield func([]byte, error) bool) bool {
+	for len(block) > 0 {
+		block = block[:len(block)-1] // the newline
+		cut := bytes.LastIndexByte(block, '\n') + 1
+		if !yield(block[cut:], nil) {
+			return false
+		}
+		block = block[:cut]
+	}
+	return true
+}

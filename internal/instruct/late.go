@@ -1,0 +1,150 @@
+package instruct
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/session"
+)
+
+// Keeper keeps the sessions (session.Keeper).
+type Keeper interface {
+	Check(token string, c session.Caller) (*session.Session, error)
+	Find(id string) (session.Session, bool)
+	Sessions() []session.Session
+	Done(id string) <-chan struct{}
+	Issue(ctx context.Context, r session.Request, note func(*session.Session) any) (string, *session.Session, error)
+	Renew(ctx context.Context, s *session.Session, note func(*session.Session) any) (string, *session.Session, error)
+	End(ctx context.Context, id, reason string, note func(*session.Session) any) (*session.Session, error)
+	Stats() session.Stats
+}
+
+// Stored is what delivery lives on in its database.
+type Stored struct {
+	Shelf    *library.Library
+	Sessions *session.Keeper
+}
+
+// late is a store that comes after the server has begun, since its database is
+// away. Until then there is nothing to read, and whose a session's token is
+// cannot be told: everything that asks for it is ErrStore. It is Library and
+// Keeper, so that the server is one and the same before and after.
+type late struct {
+	state library.State
+	none  *guide.Set
+	there atomic.Pointer[Stored]
+}
+
+// newLate is a store that is not there yet. Where nobody wants one it is unused.
+func newLate(wanted bool, now time.Time) *late {
+	none, _ := guide.NewSet(nil)
+	return &late{state: library.State{OK: !wanted, Unused: !wanted, Since: now, Reason: map[bool]string{true: "its database cannot be used"}[wanted]}, none: none}
+}
+
+// Equip gives the server its store, which it has from now on: whoever listens is
+// told to look again, as nobody could be told apart before. Run has to run from
+// then on.
+func (s *Server) Equip(st Stored) {
+	s.late.there.Store(&st)
+	s.begins()
+	s.conns.again()
+	s.nudge()
+}
+
+// Away reports whether the store is not there yet.
+func (s *Server) Away() bool { return s.late != nil && s.late.there.Load() == nil }
+
+// wait is the error of what takes the store.
+func (l *late) wait(what string) error {
+	return fmt.Errorf("%s: %w", what, ErrStore)
+}
+
+func (l *late) Ready(ctx context.Context) error {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Ready(ctx)
+	}
+	return l.wait("waiting for the first look at the instructions")
+}
+
+func (l *late) Set() (*guide.Set, library.State) {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Set()
+	}
+	return l.none, l.state
+}
+
+func (l *late) Lookup(name, ref string) ([]*guide.Document, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Lookup(name, ref)
+	}
+	return nil, l.wait("looking up a version")
+}
+
+func (l *late) Deliver(ctx context.Context, d library.Delivery) error {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Deliver(ctx, d)
+	}
+	return l.wait("counting a delivery")
+}
+
+func (l *late) Check(token string, c session.Caller) (*session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Check(token, c)
+	}
+	return nil, l.wait("checking a session")
+}
+
+func (l *late) Find(id string) (session.Session, bool) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Find(id)
+	}
+	return session.Session{}, false
+}
+
+func (l *late) Sessions() []session.Session {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Sessions()
+	}
+	return nil
+}
+
+func (l *late) Done(id string) <-chan struct{} {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Done(id)
+	}
+	over := make(chan struct{})
+	close(over)
+	return over
+}
+
+func (l *late) Issue(ctx context.Context, r session.Request, note func(*session.Session) any) (string, *session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Issue(ctx, r, note)
+	}
+	return "", nil, l.wait("making a session")
+}
+
+func (l *late) Renew(ctx context.Context, s *session.Session, note func(*session.Session) any) (string, *session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Renew(ctx, s, note)
+	}
+	return "", nil, l.wait("renewing a session")
+}
+
+func (l *late) End(ctx context.Context, id, reason string, note func(*session.Session) any) (*session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.End(ctx, id, reason, note)
+	}
+	return nil, l.wait("ending a session")
+}
+
+func (l *late) Stats() session.Stats {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Stats()
+	}
+	return session.Stats{}
+}
