@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/doorward/doorward/internal/builtin"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
@@ -21,8 +22,7 @@ type conn struct {
 	digest string // of the legacy session; empty: requests without one
 	modern bool
 	on     func(upstream.Event)
-	ctx    context.Context // ends with the connection
-	end    context.CancelFunc
+	builtin.Life
 
 	mu      sync.Mutex
 	listens map[*listen]struct{} // all who are told of something
@@ -32,8 +32,7 @@ type conn struct {
 
 // Open implements relay.Builtin.
 func (s *Server) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
-	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, listens: make(map[*listen]struct{})}
-	c.ctx, c.end = context.WithCancel(s.closing)
+	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, listens: make(map[*listen]struct{}), Life: builtin.NewLife(s.closing)}
 	if !modern {
 		c.subs = make(map[string]*listen)
 		c.lists = s.newLists(gate.Act{Who: who, Session: session})
@@ -58,7 +57,7 @@ var (
 
 // Call implements upstream.Conn.
 func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
-	if c.ctx.Err() != nil {
+	if c.Context.Err() != nil {
 		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
 	}
 	if pass, ok := c.pass(ctx); ok {
@@ -66,7 +65,7 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	}
 	switch r.Method {
 	case "tools/list":
-		return c.list("tools", toolList, staticTime), nil
+		return builtin.List(c.modern, "tools", toolList, staticTime), nil
 	case "tools/call":
 		return c.call(ctx, r)
 	case "prompts/list":
@@ -76,7 +75,7 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	case "resources/list":
 		return c.listed(ctx, "resources", resources)
 	case "resources/templates/list":
-		return c.list("resourceTemplates", resourceTemplates, staticTime), nil
+		return builtin.List(c.modern, "resourceTemplates", resourceTemplates, staticTime), nil
 	case "resources/read":
 		return c.read(ctx, r)
 	case "resources/subscribe", "resources/unsubscribe":
@@ -103,7 +102,7 @@ func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
 func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {
-		return c.list(name, array(seen{}), textTime), nil
+		return builtin.List(c.modern, name, array(seen{}), textTime), nil
 	}
 	c.s.settle(ctx)
 	r, _ := c.s.readerOf(p.Act())
@@ -113,33 +112,13 @@ func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte)
 			return upstream.Reply{}, err
 		}
 	}
-	return c.list(name, array(v), textTime), nil
+	return builtin.List(c.modern, name, array(v), textTime), nil
 }
-
-// Notify implements upstream.Conn. There is nothing that a client could tell.
-func (c *conn) Notify(context.Context, string, []byte) error { return nil }
-
-// Answer implements upstream.Conn. Nothing is asked.
-func (c *conn) Answer(context.Context, wire.ID, upstream.Reply) error { return nil }
-
-// Listen implements upstream.Conn. Events come without it.
-func (c *conn) Listen() {}
 
 // Close implements upstream.Conn.
 func (c *conn) Close() {
-	c.end()
+	c.End()
 	c.s.conns.remove(c)
-}
-
-// Done implements upstream.Conn.
-func (c *conn) Done() <-chan struct{} { return c.ctx.Done() }
-
-// Err implements upstream.Conn.
-func (c *conn) Err() error {
-	if c.ctx.Err() == nil {
-		return nil
-	}
-	return upstream.ErrLost
 }
 
 // Times for which a client may keep a result, in milliseconds: what only another
@@ -152,32 +131,8 @@ const (
 // hello is an InitializeResult, or a DiscoverResult. The instructions in it are
 // the relay's to add: they depend on the request.
 func (s *Server) hello(modern bool) []byte {
-	info := wire.Set(nil, wire.Edit{Key: "name", Value: []byte(`"doorward-instructions"`)},
-		wire.Edit{Key: "title", Value: []byte(`"Doorward instructions"`)},
-		wire.Edit{Key: "version", Value: wire.AppendQuote(nil, s.o.Version)})
-	edits := []wire.Edit{{Key: "capabilities", Value: []byte(`{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`)}}
-	if !modern {
-		return wire.Set(nil, append(edits, wire.Edit{Key: "protocolVersion", Value: []byte(`"` + wire.LatestLegacy + `"`)},
-			wire.Edit{Key: "serverInfo", Value: info})...)
-	}
-	out := wire.Set(nil, append(edits, wire.Edit{Key: "supportedVersions", Value: []byte(`["` + wire.LatestModern + `"]`)})...)
-	out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
-	return wire.Set(out, hints(textTime)...)
-}
-
-// hints are what a modern result says of its kind and its keeping.
-func hints(ttl string) []wire.Edit {
-	return []wire.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
-		{Key: "cacheScope", Value: []byte(`"private"`)}}
-}
-
-// list is the result of a list method, in one page.
-func (c *conn) list(name string, array []byte, ttl string) upstream.Reply {
-	out := wire.Set(nil, wire.Edit{Key: name, Value: array})
-	if c.modern {
-		out = wire.Set(out, hints(ttl)...)
-	}
-	return upstream.Reply{Result: out}
+	return builtin.About{Name: "doorward-instructions", Title: "Doorward instructions", Version: s.o.Version, TTL: textTime,
+		Capabilities: `{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`}.Hello(modern)
 }
 
 // marked puts on a result that it holds less than there is.

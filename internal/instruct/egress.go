@@ -49,7 +49,7 @@ func (s *Server) noted(a gate.Act, found []canary.Delivery, blocked bool) bool {
 		return false
 	}
 	for range found {
-		s.counts.canary.add(result)
+		s.counts.canary.Add(result)
 	}
 	return true
 }

@@ -25,7 +25,7 @@ func Generic(reason string) string {
 // lesser is the generic text as a delivery; it is counted.
 func (s *Server) lesser(reason string) *Text {
 	if reason != "" {
-		s.counts.degraded.add(reason)
+		s.counts.degraded.Add(reason)
 	}
 	text := Generic(reason)
 	return &Text{Body: text, Bare: text, Degraded: reason}

@@ -42,7 +42,11 @@ type late struct {
 // newLate is a store that is not there yet. Where nobody wants one it is unused.
 func newLate(wanted bool, now time.Time) *late {
 	none, _ := guide.NewSet(nil)
-	return &late{state: library.State{OK: !wanted, Unused: !wanted, Since: now, Reason: map[bool]string{true: "its database cannot be used"}[wanted]}, none: none}
+	state := library.State{OK: true, Unused: true, Since: now}
+	if wanted {
+		state = library.State{Since: now, Reason: "its database cannot be used"}
+	}
+	return &late{state: state, none: none}
 }
 
 // Equip gives the server its store, which it has from now on: whoever listens is

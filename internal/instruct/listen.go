@@ -156,7 +156,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 			}
 		case <-ctx.Done():
 			return upstream.Reply{}, ctx.Err()
-		case <-c.ctx.Done():
+		case <-c.Context.Done():
 			return upstream.Reply{Result: tagged([]byte(`{"resultType":"complete"}`))}, nil
 		}
 	}

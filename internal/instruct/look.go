@@ -186,7 +186,7 @@ func (c *conn) tell(l *listen, n *changes) {
 		switch {
 		case c.modern:
 			l.put(e)
-		case c.ctx.Err() == nil:
+		case c.Context.Err() == nil:
 			c.on(e)
 		}
 	}

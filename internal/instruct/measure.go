@@ -1,9 +1,10 @@
 package instruct
 
 import (
-	"maps"
 	"sync"
 	"time"
+
+	"github.com/doorward/doorward/internal/builtin"
 )
 
 // Measures are what the metrics say of delivery, since the start.
@@ -23,7 +24,7 @@ var buckets = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * ti
 	50 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
 type counts struct {
-	texts, degraded, canary tally
+	texts, degraded, canary builtin.Tally
 
 	mu     sync.Mutex
 	within [len(buckets)]uint64
@@ -35,11 +36,11 @@ type counts struct {
 func (c *counts) delivered(o order, d time.Duration) {
 	switch {
 	case o.max > 0:
-		c.texts.add(nameSession)
+		c.texts.Add(nameSession)
 	case o.action == actionRender:
-		c.texts.add("render")
+		c.texts.Add("render")
 	default:
-		c.texts.add("template")
+		c.texts.Add("template")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,33 +56,10 @@ func (c *counts) delivered(o order, d time.Duration) {
 // Measure counts.
 func (s *Server) Measure() Measures {
 	c := &s.counts
-	m := Measures{Delivered: c.texts.all(), Degraded: c.degraded.all(), Canary: c.canary.all(), Buckets: buckets[:]}
+	m := Measures{Delivered: c.texts.All(), Degraded: c.degraded.All(), Canary: c.canary.All(), Buckets: buckets[:]}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.Within = append(m.Within, c.within[:]...)
 	m.Count, m.Sum = c.count, c.sum
 	return m
-}
-
-// tally counts by word.
-type tally struct {
-	mu sync.Mutex
-	n  map[string]uint64
-}
-
-func (t *tally) add(word string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n == nil {
-		t.n = make(map[string]uint64)
-	}
-	t.n[word]++
-}
-
-func (t *tally) all() map[string]uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	out := make(map[string]uint64, len(t.n))
-	maps.Copy(out, t.n)
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/doorward/doorward/internal/builtin"
 	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
@@ -87,7 +88,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 		wire.Edit{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}, wire.Edit{Key: "text", Value: wire.AppendQuote(nil, t.Body)})
 	out := wire.Set(nil, wire.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
 	if c.modern {
-		out = wire.Set(out, hints(textTime)...)
+		out = wire.Set(out, builtin.Hints(textTime)...)
 	}
 	return upstream.Reply{Result: marked(out, t)}, nil
 }
