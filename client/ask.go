@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // question is one request for JSON.
@@ -58,7 +60,7 @@ func (q question) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if q.token != "" {
-		req.Header.Set(headerSession, q.token)
+		req.Header.Set(wire.HeaderSession, q.token)
 	}
 	return req, nil
 }

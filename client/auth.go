@@ -12,10 +12,6 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// headerSession carries the token of a delivery session, beside whatever proves
-// who the caller is.
-const headerSession = "Doorward-Session"
-
 // Problem is an answer of instruction delivery that is a failure (RFC 9457). It
 // is an ErrStatus. Nothing in it is of a caller's choosing.
 type Problem struct {

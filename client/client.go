@@ -183,7 +183,7 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 
 // modernHeaders are the headers that repeat a modern message's body.
 func modernHeaders(m *wire.Message) http.Header {
-	h := http.Header{"Mcp-Protocol-Version": {wire.LatestModern}, "Mcp-Method": {m.Method}, "Doorward-Stdio": {"1"}}
+	h := http.Header{"Mcp-Protocol-Version": {wire.LatestModern}, "Mcp-Method": {m.Method}, wire.HeaderStdio: {"1"}}
 	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
 		h["Mcp-Protocol-Version"] = []string{v}
 	}

@@ -79,7 +79,7 @@ func (s *shim) listenOnce(ctx context.Context, m *wire.Message, line []byte, ack
 	var followed atomic.Bool
 	go func() {
 		select {
-		case <-s.c.guide.other(resp.Request.Header.Get(headerSession)):
+		case <-s.c.guide.other(resp.Request.Header.Get(wire.HeaderSession)):
 			followed.Store(true)
 			cancel()
 		case <-round.Done():

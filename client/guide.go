@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/doorward/doorward/internal/wire"
 )
 
 // GuideOptions say where the token of a delivery session comes from.
@@ -320,9 +322,9 @@ func (g *guide) do(req *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 		}
-		req.Header.Del(headerSession)
+		req.Header.Del(wire.HeaderSession)
 		if token != "" {
-			req.Header.Set(headerSession, token)
+			req.Header.Set(wire.HeaderSession, token)
 		}
 		resp, err := g.c.http.Do(req)
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || token == "" {

@@ -122,7 +122,7 @@ func (k *keeper) issue(w http.ResponseWriter, status int) {
 func (k *keeper) renew(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	token := r.Header.Get(headerSession)
+	token := r.Header.Get(wire.HeaderSession)
 	k.renewed = append(k.renewed, token)
 	if !k.good[token] {
 		problem(w, http.StatusUnauthorized, "unauthenticated")
@@ -142,7 +142,7 @@ func (k *keeper) renew(w http.ResponseWriter, r *http.Request) {
 func (k *keeper) end(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ended = append(k.ended, r.Header.Get(headerSession))
+	k.ended = append(k.ended, r.Header.Get(wire.HeaderSession))
 	if k.stay {
 		k.mu.Unlock()
 		<-r.Context().Done()
@@ -155,7 +155,7 @@ func (k *keeper) end(w http.ResponseWriter, r *http.Request) {
 func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body, wire.FromClient)
-	token := strings.Join(r.Header[headerSession], ",")
+	token := strings.Join(r.Header[wire.HeaderSession], ",")
 	k.mu.Lock()
 	k.seen = append(k.seen, strings.TrimSpace(r.Method+" "+m.Method+" "+token))
 	bad, deny := token != "" && !k.good[token], k.deny

@@ -11,10 +11,6 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// headerNamespace carries the label of the caller's project on every request.
-// It is claimed: the daemon decides nothing by it.
-const headerNamespace = "Doorward-Namespace"
-
 // maxLabel is the length of a name or namespace (messaging.md, AH14).
 const maxLabel = 63
 
@@ -70,7 +66,7 @@ func (c *Client) within(namespace string) *Client {
 // do sends a request with what every request carries.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.namespace != "" {
-		req.Header.Set(headerNamespace, c.namespace)
+		req.Header.Set(wire.HeaderNamespace, c.namespace)
 	}
 	if c.guide != nil {
 		return c.guide.do(req)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/sessionfile"
+	"github.com/doorward/doorward/internal/wire"
 )
 
 const authUsage = "auth session-start|session-end|status|check|header|token [arguments]"
@@ -237,7 +238,7 @@ func authHeader(ctx context.Context, args []string) error {
 	}
 	header := map[string]string{}
 	if token != "" {
-		header["Doorward-Session"] = token
+		header[wire.HeaderSession] = token
 	}
 	return printJSON(header)
 }

@@ -185,7 +185,7 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 
 // namespaceOf is the label of the caller's project, as its shim sent it.
 func namespaceOf(r *upstream.Request) string {
-	if v := r.Headers["Doorward-Namespace"]; len(v) == 1 && wire.ValidNamespace(v[0]) {
+	if v := r.Headers[wire.HeaderNamespace]; len(v) == 1 && wire.ValidNamespace(v[0]) {
 		return v[0]
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/wire"
 )
 
 type deliveryKey struct{}
@@ -13,7 +14,7 @@ type deliveryKey struct{}
 // gives the request that remembers it. One that is not good is a 401: who
 // presents a token means it.
 func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) (*http.Request, bool) {
-	if d.o.Delivery == nil || len(r.Header["Doorward-Session"]) == 0 {
+	if d.o.Delivery == nil || len(r.Header[wire.HeaderSession]) == 0 {
 		return r, true
 	}
 	id, err := d.o.Delivery(r, who)

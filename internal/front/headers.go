@@ -68,7 +68,7 @@ func refusedByQuality(params string) bool {
 // once reports that no header which decides anything appears twice: another
 // reader might take the other one (threats R45).
 func once(h http.Header) bool {
-	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", "Doorward-Session"} {
+	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", wire.HeaderSession} {
 		if len(h[k]) > 1 {
 			return false
 		}
@@ -84,7 +84,7 @@ func once(h http.Header) bool {
 // namespace is the label of its project that a client gave, or empty: it is
 // well formed, and no more than claimed.
 func namespace(h http.Header) string {
-	v := h["Doorward-Namespace"]
+	v := h[wire.HeaderNamespace]
 	if len(v) != 1 || !wire.ValidNamespace(v[0]) {
 		return ""
 	}

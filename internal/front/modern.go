@@ -60,7 +60,7 @@ func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *
 // client speaks stdio and so writes no Mcp-Param headers. Nothing is believed
 // by it: where such headers are there after all, they are checked.
 func overStdio(h http.Header) bool {
-	if len(h["Doorward-Stdio"]) == 0 {
+	if len(h[wire.HeaderStdio]) == 0 {
 		return false
 	}
 	for k := range h {

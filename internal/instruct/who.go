@@ -13,11 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/session"
+	"github.com/doorward/doorward/internal/wire"
 )
-
-// headerSession bears a session token, or the bearer token of a CI job, beside
-// whatever authenticates the connection.
-const headerSession = "Doorward-Session"
 
 // spawnToken begins the token of a started agent, which counts at the door
 // alone (authn.SpawnToken).
@@ -101,7 +98,7 @@ type shown struct {
 // A started agent needs Authorization for its own token, which the door has
 // looked at.
 func shownBy(h http.Header, started bool) (shown, error) {
-	authorization, beside := h["Authorization"], h[headerSession]
+	authorization, beside := h["Authorization"], h[wire.HeaderSession]
 	if len(authorization) > 1 || len(beside) > 1 {
 		return shown{}, errTwice
 	}
@@ -239,7 +236,7 @@ func (s *Server) stands(found *session.Session) bool {
 // caller: an id for gate.Act.Delivery, empty without the header. An error is a
 // 401; for errors.As, *session.Invalid tells the operator why.
 func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
-	values := r.Header[headerSession]
+	values := r.Header[wire.HeaderSession]
 	if len(values) == 0 {
 		return "", nil
 	}

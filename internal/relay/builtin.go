@@ -16,10 +16,6 @@ import (
 // KindBuiltin is the kind of a server that is part of the daemon.
 const KindBuiltin = "builtin"
 
-// HeaderNamespace carries the label of the caller's project to a server that
-// is part of the daemon. It is claimed: nothing is decided by it.
-const HeaderNamespace = "Doorward-Namespace"
-
 // Builtin is a server that is part of the daemon. It is reached by the same
 // way as all others, and is told what no other server is: who calls.
 type Builtin interface {
@@ -110,7 +106,7 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 // labelled passes the caller's project on to a server that is part of the daemon.
 func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	if b.Builtin != nil && x.Namespace != "" {
-		req.Headers = http.Header{HeaderNamespace: {x.Namespace}}
+		req.Headers = http.Header{wire.HeaderNamespace: {x.Namespace}}
 	}
 }
 

@@ -14,6 +14,19 @@ const (
 	sentinelEnd   = "?="
 )
 
+// The headers that are Doorward's own.
+const (
+	// HeaderSession bears the token of a delivery session, or the bearer token of
+	// a CI job, beside whatever authenticates the connection.
+	HeaderSession = "Doorward-Session"
+	// HeaderNamespace carries the label of the caller's project. It is claimed:
+	// nothing is decided by it.
+	HeaderNamespace = "Doorward-Namespace"
+	// HeaderStdio says that a message came through `doorward connect`. Nothing is
+	// believed by it.
+	HeaderStdio = "Doorward-Stdio"
+)
+
 // errHeader says nothing of the value: it goes to the caller as -32020.
 var errHeader = errors.New("header value is neither plain ASCII nor Base64 of UTF-8 text")
 
