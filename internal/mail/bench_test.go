@@ -32,7 +32,7 @@ func benchBed(b *testing.B, n int) (*mail.Book, *store.DB, []mail.Owner, []mail.
 	return book, db, owners, peers
 }
 
-var bare = store.Migration{Name: "bench", SQL: []string{
+var bare = store.Migration{Name: "bench-1", SQL: []string{
 	`CREATE TABLE bench (id TEXT PRIMARY KEY, box INTEGER NOT NULL, body TEXT NOT NULL) STRICT`}}
 
 // BenchmarkSend is 16 senders to 16 recipients, beside as many that insert a

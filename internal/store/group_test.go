@@ -88,7 +88,7 @@ func TestWhoIsInAGroupMayLeave(t *testing.T) {
 // A foreign key that is checked at the COMMIT fails its own job only.
 func TestADebtOfAJobIsItsOwn(t *testing.T) {
 	t.Parallel()
-	db := place{dir: t.TempDir()}.open(t, plus(Migration{Name: "0002", SQL: []string{
+	db := place{dir: t.TempDir()}.open(t, plus(Migration{Name: "child-1", SQL: []string{
 		`CREATE TABLE child (k TEXT NOT NULL REFERENCES kv (k) DEFERRABLE INITIALLY DEFERRED) STRICT`}}))
 	errs := behind(t.Context(), t, db, 30, func(i int) func(*Tx) error {
 		return func(tx *Tx) error {

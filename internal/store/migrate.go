@@ -8,38 +8,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
-// applied is the table of what was done to the schema, in order.
+// What was done to the schema, in the order in which it was. What is missing is
+// found by its name (pending).
 const (
 	appliedTable = `CREATE TABLE IF NOT EXISTS store_migrations (
 		position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, applied_at INTEGER NOT NULL) STRICT`
 	appliedNames  = `SELECT name FROM store_migrations ORDER BY position`
 	appliedInsert = `INSERT INTO store_migrations (position, name, applied_at) VALUES (?1, ?2, ?3)`
 )
-
-func checkMigrations(all []Migration) error {
-	seen := make(map[string]bool)
-	for _, m := range all {
-		if m.Name == "" || seen[m.Name] || strings.Trim(m.Name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-			return fmt.Errorf("store: %q is no name for a migration, or used twice", m.Name)
-		}
-		seen[m.Name] = true
-	}
-	return nil
-}
-
-// pending is what of all is still to be done to a database to which the named
-// ones were done. Steps that we do not know come from a newer version.
-func pending(all []Migration, done []string) ([]Migration, error) {
-	for i, name := range done {
-		if i >= len(all) || all[i].Name != name {
-			return nil, fmt.Errorf("%w: it has the step %q, which this one does not know", ErrNewer, name)
-		}
-	}
-	return all[len(done):], nil
-}
 
 // names reads what was applied.
 func names(ctx context.Context, s session) ([]string, error) {

@@ -87,6 +87,7 @@ func settle(ctx context.Context, c *pgconn.PgConn, schema string) error {
 	set := `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 		SET client_encoding = 'UTF8';
 		SET standard_conforming_strings = on;
+		SET default_transaction_isolation = 'read committed';
 		SET idle_in_transaction_session_timeout = '60s';`
 	if schema != "" {
 		set += `SET search_path = ` + quote(schema) + `, pg_temp;`
@@ -97,12 +98,15 @@ func settle(ctx context.Context, c *pgconn.PgConn, schema string) error {
 
 // pgConn is one connection with its compiled statements.
 type pgConn struct {
-	c      *pgconn.PgConn
-	stmts  cache[*pgStmt]
-	next   int
-	count  *counters
-	fresh  bool   // no transaction has been on it yet
-	server string // which run of the server it is on, once it has sealed
+	c     *pgconn.PgConn
+	stmts cache[*pgStmt]
+	next  int
+	count *counters
+	fresh bool // no transaction has been on it yet
+
+	writer   int64     // its row of store_commits; 0: none yet
+	number   int64     // of the transaction that it sealed last
+	enlisted time.Time // when the row was made sure of; zero: to be done
 }
 
 type pgStmt struct {
@@ -144,11 +148,21 @@ func (c *pgConn) lost() bool { return c.c.IsClosed() }
 // idle reports whether no transaction is on it.
 func (c *pgConn) idle() bool { return !c.lost() && c.c.TxStatus() == 'I' }
 
-// begin also reads the clock of the transaction, which stands from its BEGIN
-// on, in the same round trip.
+// clock is the time of a transaction, which stands from its BEGIN on.
+const clock = `SELECT CAST(floor(extract(epoch FROM transaction_timestamp()) * 1000) AS BIGINT)`
+
+// begin also reads the clock, in the same round trip.
 func (c *pgConn) begin(ctx context.Context, limit time.Duration, how string) (now int64, err error) {
 	c.limit(limit)
-	results, err := c.c.Exec(ctx, how+`; SELECT floor(extract(epoch FROM transaction_timestamp()) * 1000)::bigint`).ReadAll()
+	batch := new(pgconn.Batch)
+	for _, query := range []string{how, clock} {
+		s, err := c.stmt(query, nil)
+		if err != nil {
+			return 0, err
+		}
+		batch.ExecPrepared(s.described.Name, nil, nil, nil)
+	}
+	results, err := c.c.ExecBatch(ctx, batch).ReadAll()
 	if err != nil {
 		return 0, err
 	}
@@ -157,31 +171,6 @@ func (c *pgConn) begin(ctx context.Context, limit time.Duration, how string) (no
 	}
 	return strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
 }
-
-// sealing is the last statement of a transaction: one round trip, however many
-// the signals are.
-const sealing = `SELECT txid_current_if_assigned(), (SELECT count(*) FROM (
-	SELECT pg_notify(?1, topic) FROM unnest(CAST(?2 AS TEXT[])) AS topic OFFSET 0) AS sent), CAST(pg_postmaster_start_time() AS TEXT)`
-
-// seal adds the signals to the transaction, and gives the number by which the
-// server knows it; 0 when it wrote nothing.
-func (c *pgConn) seal(channel, self string, topics []string) (xid int64, err error) {
-	var list strings.Builder
-	for i, topic := range topics {
-		if i > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteString(`"` + escapeArray.Replace(self+topic) + `"`)
-	}
-	err = c.query(context.Background(), sealing, []any{channel, "{" + list.String() + "}"}, func(v []any) error {
-		xid, _ = v[0].(int64)
-		c.server, _ = v[2].(string)
-		return nil
-	})
-	return xid, err
-}
-
-var escapeArray = strings.NewReplacer(`"`, `\"`, `\`, `\`)
 
 func (c *pgConn) commit() error {
 	results, err := c.c.Exec(context.Background(), "COMMIT").ReadAll()

@@ -93,6 +93,9 @@ func (p *postgres) alone(ctx context.Context, c *pgConn) error {
 	if err := runDDL(ctx, c, appliedTable); err != nil {
 		return fmt.Errorf("making the table of migrations: %w", err)
 	}
+	if err := runDDL(ctx, c, commitsTable); err != nil {
+		return fmt.Errorf("making the table of commits: %w", err)
+	}
 	return nil
 }
 

@@ -67,13 +67,13 @@ func (p *postgres) name() string { return Postgres }
 // begin takes a connection and begins on it. A pooled connection may have died
 // since it was used last, and then the others have too; nothing has been done
 // yet, so a new one is tried.
-func (p *postgres) begin(ctx context.Context, how string) (*pgConn, *Tx, error) {
+func (p *postgres) begin(ctx context.Context, begin func(context.Context, *pgConn) (now int64, err error)) (*pgConn, *Tx, error) {
 	for {
 		c, err := p.pool.get(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		now, err := c.begin(ctx, p.beginLimit, how)
+		now, err := begin(ctx, c)
 		if err == nil {
 			c.limit(jobLimit)
 			return c, &Tx{ctx: context.Background(), s: c, now: now}, nil
@@ -90,8 +90,19 @@ func (p *postgres) begin(ctx context.Context, how string) (*pgConn, *Tx, error) 
 	}
 }
 
+func (p *postgres) toRead(ctx context.Context, c *pgConn) (now int64, err error) {
+	return c.begin(ctx, p.beginLimit, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+}
+
+func (p *postgres) toWrite(ctx context.Context, c *pgConn) (now int64, err error) {
+	if err := c.enlist(ctx, p.beginLimit); err != nil {
+		return 0, err
+	}
+	return c.begin(ctx, p.beginLimit, "BEGIN ISOLATION LEVEL READ COMMITTED")
+}
+
 func (p *postgres) read(ctx context.Context, job func(*Tx) error) error {
-	c, tx, err := p.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	c, tx, err := p.begin(ctx, p.toRead)
 	if err != nil {
 		return err
 	}
@@ -128,7 +139,7 @@ func (e *retryError) Error() string { return e.err.Error() }
 
 // attempt runs a job once, on the caller's goroutine.
 func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
-	c, tx, err := p.begin(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED")
+	c, tx, err := p.begin(ctx, p.toWrite)
 	if err != nil {
 		return err
 	}
@@ -153,7 +164,7 @@ func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
 
 // finish records, commits and signals, in this order.
 func (p *postgres) finish(c *pgConn, tx *Tx) error {
-	xid, err := c.seal(p.channel, p.self, tx.topics)
+	mark, err := c.seal(p.channel, p.self, tx.topics, tx.now)
 	if again := retryable(err); again != nil {
 		return again
 	}
@@ -167,7 +178,7 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 	}
 	c.limit(jobLimit) // Record may have taken its time
 	if err := c.commit(); err != nil {
-		err = p.afterLoss(c, xid, err)
+		err = p.afterLoss(c, mark, err)
 		if err != nil {
 			p.o.Log.Error("the store could not commit", slog.Any("error", err))
 			if len(tx.notes) > 0 {
@@ -183,52 +194,6 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 	p.count.jobs.Add(1)
 	p.hub.publish(tx.topics...)
 	return nil
-}
-
-// afterLoss learns what became of a COMMIT whose answer did not come: the
-// server still knows when it is asked again. It returns nil when it was done.
-//
-// A server that crashed gives the number of a transaction that it lost to the
-// next one. So of one that was away meanwhile only "aborted" is believed: ours
-// was not done, whosever it is; "committed" may be another's.
-func (p *postgres) afterLoss(c *pgConn, xid int64, err error) error {
-	if !c.lost() || xid == 0 {
-		return err // refused, or nothing was written
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.fateLimit)
-	defer cancel()
-	was, away := c.server, false
-	for ; ; pause(ctx, 100*time.Millisecond) {
-		fate, now, ask := p.fate(ctx, xid)
-		away = away || ask != nil || now != was
-		switch {
-		case fate == "committed" && !away:
-			return nil
-		case fate == "committed":
-			return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
-		case fate == "aborted":
-			return err
-		case ctx.Err() != nil, ask == nil && fate == "":
-			return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
-		}
-	}
-}
-
-// fate is what the server says of a transaction: committed, aborted, in
-// progress, or nothing when it has forgotten it; and which run of the server
-// says so.
-func (p *postgres) fate(ctx context.Context, xid int64) (fate, server string, err error) {
-	c, err := p.dial(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	defer c.Close()
-	err = c.query(ctx, `SELECT txid_status(?1), CAST(pg_postmaster_start_time() AS TEXT)`, []any{xid}, func(v []any) error {
-		fate, _ = v[0].(string)
-		server, _ = v[1].(string)
-		return nil
-	})
-	return fate, server, err
 }
 
 // release ends what was not committed and gives the connection back.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +99,7 @@ func TestACommitThatIsRefusedIsTakenBack(t *testing.T) {
 	r := &recorder{}
 	p := place{dsn: doortest.Postgres(t)}
 	o := r.options()
-	o.Migrations = append(append([]Migration{}, schema...), Migration{Name: "0002", SQL: []string{
+	o.Migrations = append(append([]Migration{}, schema...), Migration{Name: "child-1", SQL: []string{
 		`CREATE TABLE child (k TEXT NOT NULL REFERENCES kv (k) DEFERRABLE INITIALLY DEFERRED) STRICT`}})
 	db := p.open(t, o)
 	err := db.Write(t.Context(), func(tx *Tx) error {
@@ -147,78 +146,6 @@ func TestALostConnectionCostsItsJobAlone(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 }
-
-// proxy stands between the store and the server and can lose a COMMIT on its
-// way there, or its answer on the way back.
-type proxy struct {
-	net.Listener
-	server string
-	mode   atomic.Value
-	age    atomic.Int32 // connections of an earlier one carry nothing more
-}
-
-func newProxy(t *testing.T, dsn string) (*proxy, place) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	dir, rest, _ := strings.Cut(strings.TrimPrefix(dsn, "host="), " ")
-	p := &proxy{Listener: l, server: dir + "/.s.PGSQL.5432"}
-	p.mode.Store("")
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
-	return p, place{dsn: fmt.Sprintf("host=127.0.0.1 port=%d password=hunter2canary %s", l.Addr().(*net.TCPAddr).Port, rest)}
-}
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("unix", p.server)
-	if err != nil || p.mode.Load() == "gone" {
-		return
-	}
-	defer server.Close()
-	age := p.age.Load()
-	var mute atomic.Bool
-	go func() {
-		defer client.Close()
-		defer server.Close()
-		_, _ = io.Copy(server, readFunc(func(b []byte) (int, error) {
-			n, err := client.Read(b)
-			if age < p.age.Load() {
-				return 0, err
-			}
-			if bytes.Contains(b[:n], []byte("COMMIT\x00")) {
-				switch p.mode.Load() {
-				case "lose request":
-					return 0, io.EOF
-				case "lose answer":
-					mute.Store(true)
-				case "lose all":
-					p.mode.Store("gone")
-					return 0, io.EOF
-				}
-			}
-			return n, err
-		}))
-	}()
-	_, _ = io.Copy(client, readFunc(func(b []byte) (int, error) {
-		n, err := server.Read(b)
-		if mute.Load() {
-			return 0, io.EOF
-		}
-		return n, err
-	}))
-}
-
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(b []byte) (int, error) { return f(b) }
 
 // The connection ends while COMMIT is under way. Only the server knows what
 // became of it, and it is asked.

@@ -31,7 +31,7 @@ var (
 	ErrUnavailable = errors.New("the store is unavailable")
 	// ErrUncertain is wrapped, with ErrUnavailable, in the one case where
 	// nobody can tell whether something was done: the database was lost in the
-	// middle of the COMMIT and did not come back to be asked.
+	// middle of the COMMIT, and was not there to be asked in the seconds after.
 	ErrUncertain = errors.New("whether it was committed is not known")
 	// ErrRecord is wrapped when Options.Record failed: nothing was done.
 	ErrRecord = errors.New("the act could not be recorded")
@@ -50,7 +50,10 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 // and STRICT are translated for PostgreSQL, and nothing else: no INTEGER
 // PRIMARY KEY that counts by itself, no WITHOUT ROWID, no deferred constraint.
 type Migration struct {
-	Name string // of a-z, 0-9, dash and underscore; never changed once released
+	// Name is that of the series, of a-z, 0-9, dash and underscore, and the
+	// number there from 1 on without a gap: "mail-1". Neither it nor SQL is
+	// ever changed once released; another step is added behind.
+	Name string
 	SQL  []string
 }
 
@@ -67,7 +70,9 @@ type Options struct {
 	Postgres string
 	// Schema is the PostgreSQL schema to live in, made when it is not there;
 	// empty: that of the connection.
-	Schema     string
+	Schema string
+	// Migrations are the series of all who live in the database, in any order
+	// as long as each series is in its own.
 	Migrations []Migration
 	Log        *slog.Logger // nil: discards
 

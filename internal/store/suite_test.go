@@ -23,7 +23,7 @@ func (p place) options(o Options) Options {
 	return o
 }
 
-var schema = []Migration{{Name: "0001-first", SQL: []string{
+var schema = []Migration{{Name: "test-1", SQL: []string{
 	`CREATE TABLE kv (k TEXT PRIMARY KEY, n INTEGER NOT NULL, b BLOB, r REAL, t TEXT) STRICT`,
 	`CREATE TABLE log (id TEXT NOT NULL, box TEXT NOT NULL, seq INTEGER NOT NULL) STRICT`,
 	`CREATE INDEX log_box ON log (box, seq)`,

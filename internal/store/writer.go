@@ -255,9 +255,10 @@ func (w *writer) finish(good []*write) {
 }
 
 // uncommitted is the answer when COMMIT failed. What was written and not
-// synced may yet be found by a recovery.
+// synced may yet be found by a recovery, and a driver that gave up may have
+// done so after it.
 func uncommitted(err error) error {
-	if errors.Is(err, sqlite3.IOERR) {
+	if errors.Is(err, sqlite3.IOERR) || errors.Is(err, errDriver) {
 		return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
 	}
 	return unavailable(err)

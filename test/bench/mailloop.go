@@ -83,7 +83,7 @@ func (l *bareLoop) close() error { return l.db.Close() }
 type storeLoop struct{ db *store.DB }
 
 func openStoreLoop(dir string) (*storeLoop, error) {
-	db, err := store.Open(context.Background(), store.Options{Dir: dir, Migrations: []store.Migration{{Name: "bench", SQL: loopSchema}}})
+	db, err := store.Open(context.Background(), store.Options{Dir: dir, Migrations: []store.Migration{{Name: "bench-1", SQL: loopSchema}}})
 	if err != nil {
 		return nil, err
 	}

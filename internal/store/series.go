@@ -1,0 +1,86 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The steps of one package are a series: "mail-1", "mail-2", … Each grows at
+// its own end, and a database takes what is missing of each, whatever it has of
+// the others. Where the lists of two versions put a series matters to neither.
+
+// inSeries are the series of a name and its number there.
+func inSeries(name string) (series string, n int, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 1 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return "", 0, false
+	}
+	n, err := strconv.Atoi(name[i+1:])
+	if err != nil || n < 1 || strconv.Itoa(n) != name[i+1:] {
+		return "", 0, false
+	}
+	return name[:i], n, true
+}
+
+// lengths is how many steps each series has, of which each is to stand behind
+// the one before it.
+func lengths(names []string) (map[string]int, error) {
+	last := make(map[string]int)
+	for _, name := range names {
+		series, n, ok := inSeries(name)
+		if !ok {
+			return nil, fmt.Errorf("%q is no name of a step, such as mail-1", name)
+		}
+		if n != last[series]+1 {
+			return nil, fmt.Errorf("the step %q comes where %q is due", name, fmt.Sprint(series, "-", last[series]+1))
+		}
+		last[series] = n
+	}
+	return last, nil
+}
+
+func stepNames(all []Migration) []string {
+	names := make([]string, len(all))
+	for i, m := range all {
+		names[i] = m.Name
+	}
+	return names
+}
+
+func checkMigrations(all []Migration) error {
+	if _, err := lengths(stepNames(all)); err != nil {
+		return fmt.Errorf("store: migrations: %w", err)
+	}
+	return nil
+}
+
+// pending is what of all is still to be done to a database to which the named
+// ones were done, in the order of all. Steps that we do not know come from a
+// newer version.
+func pending(all []Migration, done []string) ([]Migration, error) {
+	ours := stepNames(all)
+	known, err := lengths(ours)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range done {
+		if !slices.Contains(ours, name) {
+			return nil, unknown(name, known)
+		}
+	}
+	if _, err := lengths(done); err != nil {
+		return nil, fmt.Errorf("the database's own list of its steps (table store_migrations) is damaged: %w; restore a backup", err)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m Migration) bool { return slices.Contains(done, m.Name) }), nil
+}
+
+// unknown says what of a step is not known here, and how far that goes.
+func unknown(name string, known map[string]int) error {
+	series, _, ok := inSeries(name)
+	if last := known[series]; ok && last > 0 {
+		return fmt.Errorf("%w: it has the step %q, and this one knows %s up to %d", ErrNewer, name, series, last)
+	}
+	return fmt.Errorf("%w: it has the step %q, which this one does not know", ErrNewer, name)
+}
