@@ -125,7 +125,8 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	if err := readAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
 		return c, 0, err
 	}
-	whole := lastCheckpoint(tail)
+	written, _, _ := bytes.Cut(tail, []byte{0}) // a power loss may leave zeros in what was not on the disk yet
+	whole := lastCheckpoint(written)
 	cut = int64(len(tail) - len(whole))
 	c.size = fi.Size() - cut
 	if len(whole) > 0 {

@@ -14,8 +14,9 @@ import (
 
 // Open opens the log in dir, which it makes if need be, for writing by this
 // process alone: ErrLocked when another one has it. It reads the end of the log
-// only, however long it is: an unfinished last line is cut off and recorded as
-// the event audit.torn with the number of its bytes, then audit.start follows.
+// only, however long it is: an unfinished last line, and whatever a power loss
+// has left holes in since the last checkpoint, is cut off and recorded as the
+// event audit.torn with the number of its bytes, then audit.start follows.
 //
 // ErrDamaged means that the last record is not whole, that segments are
 // missing, or that the log is shorter than its last checkpoint says. Such a log
@@ -77,7 +78,7 @@ func (l *Log) recover() error {
 		return err
 	}
 	if torn > 0 {
-		l.next.add(l.event("audit.torn", 0, torn, "the last line was unfinished and was cut off"), true)
+		l.next.add(l.event("audit.torn", 0, torn, "the end was unfinished and was cut off"), true)
 	}
 	if cutCheckpoint > 0 {
 		l.next.add(l.event("audit.torn", 0, cutCheckpoint, "the last checkpoint was unfinished and was cut off"), true)
@@ -142,7 +143,7 @@ func (l *Log) setTip(text []byte) error {
 	return nil
 }
 
-// openLast opens the newest segment for appending, without its unfinished line.
+// openLast opens the newest segment for appending, without its unfinished end.
 func (l *Log) openLast(number int) (f *os.File, size, torn int64, err error) {
 	f, err = os.OpenFile(segmentPath(l.dir, number), os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -151,6 +152,9 @@ func (l *Log) openLast(number int) (f *os.File, size, torn int64, err error) {
 	fi, err := f.Stat()
 	if err == nil {
 		size, err = lastNewline(f, fi.Size())
+	}
+	if err == nil {
+		size, err = withoutHoles(f, size, l.checkpoints.last.seq)
 	}
 	if err == nil && size < fi.Size() {
 		torn = fi.Size() - size

@@ -79,6 +79,66 @@ func TestZerosOfAPowerLossAreCutOff(t *testing.T) {
 	mustVerify(t, dir, key, 6)
 }
 
+// A power loss may lose a page and keep the ones behind it. What is behind was
+// never on the disk for certain, so nobody was told that it is.
+func TestHolesOfAPowerLossAreCutOff(t *testing.T) {
+	t.Parallel()
+	const page = 4096
+	key := newKey(t)
+	base := abandonedLog(t, key, 2000)
+	whole := readFile(t, filepath.Join(base, "00000001.jsonl"))
+	for _, lost := range [][]int{{1}, {len(whole)/page - 1}, {3, 70}, {2, 3, 4, 5}, {len(whole) / page}} {
+		dir, first := copyDir(t, base), lost[0]*page
+		holed := bytes.Clone(whole)
+		for _, n := range lost {
+			clear(holed[n*page : min((n+1)*page, len(holed))])
+		}
+		writeFile(t, filepath.Join(dir, "00000001.jsonl"), holed)
+		kept := bytes.Count(whole[:first], []byte("\n"))
+		mustClose(t, open(t, dir, audit.Options{Key: key}))
+		torn := int64(len(whole) - bytes.LastIndexByte(whole[:first], '\n') - 1)
+		if es := entries(t, dir); len(es) != kept+3 || es[kept].Action != "audit.torn" || es[kept].Bytes > torn || es[kept].Bytes == 0 {
+			t.Errorf("lost %v: %d records, %d were whole before; then %+v", lost, len(es), kept, es[kept])
+		}
+		mustVerify(t, dir, key, uint64(kept+3))
+	}
+}
+
+// What a checkpoint vouches for was on the disk: a hole there is none of a power
+// loss.
+func TestAHoleInWhatACheckpointVouchesForIsDamage(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	base := closedLog(t, key, 10, 100)
+	path := filepath.Join(base, "00000001.jsonl")
+	whole := readFile(t, path)
+	for _, at := range []int{0, len(whole) / 2, len(whole) - 2} {
+		dir := copyDir(t, base)
+		holed := bytes.Clone(whole)
+		holed[at] = 0
+		writeFile(t, filepath.Join(dir, "00000001.jsonl"), holed)
+		if l, err := audit.Open(dir, audit.Options{Key: key}); !errors.Is(err, audit.ErrDamaged) {
+			if err == nil {
+				l.Close()
+			}
+			t.Errorf("a hole at %d: %v", at, err)
+		}
+	}
+}
+
+func TestACheckpointWithAHoleIsCutOff(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	dir := closedLog(t, key, 2, 100)
+	path := filepath.Join(dir, "checkpoints")
+	whole := readFile(t, path)
+	last := bytes.LastIndex(whole, []byte("\n\n"+audit.Origin)) + 2
+	clear(whole[last+5 : last+40])
+	writeFile(t, path, whole)
+	mustClose(t, open(t, dir, audit.Options{Key: key}))
+	mustVerify(t, dir, key, 7)
+}
+
 func TestATornCheckpointIsCutOffAndRecorded(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,51 @@ func lastNewline(r io.ReaderAt, size int64) (int64, error) {
 		}
 	}
 	return 0, nil
+}
+
+// holeChunk is how much of the end is looked at at once; several lines fit in.
+const holeChunk = 4 * MaxLine
+
+// withoutHoles gives the offset up to which the first size bytes have no hole
+// behind the record that was on the disk for certain. A power loss may keep what
+// was written later and lose what was written before: there are zeros then, and
+// no record has one. size is the end of a line, or 0.
+func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
+	buf := make([]byte, holeChunk)
+	cut := size
+	for end := size; end > 0; {
+		part := buf[:min(end, holeChunk)]
+		end -= int64(len(part))
+		if err := readAt(r, part, end); err != nil {
+			return 0, err
+		}
+		if i := bytes.IndexByte(part, 0); i >= 0 {
+			cut = end + int64(i)
+		}
+		if firstNumber(part, end == 0) <= synced {
+			break
+		}
+	}
+	if cut == size {
+		return size, nil
+	}
+	return lastNewline(r, cut)
+}
+
+// firstNumber is the number of the first whole record in part of a segment, more
+// than any where there is none. first: part is the beginning.
+func firstNumber(part []byte, first bool) uint64 {
+	for whole := first; len(part) > 0; whole = true {
+		text, rest, ok := bytes.Cut(part, []byte{'\n'})
+		if !ok {
+			break
+		}
+		if l, ok := parseLine(text); ok && whole {
+			return l.seq
+		}
+		part = rest
+	}
+	return math.MaxUint64
 }
 
 func readAt(r io.ReaderAt, b []byte, at int64) error {
