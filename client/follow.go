@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -49,30 +50,42 @@ func (g *guide) presented() string {
 	return g.held.token
 }
 
+// listening is one subscriptions/listen of the client.
+type listening struct {
+	m     *wire.Message
+	line  []byte
+	acked bool // the client has its acknowledgement
+	tries int  // in a row that were refused since
+}
+
+// refusals is how often in a row a listen may be refused that the client has
+// already: the stream before it may not have been noticed to have ended.
+const refusals = 3
+
 // listen carries one subscriptions/listen for as long as the client wants it,
 // and is there.
 func (s *shim) listen(ctx context.Context, m *wire.Message, line []byte) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.listens, cancel)()
-	for acked := false; ; acked = true {
-		if !s.listenOnce(ctx, m, line, acked) {
-			return
+	for l := (&listening{m: m, line: line}); s.listenOnce(ctx, l); {
+		if l.tries > 0 {
+			s.rest(ctx, time.Second)
 		}
 	}
 }
 
-// listenOnce is listen with one session; true: another one has followed. The
-// client has its acknowledgement already when it was acked before.
-func (s *shim) listenOnce(ctx context.Context, m *wire.Message, line []byte, acked bool) bool {
+// listenOnce is listen with one session; true: it is to be begun again, since
+// another session has followed.
+func (s *shim) listenOnce(ctx context.Context, l *listening) bool {
 	round, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := s.send(round, m, func() (*response, error) {
-		r, err := s.c.post(round, s.path, m, line, modernHeaders(m))
+	resp, err := s.send(round, l.m, func() (*response, error) {
+		r, err := s.c.post(round, s.path, l.m, l.line, modernHeaders(l.m))
 		return &response{r, ""}, err
 	})
 	if err != nil {
-		s.lost(ctx, m.ID, err)
+		s.lost(ctx, l.m.ID, err)
 		return false
 	}
 	defer resp.Body.Close()
@@ -87,19 +100,58 @@ func (s *shim) listenOnce(ctx context.Context, m *wire.Message, line []byte, ack
 	}()
 	answered := false
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
-		answered = answered || got.Kind == wire.Response
-		if !acked || got.Method != "notifications/subscriptions/acknowledged" {
-			s.write(named(m.ID, got, raw))
-		}
-		return true
+		answered = got.Kind == wire.Response
+		return s.heard(l, got, raw)
 	})
-	if !answered && followed.Load() && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case !answered && followed.Load(), answered && l.tries > 0:
 		return true
-	}
-	if !answered {
-		s.lost(ctx, m.ID, err)
+	case !answered:
+		s.lost(ctx, l.m.ID, err)
 	}
 	return false
+}
+
+// heard passes on what a listen brings; false: it is over. Once the client has
+// its acknowledgement it gets no other one, but is told to look again at what it
+// asked for: another session may see something else, and what changed between
+// the two was told to neither.
+func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
+	ack := got.Method == "notifications/subscriptions/acknowledged"
+	switch {
+	case l.acked && got.Kind == wire.Response && got.Error != nil && l.tries < refusals:
+		l.tries++
+		return false
+	case ack && l.acked:
+		s.lookAgain(l)
+	default:
+		s.write(named(l.m.ID, got, raw))
+	}
+	l.acked, l.tries = l.acked || ack, 0
+	return got.Kind != wire.Response
+}
+
+// lookAgain tells the client of everything that its listen is about and that
+// depends on the session.
+func (s *shim) lookAgain(l *listening) {
+	want := wire.Get(l.m.Params, "notifications")
+	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
+	tell := func(method string, edits ...wire.Edit) {
+		s.write(wire.AppendNotification(nil, method, wire.Set(nil, append(edits, wire.Edit{Key: "_meta", Value: tag})...)))
+	}
+	if string(wire.Get(want, "promptsListChanged")) == "true" {
+		tell("notifications/prompts/list_changed")
+	}
+	if string(wire.Get(want, "resourcesListChanged")) == "true" {
+		tell("notifications/resources/list_changed")
+	}
+	for uri := range wire.Elements(wire.Get(want, "resourceSubscriptions")) {
+		if ofGuidance(string(uri)) {
+			tell("notifications/resources/updated", wire.Edit{Key: "uri", Value: uri})
+		}
+	}
 }
 
 // follow subscribes a legacy client again whenever its delivery session is
@@ -117,13 +169,18 @@ func (l *legacySession) follow(s *shim) {
 	}
 }
 
+// ofGuidance reports whether a URI, raw, may be one of the instructions.
+func ofGuidance(uri string) bool {
+	return strings.Contains(uri, "instr://") || strings.Contains(uri, "instructions://")
+}
+
 // again repeats the subscriptions to instructions. Those of other servers do not
 // depend on the session.
 func (l *legacySession) again(s *shim) {
 	l.mu.Lock()
 	var subs [][]byte
 	for uri, line := range l.uris {
-		if strings.Contains(uri, "instr://") || strings.Contains(uri, "instructions://") {
+		if ofGuidance(uri) {
 			subs = append(subs, line)
 		}
 	}

@@ -45,6 +45,9 @@ type keeper struct {
 	closed   bool          // renewal is refused: policy gives less than the session has
 	stay     bool          // DELETE /auth/session is not answered
 	failures int           // of POST /auth/session before it works
+	opened   int           // sessions
+	slow     time.Duration // between the head of a listen's stream and its acknowledgement
+	full     int           // further listens that are refused
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -96,6 +99,7 @@ func (k *keeper) open(w http.ResponseWriter, r *http.Request) {
 		problem(w, k.status, "some_code")
 		return
 	}
+	k.opened++
 	k.issue(w, http.StatusCreated)
 }
 
@@ -115,7 +119,7 @@ func (k *keeper) issue(w http.ResponseWriter, status int) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{"token": token, "session_id": "0123456789abcdef", "scope": []string{"behavioural"},
+	json.NewEncoder(w).Encode(map[string]any{"token": token, "session_id": fmt.Sprintf("%016x", k.opened), "scope": []string{"behavioural"},
 		"expires": time.Now().Add(k.life).UTC().Format(time.RFC3339Nano), "refresh_after": time.Now().Add(fresh).UTC().Format(time.RFC3339Nano)})
 }
 
@@ -163,6 +167,8 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case bad:
 		w.WriteHeader(http.StatusUnauthorized)
+	case m.Method == "subscriptions/listen":
+		k.listen(w, r, &m)
 	case r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
