@@ -219,7 +219,7 @@ mcpServers:
   missing: {command: missing}
   odd: {type: ws, url: "wss://mcp.example.com"}
   warned: {command: npx, timeout: 5}
-  off: {command: missing, env: {A: "${NOPE}"}, disabled: true}
+  "off": {command: missing, env: {A: "${NOPE}"}, disabled: true}
 `)
 	if c == nil || config.OK(ps) || config.Fatal(ps) {
 		t.Fatalf("problems: %v", ps)

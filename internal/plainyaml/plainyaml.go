@@ -9,8 +9,9 @@
 // stands, and each key of a mapping is text and there once. Bytes that two
 // parsers would take apart differently are refused.
 //
-// Limit: which type a bare word has is not decided by its bytes. To an old
-// parser no and 1:30 are a truth value and a number, and here they are text.
+// Limit: which type a bare value has is not decided by its bytes. To an old
+// parser no and 1:30 are a truth value and a number, and here they are text; as
+// keys they are refused.
 // Callers take numbers only as JSON writes them, and from a list of
 // choices none but those on it.
 package plainyaml

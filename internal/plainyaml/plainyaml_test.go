@@ -127,6 +127,7 @@ func TestWhatWouldLetTwoReadersSeeTwoTreesIsAFault(t *testing.T) {
 		tag    = "tags (!name) are not used here; put a text that begins with ! in quotes"
 		merge  = "merge keys (<<) are not used here; write the keys themselves"
 		text   = "a key must be text; put it in quotes"
+		colon  = "a text without quotes cannot end with a colon: put it in quotes, or a space behind the colon"
 	)
 	for what, c := range map[string]struct {
 		content, rest string
@@ -157,6 +158,8 @@ func TestWhatWouldLetTwoReadersSeeTwoTreesIsAFault(t *testing.T) {
 		"a key twice, further in":     {"a:\n- b: c\n  b: d\n", `{a:[{b:str"c"}]}`, []string{"3:.a[0] key: duplicate key, first on line 2; keep one"}},
 		"the same key elsewhere":      {"a: {a: {a: b}}\nb: {a: c}\n", `{a:{a:{a:str"b"}} b:{a:str"c"}}`, nil},
 		"keys that are no text":       {"1: a\ntrue: b\n~: c\n2026-01-02: d\n? [a]\n: e\n? {a: b}\n: f\n1.5: h\nok: i\n", `{ok:str"i"}`, slices.Repeat([]string{": " + text}, 7)},
+		"keys that are text to some":  {"on: a\nNo: b\n1:30: c\n190:20:30.15: d\nOFF: e\n=: f\n'on': g\n\"1:30\": h\na:b: i\ny: j\n", `{on:str"g" 1:30:str"h" a:b:str"i" y:str"j"}`, slices.Repeat([]string{": " + text}, 6)},
+		"a colon and no space":        {"a: {b:}\nc: [d, e:]\nf: [\"g:\"]\n", `{a:{} c:[str"d" str"e:"] f:[str"g:"]}`, []string{"1:.a key: " + colon, "2:.c[1]: " + colon}},
 		"a fault in what is left out": {"1: &x a\n? &y [*x]\n: b\n", `{}`, []string{"1: key: " + text, "2: key: " + anchor}},
 	} {
 		t.Run(what, func(t *testing.T) {

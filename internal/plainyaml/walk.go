@@ -2,6 +2,7 @@ package plainyaml
 
 import (
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,6 +19,7 @@ const AliasText = "aliases (*name) are not used here; write the value itself, an
 const (
 	anchorText = "anchors (&name) are not used here; put a text that begins with & in quotes"
 	tagText    = "tags (!name) are not used here; put a text that begins with ! in quotes"
+	colonText  = "a text without quotes cannot end with a colon: put it in quotes, or a space behind the colon"
 	mergeText  = "merge keys (<<) are not used here; write the keys themselves"
 )
 
@@ -81,7 +83,7 @@ func keyFault(k *yaml.Node, first int) Fault {
 	case f.Text != "":
 	case k.Tag == "!!merge":
 		f.Text = mergeText
-	case k.Kind != yaml.ScalarNode || k.Tag != "!!str":
+	case k.Kind != yaml.ScalarNode || k.Tag != "!!str" || k.Style == 0 && otherThanText(k.Value):
 		f.Text = "a key must be text; put it in quotes"
 	case first > 0:
 		f.First = first
@@ -99,8 +101,23 @@ func unplainText(n *yaml.Node) string {
 		return anchorText
 	case n.Style&yaml.TaggedStyle != 0:
 		return tagText
+	case n.Kind == yaml.ScalarNode && n.Style == 0 && strings.HasSuffix(n.Value, ":"):
+		return colonText
 	}
 	return ""
+}
+
+// otherThanText reports whether a bare word is a truth value, a null or a number
+// of base 60 to a parser of YAML 1.1 (https://yaml.org/type), and text to one
+// of 1.2. The letters y and n alone, which are truth values there too, are text
+// to the parsers in use.
+func otherThanText(word string) bool {
+	switch strings.ToLower(word) {
+	case "yes", "no", "on", "off", "=":
+		return true
+	}
+	digits := strings.TrimLeft(word, "+-")
+	return strings.Contains(digits, ":") && strings.Trim(digits, "0123456789:._") == ""
 }
 
 // Pairs walks a mapping.
