@@ -3,10 +3,8 @@ package mail
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,30 +17,6 @@ const DefaultNamespace = "default"
 
 // aliasesMax is how many former names a peer may keep from others at a time.
 const aliasesMax = 16
-
-// namePattern has one form for each name: no case, no Unicode, nothing to
-// confuse with it (AH14).
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-
-// reserved are names that somebody might take for an authority (AH2).
-var reserved = []string{Operator, Broker, "doorward", "system", "human", "user", "admin", "root", "all"}
-
-// ValidName reports whether s is the form of a name, be it of a peer, of a
-// namespace or of a label.
-func ValidName(s string) bool { return namePattern.MatchString(s) }
-
-func checkName(name string) error {
-	switch {
-	case !ValidName(name):
-		return refuse(NameInvalid)
-	case slices.Contains(reserved, name):
-		return refuse(NameReserved)
-	}
-	return nil
-}
-
-// madeName is a name for who gave none.
-func madeName(prefix string) string { return prefix + "-" + strings.ToLower(rand.Text()[:6]) }
 
 // Register binds a name to o (AH2 to AH7). Dead are the sessions, by digest,
 // that are known on this node to have ended; their leases are ended first.
@@ -308,68 +282,6 @@ func (j *job) enterSpace(space string) error {
 
 func (j *job) leaveSpace(space string) error {
 	_, err := j.Exec(`UPDATE peer_spaces SET peers = peers - 1 WHERE namespace = ?1 AND peers > 0`, space)
-	return err
-}
-
-// takeOver is AH4: one statement asks whether the session before is dead, and
-// sets the new one with the next epoch. Its row is locked before, as it would do
-// itself. What was leased to the old one goes
-// back to the queue; who was superseded will hear FENCED.
-func (j *job) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
-	var before string
-	if err := j.Row([]any{&before}, `SELECT session FROM peers WHERE peer_id = ?1`, id); err != nil {
-		return Peer{}, fmt.Errorf("reading the owner of a name: %w", err)
-	}
-	if err := j.supersede(o.Principal, before); err != nil {
-		return Peer{}, fmt.Errorf("superseding a session: %w", err)
-	}
-	var p Peer
-	dest, done := p.places(j.now)
-	err := j.Row(dest, `UPDATE peers SET session = ?3, node = ?4, grade = ?5, epoch = epoch + 1, lease_until = ?6, last_seen = ?7
-		WHERE peer_id = ?1 AND principal = ?2 AND kind = 'agent' AND lease_until <= ?7 AND session = ?8
-			AND namespace = ?9 AND name = ?10 RETURNING `+peerColumns,
-		id, o.Principal, o.Session, o.Node, o.Grade, j.lease(), j.now, before, space, name)
-	if errors.Is(err, store.ErrNoRow) {
-		return p, j.taken(o.Principal, space, name)
-	}
-	if err != nil {
-		return p, fmt.Errorf("taking over: %w", err)
-	}
-	done()
-	if before == "" && p.Epoch == 1 { // the first session of a spawned agent
-		out.Created = true
-		return p, nil
-	}
-	return p, j.inherit(p, reasonTakeover, out)
-}
-
-// inherit passes what a mailbox holds on to the next epoch of its peer.
-func (j *job) inherit(p Peer, reason string, out *Registered) error {
-	x, err := j.box(p.ID)
-	if err != nil {
-		return err
-	}
-	leased, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'leased'`, p.ID)
-	if err != nil {
-		return err
-	}
-	for _, r := range leased {
-		if err := j.endLease(x, r, reason); err != nil {
-			return err
-		}
-	}
-	j.change(Change{PeerID: p.ID, To: p.Name, Epoch: p.Epoch, Reason: reason})
-	if out != nil {
-		out.Takeover = &Takeover{PrevEpoch: p.Epoch - 1, Inherited: int(x.tally.pending()), Held: int(x.tally.of(Held))}
-	}
-	return nil
-}
-
-func (j *job) supersede(principal, session string) error {
-	if session == "" {
-		return nil
-	}
-	_, err := j.Exec(`UPDATE peer_sessions SET superseded = 1, changed_at = ?3 WHERE principal = ?1 AND session = ?2`, principal, session, j.now)
 	return err
 }
 
