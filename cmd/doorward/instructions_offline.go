@@ -36,7 +36,7 @@ func offlineInstructions(ctx context.Context, o *options) (instructionsOperator,
 	op, by, end, err := daemon.OpenInstructions(ctx, daemon.Options{Config: w.config, StateDir: state, RuntimeDir: runtime,
 		Version: version, Log: log, Say: os.Stderr})
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the store: %w", err)
+		return nil, nil, fmt.Errorf("opening the instructions: %w", err)
 	}
 	return shelfOfStore{op, by}, end, nil
 }

@@ -114,7 +114,9 @@ type Options struct {
 	AuditKey    []byte            // of the digests of bodies in records, secret
 	Public      ed25519.PublicKey // of the node, for the check of signatures; nil: none is checked
 	AuditDir    string            // where the records are, for trace and fsck; empty: they are not looked at
-	Log         *slog.Logger      // nil: discards
+	// Gone reports whether a process instance has ended; nil: none has.
+	Gone func(instance string) bool
+	Log  *slog.Logger // nil: discards
 
 	tick time.Duration // of tests; 0: one second
 }
@@ -152,6 +154,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, log: o.Log, sessions: newSessions(o.Node, o.SiblingJoin, cmp.Or(o.Mail.Session, 90*time.Second)), signals: newSignals(),
 		kick: make(chan struct{}, 1), minGap: wakeGap, quiet: newQuiet(o.Log)}
+	s.sessions.formers.gone = o.Gone
 	if err := s.loadVerbs(); err != nil {
 		return nil, fmt.Errorf("the tools of the agent server: %w", err)
 	}

@@ -109,8 +109,12 @@ func (t *sessions) below(who *principal.Principal, processes []string) *session 
 	return nil
 }
 
-// agents reports whether one of the processes is an agent that is known here.
+// agents reports whether one of the processes is an agent that is known here, or
+// was one.
 func (t *sessions) agents(processes []string) bool {
+	if t.formers.any(processes) {
+		return true
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, s := range t.byKey {

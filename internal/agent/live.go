@@ -56,6 +56,7 @@ func (t *sessions) forget(names []string) {
 	for _, n := range names {
 		over[n] = true
 	}
+	t.formers.tidy()
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,11 +79,20 @@ func (t *sessions) forget(names []string) {
 // drop takes a session out. The caller holds mu.
 func (t *sessions) drop(key string, s *session) {
 	delete(t.byKey, key)
+	t.former(s)
 	if t.byID[s.peer] == s {
 		delete(t.byID, s.peer)
 	}
 	if s.witness != nil {
 		s.witness.Release()
+	}
+}
+
+// former remembers the processes of a session that has had a name. The caller
+// holds mu.
+func (t *sessions) former(s *session) {
+	if s.peer != "" {
+		t.formers.add(s.owner.Processes)
 	}
 }
 

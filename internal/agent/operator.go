@@ -184,8 +184,8 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, err
 
 // AgentShell refuses with ErrAgentShell when one of the processes is a
 // registered agent of this node, or when complete is false. While the book is
-// away those that have a name in a session here are known all the same; where
-// it is none of them, the error is the book's.
+// away those that have a name in a session here, or had one, are known all the
+// same; where it is none of them, the error is the book's.
 func (o *Operator) AgentShell(ctx context.Context, processes []string, complete bool) error {
 	if !complete || len(processes) == 0 {
 		return ErrAgentShell

@@ -96,6 +96,8 @@ type sessions struct {
 	late  map[string]bool     // sessions that were closed under a call: to be ended once more
 	made  uint64              // sessions so far
 	paces map[string]pace     // by what acts; what may act at once has none
+
+	formers formers
 }
 
 func newSessions(node string, join bool, lease time.Duration) *sessions {
@@ -214,6 +216,9 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	}
 	if t.byID[s.peer] == s {
 		delete(t.byID, s.peer)
+	}
+	if p.ID == "" {
+		t.former(s)
 	}
 	s.peer = p.ID
 	if p.ID != "" {

@@ -250,6 +250,17 @@ func (a *Authenticator) tooMany(wait time.Duration) error {
 	return &TooManyError{Wait: wait}
 }
 
+// Unjudged charges the source of a connection for a token that nobody can judge
+// now, as for one that is not good: nobody tries many of them meanwhile. Its
+// error is an ErrTooMany.
+func (a *Authenticator) Unjudged(c *Caller) error {
+	if wait := a.failures.take(sourceOf(c), a.now()); wait > 0 {
+		return a.tooMany(wait)
+	}
+	a.failures.invalid.Add(1)
+	return nil
+}
+
 // accessToken checks a token of the issuer. A source that failed too often is
 // not even heard; that the issuer cannot be asked is not its failure.
 func (a *Authenticator) accessToken(c *Caller, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {

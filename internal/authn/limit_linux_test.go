@@ -234,3 +234,25 @@ func TestManyGuessesAtOnceDoNotPassTheLimit(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestATokenThatNobodyCanJudgeIsAFailure of its source: it may not be tried more
+// often than one that is wrong.
+func TestATokenThatNobodyCanJudgeIsAFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range burst {
+		if err := w.Unjudged(enforced()); err != nil {
+			t.Fatalf("failure %d: %v", i, err)
+		}
+	}
+	var many *TooManyError
+	if err := w.Unjudged(enforced()); !errors.As(err, &many) || many.RetryAfter() != 1 {
+		t.Errorf("over the limit: %v", err)
+	}
+	if _, err := w.ask(enforced(), "Bearer wrong"); !errors.Is(err, ErrTooMany) {
+		t.Errorf("another guess: %v", err)
+	}
+	if got := w.Failures(); got != (Failures{Invalid: burst, Limited: 2}) {
+		t.Errorf("counted %+v", got)
+	}
+}

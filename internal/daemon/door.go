@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/listen"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/principal"
@@ -96,7 +97,7 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 		return nil, front.ErrMalformed
 	}
 	if showsSession(r) {
-		return d.instructing.server.Authenticate(r)
+		return d.bySession(c, r)
 	}
 	who, err := d.auth.Authenticate(c, r.Header["Authorization"])
 	if err != nil && c.Unix != nil {
@@ -110,6 +111,17 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 		return nil, front.ErrUnavailable
 	case errors.Is(err, authn.ErrMalformed):
 		return nil, front.ErrMalformed
+	}
+	return who, err
+}
+
+// bySession is who shows the token of a session over TCP. While nobody can judge
+// it, it is nobody, which costs its source as much as a token that is not good.
+func (d *Daemon) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
+	who, err := d.instructing.server.Authenticate(r)
+	var many *authn.TooManyError
+	if errors.Is(err, instruct.ErrStore) && errors.As(d.auth.Unjudged(c), &many) {
+		return nil, front.Limited{RetryAfter: many.RetryAfter()}
 	}
 	return who, err
 }

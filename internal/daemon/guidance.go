@@ -11,22 +11,44 @@ import (
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/session"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // ahead serves what of instruction delivery needs no caller. While its database
-// is away nobody can say who bears the token of a session, and it is not told
-// that it is no good.
+// is away nobody can say who bears the token of a session: where one counts it is
+// not told that it is no good, and everywhere else it is nobody's.
 func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if instruct.Ahead(w, r, path) {
 		return true
 	}
-	if !d.instructing.server.Away() || !showsSession(r) {
+	if !d.instructing.server.Away() || !showsSession(r) || !instruct.Serves(path) {
 		return false
+	}
+	var many *authn.TooManyError
+	if errors.As(d.unjudged(r), &many) {
+		instruct.TooMany(w, many.RetryAfter())
+		return true
 	}
 	instruct.Unavailable(w)
 	return true
+}
+
+// unjudged records that the token of a session was shown while nobody can judge
+// it, and charges its source for that.
+func (d *Daemon) unjudged(r *http.Request) error {
+	reason := "a session token that cannot be judged: the database is away"
+	err := error(authn.ErrUnauthenticated)
+	if c, _ := r.Context().Value(callerKey{}).(*authn.Caller); c != nil {
+		err = d.auth.Unjudged(c)
+	}
+	if errors.Is(err, authn.ErrTooMany) {
+		reason = "not looked at: the source failed too often"
+	}
+	d.doorEvent(r, "session", reason)
+	return err
 }
 
 // authPaths serves the routes of instruction delivery.
@@ -93,14 +115,15 @@ func (d *Daemon) owner(who *principal.Principal) bool {
 }
 
 // shell refuses an operator's act from below a registered agent. That the
-// database which knows them is away says nothing of who asks.
+// database which knows them is away says nothing of who asks, and is ErrStore;
+// every other failure refuses, as one does that a caller makes by leaving.
 func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
 	if d.offline {
 		return nil // nobody is registered with a daemon that does not run
 	}
 	if m := d.messaging.Load(); m != nil {
 		err := m.server.Operator().AgentShell(ctx, processes, complete)
-		if err != nil && !errors.Is(err, agent.ErrAgentShell) {
+		if storeFailed(ctx, err) {
 			return fmt.Errorf("asking who is an agent: %w", errors.Join(instruct.ErrStore, err))
 		}
 		return err
@@ -114,11 +137,26 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 	return nil
 }
 
+// storeFailed reports whether the database failed by itself.
+func storeFailed(ctx context.Context, err error) bool {
+	var of *mail.Error
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &of) && of.Code == mail.StoreUnavailable
+}
+
 // refusedSession records that a session's token was shown and is not good.
 func (d *Daemon) refusedSession(r *http.Request, reason string) {
+	d.doorEvent(r, "session", "a session token that is not good: "+reason)
+}
+
+// doorEvent records a refusal of a token, whose reason is a constant.
+func (d *Daemon) doorEvent(r *http.Request, action, reason string) {
 	where := ""
 	if o := listen.From(r.Context()); o != nil {
 		where = o.Listener.URL()
 	}
-	d.events.add("auth", "session", where, "a session token that is not good: "+reason)
+	d.events.add("auth", action, where, reason)
 }

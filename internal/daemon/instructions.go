@@ -73,8 +73,6 @@ func (d *Daemon) openInstructing() {
 	m := &instructing{refs: canary.NewIndex(refsKept)}
 	if m.keys, m.unkept = newInstructionKeys(d.o.StateDir); m.unkept != nil {
 		d.log.Error("instructions cannot be delivered until a restart", "err", m.unkept)
-		reason := m.unkept.Error()
-		m.failed.Store(&reason)
 	}
 	m.server = instruct.New(d.instructOptions(m))
 	d.instructing = m
@@ -88,7 +86,11 @@ func (d *Daemon) startInstructions(ctx context.Context, db *store.DB, undo *undo
 	ctx, stop := context.WithCancel(ctx)
 	undo.add(stop)
 	m := d.instructing
-	if m.unkept != nil || d.equip(ctx, db, undo) {
+	if m.unkept != nil {
+		m.lacks(m.unkept)
+		return
+	}
+	if d.equip(ctx, db, undo) {
 		return
 	}
 	go again(ctx, func() bool {
@@ -105,8 +107,7 @@ func (d *Daemon) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
 	m := d.instructing
 	stored, err := d.openStoredInstructions(ctx, db)
 	if err != nil {
-		reason := err.Error()
-		if was := m.failed.Swap(&reason); ctx.Err() == nil && (was == nil || *was != reason) {
+		if news := m.lacks(err); news && ctx.Err() == nil {
 			d.log.Error("instructions cannot be delivered", "err", err)
 		}
 		return false
@@ -116,6 +117,15 @@ func (d *Daemon) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
 	}
 	undo.add(d.runInstructions(ctx, stored))
 	return true
+}
+
+// lacks notes why instructions cannot be delivered, and reports whether that is
+// news.
+func (m *instructing) lacks(why error) bool {
+	reason := why.Error()
+	m.server.Lacks(reason)
+	was := m.failed.Swap(&reason)
+	return was == nil || *was != reason
 }
 
 // firstLook is how long the start waits for the documents, so that what there

@@ -54,7 +54,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 	server, err := agent.New(agent.Options{Book: book, Signals: db, Gate: d.gate, Node: node, Version: d.o.Version,
 		Spawner: d.spawner, Limits: serverLimits(c.Agent), Mail: limits, SiblingJoin: c.Agent.SiblingJoin == "same-parent",
 		CursorKey: keys.cursor, AuditKey: keys.record, Public: keys.node.Public().(ed25519.PublicKey),
-		AuditDir: AuditDir(d.o.StateDir, c), Log: d.log})
+		AuditDir: AuditDir(d.o.StateDir, c), Gone: peer.Gone, Log: d.log})
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,9 @@ func (d *Daemon) status() admin.Status {
 	for _, b := range d.relay.Status() {
 		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.withheld(b.Name), Reason: b.Reason}
 		if v.Kind == relay.KindBuiltin && v.Reason == "" {
-			v.Reason = d.builtinTrouble(v.Name)
+			if v.Reason = d.builtinTrouble(v.Name); v.Reason != "" {
+				v.State = "unreachable"
+			}
 		}
 		d.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && d.o.Config.Agent.SiblingJoin != "off" {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -23,11 +22,13 @@ func (d *Daemon) openStored() error {
 		go again(ctx, func() bool { return d.haveStored(ctx) })
 	}
 	d.relay.SetServers(d.withBuiltins(d.servers.relay))
+	d.instructing.server.Again() // nobody listens yet
 	return nil
 }
 
 func (d *Daemon) noStore(err error) {
 	reason := "its database cannot be used: " + err.Error()
+	d.instructing.server.Lacks(reason)
 	if was := d.storeless.Swap(&reason); was == nil || *was != reason {
 		d.log.Error("messaging and instructions are off until their database can be used", "err", err)
 	}
@@ -71,6 +72,7 @@ func (d *Daemon) reset() {
 	defer d.reloading.Unlock()
 	d.relay.SetServers(d.withBuiltins(d.servers.relay))
 	d.relay.Announce()
+	d.instructing.server.Again()
 }
 
 // startStored opens the store and starts what lives in it. What is open when
@@ -108,9 +110,5 @@ func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, e
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
 	with.Migrations = slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
-	db, err := store.Open(ctx, with)
-	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
-	}
-	return db, nil
+	return store.Open(ctx, with) // it says what it was doing
 }

@@ -28,6 +28,8 @@ type conn struct {
 	listens map[*listen]struct{} // all who are told of something
 	lists   *listen              // of a legacy session, for what it hears without asking
 	subs    map[string]*listen   // of a legacy session, by URI
+	// unjudged: one of subs may have come with a token that nobody could judge.
+	unjudged bool
 }
 
 // Open implements relay.Builtin.

@@ -99,6 +99,11 @@ func (q *request) serve() (err error) {
 // a token is cannot be told, so none is looked at. An operator's act is refused
 // behind its gate, as every other.
 func (q *request) whileAway() error {
+	if !q.unix && isAnonymous(q.who) {
+		if err := q.anonymous(); err != nil {
+			return q.unknown(err)
+		}
+	}
 	if strings.HasPrefix(q.path, prefixAdmin) && !q.unix {
 		return q.notHere()
 	}
@@ -164,13 +169,19 @@ func (q *request) identify() error {
 		return errPlace
 	}
 	if isAnonymous(q.who) {
-		if q.path == pathSession && q.r.Method == http.MethodPost {
-			return nil // policy decides, and its default is no
-		}
-		return errNoToken
+		return q.anonymous()
 	}
 	q.reader = q.s.bearerReader(q.who)
 	return nil
+}
+
+// anonymous lets callers of whom nothing is known but a loopback socket ask for a
+// session, which policy decides, and its default is no; and for nothing else.
+func (q *request) anonymous() error {
+	if q.path == pathSession && q.r.Method == http.MethodPost {
+		return nil
+	}
+	return errNoToken
 }
 
 func (q *request) identifySession() error {

@@ -3,6 +3,7 @@ package instruct
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,29 +35,65 @@ type Stored struct {
 // cannot be told: everything that asks for it is ErrStore. It is Library and
 // Keeper, so that the server is one and the same before and after.
 type late struct {
-	state library.State
 	none  *guide.Set
+	state atomic.Pointer[library.State]
 	there atomic.Pointer[Stored]
+
+	again sync.Once
+	begin chan struct{} // closed when who was judged by nobody has to begin again
 }
 
 // newLate is a store that is not there yet. Where nobody wants one it is unused.
 func newLate(wanted bool, now time.Time) *late {
 	none, _ := guide.NewSet(nil)
-	state := library.State{OK: true, Unused: true, Since: now}
-	if wanted {
-		state = library.State{Since: now, Reason: "its database cannot be used"}
-	}
-	return &late{state: state, none: none}
+	l := &late{none: none, begin: make(chan struct{})}
+	l.state.Store(&library.State{OK: !wanted, Unused: !wanted, Since: now})
+	return l
 }
 
-// Equip gives the server its store, which it has from now on: whoever listens is
-// told to look again, as nobody could be told apart before. Run has to run from
-// then on.
+// Lacks says why the store is not there yet, for the operator.
+func (s *Server) Lacks(reason string) {
+	if s.late == nil {
+		return
+	}
+	now := *s.late.state.Load()
+	if now.Unused {
+		return
+	}
+	now.Reason = reason
+	s.late.state.Store(&now)
+}
+
+// Equip gives the server its store, which it has from now on. Run has to run from
+// then on, and Again has to be called as soon as anybody may have listened.
 func (s *Server) Equip(st Stored) {
 	s.late.there.Store(&st)
 	s.begins()
-	s.conns.again()
+	s.conns.afresh()
 	s.nudge()
+}
+
+// Again has everybody look again who listened before the store came, as nobody
+// could be told apart then: at the resources that he named, since that all lists
+// have changed the relay has told him before it calls this. A listen with a token
+// that nobody could judge is over: whoever has it begins it again. Only the first
+// call after Equip does something.
+func (s *Server) Again() {
+	if s.late == nil || s.Away() {
+		return
+	}
+	s.late.again.Do(func() {
+		s.conns.again()
+		close(s.late.begin)
+	})
+}
+
+// over ends a listen by a token that nobody could judge. nil: it goes on.
+func (s *Server) over(l *listen) <-chan struct{} {
+	if s.late == nil || l.act.Delivery != unjudged {
+		return nil
+	}
+	return s.late.begin
 }
 
 // Away reports whether the store is not there yet.
@@ -78,7 +115,7 @@ func (l *late) Set() (*guide.Set, library.State) {
 	if st := l.there.Load(); st != nil {
 		return st.Shelf.Set()
 	}
-	return l.none, l.state
+	return l.none, *l.state.Load()
 }
 
 func (l *late) Lookup(name, ref string) ([]*guide.Document, error) {

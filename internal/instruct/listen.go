@@ -56,8 +56,10 @@ func (l *listen) same(a gate.Act) bool {
 }
 
 // bear has the client of a legacy session told of lists by the act that came
-// last.
+// last, and of resources where nobody could judge the token that he subscribed
+// with.
 func (c *conn) bear(a gate.Act) {
+	c.rejoin(a)
 	c.mu.Lock()
 	was := c.lists
 	if was == nil || was.same(a) {
@@ -70,6 +72,25 @@ func (c *conn) bear(a gate.Act) {
 	c.lists, c.listens[l] = l, struct{}{}
 	c.mu.Unlock()
 	c.meet(l)
+}
+
+// rejoin has an act told what was subscribed to with a token that nobody could
+// judge: the client of an MCP session is one.
+func (c *conn) rejoin(a gate.Act) {
+	var joined []*listen
+	c.mu.Lock()
+	if c.unjudged && !c.s.Away() {
+		for uri, l := range c.subs {
+			if l.act.Delivery == unjudged {
+				joined = append(joined, c.put(uri, a))
+			}
+		}
+		c.unjudged = false
+	}
+	c.mu.Unlock()
+	for _, l := range joined {
+		c.meet(l)
+	}
 }
 
 // subscribe begins or ends the push for a resource on a legacy session's stream.
@@ -102,13 +123,20 @@ func (c *conn) join(uri string, a gate.Act) bool {
 		c.mu.Unlock()
 		return was != nil
 	}
-	l := c.s.newListen(a)
-	l.uris[uri] = true
-	delete(c.listens, was)
-	c.subs[uri], c.listens[l] = l, struct{}{}
+	l := c.put(uri, a)
+	c.unjudged = c.unjudged || a.Delivery == unjudged
 	c.mu.Unlock()
 	c.meet(l)
 	return true
+}
+
+// put has an act told of a resource, and nobody else. The caller holds mu.
+func (c *conn) put(uri string, a gate.Act) *listen {
+	l := c.s.newListen(a)
+	l.uris[uri] = true
+	delete(c.listens, c.subs[uri])
+	c.subs[uri], c.listens[l] = l, struct{}{}
+	return l
 }
 
 func (c *conn) leave(uri string) {
@@ -148,16 +176,23 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}()
 	c.meet(l)
 	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: tagged(wire.Set(nil, wire.Edit{Key: "notifications", Value: l.granted()}))})
+	write := func() {
+		for _, e := range l.take() {
+			on(upstream.Event{Method: e.Method, Params: tagged(e.Params)})
+		}
+	}
+	complete := upstream.Reply{Result: tagged([]byte(`{"resultType":"complete"}`))}
 	for {
 		select {
 		case <-l.wake:
-			for _, e := range l.take() {
-				on(upstream.Event{Method: e.Method, Params: tagged(e.Params)})
-			}
+			write()
 		case <-ctx.Done():
 			return upstream.Reply{}, ctx.Err()
+		case <-c.s.over(l):
+			write()
+			return complete, nil
 		case <-c.Context.Done():
-			return upstream.Reply{Result: tagged([]byte(`{"resultType":"complete"}`))}, nil
+			return complete, nil
 		}
 	}
 }

@@ -93,10 +93,11 @@ const askTime = 2 * time.Second
 
 // enterRestricting is enter for what takes rights away and gives none. That must
 // be possible while the database is away, so whether an agent is above it counts
-// as far as it can be told: of the daemon's own user what nobody knows is no.
+// as far as it can be told: of the daemon's own user what nobody knows is no. That
+// the caller leaves is no reason not to know.
 func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string) (*command, error) {
 	return o.enterBy(what, by, func(c *command) error {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 		defer cancel()
 		err := o.shell(ctx, by)
 		if errors.Is(err, ErrStore) && o.o.Own != nil && o.o.Own(by.Who) {
@@ -144,7 +145,7 @@ func (o *Operator) shell(ctx context.Context, by Caller) error {
 		return nil
 	case errors.Is(err, ErrStore):
 		return err
-	case by.Complete:
+	case by.Complete && !errors.Is(err, context.Canceled):
 		return &shellError{whyAgent, err}
 	}
 	return &shellError{whyUnknown, err}

@@ -237,6 +237,9 @@ func WriteProblem(w http.ResponseWriter, status int) {
 // Unavailable answers while the database of instruction delivery is away.
 func Unavailable(w http.ResponseWriter) { unreachable().write(w) }
 
+// TooMany answers a caller who is not looked at for some seconds.
+func TooMany(w http.ResponseWriter, wait int) { rateLimited(wait).write(w) }
+
 // Code is what an operator's command without a daemon says of an error: the code
 // and the sentence that a caller over HTTP would get.
 func Code(err error) (code, detail string) {

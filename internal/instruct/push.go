@@ -12,7 +12,7 @@ import (
 // client is told for that one that a list has changed. An MCP session has one
 // client, and bears one token at a time. It is for every request that comes by.
 func (s *Server) borne(a gate.Act) {
-	if a.Session == "" || a.Delivery == "" || !a.Who.Valid() {
+	if a.Session == "" || a.Delivery == "" || a.Delivery == unjudged || !a.Who.Valid() {
 		return
 	}
 	if c := s.conns.of(a.Session); c != nil && c.who.Key() == a.Who.Key() {
@@ -67,13 +67,30 @@ func (t *conns) forget(id string) {
 	}
 }
 
-// again has everybody who listens told to look again, whatever he can see.
-func (t *conns) again() {
+// afresh has nothing count as a change that those who listen could not see
+// before.
+func (t *conns) afresh() {
 	for _, c := range t.all() {
 		c.mu.Lock()
 		for l := range c.listens {
-			l.gone = true
+			l.met = false
 		}
 		c.mu.Unlock()
+	}
+}
+
+// again has everybody who listens told to look again at each resource that he
+// named.
+func (t *conns) again() {
+	for _, c := range t.all() {
+		c.mu.Lock()
+		news := make(map[*listen]*changes, len(c.listens))
+		for l := range c.listens {
+			news[l] = &changes{uris: maps.Clone(l.uris)}
+		}
+		c.mu.Unlock()
+		for l, n := range news {
+			c.tell(l, n)
+		}
 	}
 }

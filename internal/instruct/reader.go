@@ -91,7 +91,7 @@ func (b *bearers) sweep(now time.Time) {
 // readerOf is who reads by an act; nil, and why, where nobody proved to be one.
 func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 	switch {
-	case s.Away():
+	case s.Away(), a.Delivery == unjudged:
 		return nil, Unreachable // a token would not help
 	case strings.HasPrefix(a.Delivery, bearerMark):
 		who := s.bearers.find(a.Delivery, s.o.Now())

@@ -86,6 +86,12 @@ var table = map[string]methods{
 	"admin/status":               {http.MethodGet: {needs: anOperator, serve: (*request).adminStatus}},
 }
 
+// Serves reports whether there is such a path for callers over TCP.
+func Serves(path string) bool {
+	_, _, ok := find(path)
+	return ok && !strings.HasPrefix(path, prefixAdmin)
+}
+
 // find is the routes of a path exactly as it was sent: nothing is decoded or
 // cleaned, so that nobody can read it differently (threats R46). name is the
 // document or the session in it.

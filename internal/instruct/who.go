@@ -31,6 +31,10 @@ const factProcess = "process"
 // factToken names the fact of the bearer token that proved a principal: its id.
 const factToken = "token"
 
+// unjudged stands for the session of a token that came while nobody could tell
+// whose it was. It counts as none; no session has that id.
+const unjudged = "unjudged"
+
 var (
 	errTwice   = errors.New("more than one token, or one in two headers")
 	errPlace   = errors.New("a token that does not count where it was shown")
@@ -246,7 +250,7 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 	shown := tokenOf(values[0])
 	if shown.session != "" {
 		if s.Away() {
-			return "", nil // nobody can tell, and it counts as none
+			return unjudged, nil
 		}
 		found, err := s.check(r, who, shown.session)
 		if err != nil {

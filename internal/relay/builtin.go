@@ -119,34 +119,42 @@ func (r *Relay) shut(who *principal.Principal, b *backend) bool {
 // coverBuiltin is hub.cover for a server that is part of the daemon. Each listen
 // of a client is one of that server, under the pass that let the client in: what
 // is told by it is for that client and for what his request bore, and for nobody
-// else on the connection. It goes on until ctx ends.
+// else on the connection. It goes on until ctx ends. Where the server ends it, the
+// whole subscription is over: nothing would tell the client what he misses, and
+// what he begins again may bear something else.
 func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
 	c, err := e.link.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, wire.Edit{Key: "notifications", Value: w.want.json()})}
-	granted := make(chan *filter, 1)
+	granted, refused := make(chan *filter, 1), make(chan error, 1)
 	go func() {
-		defer close(granted)
+		acked := false
 		_, err := c.conn.Call(gate.WithPass(ctx, e.pass), &req, func(ev upstream.Event) {
 			switch {
 			case ev.Method == "notifications/subscriptions/acknowledged":
-				granted <- parseFilter(wire.Get(ev.Params, "notifications"))
+				if !acked {
+					acked = true
+					granted <- parseFilter(wire.Get(ev.Params, "notifications"))
+				}
 			case isChange(ev.Method):
 				e.deliver(ev)
 			}
 		})
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case !acked:
+			refused <- err
+		case ctx.Err() == nil && e.link.ctx.Err() == nil:
 			e.sub.r.log.Info("a built-in server ended a listen", "server", e.b.Name, "err", err)
+			e.sub.end()
 		}
 	}()
 	select {
-	case got, ok := <-granted:
-		if !ok { // it can tell of nothing
-			got = new(filter)
-		}
+	case got := <-granted:
 		return w.want.both(got), nil
+	case err := <-refused:
+		return new(filter), err // without an error it can tell of nothing
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

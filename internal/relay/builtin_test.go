@@ -17,6 +17,7 @@ import (
 // and it records its calls itself.
 type clerk struct {
 	gate func() *gate.Gate
+	over chan struct{} // ends what listens; nil: nothing does
 
 	mu    sync.Mutex
 	conns map[string]*desk
@@ -53,7 +54,12 @@ func (d *desk) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	case "subscriptions/listen":
 		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
 		on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
-		<-ctx.Done()
+		select {
+		case <-d.clerk.over:
+			on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://last"}`)})
+			return upstream.Reply{Result: []byte(`{"resultType":"complete"}`)}, nil
+		case <-ctx.Done():
+		}
 		return upstream.Reply{}, ctx.Err()
 	case "tools/call":
 		return d.call(ctx, r)
@@ -192,6 +198,28 @@ func TestEachListenOfABuiltInServerHearsHowItIs(t *testing.T) {
 	for range 2 {
 		r, _ := m.subscribe(`{"resourceSubscriptions":["clerk://desk"]}`)
 		equal(t, "at once", text(r.nextOf(resourceUpdated), "params", "uri"), "clerk://desk")
+	}
+}
+
+// TestAListenThatABuiltInServerEndsIsOver for its client, on the aggregate too:
+// it has been told everything, and begins again.
+func TestAListenThatABuiltInServerEndsIsOver(t *testing.T) {
+	t.Parallel()
+	for path, prefix := range map[string]string{"/mcp/clerk": "", "/mcp": "doorward://clerk/"} {
+		c := &clerk{over: make(chan struct{})}
+		h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c}})
+		m := h.modern(path, "uid:1000")
+		filter := `{"resourceSubscriptions":["` + prefix + `clerk://desk","` + prefix + `clerk://last"]}`
+		r, _ := m.subscribe(filter)
+		equal(t, "at once", text(r.nextOf(resourceUpdated), "params", "uri"), prefix+"clerk://desk")
+		close(c.over)
+		for text(r.nextOf(resourceUpdated), "params", "uri") != prefix+"clerk://last" {
+		}
+		r.nextOf("notifications/cancelled")
+		contains(t, "result", r.next(), `"resultType":"complete"`)
+		r, _ = m.subscribe(filter) // one that is over at once is acknowledged first
+		r.nextOf("notifications/cancelled")
+		contains(t, "result", r.next(), `"resultType":"complete"`)
 	}
 }
 

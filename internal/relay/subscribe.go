@@ -29,6 +29,7 @@ type subscription struct {
 	x    *front.Exchange
 	want *filter // in the client's names
 	wake chan struct{}
+	end  func() // it is over, for its client to begin again; set before ears open
 
 	mu      sync.Mutex
 	wait    []upstream.Event
@@ -114,14 +115,19 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 			defer e.close()
 		}
 	}
+	life := r.closing
+	if x.Server != "" {
+		life = ears[0].link.ctx
+	}
+	over, end := context.WithCancel(life)
+	defer end()
+	s.end = end
 	if x.Server == "" {
 		s.openAll(ctx, ears)
-		return s.serve(ctx, r.closing.Done())
-	}
-	if err := ears[0].open(ctx); err != nil {
+	} else if err := ears[0].open(ctx); err != nil {
 		return ears[0].fail(ctx, err)
 	}
-	return s.serve(ctx, ears[0].link.ctx.Done())
+	return s.serve(ctx, over.Done())
 }
 
 // listenTo adds one server, if policy lets the client listen to it. A resource
@@ -266,15 +272,19 @@ func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Re
 	s.mu.Unlock()
 	s.x.StartStream()
 	s.x.Notify("notifications/subscriptions/acknowledged", s.tag(append(ack, '}')))
+	write := func() {
+		for _, e := range s.take() {
+			s.x.Notify(e.Method, s.tag(e.Params))
+		}
+	}
 	for {
 		select {
 		case <-s.wake:
-			for _, e := range s.take() {
-				s.x.Notify(e.Method, s.tag(e.Params))
-			}
+			write()
 		case <-ctx.Done():
 			return front.Reply{None: true}
 		case <-gone:
+			write() // what was told before it ended
 			params := append([]byte(`{"requestId":`), s.x.ID...)
 			s.x.Notify("notifications/cancelled", s.tag(append(params, '}')))
 			return front.Reply{Result: s.tag([]byte(`{"resultType":"complete"}`))}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/store"
+)
+
+// TestOnlyAFailureOfTheDatabaseIsAnOutage: nothing that a caller does is one.
+func TestOnlyAFailureOfTheDatabaseIsAnOutage(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), AnyFilesystem: true, Migrations: mail.Migrations(),
+		Record: func([]any) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := mail.Open(t.Context(), db, mail.Options{Node: "box", Sign: func(...string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context) error { _, err := book.Agents(ctx); return err }
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	late, end := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer end()
+	if err := ask(left); err == nil || storeFailed(left, err) {
+		t.Errorf("a caller who leaves: %v", err)
+	}
+	if err := ask(late); !storeFailed(late, err) {
+		t.Errorf("one that hangs: %v", err)
+	}
+	if storeFailed(t.Context(), nil) || storeFailed(t.Context(), agent.ErrAgentShell) || storeFailed(t.Context(), errors.New("odd")) ||
+		storeFailed(t.Context(), fmt.Errorf("%w: %w", store.ErrUnavailable, context.Canceled)) {
+		t.Error("something else counts as an outage")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(t.Context()); !storeFailed(t.Context(), err) {
+		t.Errorf("one that is away: %v", err)
+	}
+	if err := ask(left); storeFailed(left, err) {
+		t.Errorf("a caller who leaves meanwhile: %v", err)
+	}
+}
