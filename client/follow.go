@@ -10,8 +10,9 @@ import (
 )
 
 // What a client listens to, it is told for the delivery session that it came
-// with. So when that is followed by another one, what the client asked to hear
-// of is asked for again with the other, and the client knows nothing of it.
+// with. So when that is followed by another one, or the daemon is started again,
+// what the client asked to hear of is asked for again, and the client knows
+// nothing of it.
 
 // hold takes another token, and tells who follows when it is another session's.
 // g.mu is held.
@@ -54,83 +55,92 @@ func (g *guide) presented() string {
 type listening struct {
 	m     *wire.Message
 	line  []byte
-	acked bool // the client has its acknowledgement
-	tries int  // in a row that were refused since
+	acked bool   // the client has its acknowledgement
+	again int    // rounds in a row that brought nothing, or ended soon
+	last  []byte // the answer with which the last round ended; empty: none came
 }
 
-// refusals is how often in a row a listen may be refused that the client has
-// already: the stream before it may not have been noticed to have ended.
-const refusals = 3
+const (
+	// roundsKept is how many rounds in a row may be in vain before the client gets
+	// the answer of the last: the stream before one may not have been noticed to
+	// have ended, or the daemon is about to end.
+	roundsKept = 3
+	// roundsLong is how long a round lasts that was not in vain.
+	roundsLong = 2 * time.Second
+)
 
 // listen carries one subscriptions/listen for as long as the client wants it,
-// and is there.
+// and is there. Once the client has its acknowledgement, what ends a round is
+// not told: a session that another one follows, a daemon that is started again.
 func (s *shim) listen(ctx context.Context, m *wire.Message, line []byte) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.listens, cancel)()
-	for l := (&listening{m: m, line: line}); s.listenOnce(ctx, l); {
-		if l.tries > 0 {
-			s.rest(ctx, time.Second)
+	for l := (&listening{m: m, line: line}); ; s.rest(ctx, time.Duration(l.again)*time.Second) {
+		followed, err := s.round(ctx, l)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case followed, l.acked && l.again < roundsKept:
+			continue
+		case l.last != nil:
+			s.write(l.last)
+		default:
+			s.lost(ctx, m.ID, err)
 		}
+		return
 	}
 }
 
-// listenOnce is listen with one session; true: it is to be begun again, since
-// another session has followed.
-func (s *shim) listenOnce(ctx context.Context, l *listening) bool {
-	round, cancel := context.WithCancel(ctx)
+// round is listen with one session. followed: another one has come.
+func (s *shim) round(ctx context.Context, l *listening) (followed bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := s.send(round, l.m, func() (*response, error) {
-		r, err := s.c.post(round, s.path, l.m, l.line, modernHeaders(l.m))
+	l.last = nil
+	l.again++
+	resp, err := s.send(ctx, l.m, func() (*response, error) {
+		r, err := s.c.post(ctx, s.path, l.m, l.line, modernHeaders(l.m))
 		return &response{r, ""}, err
 	})
 	if err != nil {
-		s.lost(ctx, l.m.ID, err)
-		return false
+		return false, err
 	}
 	defer resp.Body.Close()
-	var followed atomic.Bool
+	var other atomic.Bool
 	go func() {
 		select {
 		case <-s.c.guide.other(resp.Request.Header.Get(wire.HeaderSession)):
-			followed.Store(true)
+			other.Store(true)
 			cancel()
-		case <-round.Done():
+		case <-ctx.Done():
 		}
 	}()
-	answered := false
-	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
-		answered = got.Kind == wire.Response
-		return s.heard(l, got, raw)
-	})
-	switch {
-	case ctx.Err() != nil:
-		return false
-	case !answered && followed.Load(), answered && l.tries > 0:
-		return true
-	case !answered:
-		s.lost(ctx, l.m.ID, err)
+	begun := time.Now()
+	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool { return s.heard(l, got, raw) })
+	if other.Load() || l.acked && time.Since(begun) > roundsLong {
+		l.again = 0
 	}
-	return false
+	return l.last == nil && other.Load(), err
 }
 
 // heard passes on what a listen brings; false: it is over. Once the client has
 // its acknowledgement it gets no other one, but is told to look again at what it
 // asked for: another session may see something else, and what changed between
-// the two was told to neither.
+// two rounds was told to neither.
 func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
-	ack := got.Method == "notifications/subscriptions/acknowledged"
-	switch {
-	case l.acked && got.Kind == wire.Response && got.Error != nil && l.tries < refusals:
-		l.tries++
+	switch ack := got.Method == "notifications/subscriptions/acknowledged"; {
+	case got.Kind == wire.Response:
+		l.last = append([]byte(nil), named(l.m.ID, got, raw)...)
 		return false
 	case ack && l.acked:
 		s.lookAgain(l)
+	case l.acked && got.Method == "notifications/cancelled":
+		// It comes before the answer of one that has ended, and says no more.
 	default:
-		s.write(named(l.m.ID, got, raw))
+		l.acked = l.acked || ack
+		s.write(raw)
 	}
-	l.acked, l.tries = l.acked || ack, 0
-	return got.Kind != wire.Response
+	return true
 }
 
 // lookAgain tells the client of everything that its listen is about and that

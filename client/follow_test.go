@@ -18,9 +18,11 @@ const acknowledged = "notifications/subscriptions/acknowledged"
 // listen is a stream that is acknowledged, after a while, and says nothing more.
 func (k *keeper) listen(w http.ResponseWriter, r *http.Request, m *wire.Message) {
 	k.mu.Lock()
-	refused := k.full > 0
+	refused, short := k.full > 0, k.short > 0
 	if refused {
 		k.full--
+	} else if short {
+		k.short--
 	}
 	k.mu.Unlock()
 	if refused {
@@ -34,7 +36,13 @@ func (k *keeper) listen(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	time.Sleep(k.slow)
 	fmt.Fprintf(w, "data: %s\n\n", wire.AppendNotification(nil, acknowledged, []byte(`{}`)))
 	w.(http.Flusher).Flush()
-	<-r.Context().Done()
+	switch {
+	case short && k.polite:
+		fmt.Fprintf(w, "data: %s\n\n", wire.AppendNotification(nil, "notifications/cancelled", []byte(`{"requestId":7}`)))
+		fmt.Fprintf(w, "data: %s\n\n", wire.AppendResult(nil, m.ID, []byte(`{"resultType":"complete"}`)))
+	case !short:
+		<-r.Context().Done()
+	}
 }
 
 // listens are the tokens of the listens so far.
@@ -93,6 +101,44 @@ func TestAListenThatIsRefusedForGoodIsAnswered(t *testing.T) {
 	s.hear()
 	if got := s.hear(); !strings.Contains(got, `"id":7,"error":{"code":1429`) {
 		t.Errorf("with the next session: %s", got)
+	}
+}
+
+func TestAListenThatEndsIsBegunAgain(t *testing.T) {
+	t.Parallel()
+	for _, polite := range []bool{false, true} {
+		t.Run(fmt.Sprint("answered: ", polite), func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t)
+			k.short, k.polite = 2, polite
+			s := shimAt(t, k, &GuideOptions{Ask: true})
+			s.says(lineListen)
+			for _, want := range []string{acknowledged, "resources/list_changed", "resources/updated", "resources/list_changed", "resources/updated"} {
+				if got := s.hear(); !strings.Contains(got, want) {
+					t.Fatalf("heard %s, want %s", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAListenThatKeepsEndingIsTheClients(t *testing.T) {
+	t.Parallel()
+	for polite, want := range map[bool]string{true: `"id":7,"result":{"resultType":"complete"}`, false: `"id":7,"error":{"code":1502`} {
+		k := newKeeper(t)
+		k.short, k.polite = 1000, polite
+		s := shimAt(t, k, &GuideOptions{Ask: true})
+		s.says(lineListen)
+		got := ""
+		for !strings.Contains(got, `"id":7,`) {
+			got = s.hear()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("at last: %s, want %s", got, want)
+		}
+		if n := len(k.listens()); n != roundsKept {
+			t.Errorf("%d rounds, want %d", n, roundsKept)
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type keeper struct {
 	opened   int           // sessions
 	slow     time.Duration // between the head of a listen's stream and its acknowledgement
 	full     int           // further listens that are refused
+	short    int           // further listens that end once they are acknowledged
+	polite   bool          // and are answered then
 }
 
 func newKeeper(t *testing.T) *keeper {
