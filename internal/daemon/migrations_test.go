@@ -7,10 +7,7 @@ import (
 
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/doortest"
-	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/secret"
-	"github.com/doorward/doorward/internal/session"
 	"github.com/doorward/doorward/internal/store"
 )
 
@@ -29,7 +26,7 @@ func TestADatabaseOfBeforeTheSeriesIsTakenOver(t *testing.T) {
 			if engine == store.Postgres {
 				o.Postgres = doortest.Postgres(t)
 			}
-			all := slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
+			all := Migrations()
 			old := o
 			for _, name := range before {
 				i := slices.IndexFunc(all, func(m store.Migration) bool { return m.Name == name })

@@ -109,6 +109,12 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
-	with.Migrations = slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
+	with.Migrations = Migrations()
 	return store.Open(ctx, with) // it says what it was doing
+}
+
+// Migrations are the steps of everything that lives in the daemon's database.
+// Who opens one without all of them is told that it is of a newer version.
+func Migrations() []store.Migration {
+	return slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/store"
 )
@@ -41,7 +42,7 @@ var plentyOfMail = mail.Limits{MailboxMessages: 1 << 30, MailboxBytes: 1 << 50, 
 // openBook opens the book in dir, as the daemon does at its start.
 func openBook(dir string, limits mail.Limits) (*book, error) {
 	ctx := context.Background()
-	db, err := store.Open(ctx, store.Options{Dir: dir, Migrations: mail.Migrations()})
+	db, err := store.Open(ctx, store.Options{Dir: dir, Migrations: daemon.Migrations()})
 	if err != nil {
 		return nil, err
 	}
