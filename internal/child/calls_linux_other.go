@@ -11,3 +11,5 @@ const (
 )
 
 var denied []uint32
+
+var allowedContained, forNamespaces []uint32

@@ -164,9 +164,73 @@ func (r rules) option(b *program) uint32 {
 	return answerAllow
 }
 
-// filter binds this thread and what it starts to the filter of strict.
+// assembleContain makes the filter of contain: what strict refuses, apart from looking into one's own processes. Nested
+// namespaces, and mounts in them, are left to a server that may have them.
+func assembleContain(nested bool) program {
+	var p program
+	deny := answerErrno(unix.EPERM)
+	p.load(dataArch)
+	p.only(answerKill, auditArch)
+	p.load(dataNumber)
+	p.atLeast(afterLast, answerErrno(unix.ENOSYS))
+	if !nested {
+		p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS)) // its flags are out of a filter's reach; libraries fall back to clone
+	}
+	for _, nr := range deniedContained(nested) {
+		p.equal(nr, deny)
+	}
+	if !nested {
+		for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
+			p.when(nr, func(b *program) uint32 {
+				b.loadArg(0)
+				b.anyBit(namespaceFlags, deny)
+				if nr == unix.SYS_UNSHARE {
+					b.anyBit(unix.CLONE_NEWTIME, deny)
+				}
+				return answerAllow
+			})
+		}
+	}
+	p.when(unix.SYS_SOCKET, containedSocket)
+	p.when(unix.SYS_SOCKETPAIR, containedSocket)
+	p.when(unix.SYS_IOCTL, func(b *program) uint32 {
+		b.loadArg(1)
+		b.equal(unix.TIOCSTI, deny) // types into a terminal
+		b.equal(unix.TIOCLINUX, deny)
+		return answerAllow
+	})
+	p.answer(answerAllow)
+	return p
+}
+
+// containedSocket allows the families that programs use: others, such as those of virtual machines, lead past the namespaces.
+func containedSocket(b *program) uint32 {
+	b.loadArg(0)
+	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	return answerAllow
+}
+
+// deniedContained are the system calls that contain refuses.
+func deniedContained(nested bool) []uint32 {
+	allowed := slices.Clone(allowedContained)
+	if nested {
+		allowed = append(allowed, forNamespaces...)
+	}
+	return slices.DeleteFunc(slices.Clone(denied), func(nr uint32) bool { return slices.Contains(allowed, nr) })
+}
+
+// filter binds this thread and what it starts to the filter of its mode.
 func (j *jail) filter() error {
-	if j.plan.Mode != Strict {
+	const name = "system calls by deny-list"
+	if j.plan.Mode == Contain && auditArch == 0 {
+		j.note(name, Unavailable, "there is no list of system calls for this processor")
+		return nil
+	}
+	if j.plan.Mode == Contain {
+		if err := install(assembleContain(j.plan.Nested)); err != nil {
+			return err
+		}
+		j.note(name, Enforced, "")
 		return nil
 	}
 	if auditArch == 0 {
@@ -177,7 +241,7 @@ func (j *jail) filter() error {
 	if err := install(assemble(r)); err != nil {
 		return err
 	}
-	j.note("system calls by deny-list", Enforced, "")
+	j.note(name, Enforced, "")
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -95,23 +94,4 @@ func sysctl(name string) string {
 func filtered() bool {
 	status, err := readProc("/proc/self/status")
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
-}
-
-// readPlan reads what startInner wrote, up to the byte that ends it.
-func readPlan() (*plan, error) {
-	var text []byte
-	for {
-		chunk := make([]byte, 4096)
-		n, err := unix.Read(controlFD, chunk)
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 || err != nil {
-			return nil, errors.New("the plan of the sandbox is cut off")
-		}
-		text = append(text, chunk[:n]...)
-		if end := len(text) - 1; text[end] == 0 {
-			return parsePlan(string(text[:end]))
-		}
-	}
 }

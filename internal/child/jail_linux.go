@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,9 @@ import (
 type jail struct {
 	plan     *plan
 	argv     []string
-	dir      string   // the working directory that the daemon started us in
-	folder   folder   // that directory itself
+	dir      string // the working directory that the daemon started us in
+	folder   folder // that directory itself
+	home     string
 	program  []string // what the server's program needs with itself
 	scratch  []string // where it may write what nobody else sees
 	measures []Measure
@@ -107,17 +109,18 @@ func (j *jail) build() error {
 		j.note("user namespace", Unavailable, "not allowed here; root can do without")
 	}
 	j.note("pid namespace", Enforced, "")
-	v, err := newView(j.plan, j.argv[0], j.dir)
+	v, err := newView(j.plan, j.argv[0])
 	if err != nil {
 		return err
 	}
+	v.note = j.note
 	if err := v.build(); err != nil {
 		return err
 	}
 	j.note("mount namespace", Enforced, "")
-	j.program, j.scratch = v.program, v.scratch
-	j.noteView(v)
-	if err := j.mountSystem(); err != nil {
+	j.home, j.program, j.scratch = v.home, v.readable(), v.scratch
+	j.note("root by allow-list", Enforced, v.summary())
+	if err := j.shutNested(); err != nil {
 		return err
 	}
 	j.note("ipc and uts namespaces", Enforced, "")
@@ -127,48 +130,59 @@ func (j *jail) build() error {
 	return j.settle()
 }
 
-func (j *jail) noteView(v *view) {
-	detail := fmt.Sprintf("%d hidden", v.hidden)
-	if len(v.shown) > 0 {
-		detail += "; shown because they are configured: " + strings.Join(v.shown, " ")
+// shutNested takes the right to make user namespaces from everything in this one. It has no process yet that could take it
+// back. The filter of system calls refuses them too.
+func (j *jail) shutNested() error {
+	const name = "no nested namespaces"
+	switch {
+	case j.plan.Nested:
+		j.note(name, Unavailable, "nested_sandbox is set")
+		return nil
+	case !j.plan.UserNS && auditArch == 0:
+		return errors.New("neither a user namespace nor a filter of system calls can be had here")
+	case !j.plan.UserNS:
+		j.note(name, Enforced, "by the filter of system calls")
+		return nil
 	}
-	state := Enforced
-	if len(v.failed) > 0 {
-		state = Partial
-		detail += "; not hidden: " + strings.Join(v.failed, " ")
+	if err := writeProc("/proc/sys/user/max_user_namespaces", "0"); err != nil {
+		return fmt.Errorf("shutting nested namespaces out: %w", err)
 	}
-	j.note("hidden paths", state, detail)
-}
-
-// mountSystem renews /proc and keeps /sys from being written.
-func (j *jail) mountSystem() error {
-	err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	if err == nil {
-		j.note("own /proc", Enforced, "")
-	} else {
-		j.note("own /proc", Partial, "the host's processes stay listed: "+err.Error())
-	}
-	if err := readOnly("/sys", true); err != nil && err != unix.ENOENT {
-		j.note("read-only /sys", Partial, err.Error())
-	} else {
-		j.note("read-only /sys", Enforced, "")
-	}
-	if j.plan.Mode == Strict {
-		j.try("no nested namespaces", "", j.forbidNested())
-	}
-	if os.Geteuid() == 0 {
-		return protectProc()
-	}
+	j.note(name, Enforced, "")
 	return nil
 }
 
-// forbidNested takes the right to make user namespaces from everything in this one. It has no process yet that could take
-// it back.
-func (j *jail) forbidNested() error {
-	if !j.plan.UserNS {
-		return errors.New("this is the host's own user namespace")
+func (j *jail) buildNetwork() error {
+	if j.plan.Network != NetworkNone {
+		return nil
 	}
-	return writeProc("/proc/sys/user/max_user_namespaces", "0")
+	if err := raiseLoopback(); err != nil {
+		return fmt.Errorf("raising the loopback interface: %w", err)
+	}
+	j.note("network", Enforced, "none")
+	return nil
+}
+
+// settle makes the place for temporary files, and goes to the working directory: the configured one, or else the home.
+func (j *jail) settle() error {
+	if os.Geteuid() == 0 {
+		if err := protectProc(); err != nil {
+			return err
+		}
+	}
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		_ = os.MkdirAll(dir, 0o700) // where it cannot be made it was not there before either
+	}
+	dir := j.dir
+	if j.plan.Dir == "" {
+		dir = cmp.Or(j.home, "/")
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return fmt.Errorf("going to the working directory %s: %w", dir, err)
+	}
+	if j.plan.Fixed && (!j.folder.known || here() != j.folder) {
+		return fmt.Errorf("the path of the working directory %s leads elsewhere by now", j.plan.Dir)
+	}
+	return nil
 }
 
 // protectProc keeps root from the files of /proc that are settings of the whole machine. The kernel asks for no more than
@@ -187,35 +201,6 @@ func protectProc() error {
 		}
 	}
 	return nil
-}
-
-func (j *jail) buildNetwork() error {
-	if j.plan.Network != NetworkNone {
-		return nil
-	}
-	if err := raiseLoopback(); err != nil {
-		return fmt.Errorf("raising the loopback interface: %w", err)
-	}
-	j.note("network", Enforced, "none")
-	return nil
-}
-
-// settle makes the place for temporary files, and goes to the working directory by its path once more: the one we came in
-// lies below the covers.
-func (j *jail) settle() error {
-	if dir := os.Getenv("TMPDIR"); dir != "" {
-		_ = os.MkdirAll(dir, 0o700) // where it cannot be made it was not there before either
-	}
-	err := unix.Chdir(j.dir)
-	switch {
-	case err == nil && j.plan.Fixed && (!j.folder.known || here() != j.folder):
-		return fmt.Errorf("the path of the working directory %s leads elsewhere by now", j.plan.Dir)
-	case err == nil:
-		return nil
-	case j.plan.Dir != "":
-		return fmt.Errorf("going to the working directory %s: %w", j.plan.Dir, err)
-	}
-	return unix.Chdir("/")
 }
 
 // confine takes from this thread, and with it from the server, what it does not need. The order matters: what comes first is

@@ -134,7 +134,7 @@ func newRuleset(attr unix.LandlockRulesetAttr) (ruleset, error) {
 
 // grant lets the server at what it may have. What is not there is left out: Landlock knows files, not names.
 func (j *jail) grant(r ruleset) error {
-	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, j.plan.Own, kept(j.plan), j.program)
+	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, j.plan.Own, j.program)
 	dir := j.plan.Dir
 	if j.plan.Fixed {
 		dir = "." // which has been found to be the one that is meant

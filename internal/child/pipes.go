@@ -48,7 +48,9 @@ func openPipes(wantStderr, reports bool) (*pipeSet, error) {
 			return nil, fmt.Errorf("making a pipe non-blocking: %w", err)
 		}
 	}
-	shrink(s.control.ours)
+	if !reports {
+		shrink(s.control.ours) // a plan needs the room
+	}
 	return s, nil
 }
 

@@ -53,7 +53,7 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 		if group = r.groups.make(plan.Limits); group != nil {
 			plan.Cgroup = true
 		}
-		argv = append(argv, plan.String())
+		argv = append(argv, planWord)
 	}
 	argv = append(append(argv, "--", s.Path), s.Args...)
 	env := s.Env
@@ -86,8 +86,15 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	}
 	if plan != nil {
 		p.report = newReportReader(pipes.report.ours, plan.Mode)
+		p.handOver(plan)
 	}
 	return p, nil
+}
+
+// handOver writes the plan to the control pipe, which has room for 64 KiB of it. A stage that reads none of it, or half, starts
+// nothing and says so in its report.
+func (p *Process) handOver(plan *plan) {
+	_, _ = unix.Write(p.control, append([]byte(plan.String()), 0))
 }
 
 // dir is where the supervisor starts. It is gone to between fork and exec, where the descriptor is still open.
@@ -300,6 +307,15 @@ func (p *Process) killChildren() bool {
 func (p *Process) signal(s syscall.Signal) {
 	if !p.reaped {
 		_ = unix.Kill(p.PID(), s) // fails only when it is already a zombie
+	}
+}
+
+// shrinkControl gives the room for the plan back.
+func (p *Process) shrinkControl() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.control >= 0 {
+		shrink(p.control)
 	}
 }
 

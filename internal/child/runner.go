@@ -83,6 +83,7 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 		_ = p.Stdout.Close()
 		return nil, ErrClosed
 	}
+	p.shrinkControl()
 	return p, nil
 }
 

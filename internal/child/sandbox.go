@@ -10,7 +10,7 @@ import (
 // Modes of [Sandbox]. The empty mode is off.
 const (
 	Off     = "off"     // the server may do what its user may
-	Contain = "contain" // namespaces of its own, secrets hidden, no privileges, limits
+	Contain = "contain" // namespaces and a root of its own with what is granted, no privileges, limits
 	Strict  = "strict"  // contain, and what is not granted cannot be read, written, dialled or called
 )
 
@@ -28,10 +28,13 @@ var ErrNotContained = errors.New("sandbox")
 // Sandbox says how far a server is shut in. The zero value is off. Paths are absolute.
 type Sandbox struct {
 	Mode    string   `json:"mode,omitempty"`
-	Read    []string `json:"read,omitempty"`    // stays visible, to read only
-	Write   []string `json:"write,omitempty"`   // stays visible and writable
-	Named   []string `json:"named,omitempty"`   // what arguments and variables name: stays visible, and under strict readable
+	Read    []string `json:"read,omitempty"`    // granted, to read only
+	Write   []string `json:"write,omitempty"`   // granted, as writable as it is to the user
+	Named   []string `json:"named,omitempty"`   // what arguments and variables name: as the user may under contain, to read under strict
+	Listed  []string `json:"listed,omitempty"`  // what lists of paths in arguments and variables name, to read
 	Own     []string `json:"own,omitempty"`     // of what Options.Hide hides: what this server sees all the same, to read or to connect to
+	Home    string   `json:"home,omitempty"`    // the server's private home; empty: one in memory
+	Nested  bool     `json:"nested,omitempty"`  // contain: user namespaces may be made inside
 	Network string   `json:"network,omitempty"` // one of the networks above
 	Ports   []uint16 `json:"ports,omitempty"`
 	Limits  Limits   `json:"limits"`
@@ -74,8 +77,8 @@ func Summary(mode string, measures []Measure) string {
 	return fmt.Sprintf("%s (partial: %s)", mode, strings.Join(partial, ", "))
 }
 
-// plan is what the daemon tells the stages between itself and the server. It travels as one word of the first one's
-// arguments.
+// plan is what the daemon tells the stages between itself and the server. It travels by their control pipes, since arguments
+// can be read by every process of the machine.
 type plan struct {
 	Sandbox
 	Dir    string   `json:"dir,omitempty"`   // the configured working directory

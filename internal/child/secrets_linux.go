@@ -1,13 +1,7 @@
 package child
 
-import (
-	"path/filepath"
-	"slices"
-)
-
-// homeSecrets are what programs keep in a home directory that is nobody else's business: keys, tokens, cookies and
-// histories. A server that needs one of them names it in read or write. Not here, on purpose: ~/.npmrc, without which npx
-// asks the wrong registry, ~/.npm and ~/.cache, from which it runs, and ~/.mcp-auth, where mcp-remote keeps what it needs.
+// homeSecrets are what programs keep in a home directory for themselves: keys, tokens, cookies and histories. They stay
+// hidden where a whole home, or a directory above them, is granted. A server that needs one of them names it in read or write.
 var homeSecrets = []string{
 	".ssh", ".gnupg", ".password-store", ".pki", ".local/share/keyrings", ".local/share/kwalletd", ".config/age", ".config/sops",
 	".config/op", ".1password", ".config/Bitwarden", ".config/Bitwarden CLI", ".vault-token",
@@ -33,82 +27,34 @@ var engines = []string{
 }
 
 // resolvers answer questions about names for whoever asks, and so carry words out of a network namespace.
-var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/var/run/nscd"}
+var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
 
 // rootSecrets can be read by root alone, and are hidden when that is who we are.
 var rootSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
-	"/etc/wireguard", "/etc/kubernetes", "/etc/doorward", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/boot",
+	"/etc/wireguard", "/etc/kubernetes", "/etc/doorward", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/etc/crypttab",
+	"/etc/ppp", "/etc/openvpn", "/etc/letsencrypt", "/etc/pki/tls/private", "/etc/security/opasswd", "/boot",
 }
 
-// strictCovers are directories of which strict leaves nothing but what is granted. Landlock keeps files in them from being
-// opened; covering them takes the sockets away too, which Landlock does not rule over before its ninth version.
-var strictCovers = []string{"/home", "/root", "/run", "/srv", "/mnt", "/media", "/var/lib", "/var/run", "/var/spool", "/var/mail", "/boot"}
+// systemDirs are what every server may read and execute. The rest of the host's root is absent.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles",
+	"/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver",
+	"/home/linuxbrew/.linuxbrew"}
 
-// strictKeeps are what the system's own libraries need of those.
-var strictKeeps = []string{"/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
+// systemLinks are names in the root that are links on many systems, and lead to what is the server's own.
+var systemLinks = []string{"/var/run", "/var/lock"}
 
-// systemDirs are what a program may read and execute under strict.
-var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/gnu/store",
-	"/sys", "/var/cache/fontconfig", "/var/lib/ca-certificates"}
-
-// cover is a path that the server must not see as it is.
-type cover struct {
-	path string
-	own  bool // Doorward's: hidden whatever is named
-	kind int
-}
-
-// What is seen in the place of a covered directory. In the place of anything else it is the null device.
-const (
-	empty   = iota // nothing, to read only
-	scratch        // nothing yet, to write
-	devices        // the devices that every program expects
-)
-
-// covers lists what the plan hides.
-func covers(p *plan, root bool) []cover {
-	var all []cover
-	add := func(kind int, own bool, paths ...string) {
-		for _, path := range paths {
-			all = append(all, cover{path: path, own: own, kind: kind})
-		}
-	}
-	add(empty, true, p.Hide...)
-	for _, home := range p.Homes {
-		for _, name := range homeSecrets {
-			add(empty, false, filepath.Join(home, name))
-		}
-	}
-	add(empty, false, engines...)
-	if p.Network == NetworkNone {
-		add(empty, false, resolvers...)
-	}
-	if root {
-		add(empty, false, rootSecrets...)
-		keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key") // the pattern is well-formed
-		add(empty, false, keys...)
-	}
-	if p.Mode == Strict {
-		add(scratch, false, p.Homes...)
-		add(empty, false, strictCovers...)
-	}
-	add(scratch, false, "/tmp", "/dev/shm")
-	add(devices, false, "/dev")
-	return all
+// toolchains are directories of a home that hold programs and no secrets: what version managers and installers put there.
+// Servers may read and execute them. Caches, stores and settings are not among them.
+var toolchains = []string{
+	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
+	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".dotnet", ".sdkman/candidates",
+	".nix-profile", ".local/state/nix/profiles", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright",
+	".cache/puppeteer",
 }
 
 // dns is the port that stands for names being looked up.
 const dns = 53
 
-// kept lists what strict shows of the directories it covers.
-func kept(p *plan) []string {
-	if p.Mode != Strict {
-		return nil
-	}
-	all := slices.Clone(strictKeeps)
-	if p.Network != NetworkNone && (p.Network != NetworkPorts || slices.Contains(p.Ports, dns)) {
-		all = append(all, resolvers...)
-	}
-	return all
-}
+// null stands for an empty file.
+const null = "/dev/null"

@@ -32,10 +32,13 @@ const spareThreads = 3
 // kernel): nobody must wait for these for ever.
 const killPatience = 10 * time.Second
 
-// innerWord marks the second stage of a contained server.
-const innerWord = "--inner"
+// Words that mark the stages of a contained server.
+const (
+	innerWord = "--inner"
+	planWord  = "--plan"
+)
 
-// call is what a stage was started with: child-supervisor [--inner|PLAN] -- PATH ARG…
+// call is what a stage was started with: child-supervisor [--inner|--plan] -- PATH ARG…
 type call struct {
 	inner bool
 	plan  *plan // nil: the server is not contained, or this is the second stage
@@ -44,31 +47,49 @@ type call struct {
 
 func parseCall(args []string) (call, error) {
 	var c call
-	if len(args) > 0 && args[0] != "--" {
-		c.inner = args[0] == innerWord
-		if !c.inner {
-			var err error
-			if c.plan, err = parsePlan(args[0]); err != nil {
-				return c, err
-			}
-		}
-		args = args[1:]
+	word := ""
+	if len(args) > 0 && (args[0] == innerWord || args[0] == planWord) {
+		word, args = args[0], args[1:]
 	}
 	if len(args) < 2 || args[0] != "--" {
-		return c, errors.New("usage: child-supervisor [PLAN] -- PATH [ARG…]")
+		return c, errors.New("usage: child-supervisor [--plan] -- PATH [ARG…]")
 	}
-	c.argv = args[1:]
-	if !isPipe(controlFD) || (c.inner || c.plan != nil) && !isPipe(reportFD) {
+	c.argv, c.inner = args[1:], word == innerWord
+	if !isPipe(controlFD) || word != "" && !isPipe(reportFD) {
 		return c, errors.New("no control pipe: this command is started by the daemon alone")
 	}
-	return c, nil
+	if word != planWord {
+		return c, nil
+	}
+	var err error
+	c.plan, err = readPlan()
+	return c, err
 }
 
-// Supervise is the hidden subcommand `doorward child-supervisor [PLAN] -- PATH ARGS…`. It runs one server and returns the
+// readPlan reads the plan from the control pipe, up to the byte that ends it.
+func readPlan() (*plan, error) {
+	var text []byte
+	for {
+		chunk := make([]byte, 4096)
+		n, err := unix.Read(controlFD, chunk)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return nil, errors.New("the plan of the sandbox is cut off")
+		}
+		text = append(text, chunk[:n]...)
+		if end := len(text) - 1; text[end] == 0 {
+			return parsePlan(string(text[:end]))
+		}
+	}
+}
+
+// Supervise is the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
 // exit status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
-// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, 4 with a plan the pipe for notes to the daemon, the
-// environment is the server's. SIGTERM goes on to the server's process group; every other signal is ignored as soon as the
+// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, which begins with the plan where there is one, 4 with a
+// plan the pipe for notes to the daemon, the environment is the server's. SIGTERM goes on to the server's process group; every other signal is ignored as soon as the
 // server runs, SIGKILL and SIGSTOP aside. It must run on the main goroutine of a process that does nothing else: it changes
 // process-wide state and reaps every child there is.
 //

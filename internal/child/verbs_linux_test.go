@@ -22,7 +22,7 @@ func verbs() map[string]func(args []string) (string, error) {
 	return map[string]func(args []string) (string, error){
 		"read": func(a []string) (string, error) {
 			b, err := os.ReadFile(a[0])
-			return "[" + string(b) + "]", err
+			return "[" + strings.ReplaceAll(string(b), "\n", `\n`) + "]", err
 		},
 		"list": func(a []string) (string, error) {
 			entries, err := os.ReadDir(a[0])
@@ -40,6 +40,7 @@ func verbs() map[string]func(args []string) (string, error) {
 			}
 			return "", f.Close()
 		},
+		"rename":   func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
 		"truncate": func(a []string) (string, error) { return "", os.Truncate(a[0], 0) },
 		"stat": func(a []string) (string, error) {
 			_, err := os.Stat(a[0])
