@@ -3,6 +3,7 @@ package child
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if s.off() {
 		return nil, nil
 	}
-	s.Named, s.Own = nil, nil // what a server names changes nothing about the system
+	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // what a server names changes nothing about the system
 	p := r.plan(Spec{Sandbox: s, Path: "/"})
 	p.Probe = true
 	p.Cgroup = r.groups != nil
@@ -61,7 +62,12 @@ func (r *Runner) plan(s Spec) *plan {
 	if s.Sandbox.off() {
 		return nil
 	}
-	return &plan{Sandbox: s.Sandbox, Dir: s.Dir, Fixed: s.Folder != nil, Hide: r.o.Hide, Homes: r.o.Homes}
+	p := &plan{Sandbox: s.Sandbox, Dir: s.Dir, Fixed: s.Folder != nil, Homes: r.o.Homes}
+	p.Hide = slices.Concat(r.o.Hide, s.Sandbox.Hide)
+	if p.Home != "" {
+		p.Home = filepath.Join(r.o.Private, p.Home)
+	}
+	return p
 }
 
 // Child is one process that a [Runner] holds.

@@ -72,14 +72,18 @@ type Options struct {
 	Self string // path of the doorward binary; default /proc/self/exe, on macOS what os.Executable says
 	Max  int    // children alive at once; default 64, negative: no limit
 
-	// Hide are files and directories that no contained server sees: Doorward's own state, sockets, keys and configuration.
+	// Hide are files and directories that no contained server sees, whatever it is granted: Doorward's own state, sockets, keys
+	// and configuration.
 	Hide []string
 	// Cgroups allows to divide the cgroup of this process, where it was delegated to us, for the limits of contained servers.
 	// It moves this process into one below.
 	Cgroups bool
-	// Homes are the home directories whose secrets contained servers do not see; default that of $HOME.
+	// Homes are the home directories of which contained servers see programs alone; default that of $HOME. The first is where
+	// a server's private home is, unless its environment says otherwise.
 	Homes []string
-	Log   *slog.Logger
+	// Private is the directory below which Sandbox.Home is a path.
+	Private string
+	Log     *slog.Logger
 
 	// The ladder of Process.Stop: standard input is closed at once, SIGTERM follows after Stdin (default 1.5 s), SIGKILL to
 	// everything after a further Term (default 3.5 s). A supervisor that has not obeyed after a further LastWatch (default

@@ -46,7 +46,7 @@ func asWarden(args []string) int {
 		return 1
 	}
 	fmt.Println("ready")
-	r, err := NewRunner(Options{Hide: o.Hide, Homes: o.Homes})
+	r, err := NewRunner(Options{Hide: o.Hide, Homes: o.Homes, Private: "/"})
 	if err != nil {
 		log.Print(err)
 		return 1

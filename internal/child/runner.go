@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +65,7 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 	if err := r.reserve(); err != nil {
 		return nil, err
 	}
-	p, err := launch(r, s, r.plan(s))
+	p, err := r.launch(s)
 	if err != nil {
 		r.release(nil)
 		return nil, fmt.Errorf("starting server %s: %w", s.Server, err)
@@ -85,6 +86,17 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 	}
 	p.shrinkControl()
 	return p, nil
+}
+
+// launch makes the server's private home where there is none yet, and starts the supervisor.
+func (r *Runner) launch(s Spec) (*Process, error) {
+	plan := r.plan(s)
+	if plan != nil && plan.Home != "" {
+		if err := os.MkdirAll(plan.Home, 0o700); err != nil {
+			return nil, fmt.Errorf("making its private home: %w", err)
+		}
+	}
+	return launch(r, s, plan)
 }
 
 // Alive is the number of children that are started and not yet gone.

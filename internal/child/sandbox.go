@@ -33,7 +33,8 @@ type Sandbox struct {
 	Named   []string `json:"named,omitempty"`   // what arguments and variables name: as the user may under contain, to read under strict
 	Listed  []string `json:"listed,omitempty"`  // what lists of paths in arguments and variables name, to read
 	Own     []string `json:"own,omitempty"`     // of what Options.Hide hides: what this server sees all the same, to read or to connect to
-	Home    string   `json:"home,omitempty"`    // the server's private home; empty: one in memory
+	Hide    []string `json:"hide,omitempty"`    // hidden whatever is named, beside Options.Hide
+	Home    string   `json:"home,omitempty"`    // contain: the server's private home, below Options.Private; empty: one in memory
 	Nested  bool     `json:"nested,omitempty"`  // contain: user namespaces may be made inside
 	Network string   `json:"network,omitempty"` // one of the networks above
 	Ports   []uint16 `json:"ports,omitempty"`

@@ -38,6 +38,8 @@ type Config struct {
 	File string `yaml:"-"`
 	// Dir is the absolute directory from which relative paths were taken.
 	Dir string `yaml:"-"`
+	// Secrets are the paths of ${file:…} references, as they are written.
+	Secrets []string `yaml:"-"`
 	// PolicyText is what stands in the policy file, once ReadPolicy has read it.
 	PolicyText []byte `yaml:"-"`
 }
@@ -95,8 +97,9 @@ type Handling struct {
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
 	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one a session for servers of the older protocol and one a principal for the newer."`
 	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
-	Read           []string      `yaml:"read" refs:"env" path:"" doc:"Files and directories that it may read and not write. contain shows them though it hides such things; strict allows nothing else beside the system's own, cwd and write."`
-	Write          []string      `yaml:"write" refs:"env" path:"" doc:"Files and directories that it may read and write."`
+	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
+	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
+	NestedSandbox  bool          `yaml:"nested_sandbox" default:"false" doc:"Let the program make user namespaces of its own under contain, as browsers do for their sandbox."`
 	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is none. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
 	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
 	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`

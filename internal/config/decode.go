@@ -24,6 +24,7 @@ type decoder struct {
 	server    string          // inside this server: problems of its values are its own
 	muted     bool            // inside a disabled server: such problems do not matter
 	entered   int             // how many problems there were when that server began
+	secrets   []string        // paths of ${file:…} references
 }
 
 // fail notes a problem that makes the whole file unusable.

@@ -25,8 +25,8 @@ type Launcher struct {
 	Trust   string                  `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves the program and its arguments at the first start; manual withholds them until doorward trust launcher:NAME."`
 
 	Sandbox string       `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far it is shut in; see sandbox.md. Where the system cannot do it, it is not started, unless this is off."`
-	Read    []string     `yaml:"read" refs:"env" path:"" doc:"As for a server."`
-	Write   []string     `yaml:"write" refs:"env" path:"" doc:"As for a server."`
+	Read    []string     `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
+	Write   []string     `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
 	Network Network      `yaml:"network" default:"inherit" doc:"As for a server. Doorward's socket is reached with none too."`
 	Limits  ServerLimits `yaml:"limits" doc:"What one agent, with everything it starts, may use."`
 

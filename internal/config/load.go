@@ -71,6 +71,7 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	if Fatal(d.problems) {
 		return nil, d.problems
 	}
+	c.Secrets = d.secrets
 	d.refuseServers(c)
 	d.refuseLaunchers(c)
 	return c, d.problems

@@ -21,6 +21,11 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 	if d.muted || !d.mayRefer(key, f, t) {
 		return secret.Value{}
 	}
+	for _, r := range t.Refs() {
+		if r.Kind == secret.File {
+			d.secrets = append(d.secrets, r.Name)
+		}
+	}
 	v, err := t.Resolve(secret.Sources{Env: d.o.Env, File: d.o.File, Keyring: d.o.Keyring})
 	said := map[string]bool{}
 	for _, err := range split(err) {

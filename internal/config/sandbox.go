@@ -97,7 +97,7 @@ func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 }
 
 // shut are the keys that say how a server is shut in.
-var shut = []string{"read", "write", "network", "limits"}
+var shut = []string{"read", "write", "nested_sandbox", "network", "limits"}
 
 // checkSandbox checks what the keys about containment mean together.
 func (d *decoder) checkSandbox(key string, s *Server) {
@@ -113,17 +113,33 @@ func (d *decoder) checkSandbox(key string, s *Server) {
 	if h.Sandbox != "strict" && h.Network.Ports() != nil {
 		d.refuse(join(at, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
 	}
+	if h.Sandbox == "strict" && h.NestedSandbox {
+		d.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")
+	}
 	d.checkPaths(join(at, "read"), h.Read)
 	d.checkPaths(join(at, "write"), h.Write)
-	if engine := filepath.Base(s.Command); slices.Contains([]string{"docker", "podman", "nerdctl"}, engine) && len(h.Write) == 0 {
-		d.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s, and needs sandbox: off, "+
-			"or the engine's socket in write, which is as much as off", engine, h.Sandbox))
+	if engine := filepath.Base(s.Command); slices.Contains([]string{"docker", "podman"}, engine) && len(h.Write) == 0 {
+		d.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s; write: [%s] gives it the engine's socket, "+
+			"which is as much as sandbox: off", engine, h.Sandbox, engine))
 	}
+}
+
+// profiles are the words of read and write that are no paths.
+func (d *decoder) profiles() []string {
+	for _, f := range d.fields(reflect.TypeFor[Handling]()) {
+		if f.key == "read" {
+			return f.words
+		}
+	}
+	return nil
 }
 
 // checkPaths checks what has been made absolute where it could be.
 func (d *decoder) checkPaths(key string, paths []string) {
 	for i, path := range paths {
+		if slices.Contains(d.profiles(), path) {
+			continue
+		}
 		if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
 			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be a path")
 		}

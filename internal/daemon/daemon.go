@@ -158,7 +158,7 @@ func AuditDir(state string, c *config.Config) string {
 }
 
 func (d *Daemon) openRunner() error {
-	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: d.ownPaths(), Cgroups: true, Log: d.log})
+	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: d.ownPaths(), Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,10 @@ package daemon
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/child"
@@ -12,18 +14,16 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// ownPaths are the files and directories that no contained server sees: what
-// lies there makes whoever has it the daemon, or somebody else's principal.
+// ownPaths are the directories that no contained server sees, whatever the
+// configuration says: what lies there makes whoever has it the daemon, or
+// somebody else's principal. The directory of the user's configuration is made
+// where there is none, since a directory that is not there cannot be hidden.
 func (d *Daemon) ownPaths() []string {
-	c := d.o.Config
-	own := []string{d.o.StateDir, d.o.RuntimeDir, AuditDir(d.o.StateDir, c), d.o.TokenFile, c.File, c.Instructions.Dir}
-	if c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
-		own = append(own, c.Listen.Unix)
-	}
-	for _, l := range c.Listen.HTTP {
-		if l.TLS != nil {
-			own = append(own, l.TLS.Key)
-		}
+	own := []string{d.o.StateDir, d.o.RuntimeDir, AuditDir(d.o.StateDir, d.o.Config), d.o.TokenFile}
+	if dir, err := os.UserConfigDir(); err == nil {
+		dir = filepath.Join(dir, "doorward")
+		_ = os.MkdirAll(dir, 0o700) // where it cannot be made, no server can make it either
+		own = append(own, dir)
 	}
 	var all []string
 	for _, path := range own {
@@ -34,14 +34,17 @@ func (d *Daemon) ownPaths() []string {
 	return all
 }
 
-// sandboxOf says how a server is shut in.
-func sandboxOf(s *config.Server) child.Sandbox {
+// sandboxOf says how a server of a configuration is shut in. home is the name
+// of its private home.
+func sandboxOf(c *config.Config, home string, s *config.Server) child.Sandbox {
 	h := s.Doorward
 	if s.Kind != upstream.KindStdio || h.Sandbox == child.Off || h.Sandbox == child.Contain && !child.CanContain {
 		return child.Sandbox{}
 	}
-	box := child.Sandbox{Mode: h.Sandbox, Read: h.Read, Write: h.Write, Network: string(h.Network),
+	box := child.Sandbox{Mode: h.Sandbox, Network: string(h.Network), Nested: h.NestedSandbox, Home: home,
 		Limits: child.Limits{Memory: int64(h.Limits.Memory), Processes: h.Limits.Processes, Files: h.Limits.Files}}
+	user, _ := os.UserHomeDir()
+	box.Grant(h.Read, h.Write, user)
 	if box.Ports = h.Network.Ports(); box.Ports != nil {
 		box.Network = child.NetworkPorts
 	}
@@ -49,17 +52,47 @@ func sandboxOf(s *config.Server) child.Sandbox {
 		box.Named = append(box.Named, pathsIn(a.Reveal())...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		if name != "HOME" && name != "TMPDIR" { // these are where things go, not what is meant
-			box.Named = append(box.Named, pathsIn(s.Env[name].Reveal())...)
-		}
+		nameVariable(&box, name, s.Env[name].Reveal(), user)
 	}
+	box.Hide = hidden(c, box)
 	return box
 }
 
-// pathsIn is the path that a word of the configuration names: the operator who
-// writes it there wants the server to find it.
+// nameVariable adds the paths in a variable. A list of paths is for looking
+// things up, and HOME and TMPDIR are where things go: the user's own HOME is
+// not meant by it.
+func nameVariable(box *child.Sandbox, name, value, user string) {
+	switch list := filepath.SplitList(value); {
+	case name == "TMPDIR", name == "HOME" && filepath.Clean(value) == user:
+	case name == "PATH", len(list) > 1 && !slices.ContainsFunc(list, notAbsolute):
+		box.Listed = append(box.Listed, list...)
+	default:
+		box.Named = append(box.Named, pathsIn(value)...)
+	}
+}
+
+func notAbsolute(path string) bool { return !filepath.IsAbs(path) }
+
+// hidden are the files of the configuration that a server does not see, even
+// where it is granted a directory above: all of them but those it names itself.
+func hidden(c *config.Config, box child.Sandbox) []string {
+	named := slices.Concat(box.Named, box.Read, box.Write)
+	return slices.DeleteFunc(c.Files(), func(path string) bool {
+		return slices.Contains(c.Secrets, path) && slices.Contains(named, path)
+	})
+}
+
+// pathsIn are the paths that a word of the configuration names, as a whole, as
+// the value of an option, or as the address of a file: the operator who writes
+// it there wants the server to find it.
 func pathsIn(word string) []string {
-	if !filepath.IsAbs(word) || word == "/" {
+	if _, value, ok := strings.Cut(word, "="); ok && !filepath.IsAbs(word) {
+		word = value
+	}
+	for _, scheme := range []string{"file://", "sqlite:///"} {
+		word = strings.TrimPrefix(word, scheme)
+	}
+	if !filepath.IsAbs(word) || filepath.Clean(word) == "/" {
 		return nil
 	}
 	return []string{filepath.Clean(word)}
@@ -77,13 +110,17 @@ func checkSandbox(deps upstream.Deps, def upstream.Definition) error {
 	return err
 }
 
+// serverHome and launcherHome name private homes.
+func serverHome(name string) string   { return "servers/" + name + "/home" }
+func launcherHome(name string) string { return "launchers/" + name + "/home" }
+
 // containment is how the servers of one configuration are shut in.
 type containment map[string]child.Sandbox
 
 func (set *serverSet) containment() *containment {
 	all := make(containment, len(set.config.Servers))
 	for name, s := range set.config.Servers {
-		all[name] = sandboxOf(s)
+		all[name] = sandboxOf(set.config, serverHome(name), s)
 	}
 	return &all
 }
@@ -113,4 +150,12 @@ func measuresOf(from []child.Measure) []admin.Measure {
 		all = append(all, admin.Measure{Name: m.Name, State: m.State, Detail: m.Detail})
 	}
 	return all
+}
+
+// absolute is a path that means the same wherever a process stands.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }

@@ -55,7 +55,7 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, Protocol: h.Protocol,
 		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
-		def := definition(name, s, set.config.Log.Level == "debug")
+		def := definition(set.config, name, s)
 		o, err := before.same(name, set.opening(def, s)), error(nil)
 		if o.up == nil {
 			o, err = set.opening(def, s).start(deps, out)
@@ -76,10 +76,11 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out
 	set.relay = append(set.relay, r)
 }
 
-func definition(name string, s *config.Server, keepStderr bool) upstream.Definition {
+func definition(c *config.Config, name string, s *config.Server) upstream.Definition {
 	def := upstream.Definition{Name: name, Kind: s.Kind, Path: s.Path, Dir: s.Cwd, URL: s.URL.Reveal(),
 		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout, Connect: s.Doorward.Connect,
-		FirstByte: s.Doorward.FirstByte, Idle: s.Doorward.Idle, MaxStreams: s.Doorward.MaxStreams, KeepStderr: keepStderr, Sandbox: sandboxOf(s)}
+		FirstByte: s.Doorward.FirstByte, Idle: s.Doorward.Idle, MaxStreams: s.Doorward.MaxStreams, KeepStderr: c.Log.Level == "debug",
+		Sandbox: sandboxOf(c, serverHome(name), s)}
 	for _, a := range s.Args {
 		def.Args = append(def.Args, a.Reveal())
 	}

@@ -87,12 +87,12 @@ func (d *Daemon) socketPath() string {
 func (d *Daemon) launchers(c *config.Config) map[string]*spawn.Launcher {
 	all := make(map[string]*spawn.Launcher, len(c.Agent.Launchers))
 	for name, l := range c.Agent.Launchers {
-		all[name] = d.launcher(name, l)
+		all[name] = d.launcher(c, name, l)
 	}
 	return all
 }
 
-func (d *Daemon) launcher(name string, l *config.Launcher) *spawn.Launcher {
+func (d *Daemon) launcher(c *config.Config, name string, l *config.Launcher) *spawn.Launcher {
 	out := &spawn.Launcher{Name: name, Path: l.Path, Cwd: l.Cwd, Roots: l.Roots, Rights: l.Rights, Models: l.Models,
 		Seconds: l.Budget.Seconds, Children: l.Budget.Children, Messages: l.Budget.Messages, Output: int64(l.Output), Refused: l.Refused,
 		Env: make(map[string]string, len(l.Env))}
@@ -106,7 +106,7 @@ func (d *Daemon) launcher(name string, l *config.Launcher) *spawn.Launcher {
 		p.Env = append(p.Env, name)
 	}
 	// As a server of the same keys is: what its words name, it sees.
-	out.Sandbox = sandboxOf(&config.Server{Kind: "stdio", Args: l.Args, Env: l.Env, Doorward: config.Handling{
+	out.Sandbox = sandboxOf(c, launcherHome(name), &config.Server{Kind: "stdio", Args: l.Args, Env: l.Env, Doorward: config.Handling{
 		Sandbox: l.Sandbox, Read: l.Read, Write: l.Write, Network: l.Network, Limits: l.Limits}})
 	if l.Refused == "" {
 		out.Approved = d.pins.Guard(config.LauncherPrefix+name, l.Trust == "manual", p).Start
