@@ -12,10 +12,10 @@ import (
 )
 
 // A server that takes more memory than it may is ended, with everything it started, and the reason is known. However it
-// takes it: on its own heap, shared with others, or through many small processes.
+// takes it: on its own heap, shared with others, through many small processes, or in files and segments that no process maps.
 func TestAllocatorIsEnded(t *testing.T) {
 	everybody(t, func(t *testing.T, s *stage, who *inmate) {
-		for _, kind := range []string{"heap", "shared", "children"} {
+		for _, kind := range []string{"heap", "shared", "children", "memfd", "segments"} {
 			began := time.Now()
 			said := s.glutton(who, Sandbox{Mode: Contain, Limits: Limits{Memory: 96 << 20}}, kind, "800")
 			if !strings.HasPrefix(said["ended"], "ended for exceeding its memory limit: ") || !strings.HasSuffix(said["ended"], " of 96 MiB") {
@@ -91,6 +91,10 @@ func asGlutton(args []string) int {
 		fmt.Println("heap:", takePrivate(bound))
 	case "shared":
 		fmt.Println("shared:", takeShared(bound))
+	case "memfd":
+		fmt.Println("memfd:", outcome("", fillMemfd(bound)))
+	case "segments":
+		fmt.Println("segments:", outcome("", fillSegments(bound)))
 	case "children":
 		for range bound / 20 {
 			if err := exec.Command(self(), "as-glutton", "hold", "20").Start(); err != nil {
@@ -140,6 +144,46 @@ func takeShared(most int) string {
 		}
 	}
 	return "done"
+}
+
+// fillMemfd writes files in memory that it never maps.
+func fillMemfd(most int) error {
+	block := make([]byte, 1<<20)
+	for range most / 4 {
+		fd, err := unix.MemfdCreate("x", 0)
+		if err != nil {
+			return err
+		}
+		for range 4 {
+			if _, err := unix.Write(fd, block); err != nil {
+				return err
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+// fillSegments leaves shared memory behind that it has not mapped any more.
+func fillSegments(most int) error {
+	for range most / 4 {
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4<<20, 0o600)
+		if err != nil {
+			return err
+		}
+		b, err := unix.SysvShmAttach(id, 0, 0)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		if err := unix.SysvShmDetach(b); err != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
 }
 
 func fillTmp(most int) string {

@@ -27,13 +27,24 @@ const (
 
 // usage is what a server and everything it started use together.
 type usage struct {
-	bytes     int64
-	processes int // and threads
+	bytes     int64            // of each process's own, and in files of its /tmp
+	mapped    int64            // shared memory that is mapped
+	files     map[uint64]int64 // by inode: files in memory that have no path
+	processes int              // and threads
+}
+
+// total counts shared memory once, whether it is seen by its mappings or by its files.
+func (u usage) total() int64 {
+	var files int64
+	for _, size := range u.files {
+		files += size
+	}
+	return u.bytes + max(u.mapped, files)
 }
 
 // watch looks at what the server uses until it is more than it may, says so, and asks for the end. It runs where neither a
-// cgroup nor a limit of the kernel does this better. What it does not see is memory that no process has mapped: files of
-// memfd_create, buffers of pipes and sockets.
+// cgroup nor a limit of the kernel does this better. What it does not see are buffers of pipes and sockets, and files in memory
+// on their way through a socket.
 func (j *jail) watch(ended chan<- string) {
 	l := j.plan.Limits
 	if j.plan.Cgroup || l.Memory <= 0 && l.Processes <= 0 {
@@ -62,8 +73,8 @@ func (j *jail) forksFreely() bool {
 // over says which limit was exceeded.
 func (u usage) over(l Limits) string {
 	switch {
-	case l.Memory > 0 && u.bytes > l.Memory:
-		return fmt.Sprintf("%s: %s of %s", memoryLimit, bytesText(u.bytes), bytesText(l.Memory))
+	case l.Memory > 0 && u.total() > l.Memory:
+		return fmt.Sprintf("%s: %s of %s", memoryLimit, bytesText(u.total()), bytesText(l.Memory))
 	case l.Processes > 0 && u.processes > l.Processes:
 		return fmt.Sprintf("%s: %d of %d", processLimit, u.processes, l.Processes)
 	}
@@ -73,23 +84,29 @@ func (u usage) over(l Limits) string {
 func (u usage) pause(l Limits, forksFreely bool) time.Duration {
 	pause := watchLongest
 	if l.Memory > 0 {
-		pause = time.Duration(float64(l.Memory-u.bytes) / growth * float64(time.Second))
+		pause = time.Duration(float64(l.Memory-u.total()) / growth * float64(time.Second))
 	}
-	if forksFreely {
-		pause = min(pause, forkPause)
+	pause = min(max(pause, watchShortest), watchLongest)
+	switch {
+	case forksFreely && u.processes > l.Processes/2:
+		return forkPause / 10
+	case forksFreely:
+		return min(pause, forkPause)
 	}
-	return min(max(pause, watchShortest), watchLongest)
+	return pause
 }
 
 // measure adds up all processes but this one, and the files that lie in memory.
 func (j *jail) measure() usage {
-	var u usage
+	u := usage{files: map[uint64]int64{}}
 	self, _ := os.Readlink("/proc/self") // as this /proc calls us
 	for _, pid := range j.processes(self) {
 		if pid != self {
 			u.add(pid)
+			u.addFiles(pid)
 		}
 	}
+	u.addSegments()
 	for _, dir := range j.scratch {
 		var st unix.Statfs_t
 		if unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC {
@@ -146,10 +163,45 @@ func (u *usage) add(pid string) {
 			continue
 		}
 		switch string(name) {
-		case "RssAnon", "RssShmem", "VmSwap":
+		case "RssAnon", "VmSwap":
 			u.bytes += number(value) << 10
+		case "RssShmem":
+			u.mapped += number(value) << 10
 		case "Threads":
 			u.processes += int(number(value))
+		}
+	}
+}
+
+// addFiles counts the files of memfd_create that a process holds open.
+func (u *usage) addFiles(pid string) {
+	dir, err := unix.Open("/proc/"+pid+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(dir), "fd")
+	defer f.Close()
+	names, _ := f.Readdirnames(-1) // what was read until an error is what there is
+	target := make([]byte, 16)
+	for _, name := range names {
+		var st unix.Stat_t
+		n, err := unix.Readlinkat(dir, name, target)
+		if err == nil && bytes.HasPrefix(target[:n], []byte("/memfd:")) && unix.Fstatat(dir, name, &st, 0) == nil {
+			u.files[st.Ino] = st.Blocks * 512
+		}
+	}
+}
+
+// addSegments counts the shared memory of System V, which lasts without a process.
+func (u *usage) addSegments() {
+	const key, rss = 1, 14 // columns of /proc/sysvipc/shm (proc_sysvipc(5))
+	table, err := readProc("/proc/sysvipc/shm")
+	if err != nil {
+		return
+	}
+	for line := range bytes.Lines(table) {
+		if f := bytes.Fields(line); len(f) > rss {
+			u.files[uint64(number(f[key]))<<32] = number(f[rss])
 		}
 	}
 }
