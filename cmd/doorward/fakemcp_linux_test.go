@@ -279,6 +279,7 @@ func open(arguments raw) string {
 		var errno syscall.Errno
 		switch {
 		case errors.As(err, &errno):
+			fmt.Fprintf(os.Stderr, "Error: %s: '%s'\n", unix.ErrnoName(errno), a.Path)
 			said += unix.ErrnoName(errno) + " "
 			continue
 		case err != nil:

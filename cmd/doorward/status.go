@@ -65,6 +65,9 @@ func printStatus(s admin.Status) error {
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
 		printContainment(w, v)
+		for _, hint := range v.Unseen {
+			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
+		}
 		for _, item := range v.Withheld {
 			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
 		}

@@ -64,8 +64,9 @@ type Server struct {
 	Withheld  []string `json:"withheld"`
 	Reason    string   `json:"reason,omitempty"`
 
-	Containment []Measure `json:"containment"` // what a process of it is shut in by
-	Processes   []Process `json:"processes"`   // those that run
+	Containment []Measure `json:"containment"`      // what a process of it is shut in by
+	Processes   []Process `json:"processes"`        // those that run
+	Unseen      []string  `json:"unseen,omitempty"` // paths that it needs and is not granted, each with the key that grants it
 }
 
 // Measure is one thing that shuts a server in.

@@ -77,6 +77,29 @@ func TestExitStatusPassesTheStages(t *testing.T) {
 	}
 }
 
+// No path and no value of the configuration is in an argument of a stage, where every process of the machine can read it.
+func TestNoArgumentTellsThePlan(t *testing.T) {
+	t.Parallel()
+	const canary = "/canary-in-the-plan"
+	s := newStage(t, Options{Hide: []string{canary}, Homes: []string{canary}, Private: os.TempDir()})
+	box := Sandbox{Mode: Contain, Read: []string{canary}, Write: []string{canary}, Named: []string{canary}, Listed: []string{canary}, Own: []string{canary},
+		Hide: []string{canary}}
+	p, err := s.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "echo ready; read line"}, Env: s.env("SECRET=" + canary), Sandbox: box})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout.Close()
+	s.expect(p, "ready")
+	for _, pid := range s.alive() {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(b), canary) {
+			t.Errorf("process %d: %q", pid, b)
+		}
+	}
+	if len(s.alive()) < 3 {
+		t.Errorf("%d processes carry the environment", len(s.alive()))
+	}
+}
+
 // Nothing of the stages' own reaches the server.
 func TestContainedServerHasThreeDescriptors(t *testing.T) {
 	t.Parallel()

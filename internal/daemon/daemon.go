@@ -73,6 +73,8 @@ type Daemon struct {
 	key     *audit.Key
 	// contained says how the servers are shut in.
 	contained atomic.Pointer[containment]
+	// unseen is what servers asked for and could not see.
+	unseen unseen
 	// spawns starts agents, by the launchers that are configured; nil: none are.
 	spawns     atomic.Pointer[spawn.Manager]
 	configured atomic.Pointer[map[string]*config.Launcher]
@@ -158,7 +160,9 @@ func AuditDir(state string, c *config.Config) string {
 }
 
 func (d *Daemon) openRunner() error {
-	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: d.ownPaths(), Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
+	own := d.ownPaths()
+	d.unseen.never = own
+	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: own, Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
 	if err != nil {
 		return err
 	}
@@ -183,7 +187,7 @@ func (d *Daemon) openServers() error {
 		return err
 	}
 	d.policy.Store(rules)
-	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil)
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil, d.unseen.note)
 	if err != nil {
 		return err
 	}

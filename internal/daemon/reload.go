@@ -19,7 +19,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
-	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers)
+	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers, d.unseen.note)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}

@@ -115,12 +115,17 @@ func serverHome(name string) string   { return "servers/" + name + "/home" }
 func launcherHome(name string) string { return "launchers/" + name + "/home" }
 
 // containment is how the servers of one configuration are shut in.
-type containment map[string]child.Sandbox
+type containment map[string]contained
+
+type contained struct {
+	server *config.Server
+	box    child.Sandbox
+}
 
 func (set *serverSet) containment() *containment {
 	all := make(containment, len(set.config.Servers))
 	for name, s := range set.config.Servers {
-		all[name] = sandboxOf(set.config, serverHome(name), s)
+		all[name] = contained{server: s, box: sandboxOf(set.config, serverHome(name), s)}
 	}
 	return &all
 }
@@ -129,7 +134,9 @@ func (set *serverSet) containment() *containment {
 // configured, and for each of its processes by what holds there.
 func (d *Daemon) describe(s *admin.Server, children []child.Child) {
 	s.Sandbox, s.Containment, s.Processes = child.Off, []admin.Measure{}, []admin.Process{}
-	if box := (*d.contained.Load())[s.Name]; box.Mode != "" {
+	if in := (*d.contained.Load())[s.Name]; in.box.Mode != "" {
+		box := in.box
+		s.Unseen = d.unseen.of(s.Name, in.server, box)
 		measures, err := d.runner.Check(box)
 		s.Sandbox, s.Containment = child.Summary(box.Mode, measures), measuresOf(measures)
 		if err != nil {

@@ -32,13 +32,14 @@ type opened struct {
 
 // newServers makes the set of c. An upstream of before whose definition is
 // the same goes over into it.
-func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, out *outward, before *serverSet) (*serverSet, error) {
+func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, out *outward, before *serverSet,
+	stderr func(server, line string)) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
 	if err != nil {
 		return nil, fmt.Errorf("naming ourselves: %w", err)
 	}
 	set := &serverSet{config: c, open: make(map[string]opened)}
-	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit}
+	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit, Stderr: stderr}
 	for name, s := range c.Servers {
 		if s.Disabled {
 			continue

@@ -69,10 +69,17 @@ func (s *Server) Pause(initParams []byte) time.Duration {
 
 // stderr is where a child's standard error goes; nil discards it.
 func (s *Server) stderr() func(string) {
-	if !s.def.KeepStderr {
+	if !s.def.KeepStderr && s.deps.Stderr == nil {
 		return nil
 	}
-	return func(line string) { s.log.Info("server stderr", slog.String("line", line)) }
+	return func(line string) {
+		if s.def.KeepStderr {
+			s.log.Info("server stderr", slog.String("line", line))
+		}
+		if s.deps.Stderr != nil {
+			s.deps.Stderr(s.def.Name, line)
+		}
+	}
 }
 
 // read brings every line to its place until the output ends, and then ends the

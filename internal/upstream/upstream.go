@@ -82,6 +82,7 @@ type Deps struct {
 	Credential Credential                     // http, sse: of this one server; nil: Headers say all
 	Proxy      string                         // http, sse: egress.Options.Proxy
 	Notice     func(server string, open bool) // hears of circuits that open and close; may be nil
+	Stderr     func(server, line string)      // stdio: receives what servers write to standard error; may be nil
 }
 
 // Server is one configured MCP server. It holds no connection itself.

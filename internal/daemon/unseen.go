@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/config"
+)
+
+// unseen remembers which paths contained servers complain of on standard error
+// that exist on the host and are not granted. A server that finds nothing where
+// its files should be may answer wrongly instead of failing, so the owner is
+// told. What a server writes is a claim: it grants nothing.
+type unseen struct {
+	never []string // Doorward's own, which no key grants
+
+	mu    sync.Mutex
+	paths map[string][]string // by server
+}
+
+// mostUnseen bounds what is kept of one server.
+const mostUnseen = 16
+
+// pathWord is an absolute path in a line of text.
+var pathWord = regexp.MustCompile(`/[^\s'"` + "`" + `:,;()<>\[\]{}|]{1,255}`)
+
+// ordinary are directories of which every server sees the host's, or its own.
+var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/dev", "/nix", "/gnu"}
+
+// note looks for such paths in a line.
+func (u *unseen) note(server, line string) {
+	for _, path := range pathWord.FindAllString(line, 8) {
+		path = filepath.Clean(path)
+		if within(ordinary, path) {
+			continue
+		}
+		if _, err := os.Lstat(path); err == nil {
+			u.add(server, path)
+		}
+	}
+}
+
+func (u *unseen) add(server, path string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.paths == nil {
+		u.paths = map[string][]string{}
+	}
+	if all := u.paths[server]; len(all) < mostUnseen && !slices.Contains(all, path) {
+		u.paths[server] = append(all, path)
+	}
+}
+
+// of says for each path that a server asked for, or that its kind is known to
+// need, which key grants it.
+func (u *unseen) of(name string, s *config.Server, box child.Sandbox) []string {
+	if box.Mode == "" {
+		return nil
+	}
+	u.mu.Lock()
+	paths := slices.Clone(u.paths[name])
+	u.mu.Unlock()
+	home, _ := os.UserHomeDir()
+	for _, path := range known(s, home) {
+		if _, err := os.Lstat(path); err == nil && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd})
+	var hints []string
+	for _, path := range paths {
+		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
+			continue
+		}
+		hints = append(hints, path+": "+remedy(path, home))
+	}
+	return hints
+}
+
+// within tells whether a path is one of dirs or lies in one.
+func within(dirs []string, path string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return dir != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
+	})
+}
+
+// remedy is the line of the configuration that grants a path.
+func remedy(path, home string) string {
+	for _, name := range child.ProfileNames() {
+		var box child.Sandbox
+		box.Grant([]string{name}, nil, home)
+		if within(slices.Concat(box.Read, box.Write), path) {
+			return fmt.Sprintf("read: [%s] grants it", name)
+		}
+	}
+	return fmt.Sprintf("read: [%s] grants it", path)
+}
+
+// kinds are words in a server's command line that say what it works with, and
+// the profile for that.
+var kinds = map[string]string{"kubernetes": "kubernetes", "kubectl": "kubernetes", "k8s": "kubernetes", "helm": "kubernetes", "aws": "aws",
+	"azure": "azure", "gcloud": "gcloud", "google-cloud": "gcloud", "mcp-remote": "mcp-remote", "docker": "docker", "podman": "podman"}
+
+// known are the paths that a server of this kind usually reads.
+func known(s *config.Server, home string) []string {
+	words := []string{filepath.Base(s.Command)}
+	for _, a := range s.Args {
+		words = append(words, strings.FieldsFunc(a.Reveal(), func(r rune) bool { return strings.ContainsRune("@/ _", r) })...)
+	}
+	var paths []string
+	for _, word := range words {
+		for part, profile := range kinds {
+			if word != part && !slices.Contains(strings.Split(word, "-"), part) {
+				continue
+			}
+			var box child.Sandbox
+			box.Grant([]string{profile}, nil, home)
+			paths = append(paths, slices.Concat(box.Read, box.Write)...)
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
