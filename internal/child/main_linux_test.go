@@ -51,6 +51,8 @@ func TestMain(m *testing.M) {
 			"as-glutton":       asGlutton,
 			"as-cell":          asCell,
 			"as-filtered":      asFiltered,
+
+			"as-filtered-contained": asFilteredContained,
 		}
 		if role, ok := roles[os.Args[1]]; ok {
 			os.Exit(role(os.Args[2:]))

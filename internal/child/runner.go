@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ type Runner struct {
 
 	groups *cgroups // nil: none
 	checks checks
+	homes  homes
 }
 
 // NewRunner makes a [Runner]. It fails only where the path of the own binary cannot be found.
@@ -92,8 +92,8 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 func (r *Runner) launch(s Spec) (*Process, error) {
 	plan := r.plan(s)
 	if plan != nil && plan.Home != "" {
-		if err := os.MkdirAll(plan.Home, 0o700); err != nil {
-			return nil, fmt.Errorf("making its private home: %w", err)
+		if err := r.homes.prepare(plan.Home, s.Args, r.o.Homes); err != nil {
+			return nil, err
 		}
 	}
 	return launch(r, s, plan)

@@ -105,7 +105,8 @@ func remedy(path, home string) string {
 // kinds are words in a server's command line that say what it works with, and
 // the profile for that.
 var kinds = map[string]string{"kubernetes": "kubernetes", "kubectl": "kubernetes", "k8s": "kubernetes", "helm": "kubernetes", "aws": "aws",
-	"azure": "azure", "gcloud": "gcloud", "google-cloud": "gcloud", "mcp-remote": "mcp-remote", "docker": "docker", "podman": "podman"}
+	"azure": "azure", "gcloud": "gcloud", "google-cloud": "gcloud", "mcp-remote": "mcp-remote", "docker": "docker", "podman": "podman",
+	"playwright": "browsers", "puppeteer": "browsers", "chrome-devtools": "browsers"}
 
 // known are the paths that a server of this kind usually reads.
 func known(s *config.Server, home string) []string {
