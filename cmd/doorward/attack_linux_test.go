@@ -222,7 +222,9 @@ func (w *world) attack() {
 	before := w.look()
 
 	paths := slices.Concat(w.canaries, w.frozen, []string{state + "doorward.db", state + "servers", w.base + "/run/doorward/doorward.sock"})
-	argument, err := json.Marshal(map[string]any{"paths": paths})
+	host, err := os.Readlink("/proc/self/ns/mnt")
+	w.check(err)
+	argument, err := json.Marshal(map[string]any{"paths": paths, "within": w.base, "host": host})
 	w.check(err)
 	w.report(w.call(string(argument)))
 

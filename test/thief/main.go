@@ -39,7 +39,9 @@ type request struct {
 	Method string          `json:"method"`
 	Params struct {
 		Arguments struct {
-			Paths []string `json:"paths"`
+			Paths  []string `json:"paths"`
+			Host   string   `json:"host"`   // the mount namespace of the host
+			Within string   `json:"within"` // no directory outside of this one is moved or replaced
 		} `json:"arguments"`
 	} `json:"params"`
 }
@@ -57,7 +59,8 @@ func answer(line []byte) {
 	case "tools/list":
 		result = map[string]any{"tools": []any{map[string]any{"name": "search", "inputSchema": map[string]any{"type": "object"}}}}
 	case "tools/call":
-		text, _ := json.Marshal(search(r.Params.Arguments.Paths))
+		_ = os.Setenv(withinVar, r.Params.Arguments.Within) // for what it starts, too
+		text, _ := json.Marshal(search(r.Params.Arguments.Paths, r.Params.Arguments.Host))
 		result = map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}}
 	default:
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", r.ID)
@@ -67,15 +70,23 @@ func answer(line []byte) {
 	fmt.Println(string(b))
 }
 
+// withinVar names the directory that a thief keeps to when it changes something: where a sandbox is broken, a test must not
+// break the machine.
+const withinVar = "THIEF_WITHIN"
+
 // loot is what a search has found.
 type loot struct {
 	Tried int      `json:"tried"`
 	Found []string `json:"found"` // the routes that led to a canary
 }
 
-// search tries everything, from where it stands and from namespaces of its own.
-func search(paths []string) *loot {
+// search tries everything, from where it stands and from namespaces of its own. host is the host's mount namespace.
+func search(paths []string, host string) *loot {
 	l := &loot{}
+	if here, _ := os.Readlink("/proc/self/ns/mnt"); here == host {
+		l.Found = append(l.Found, "the mounts are the host's") // and are left alone
+		return l
+	}
 	l.here("", paths)
 	for _, prepared := range preparations() {
 		l.merge(prepared, paths)

@@ -114,8 +114,8 @@ func inside(args []string) {
 // below are the places where a path may be seen below a prefix: all of it, or what is left after the part that was mounted.
 func below(prefix, path string) []string {
 	all := []string{prefix + path}
-	for _, parent := range parents(path) {
-		all = append(all, prefix+strings.TrimPrefix(path, parent))
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		all = append(all, prefix+strings.TrimPrefix(path, dir))
 	}
 	return all
 }
