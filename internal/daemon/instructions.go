@@ -218,7 +218,13 @@ func (d *Daemon) remoteLibrary() (*library.Remote, error) {
 	if tokens == nil {
 		return nil, errors.New("instructions.oauth cannot be used: see the message before")
 	}
-	r.Authorize = tokens.Authorize
+	r.Authorize = func(ctx context.Context) (string, error) {
+		header, err := tokens.Authorize(ctx)
+		if errors.Is(err, signin.ErrSignIn) {
+			err = fmt.Errorf("%w: %w", library.ErrCredential, err)
+		}
+		return header, err
+	}
 	return r, nil
 }
 
