@@ -65,6 +65,9 @@ func printStatus(s admin.Status) error {
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
 		printContainment(w, v)
+		for _, p := range v.Unmatched {
+			fmt.Fprintf(w, "%s\tdenies nothing\t%s\tno tool of it has that name: say with tools.allow what may be used\n", v.Name, strconv.Quote(p))
+		}
 		for _, item := range v.Withheld {
 			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
 		}

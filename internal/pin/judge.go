@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"github.com/doorward/doorward/internal/lookalike"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -271,7 +272,7 @@ func forms(k Kind, shown string) []string {
 	if k == Resources || k == Templates {
 		return []string{shown}
 	}
-	l := looks(shown)
+	l := lookalike.Forms(shown)
 	return []string{"0" + l[0], "1" + l[1]}
 }
 
