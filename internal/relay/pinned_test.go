@@ -460,13 +460,13 @@ func TestWhatIsWithheldOfOneInstanceIsShown(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
 		for _, era := range []string{"legacy", "modern"} {
-			for _, client := range []string{"legacy", "modern"} {
-				t.Run(kind+" "+era+" for "+client, func(t *testing.T) {
+			for _, of := range []struct{ client, instances string }{{"legacy", "auto"}, {"modern", "auto"}, {"legacy", "shared"}} { // modern and shared: the operator looks at that very one
+				t.Run(kind+" "+era+" for "+of.client+" "+of.instances, func(t *testing.T) {
 					t.Parallel()
 					s, book := start(t, "s", era), shelf(t)
 					s.setList("tools/list", twoTools)
-					h := build(t, []Server{s.server(pinnedBy(book, false))})
-					call := clients(h, "/mcp/s", "uid:1000")[client]
+					h := build(t, []Server{s.server(pinnedBy(book, false), func(s *Server, _ *upstream.Definition) { s.Instances = of.instances })})
+					call := clients(h, "/mcp/s", "uid:1000")[of.client]
 					equal(t, "at first", join(names(call("tools/list", ""), "tools", "name")), "echo add")
 					s.setList("tools/list", badTools)
 					equal(t, "after a change", join(names(call("tools/list", ""), "tools", "name")), "echo")
