@@ -323,8 +323,10 @@ func (g *guide) do(req *http.Request) (*http.Response, error) {
 			}
 		}
 		req.Header.Del(wire.HeaderSession)
+		req.Header.Del(wire.HeaderRenews)
 		if token != "" {
 			req.Header.Set(wire.HeaderSession, token)
+			req.Header.Set(wire.HeaderRenews, "1")
 		}
 		resp, err := g.c.http.Do(req)
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || token == "" {

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/secret"
 )
 
@@ -26,6 +30,7 @@ func check(_ context.Context, args []string) error {
 	if c := w.config; c != nil {
 		problems = append(problems, w.tried()...)
 		problems = append(problems, patternProblems(c)...)
+		problems = append(problems, denyProblems(o, c)...)
 		problems = append(problems, bindProblems(o, c, *tokenFile)...)
 	}
 	if problems == nil {
@@ -48,6 +53,28 @@ func check(_ context.Context, args []string) error {
 		fmt.Println("ok")
 	}
 	return nil
+}
+
+// denyProblems is a warning for each pattern of a deny list that matches no tool
+// of its server, where its tools are known from an earlier run.
+func denyProblems(o *options, c *config.Config) []config.Problem {
+	state, err := o.stateDir()
+	if err != nil {
+		return nil // bindProblems says so
+	}
+	var out []config.Problem
+	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
+		s := c.Servers[name]
+		names, err := pin.Approved(daemon.PinsDir(state), name, pin.Tools)
+		if err != nil || len(names) == 0 {
+			continue
+		}
+		for _, p := range policy.Unmatched(s.Doorward.Tools.Deny, names) {
+			out = append(out, config.Problem{File: o.configFile(), Key: "mcpServers." + name + ".doorward.tools.deny", Warning: true,
+				Problem: fmt.Sprintf("%q matches no tool of this server; say with tools.allow what may be used", p)})
+		}
+	}
+	return out
 }
 
 // bindProblems is what the bind table says of each listener.

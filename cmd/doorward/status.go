@@ -68,6 +68,9 @@ func printStatus(s admin.Status) error {
 		for _, hint := range v.Unseen {
 			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
 		}
+		for _, p := range v.Unmatched {
+			fmt.Fprintf(w, "%s\tdenies nothing\t%s\tno tool of it has that name: say with tools.allow what may be used\n", v.Name, strconv.Quote(p))
+		}
 		for _, item := range v.Withheld {
 			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
 		}

@@ -62,6 +62,7 @@ type Server struct {
 	Instances int      `json:"instances"`
 	Sandbox   string   `json:"sandbox"` // the mode, and what of it does not hold in full
 	Withheld  []string `json:"withheld"`
+	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`
 
 	Containment []Measure `json:"containment"`      // what a process of it is shut in by

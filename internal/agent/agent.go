@@ -158,10 +158,12 @@ func New(o Options) (*Server, error) {
 	if err := s.loadVerbs(); err != nil {
 		return nil, fmt.Errorf("the tools of the agent server: %w", err)
 	}
-	s.stopped = newStopped(func(r *audit.Record) {
-		if _, err := s.o.Gate.Write(r); err != nil {
+	s.stopped = newStopped(func(r *audit.Record) error {
+		_, err := s.o.Gate.Write(r)
+		if err != nil {
 			s.log.Error("a summary of stopped calls was not recorded", "err", err)
 		}
+		return err
 	})
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.unlisten = o.Signals.Listen(s.signals.signal)

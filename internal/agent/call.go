@@ -41,8 +41,12 @@ var (
 // does.
 func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	pass, ok := gate.PassOf(ctx)
-	if !ok || pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
+	if !ok {
 		return upstream.Reply{Error: errNoPass}, nil
+	}
+	if pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
+		_, err := s.o.Gate.Turn(pass, rulePrefix+"FOREIGN_PASS")
+		return upstream.Reply{Error: errNoPass}, err
 	}
 	name, _ := wire.GetString(r.Params, "name")
 	v := s.verbs[name]

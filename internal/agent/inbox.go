@@ -52,10 +52,8 @@ func (c *call) fetch() (f mail.Fetch, err error) {
 // that it is asked, there is nothing to record.
 func (c *call) take(ctx context.Context, f mail.Fetch, final bool) (*mail.Batch, error) {
 	noted := false
+	f.Quiet = !final
 	b, err := c.s.o.Book.Inbox(ctx, c.owner, f, func(v *mail.Batch) any {
-		if !final && idle(v) {
-			return nil
-		}
 		noted = true
 		return c.line(inboxFields(v)...)
 	})
@@ -68,11 +66,6 @@ func (c *call) take(ctx context.Context, f mail.Fetch, final bool) (*mail.Batch,
 		c.s.dueBy(b.Messages[i].LeaseExpiresAt)
 	}
 	return b, nil
-}
-
-// idle: nothing was confirmed, and nothing given.
-func idle(v *mail.Batch) bool {
-	return v.Acked == 0 && len(v.Messages) == 0 && len(v.Counts.Notices) == 0
 }
 
 func inboxFields(v *mail.Batch) []audit.Field {

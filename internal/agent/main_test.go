@@ -85,7 +85,7 @@ func build(t testing.TB, p plan) *house {
 		t.Fatal(err)
 	}
 	public, private, _ := ed25519.GenerateKey(nil)
-	h.book, err = mail.Open(context.Background(), h.db, mail.Options{Node: "box", Limits: p.mail, Evict: p.evict, Sign: Signer(private), Log: logger})
+	h.book, err = mail.Open(context.Background(), h.db, mail.Options{Node: "box", Limits: p.mail, Evict: p.evict, Sign: Signer(private), Upkeep: Upkeep, Log: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

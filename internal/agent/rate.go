@@ -97,7 +97,7 @@ func (t *sessions) forgetPaces() {
 // stopped counts the calls that a limiter has stopped: one record for each
 // principal and minute, in which their number stands (AH13).
 type stopped struct {
-	write func(*audit.Record)
+	write func(*audit.Record) error
 
 	mu     sync.Mutex
 	counts map[string]*audit.Record // by principal and action
@@ -107,38 +107,52 @@ type stopped struct {
 // sumTime is what one record sums up.
 const sumTime = time.Minute
 
-func newStopped(write func(*audit.Record)) *stopped {
+func newStopped(write func(*audit.Record) error) *stopped {
 	return &stopped{write: write, counts: make(map[string]*audit.Record), since: make(map[string]time.Time)}
 }
 
 // count adds a call. The record is written when its minute is over.
 func (st *stopped) count(p gate.Pass, code string, now time.Time) {
-	a := p.Act()
+	a, line := p.Act(), p.Line(audit.Field{Name: "code", Value: code})
 	key := a.Who.Name() + "\x00" + a.Action + "\x00" + code
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	r := st.counts[key]
 	if r == nil {
-		r = p.Line(audit.Field{Name: "code", Value: code})
+		r = line
 		r.Decision, r.Rule, r.Bytes = audit.Deny, rulePrefix+code, 0
 		st.counts[key], st.since[key] = r, now
 	}
 	r.Count++
 }
 
-// flush writes what was begun a minute before now, or all.
+// flush writes what was begun a minute before now, or all. What cannot be
+// written waits for the next flush.
 func (st *stopped) flush(now time.Time, all bool) {
 	st.mu.Lock()
-	var due []*audit.Record
+	due := make(map[string]*audit.Record)
 	for key, r := range st.counts {
 		if all || now.Sub(st.since[key]) >= sumTime {
-			due = append(due, r)
+			due[key] = r
 			delete(st.counts, key)
 			delete(st.since, key)
 		}
 	}
 	st.mu.Unlock()
-	for _, r := range due {
-		st.write(r)
+	for key, r := range due {
+		if err := st.write(r); err != nil {
+			st.again(key, r)
+		}
 	}
+}
+
+// again adds a record that could not be written to what is counted since.
+func (st *stopped) again(key string, r *audit.Record) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if since := st.counts[key]; since != nil {
+		since.Count += r.Count
+		return
+	}
+	st.counts[key], st.since[key] = r, time.Time{}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +43,19 @@ func idFields(name string, ids []string) []audit.Field {
 		out = append(out, field(n, strings.Join(ids[i:min(i+idsInField, len(ids))], ",")))
 	}
 	return out
+}
+
+// Upkeep is the record of what the book does by itself, for mail.Options.
+func Upkeep(u *mail.Upkeep) any {
+	r := &audit.Record{Kind: audit.Event, Source: source, Action: "agent.upkeep." + u.What, Resource: ServerName, Count: u.Rows}
+	if u.Peer != "" {
+		r.Detail = append(r.Detail, field("peer", u.Peer))
+	}
+	for _, state := range slices.Sorted(maps.Keys(u.States)) {
+		r.Detail = append(r.Detail, number(state, int64(u.States[state])))
+	}
+	r.Detail = append(r.Detail, idFields("sessions", u.Ended)...)
+	return r
 }
 
 // digest is the keyed digest of a body.

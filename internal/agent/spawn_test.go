@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/mail"
 	"github.com/doorward/doorward/internal/principal"
 	spawning "github.com/doorward/doorward/internal/spawn"
@@ -45,11 +46,11 @@ func (w *workshop) Start(ctx context.Context, s *mail.Spawn, _ *principal.Princi
 	if w.fail != nil {
 		return w.fail
 	}
-	return w.book().SpawnRuns(ctx, s.ID)
+	return w.book().SpawnRuns(ctx, s.ID, spawned)
 }
 
 func (w *workshop) Stop(id string, grace time.Duration) error {
-	time.AfterFunc(20*time.Millisecond, func() { w.book().EndSpawn(context.Background(), id, mail.SpawnEnd{State: mail.Killed}, nil) })
+	time.AfterFunc(20*time.Millisecond, func() { w.book().EndSpawn(context.Background(), id, mail.SpawnEnd{State: mail.Killed}, spawned) })
 	return nil
 }
 
@@ -180,4 +181,9 @@ func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 	if !strings.Contains(in.text, "From the agent that started you.") || in.str("messages.0.from.lineage") != "parent" {
 		t.Errorf("%s", in.raw)
 	}
+}
+
+// spawned is the record of what the workshop does to a spawn.
+func spawned(*mail.Spawn) any {
+	return &audit.Record{Kind: audit.Event, Source: source, Action: "agent.spawn", Resource: ServerName}
 }

@@ -125,7 +125,7 @@ type Scanning struct {
 // Tools lists tool names; * stands for any run of characters.
 type Tools struct {
 	Allow []string `yaml:"allow" default:"*" doc:"Tool names; * stands for any run of characters. [] allows none."`
-	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above."`
+	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list of what is allowed is safer: it holds for tools that come later too."`
 }
 
 // Ask lists what a server may ask of its client.

@@ -20,7 +20,7 @@ func TestOnlyAFailureOfTheDatabaseIsAnOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := mail.Open(t.Context(), db, mail.Options{Node: "box", Sign: func(...string) string { return "" }})
+	book, err := mail.Open(t.Context(), db, mail.Options{Node: "box", Sign: func(...string) string { return "" }, Upkeep: agent.Upkeep})
 	if err != nil {
 		t.Fatal(err)
 	}

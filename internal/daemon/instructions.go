@@ -167,12 +167,12 @@ const libraryTime = 2 * time.Second
 func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*instruct.Stored, error) {
 	m := d.instructing
 	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: m.keys.installation, Log: d.log,
-		Ended: m.server.Ended})
+		Record: instruct.SessionOver, Ended: m.server.Ended})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
 	o := libraryOptions(d.o, db, m.keys)
-	o.Log, o.Changed, o.Moved, o.Replaced = d.log, d.libraryChanged, instruct.Moved, d.libraryReplaced
+	o.Log, o.Changed, o.Replaced = d.log, d.libraryChanged, d.libraryReplaced
 	if d.o.Config.Instructions.URL != "" {
 		if o.Remote, err = d.remoteLibrary(); err != nil {
 			return nil, err
@@ -187,7 +187,8 @@ func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*ins
 
 func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
 	i := o.Config.Instructions
-	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review}
+	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review,
+		Entered: instruct.Entered}
 }
 
 func (d *Daemon) instructOptions(m *instructing) instruct.Options {
@@ -217,7 +218,13 @@ func (d *Daemon) remoteLibrary() (*library.Remote, error) {
 	if tokens == nil {
 		return nil, errors.New("instructions.oauth cannot be used: see the message before")
 	}
-	r.Authorize = tokens.Authorize
+	r.Authorize = func(ctx context.Context) (string, error) {
+		header, err := tokens.Authorize(ctx)
+		if errors.Is(err, signin.ErrSignIn) {
+			err = fmt.Errorf("%w: %w", library.ErrCredential, err)
+		}
+		return header, err
+	}
 	return r, nil
 }
 

@@ -47,7 +47,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 	c := d.o.Config
 	node, limits := d.node(), mailLimits(c.Agent)
 	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest",
-		Sign: agent.Signer(keys.node), Log: d.log})
+		Sign: agent.Signer(keys.node), Upkeep: agent.Upkeep, Log: d.log})
 	if err != nil {
 		return nil, fmt.Errorf("opening the mailboxes: %w", err)
 	}
@@ -186,9 +186,13 @@ func cleaned(s string) string {
 	return out
 }
 
-// recordSpawn is the record of how a started agent ended.
+// recordSpawn is the record of how a started agent began or ended.
 func recordSpawn(s *mail.Spawn) any {
-	r := &audit.Record{Kind: audit.Event, Source: sourceMail, Action: "agent.spawn.ended", Resource: s.Launcher, Result: s.State,
+	action := "agent.spawn.ended"
+	if s.EndedAt == 0 {
+		action = "agent.spawn.running"
+	}
+	r := &audit.Record{Kind: audit.Event, Source: sourceMail, Action: action, Resource: s.Launcher, Result: s.State,
 		Detail: []audit.Field{{Name: "spawn", Value: s.ID}, {Name: "peer", Value: s.Peer}, {Name: "parent", Value: s.Parent},
 			{Name: "messages", Value: strconv.Itoa(s.Messages)}}}
 	if s.ExitCode != nil {

@@ -17,7 +17,7 @@ import (
 
 // openPins opens what was approved of the servers, and the content rules.
 func (d *Daemon) openPins() error {
-	book, err := pin.Open(pin.Options{Dir: filepath.Join(d.o.StateDir, "pins"), Log: d.log, Note: d.notePin})
+	book, err := pin.Open(pin.Options{Dir: PinsDir(d.o.StateDir), Log: d.log, Note: d.notePin})
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,19 @@ func (d *Daemon) withheld(server string) []string {
 	}
 	return []string{}
 }
+
+// unmatched are the patterns of a server's deny list that deny nothing: its tools
+// are known, and none of them is meant.
+func (d *Daemon) unmatched(server string) []string {
+	names := d.pins.Names(server, pin.Tools)
+	if len(names) == 0 {
+		return nil
+	}
+	return d.policy.Load().Unmatched(server, names)
+}
+
+// PinsDir is where the manifests of what was approved are.
+func PinsDir(stateDir string) string { return filepath.Join(stateDir, "pins") }
 
 // trust is what is withheld of one server, or of all.
 func (d *Daemon) trust(server string) []admin.Trust {

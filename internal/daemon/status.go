@@ -71,6 +71,7 @@ func (d *Daemon) status() admin.Status {
 				v.State = "unreachable"
 			}
 		}
+		v.Unmatched = d.unmatched(b.Name)
 		d.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && d.o.Config.Agent.SiblingJoin != "off" {
 			v.Reason = "sibling_join: " + d.o.Config.Agent.SiblingJoin

@@ -80,7 +80,7 @@ func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 	h := build(t, plan{nowhere: true, failClosed: true, library: func(l Library) Library { shelf = &relayed{Library: l}; return shelf }})
 	c := h.modern("a", h.full())
 	far, asked := treacle(t)
-	slow, err := library.Open(context.Background(), library.Options{DB: h.db, Key: bytes.Repeat([]byte{7}, 32), Installation: "far", Remote: &far})
+	slow, err := library.Open(context.Background(), library.Options{DB: h.db, Key: bytes.Repeat([]byte{7}, 32), Installation: "far", Remote: &far, Entered: Entered})
 	h.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

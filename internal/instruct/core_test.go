@@ -126,7 +126,7 @@ func build(t testing.TB, p plan) *house {
 		t.Fatal(err)
 	}
 	h.keeper, err = session.Open(context.Background(), session.Options{DB: h.db, Dir: state, Installation: "here", Log: logger,
-		Gone: func(string) bool { return false }, Ended: h.ended})
+		Gone: func(string) bool { return false }, Ended: h.ended, Record: SessionOver})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func build(t testing.TB, p plan) *house {
 		h.must(os.Mkdir(h.docs, 0o700))
 	}
 	h.lib, err = library.Open(context.Background(), library.Options{DB: h.db, Key: bytes.Repeat([]byte{7}, 32), Installation: "here",
-		Dir: h.docs, Log: logger, Changed: h.changed})
+		Dir: h.docs, Log: logger, Changed: h.changed, Entered: Entered})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func (h *house) issue(subject string, scope ...string) (token, id string) {
 			ask.Maker = makerOf(by)
 		}
 	}
-	token, s, err := h.keeper.Issue(context.Background(), ask, nil)
+	token, s, err := h.keeper.Issue(context.Background(), ask, said)
 	h.must(err)
 	return token, s.ID
 }
@@ -266,7 +266,7 @@ func (h *house) partly() string {
 
 func (h *house) end(id string) {
 	h.t.Helper()
-	_, err := h.keeper.End(context.Background(), id, session.ReasonEnded, nil)
+	_, err := h.keeper.End(context.Background(), id, session.ReasonEnded, said)
 	h.must(err)
 }
 
@@ -295,4 +295,9 @@ func (h *house) lines() []logged {
 		}
 	}
 	return out
+}
+
+// said is the record of an act that a test has done past the server.
+func said[T any](*T) any {
+	return &audit.Record{Kind: audit.Event, Source: "test", Action: "test", Resource: ServerName}
 }

@@ -200,7 +200,7 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	_, err = h.lib.Promote(ctx, "judge", versions["judge"], "staging", nil)
+	_, err = h.lib.Promote(ctx, "judge", versions["judge"], "staging", said)
 	h.must(err)
 	if _, err := h.s.Template(ctx, r, "judge", "", "staging"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("by another label: %v", err)

@@ -48,7 +48,7 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 		"by its holder":   func(token, _ string) { d.want(204, "", me, "DELETE", "/auth/session", "", as(token)...) },
 		"by the operator": func(_, id string) { d.want(200, "", me, "POST", "/auth/admin/sessions/"+id+"/revoke", "") },
 		"by its process": func(_, id string) {
-			_, err := d.keeper.End(t.Context(), id, session.ReasonProcess, nil)
+			_, err := d.keeper.End(t.Context(), id, session.ReasonProcess, said)
 			d.must(err)
 		},
 	} {

@@ -1,7 +1,9 @@
 package instruct
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/session"
@@ -25,7 +28,7 @@ func TestEveryBadTokenIsTheSameRefusal(t *testing.T) {
 	others, _ := d.issue("uid:1001", guide.Behavioural, guide.Structural)
 	stranger := build(t, plan{})
 	foreign, _ := stranger.issue("uid:1000", guide.Behavioural)
-	bound, _, err := d.keeper.Issue(t.Context(), session.Request{Subject: "uid:1000", Scope: []string{guide.Structural}, Bind: "boot/77@7"}, nil)
+	bound, _, err := d.keeper.Issue(t.Context(), session.Request{Subject: "uid:1000", Scope: []string{guide.Structural}, Bind: "boot/77@7"}, said)
 	d.must(err)
 	started, _ := d.issue("spawn:abc", guide.Structural)
 	flipped := []byte(good)
@@ -355,6 +358,58 @@ func TestWhatADeliveryIs(t *testing.T) {
 	if got, err := ask(user, true, bearerCI); err != nil || !strings.HasPrefix(got, bearerMark) {
 		t.Errorf("a bearer token: %q %v", got, err)
 	}
+}
+
+// TestAnEndedSessionCostsGuidanceAndNoTools: however it ended, its token counts as
+// none beside a connection to MCP, with the reason. Who can get a new one and says
+// so gets the 401 that tells him to.
+func TestAnEndedSessionCostsGuidanceAndNoTools(t *testing.T) {
+	t.Parallel()
+	user := principal.New("uid:1000").WithLocal()
+	ends := map[string]func(d *desk, id string){
+		"by its holder":  func(d *desk, id string) { d.ends(id, session.ReasonEnded) },
+		"by an operator": func(d *desk, id string) { d.ends(id, session.ReasonRevoked) },
+		"with a process": func(d *desk, id string) { d.ends(id, session.ReasonProcess) },
+		"by time":        func(d *desk, id string) { d.ends(id, session.ReasonExpired) },
+	}
+	for name, end := range ends {
+		for _, closed := range []bool{false, true} {
+			for _, unix := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, closed, unix), func(t *testing.T) {
+					t.Parallel()
+					d := openDesk(t, plan{failClosed: closed})
+					token, id := d.issue("uid:1000", guide.Structural)
+					end(d, id)
+					r := httptest.NewRequest("POST", "/mcp", nil)
+					r.Header.Set("Doorward-Session", token)
+					r = r.WithContext(contextWith(r, link{unix: unix, processes: []string{"boot/9@9"}, complete: true}))
+					got, err := d.s.Delivery(r, user)
+					if err != nil {
+						t.Fatalf("the connection is refused: %v", err)
+					}
+					act := gate.Act{Who: user, Delivery: got}
+					reader, why := d.s.readerOf(act)
+					if reader != nil || why != Expired {
+						t.Errorf("it reads as %+v, told %q", reader, why)
+					}
+					if why := d.s.Refuses(gate.Act{Who: user, Delivery: got, Action: "tools/call", Server: "notes", Name: "x"}); (why != "") != closed {
+						t.Errorf("fail_closed %v: tools are refused with %q", closed, why)
+					}
+					r.Header.Set("Doorward-Renews", "1")
+					if _, err := d.s.Delivery(r, user); err == nil {
+						t.Error("who can get a new one is not told to")
+					}
+				})
+			}
+		}
+	}
+}
+
+// ends ends a session past the server.
+func (d *desk) ends(id, reason string) {
+	d.t.Helper()
+	_, err := d.keeper.End(context.Background(), id, reason, said)
+	d.must(err)
 }
 
 // Nothing of a token or a text is in a record or in the log, whatever was done.

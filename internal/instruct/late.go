@@ -18,9 +18,9 @@ type Keeper interface {
 	Find(id string) (session.Session, bool)
 	Sessions() []session.Session
 	Done(id string) <-chan struct{}
-	Issue(ctx context.Context, r session.Request, note func(*session.Session) any) (string, *session.Session, error)
-	Renew(ctx context.Context, s *session.Session, note func(*session.Session) any) (string, *session.Session, error)
-	End(ctx context.Context, id, reason string, note func(*session.Session) any) (*session.Session, error)
+	Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error)
+	Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error)
+	End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error)
 	Stats() session.Stats
 }
 
@@ -162,21 +162,21 @@ func (l *late) Done(id string) <-chan struct{} {
 	return over
 }
 
-func (l *late) Issue(ctx context.Context, r session.Request, note func(*session.Session) any) (string, *session.Session, error) {
+func (l *late) Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error) {
 	if st := l.there.Load(); st != nil {
 		return st.Sessions.Issue(ctx, r, note)
 	}
 	return "", nil, l.wait("making a session")
 }
 
-func (l *late) Renew(ctx context.Context, s *session.Session, note func(*session.Session) any) (string, *session.Session, error) {
+func (l *late) Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error) {
 	if st := l.there.Load(); st != nil {
 		return st.Sessions.Renew(ctx, s, note)
 	}
 	return "", nil, l.wait("renewing a session")
 }
 
-func (l *late) End(ctx context.Context, id, reason string, note func(*session.Session) any) (*session.Session, error) {
+func (l *late) End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error) {
 	if st := l.there.Load(); st != nil {
 		return st.Sessions.End(ctx, id, reason, note)
 	}

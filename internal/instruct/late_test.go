@@ -48,7 +48,7 @@ func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
 	if got := h.s.Status(nil); got.State != "degraded" || got.Reason != Unreachable || got.Store != "unreachable" {
 		t.Errorf("%+v", got)
 	}
-	if _, _, err := h.s.o.Sessions.Issue(context.Background(), session.Request{Subject: "uid:1000", Scope: []string{guide.Structural}}, nil); !errors.Is(err, ErrStore) {
+	if _, _, err := h.s.o.Sessions.Issue(context.Background(), session.Request{Subject: "uid:1000", Scope: []string{guide.Structural}}, said); !errors.Is(err, ErrStore) {
 		t.Errorf("%v", err)
 	}
 	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})

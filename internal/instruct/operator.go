@@ -186,9 +186,9 @@ func (c *command) write(fields ...audit.Field) error {
 // note is the record of what is done to the labels of a document.
 func (c *command) note(a *library.Act) any { return c.pass.Line(actFields(a)...) }
 
-// Moved is the record of labels that a changed file has moved by itself, for
-// library.Options.
-func Moved(a *library.Act) any {
+// Entered is the record of a file that came into the instruction directory, and
+// of the label that it has moved by itself, for library.Options.
+func Entered(a *library.Act) any {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + "." + a.Op, Resource: ServerName + "/" + a.Name, Detail: actFields(a)}
 }
 

@@ -349,7 +349,7 @@ func TestAnOperatorWithoutADaemon(t *testing.T) {
 
 func TestWhatAFileMovesByItselfIsRecordedAsThat(t *testing.T) {
 	t.Parallel()
-	r := Moved(&library.Act{Op: library.OpFile, Name: "plan", Label: library.Production,
+	r := Entered(&library.Act{Op: library.OpFile, Name: "plan", Label: library.Production,
 		Moves: []library.Move{{From: strings.Repeat("a", 64), To: strings.Repeat("b", 64)}, {Variant: "12345678", To: strings.Repeat("c", 64)}}}).(*audit.Record)
 	want := []audit.Field{field("name", "plan"), field("label", "production"), field("moves", ":aaaaaaaaaaaa>bbbbbbbbbbbb,12345678:>cccccccccccc")}
 	if r.Kind != audit.Event || r.Source != source || r.Action != "instructions.file" || r.Resource != "instructions/plan" || !slices.Equal(r.Detail, want) {

@@ -178,14 +178,11 @@ func (o *Operator) Put(ctx context.Context, by Caller, name, content, replace st
 	if err := o.mayPut(ctx, name, replace); err != nil {
 		return nil, c.fail(err, fields...)
 	}
-	if err := c.write(fields...); err != nil { // a file has no transaction: it is recorded, then written
-		c.end()
-		return nil, err
-	}
+	record := func(*library.Act) error { return c.write(fields...) }
 	if replace != "" {
-		err = o.o.Shelf.Replace(ctx, name, replace, []byte(content))
+		err = o.o.Shelf.Replace(ctx, name, replace, []byte(content), record)
 	} else {
-		err = o.o.Shelf.Put(ctx, name, []byte(content))
+		err = o.o.Shelf.Put(ctx, name, []byte(content), record)
 	}
 	if err != nil {
 		return nil, c.fail(err, fields...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,7 +238,7 @@ func TestARevokedDocumentIsServedToNobody(t *testing.T) {
 	r := h.reader(h.full())
 	was, err := h.s.Voice(ctx, r)
 	h.must(err)
-	_, err = h.lib.Revoke(ctx, "voice", "", nil)
+	_, err = h.lib.Revoke(ctx, "voice", "", said)
 	h.must(err)
 	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
@@ -248,5 +249,53 @@ func TestARevokedDocumentIsServedToNobody(t *testing.T) {
 	h.take(true)
 	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("it comes back with the outage: %v", err)
+	}
+}
+
+// takenBack is a library whose remote has taken back what it gave. Its set is
+// the last one all the same, so that nothing rests on its being empty.
+type takenBack struct {
+	Library
+	gone atomic.Bool
+}
+
+func (l *takenBack) Set() (*guide.Set, library.State) {
+	set, state := l.Library.Set()
+	if l.gone.Load() {
+		state = library.State{Reason: "taken back", Withdrawn: true, Remote: true}
+	}
+	return set, state
+}
+
+// TestWhatIsTakenBackIsGivenToNobody: not to those who had it either, by no way.
+func TestWhatIsTakenBackIsGivenToNobody(t *testing.T) {
+	t.Parallel()
+	var shelf *takenBack
+	h := build(t, plan{library: func(l Library) Library { shelf = &takenBack{Library: l}; return shelf }})
+	c := h.modern("a", h.full())
+	ways := map[string]func() string{
+		"greeting": func() string { text, _ := c.greeting("initialize"); return text },
+		"read":     func() string { text, _ := c.tool("read", m{}); return text },
+		"a name":   func() string { text, _ := c.tool("read", m{"name": "plan"}); return text },
+		"resource": func() string { return string(c.ask("resources/read", m{"uri": "instr://session"}).Result) },
+		"prompt":   func() string { return string(c.ask("prompts/get", m{"name": "session"}).Result) },
+	}
+	for name, ask := range ways {
+		if !strings.Contains(ask(), plantedPlan) && name != "greeting" {
+			t.Errorf("%s does not give the text before", name)
+		}
+	}
+	shelf.gone.Store(true)
+	for name, ask := range ways {
+		if text := ask(); strings.Contains(text, plantedPlan) {
+			t.Errorf("%s gives %s", name, text)
+		}
+	}
+	if got := h.s.Status(h.reader(c.delivery)); got.State != "degraded" || got.Reason != Unreachable {
+		t.Errorf("%+v", got)
+	}
+	shelf.gone.Store(false)
+	if text := ways["read"](); !strings.Contains(text, plantedPlan) {
+		t.Errorf("it is given again: %s", text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/library"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/session"
@@ -191,7 +192,7 @@ func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
 	}
 	s.settle(ctx)
 	set, state := s.o.Library.Set()
-	if !state.OK && !s.cache.has(r.key(), s.o.Now()) {
+	if s.lost(r, state) {
 		return sight{}, ErrStore
 	}
 	v, on := s.see(r, set)
@@ -207,6 +208,12 @@ func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
 		return sight{}, ErrEnded
 	}
 	return v, nil
+}
+
+// lost reports that a reader gets nothing of the set: the store is away and he had
+// nothing of it before, or it has taken back what it gave.
+func (s *Server) lost(r *Reader, state library.State) bool {
+	return !state.OK && (state.Withdrawn || !s.cache.has(r.key(), s.o.Now()))
 }
 
 // see is the view of set that a reader has, and what else it depends on.
@@ -228,7 +235,7 @@ func (s *Server) glance(r *Reader) (sight, bool) {
 		return sight{}, false
 	}
 	set, state := s.o.Library.Set()
-	if !state.OK && !s.cache.has(r.key(), s.o.Now()) {
+	if s.lost(r, state) {
 		return sight{}, false
 	}
 	v, _ := s.see(r, set)
@@ -258,7 +265,7 @@ func (s *Server) Degraded(r *Reader) string {
 	if len(s.scope(r)) == 0 || !s.decide(r, policy.Request{Action: actionRead, Server: ServerName}).Allow {
 		return NotPermitted
 	}
-	if _, state := s.o.Library.Set(); !state.OK && !s.cache.has(r.key(), s.o.Now()) {
+	if _, state := s.o.Library.Set(); s.lost(r, state) {
 		return Unreachable
 	}
 	return ""

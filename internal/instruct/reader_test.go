@@ -116,7 +116,7 @@ func TestAudiencesKnowWhatIsProved(t *testing.T) {
 		h.file(name, "class: template\ntier: structural\naudience: {"+audience+"}", "For "+name+".")
 	}
 	h.look()
-	_, s, err := h.keeper.Issue(context.Background(), session.Request{Subject: "spawn:x", Scope: []string{guide.Structural}, Project: "demo-1"}, nil)
+	_, s, err := h.keeper.Issue(context.Background(), session.Request{Subject: "spawn:x", Scope: []string{guide.Structural}, Project: "demo-1"}, said)
 	h.must(err)
 	can := func(who *principal.Principal) (names []string) {
 		docs, _, err := h.s.Templates(context.Background(), &Reader{Who: who, Session: s, Scope: s.Scope})

@@ -8,6 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/session"
 )
 
 // What records say of a delivery (instructions.md 16): names, digests and
@@ -55,6 +56,13 @@ func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 		out = append(out, field("version", t.Version))
 	}
 	return append(out, field("bytes", strconv.Itoa(len(t.Body))))
+}
+
+// SessionOver is the record of an end of a session that was saved without a
+// caller, for session.Options.
+func SessionOver(s *session.Session) any {
+	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + ".session.over", Resource: ServerName + "/session",
+		Reason: s.Reason, Detail: sessionFields(s)}
 }
 
 // rulePrefix stands before what struck in the rule of a refusal.

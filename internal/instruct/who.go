@@ -35,6 +35,10 @@ const factToken = "token"
 // whose it was. It counts as none; no session has that id.
 const unjudged = "unjudged"
 
+// endedSession stands for a session that has ended. It counts as none, and those who are
+// told why hear that it is over; no session has that id.
+const endedSession = "ended"
+
 var (
 	errTwice   = errors.New("more than one token, or one in two headers")
 	errPlace   = errors.New("a token that does not count where it was shown")
@@ -237,8 +241,10 @@ func (s *Server) stands(found *session.Session) bool {
 
 // Delivery is the delivery session, or the bearer token, that came with a
 // request to MCP in the header Doorward-Session, beside what authenticates the
-// caller: an id for gate.Act.Delivery, empty without the header. An error is a
-// 401; for errors.As, *session.Invalid tells the operator why.
+// caller: an id for gate.Act.Delivery, empty without the header. A session that
+// has ended costs its bearer the guidance and nothing else, unless he can get a new
+// one and says so (wire.HeaderRenews). An error is a 401; for errors.As,
+// *session.Invalid tells the operator why.
 func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
 	values := r.Header[wire.HeaderSession]
 	if len(values) == 0 {
@@ -253,7 +259,13 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 			return unjudged, nil
 		}
 		found, err := s.check(r, who, shown.session)
-		if err != nil {
+		switch {
+		case hasEnded(err) && len(r.Header[wire.HeaderRenews]) == 0:
+			if s.o.Refused != nil {
+				s.o.Refused(r, err.Error())
+			}
+			return endedSession, nil
+		case err != nil:
 			return "", err
 		}
 		return found.ID, nil
@@ -263,6 +275,12 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 		return "", err
 	}
 	return s.bearer(by), nil
+}
+
+// hasEnded reports that a token was given out here, and that its session is over.
+func hasEnded(err error) bool {
+	var invalid *session.Invalid
+	return errors.As(err, &invalid) && (invalid.Reason == session.Expired || invalid.Reason == session.Revoked)
 }
 
 // check looks a session token up that came beside a connection. On the Unix
@@ -283,8 +301,10 @@ func (s *Server) check(r *http.Request, who *principal.Principal, token string) 
 	switch {
 	case err != nil:
 		return nil, err
-	case !s.stands(found), !c.Unix && isStarted(principal.New(found.Subject)):
+	case !c.Unix && isStarted(principal.New(found.Subject)):
 		return nil, errPlace
+	case !s.stands(found): // it ends with the next sweep
+		return nil, &session.Invalid{Reason: session.Revoked}
 	}
 	return found, nil
 }

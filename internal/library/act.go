@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/doorward/doorward/internal/store"
 )
 
 // Refusals of an act. Nothing was done.
@@ -26,14 +28,15 @@ const (
 	OpPromote  = "promote"
 	OpRollback = "rollback"
 	OpRevoke   = "revoke"
-	OpFile     = "file" // a file changed, and its label moved by itself
+	OpFile     = "file" // a file came or changed, and its label may have moved by itself
+	OpPut      = "put"
 )
 
 // Act is what was done to the labels of a name.
 type Act struct {
 	Op      string `json:"op"`
 	Name    string `json:"name"`
-	Version string `json:"version,omitempty"` // that the operator named, in full
+	Version string `json:"version,omitempty"` // that the operator named or the file holds, in full
 	Label   string `json:"label,omitempty"`
 	Moves   []Move `json:"moves"`
 }
@@ -47,16 +50,25 @@ type Move struct {
 
 // Note makes, of what is about to be done, the audit record that must be on
 // disk before (store.Tx.Note). It may be called more than once, and must not
-// keep the act. Nil, or a nil result: no record.
+// keep the act. An act whose Note is nil, or gives nil, fails with
+// store.ErrUnrecorded and does nothing.
 type Note func(*Act) any
 
-func (p *page) note(note Note, a *Act) {
+// Recorder makes the audit record of an act on the directory, which has no
+// transaction, and returns when the record is on disk. Nil fails as a nil Note
+// does.
+type Recorder func(*Act) error
+
+func (p *page) note(note Note, a *Act) error {
 	if note == nil {
-		return
+		return store.ErrUnrecorded
 	}
-	if record := note(a); record != nil {
-		p.Note(record)
+	record := note(a)
+	if record == nil {
+		return store.ErrUnrecorded
 	}
+	p.Note(record)
+	return nil
 }
 
 // act runs what an operator does to a name, and notes it.
@@ -70,9 +82,8 @@ func (l *Library) act(ctx context.Context, note Note, a Act, job func(*page, *Ac
 		if err := job(p, &done); err != nil {
 			return err
 		}
-		p.note(note, &done)
 		out = &done
-		return nil
+		return p.note(note, &done)
 	}, func() {})
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", a.Op, a.Name, err)

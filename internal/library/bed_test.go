@@ -117,6 +117,9 @@ func (b *bed) options() library.Options {
 	if o.Installation == "" {
 		o.Installation = "here"
 	}
+	if o.Entered == nil {
+		o.Entered = func(*library.Act) any { return aside }
+	}
 	return o
 }
 
@@ -128,15 +131,35 @@ func (b *bed) record(notes []any) error {
 	if b.refuse != nil {
 		return b.refuse
 	}
-	b.notes = append(b.notes, notes...)
+	for _, n := range notes {
+		if n != aside {
+			b.notes = append(b.notes, n)
+		}
+	}
 	return nil
 }
+
+// aside is the record of files where a test asks for other ones.
+const aside = "a file"
+
+// written is the record of a Put.
+func written(*library.Act) error { return nil }
 
 // recorded are the notes so far.
 func (b *bed) recorded() []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.notes)
+}
+
+// moves counts the records of labels that moved.
+func (b *bed) moves() (n int) {
+	for _, r := range b.recorded() {
+		if a, ok := r.(library.Act); ok && len(a.Moves) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // unrecorded makes every record fail, or none.

@@ -126,7 +126,7 @@ type page struct {
 func (l *Library) write(ctx context.Context, job func(*page) error, then func()) error {
 	l.acts.Lock()
 	var r reading
-	err := l.o.DB.Write(ctx, func(tx *store.Tx) error {
+	err := l.o.DB.Act(ctx, func(tx *store.Tx) error {
 		if err := job(&page{Tx: tx, l: l, acts: make(map[string]int64)}); err != nil {
 			return err
 		}

@@ -199,7 +199,7 @@ func BenchmarkDeliver(b *testing.B) {
 	db, err := store.Open(b.Context(), store.Options{Dir: b.TempDir(), Migrations: library.Migrations()})
 	must(b, err)
 	defer db.Close()
-	l, err := library.Open(b.Context(), library.Options{DB: db, Key: make([]byte, 32)})
+	l, err := library.Open(b.Context(), library.Options{DB: db, Key: make([]byte, 32), Entered: note})
 	must(b, err)
 	d := delivery("s1", "voice")
 	b.ReportAllocs()

@@ -17,7 +17,7 @@ import (
 )
 
 func TestAFileIsProductionAtOnceAndSoIsWhatItBecomes(t *testing.T) {
-	onBoth(t, library.Options{Moved: note}, func(t *testing.T, b *bed) {
+	onBoth(t, library.Options{Entered: note}, func(t *testing.T, b *bed) {
 		b.serves()
 		b.is("")
 		one, two := text("voice", "speak plainly"), text("voice", "speak briefly")
@@ -226,7 +226,7 @@ func TestAMissingDirectory(t *testing.T) {
 			b.write("b.md", text("b", "y"))
 			b.serves()
 			if c.unused {
-				must(t, b.Put(t.Context(), "c", []byte(text("c", "z"))))
+				must(t, b.Put(t.Context(), "c", []byte(text("c", "z")), written))
 				b.look()
 				b.serves()
 				b.promote("c", "", "")
@@ -261,7 +261,7 @@ func TestWithNeitherDirectoryNorRemoteItIsUnused(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Migrations: library.Migrations()})
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
-	l, err := library.Open(t.Context(), library.Options{DB: db, Key: make([]byte, 32)})
+	l, err := library.Open(t.Context(), library.Options{DB: db, Key: make([]byte, 32), Entered: note})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -308,7 +308,7 @@ func TestAnotherDirectoryUnderTheNameIsToldOfFirst(t *testing.T) {
 // cannot be told. What was known goes on, and after the next start it is the
 // directory like any other.
 func TestNothingOfAnotherDirectoryIsProductionByItself(t *testing.T) {
-	onBoth(t, library.Options{Moved: note}, func(t *testing.T, b *bed) {
+	onBoth(t, library.Options{Entered: note}, func(t *testing.T, b *bed) {
 		b.write("a.md", text("a", "x"))
 		b.write("b.md", text("b", "x"))
 		must(t, os.Rename(b.dir, b.dir+".old"))
@@ -321,8 +321,8 @@ func TestNothingOfAnotherDirectoryIsProductionByItself(t *testing.T) {
 		b.is("")
 		b.write("a.md", text("a", "planted later"))
 		b.serves("a=x", "b=x")
-		if n := len(b.recorded()); n != 2 {
-			t.Errorf("%d records, want those of the first two files", n)
+		if n := b.moves(); n != 2 {
+			t.Errorf("%d records of moves, want those of the first two files", n)
 		}
 		b.promote("b", "", "")
 		b.serves("a=x", "b=planted")
@@ -340,7 +340,7 @@ func TestADirectoryThatPutMadeIsNoOther(t *testing.T) {
 	b := on(t, library.Options{Replaced: func() { told++ }})
 	must(t, os.Rename(b.dir, b.dir+".old"))
 	b.look()
-	must(t, b.Put(t.Context(), "c", []byte(text("c", "first"))))
+	must(t, b.Put(t.Context(), "c", []byte(text("c", "first")), written))
 	b.look()
 	b.serves("c=first")
 	b.write("c.md", text("c", "second"))

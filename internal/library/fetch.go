@@ -67,7 +67,8 @@ type begun struct {
 
 // refresh asks for the list and, where that is another, for all that is in it:
 // a text changes with what it includes, and its version does not. A request that
-// fails fails it whole: a part of a set is never served. What came is kept, and
+// fails fails it whole: a part of a set is never served. After ErrCredential
+// nothing is left of what came before. What came is kept, and
 // the next refresh goes on from there as long as the list stays what it is. A
 // document that is not what it must be costs itself.
 func (r *remote) refresh(ctx context.Context, first bool) error {
@@ -75,11 +76,20 @@ func (r *remote) refresh(ctx context.Context, first bool) error {
 	if first {
 		budget, end = firstTime, time.Now().Add(firstTime)
 	}
-	p := &patience{end: end}
-	list, etag, err := r.list(ctx, budget, p)
-	if errors.Is(err, errUnchanged) {
+	err := r.renew(ctx, budget, &patience{end: end})
+	switch {
+	case errors.Is(err, errUnchanged):
 		return nil
+	case errors.Is(err, ErrCredential):
+		r.catalog, r.etag, r.begun = catalog{}, "", begun{}
 	}
+	return err
+}
+
+// renew is refresh within a budget. The error is errUnchanged where there is
+// nothing else than before.
+func (r *remote) renew(ctx context.Context, budget time.Duration, p *patience) error {
+	list, etag, err := r.list(ctx, budget, p)
 	if err != nil {
 		return err
 	}
@@ -260,6 +270,10 @@ func (r *remote) document(ctx context.Context, budget time.Duration, p *patience
 var (
 	// errUnchanged: nothing is new since the ETag.
 	errUnchanged = errors.New("unchanged")
+	// ErrCredential: the remote answers that the credential gives no access, or
+	// there is none any more. It is an answer and no outage: nothing that was given
+	// for that credential goes on.
+	ErrCredential = errors.New("it does not accept the credential")
 	// errTooMuch: nobody asks for the others.
 	errTooMuch = fmt.Errorf("its documents have more than %d bytes", maxFar)
 )
@@ -289,7 +303,7 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 	case resp.StatusCode/100 == 3:
 		return "", fmt.Errorf("it answers with a redirect (HTTP %d), which is not followed", resp.StatusCode)
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		return "", fmt.Errorf("it does not accept the credential (HTTP %d)", resp.StatusCode)
+		return "", fmt.Errorf("%w (HTTP %d)", ErrCredential, resp.StatusCode)
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
 		return "", busy(resp, time.Now())
 	case resp.StatusCode != http.StatusOK:

@@ -190,7 +190,7 @@ func TestAWithdrawnNameStaysAwayUntilAPromote(t *testing.T) {
 }
 
 func TestUnderReviewAChangeWaits(t *testing.T) {
-	onBoth(t, library.Options{Review: true, Moved: note}, func(t *testing.T, b *bed) {
+	onBoth(t, library.Options{Review: true, Entered: note}, func(t *testing.T, b *bed) {
 		one, two := text("a", "first"), text("a", "second")
 		b.write("a.md", one)
 		b.serves()
@@ -221,8 +221,8 @@ func TestUnderReviewAChangeWaits(t *testing.T) {
 		b.serves("a=first")
 		waits()
 		equal(t, "staging", b.lookup("a", "staging"), "second")
-		if n := len(b.recorded()); n != 2 {
-			t.Errorf("%d records, want those of the operator's acts", n)
+		if n := b.moves(); n != 2 {
+			t.Errorf("%d records of moves, want those of the operator's acts", n)
 		}
 	})
 }

@@ -54,9 +54,11 @@ type Options struct {
 	Required     bool    // a missing Dir is an outage; otherwise it means that nobody uses this
 	Remote       *Remote // instead of Dir
 	Review       bool    // new contents wait for an operator's promote
-	Moved        Note    // the record of labels that a changed file moved by itself
-	Log          *slog.Logger
-	Now          func() time.Time
+	// Entered makes the record of a document that came into the directory, and of
+	// the label that it took by itself (OpFile). It is required.
+	Entered Note
+	Log     *slog.Logger
+	Now     func() time.Time
 	// Changed is called, under no lock, when what Set gives became another:
 	// the documents, or the state but for its time.
 	Changed func()
@@ -74,8 +76,11 @@ type State struct {
 	Reason   string         // why it is not OK, for the operator
 	Unused   bool           // nobody uses it: it is OK, and the set is empty
 	Problems guide.Problems // what cost single documents, and what the set says of itself
-	Since    time.Time      // when OK, Reason and Unused became what they are
-	Remote   bool
+	// Withdrawn: it is not OK since the remote gives us nothing any more. Nothing of
+	// the set goes on, for those who had it neither.
+	Withdrawn bool
+	Since     time.Time // when OK, Reason and Unused became what they are
+	Remote    bool
 }
 
 // Library is what can be read. Its methods may be called at once.
@@ -133,6 +138,9 @@ type present struct {
 // Open reads the book of labels and opens what bears one. It does not touch
 // the directory and asks nobody: Run does.
 func Open(ctx context.Context, o Options) (*Library, error) {
+	if o.Entered == nil {
+		return nil, errors.New("opening the library: a recorder is needed")
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

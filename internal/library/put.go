@@ -15,6 +15,7 @@ import (
 
 	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // putTime is how long Put waits for the directory to be looked at.
@@ -24,8 +25,8 @@ const putTime = 2 * time.Second
 // alone: in place of the file that holds the same name for the same audience,
 // else into one of its own. It returns when the file is on disk and, while the
 // library runs, was looked at. Errors: guide.Problems, ErrRemote, ErrNowhere.
-func (l *Library) Put(ctx context.Context, name string, content []byte) error {
-	return l.put(ctx, name, content, func(d *guide.Document) (string, error) {
+func (l *Library) Put(ctx context.Context, name string, content []byte, record Recorder) error {
+	return l.put(ctx, name, content, record, func(d *guide.Document) (string, error) {
 		return l.holder(keyOf(d)), nil
 	})
 }
@@ -33,14 +34,16 @@ func (l *Library) Put(ctx context.Context, name string, content []byte) error {
 // Replace is Put in place of the file that holds a version now, by 4 digits or
 // more of it, whatever audience the new text has. Further errors: ErrAbsent,
 // ErrAmbiguous.
-func (l *Library) Replace(ctx context.Context, name, version string, content []byte) error {
-	return l.put(ctx, name, content, func(d *guide.Document) (string, error) {
+func (l *Library) Replace(ctx context.Context, name, version string, content []byte, record Recorder) error {
+	return l.put(ctx, name, content, record, func(d *guide.Document) (string, error) {
 		return l.holding(name, version, keyOf(d))
 	})
 }
 
-func (l *Library) put(ctx context.Context, name string, content []byte, place func(*guide.Document) (string, error)) error {
+func (l *Library) put(ctx context.Context, name string, content []byte, record Recorder, place func(*guide.Document) (string, error)) error {
 	switch {
+	case record == nil:
+		return store.ErrUnrecorded
 	case l.remote != nil:
 		return ErrRemote
 	case l.o.Dir == "":
@@ -59,6 +62,9 @@ func (l *Library) put(ctx context.Context, name string, content []byte, place fu
 	file, err := place(d)
 	if err != nil {
 		return err
+	}
+	if err := record(&Act{Op: OpPut, Name: name, Version: d.Version}); err != nil {
+		return fmt.Errorf("recording %s of %s: %w", OpPut, name, err)
 	}
 	// The file system may hang; the operator need not.
 	done := make(chan error, 1)

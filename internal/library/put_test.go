@@ -14,7 +14,7 @@ import (
 
 func (b *bed) put(name, content string) {
 	b.t.Helper()
-	must(b.t, b.Put(b.t.Context(), name, []byte(content)))
+	must(b.t, b.Put(b.t.Context(), name, []byte(content), written))
 }
 
 // has fails the test unless the directory holds these files and nothing else.
@@ -83,30 +83,30 @@ func TestReplacePutsAnotherAudienceInTheSameFile(t *testing.T) {
 	b := on(t, library.Options{})
 	wide, narrow := text("a", "for all"), text("a", "for few", audience("x"))
 	b.put("a", wide)
-	must(t, b.Replace(t.Context(), "a", version(wide)[:12], []byte(narrow)))
+	must(t, b.Replace(t.Context(), "a", version(wide)[:12], []byte(narrow), written))
 	b.serves("a=for few")
 	b.has("a.md")
 	b.put("a", wide)
-	err := b.Replace(t.Context(), "a", version(wide), []byte(narrow))
+	err := b.Replace(t.Context(), "a", version(wide), []byte(narrow), written)
 	var problems guide.Problems
 	if !errors.As(err, &problems) {
 		t.Errorf("over another file: %v", err)
 	}
-	refused(t, b.Replace(t.Context(), "a", version("none"), []byte(wide)), library.ErrAbsent)
-	refused(t, b.Replace(t.Context(), "a", "a", []byte(wide)), library.ErrUnknown)
+	refused(t, b.Replace(t.Context(), "a", version("none"), []byte(wide), written), library.ErrAbsent)
+	refused(t, b.Replace(t.Context(), "a", "a", []byte(wide), written), library.ErrUnknown)
 }
 
 func TestAPutThatIsNoDocumentWritesNothing(t *testing.T) {
 	b := on(t, library.Options{})
 	for _, content := range []string{"", "no header", text("b", "of another name"), text("a", "x", "colour: red")} {
 		var problems guide.Problems
-		if err := b.Put(t.Context(), "a", []byte(content)); !errors.As(err, &problems) || len(problems) == 0 {
+		if err := b.Put(t.Context(), "a", []byte(content), written); !errors.As(err, &problems) || len(problems) == 0 {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
 	b.has()
 	must(t, os.Chmod(b.dir, 0o777))
-	if err := b.Put(t.Context(), "a", []byte(text("a", "x"))); err == nil {
+	if err := b.Put(t.Context(), "a", []byte(text("a", "x")), written); err == nil {
 		t.Error("it was written into a directory that all can write")
 	}
 	must(t, os.Chmod(b.dir, 0o700))

@@ -21,8 +21,10 @@ func (l *Library) record(ctx context.Context, changes []change, then func()) err
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.file, err)
 			}
-			if a != nil {
-				p.note(l.o.Moved, a)
+			if err := p.note(l.o.Entered, a); err != nil {
+				return err
+			}
+			if len(a.Moves) > 0 {
 				done = append(done, a)
 			}
 		}
@@ -43,25 +45,25 @@ func (l *Library) record(ctx context.Context, changes []change, then func()) err
 	return nil
 }
 
-// enter writes down one document, and gives it production when that is due:
-// then it returns the act.
+// enter writes down one document, and gives it production when that is due.
 func (p *page) enter(c change) (*Act, error) {
+	a := &Act{Op: OpFile, Name: c.name, Version: c.doc.Version}
 	if err := p.addVersion(c); err != nil {
 		return nil, err
 	}
 	state, err := p.addVariant(c)
 	if err != nil || !c.moved || p.l.o.Review || p.l.strange.Load() || state != stateOpen {
-		return nil, err
+		return a, err
 	}
 	r, err := p.row(edition{c.name, c.doc.Version})
 	if err != nil || r.revoked != 0 {
-		return nil, err
+		return a, err
 	}
 	from, err := p.label(c.key, Production, c.doc.Version)
-	if err != nil || from == c.doc.Version {
-		return nil, err
+	if err == nil && from != c.doc.Version {
+		a.Label, a.Moves = Production, []Move{{c.variant, from, c.doc.Version}}
 	}
-	return &Act{Op: OpFile, Name: c.name, Label: Production, Moves: []Move{{c.variant, from, c.doc.Version}}}, nil
+	return a, err
 }
 
 // addVersion enters a content, if it is not known, and seals one again that

@@ -20,13 +20,14 @@ import (
 // token read.
 type Remote struct {
 	URL string // https; http to this machine alone. The routes are below it
-	// Authorize gives the value of the header Authorization; nil: none.
+	// Authorize gives the value of the header Authorization; nil: none. Its error
+	// is ErrCredential where there is none any more.
 	Authorize func(ctx context.Context) (header string, err error)
 	// Client makes the connections; nil: one of egress that reaches public
 	// addresses. Redirects are not followed, whatever it says.
 	Client *http.Client
 	Every  time.Duration // between two refreshes; 0: 30 s
-	Stale  time.Duration // how long the last set goes on without an answer; 0: 10 min
+	Stale  time.Duration // how long the last set goes on in an outage; 0: 10 min
 }
 
 const (
@@ -47,6 +48,7 @@ type farState struct {
 	stale    bool
 	answered time.Time // when it was last heard whole; zero: never
 	trouble  string    // of the last attempt
+	refused  bool      // it took the credential away
 	problems guide.Problems
 }
 
@@ -56,6 +58,9 @@ func (s farState) judge(served int) State {
 	switch {
 	case !s.asked:
 		out.Reason = fmt.Sprintf("%s was not asked yet", s.from)
+	case s.refused:
+		out.Withdrawn = true
+		out.Reason = fmt.Sprintf("%s gives no documents: %s", s.from, s.trouble)
 	case s.answered.IsZero():
 		out.Reason = fmt.Sprintf("%s has not given its documents: %s", s.from, s.trouble)
 	case s.stale:
@@ -147,8 +152,12 @@ func (l *Library) came(err error) {
 	s.asked, s.trouble = true, ""
 	if err != nil {
 		s.trouble = err.Error()
+		if s.refused = s.refused || errors.Is(err, ErrCredential); s.refused {
+			l.far, s.problems = nil, nil
+		}
 		return
 	}
+	s.refused = false
 	s.answered, s.stale = time.Now(), false
 	l.far, s.problems = l.remote.catalog.content()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -50,7 +51,9 @@ type origin struct {
 	door      func(http.ResponseWriter, *http.Request) bool // false: it has answered
 	insteadOf map[string]http.HandlerFunc
 
-	lists, texts, unchanged atomic.Int64
+	lists, texts, unchanged, asked atomic.Int64
+
+	signedOut atomic.Bool // the mirror has no credential
 }
 
 func newOrigin(t *testing.T, docs ...farDoc) *origin {
@@ -88,9 +91,10 @@ func (o *origin) guard(door func(http.ResponseWriter, *http.Request) bool) {
 }
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.asked.Add(1)
 	name, one := strings.CutPrefix(r.URL.Path, "/below/auth/templates/")
 	o.mu.Lock()
-	docs, instead, door := slices.Clone(o.list), o.instead, o.door
+	docs, instead, door, token := slices.Clone(o.list), o.instead, o.door, o.token
 	if one && instead == nil {
 		instead = o.insteadOf[name]
 	}
@@ -101,7 +105,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case instead != nil:
 		instead(w, r)
-	case r.Header.Get("Authorization") != o.token:
+	case r.Header.Get("Authorization") != token:
 		w.WriteHeader(http.StatusUnauthorized)
 	case r.Method != http.MethodGet || r.URL.Query().Get("format") != "json":
 		w.WriteHeader(http.StatusBadRequest)
@@ -143,8 +147,13 @@ func reply(w http.ResponseWriter, v any) {
 func from(o *origin) library.Options {
 	tls := o.Client().Transport.(*http.Transport).TLSClientConfig
 	return library.Options{Remote: &library.Remote{URL: o.URL + "/below/", Every: 20 * time.Millisecond, Stale: time.Minute,
-		Client:    egress.NewClient(egress.Options{AllowPrivate: true, TLSConfig: tls}),
-		Authorize: func(context.Context) (string, error) { return o.token, nil }}}
+		Client: egress.NewClient(egress.Options{AllowPrivate: true, TLSConfig: tls}),
+		Authorize: func(context.Context) (string, error) {
+			if o.signedOut.Load() {
+				return "", fmt.Errorf("asking for a token: %w", library.ErrCredential)
+			}
+			return "Bearer the-token", nil
+		}}}
 }
 
 func comesTo(t *testing.T, b *bed, want ...string) {
@@ -234,7 +243,6 @@ func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
 	}{
 		{"absent", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "has not given its documents"},
 		{"an error", status(500), "HTTP 500"},
-		{"a refused credential", status(401), "does not accept the credential (HTTP 401)"},
 		{"corrupt JSON", page(`{"templates":[{"name":`), "not the JSON object"},
 		{"a name twice", page(`{"templates":[],"templates":[]}`), "not the JSON object"},
 		{"another JSON", page(`[1]`), "not the JSON object"},
@@ -272,6 +280,67 @@ func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
 			b.serves("a=first")
 			o.answer("", nil)
 			await(t, "it is over", func() bool { _, s := b.Set(); return len(s.Problems) == 0 })
+		})
+	}
+}
+
+// TestARefusedCredentialIsNoOutage: once the remote answers that the credential
+// gives no access, nothing of what it gave goes on, whatever it answers after that,
+// until it gives its documents again.
+func TestARefusedCredentialIsNoOutage(t *testing.T) {
+	t.Parallel()
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	all := func(code int) func(*origin) { return func(o *origin) { o.answer("", status(code)) } }
+	oneOf := func(code int) func(*origin) {
+		return func(o *origin) {
+			o.answer("b", status(code))
+			o.set(far("a", "first"), far("b", "another"))
+		}
+	}
+	for name, revoke := range map[string]func(*origin){
+		"401 of all":            all(401),
+		"403 of all":            all(403),
+		"401 of one document":   oneOf(401),
+		"403 of one document":   oneOf(403),
+		"no credential is left": func(o *origin) { o.signedOut.Store(true) },
+		"another token is wanted": func(o *origin) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.token = "Bearer another"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrigin(t, far("a", "first"), far("b", "second"))
+			b := newBed(t, from(o), "")
+			comesTo(t, b, "a=first", "b=second")
+			first, err := b.Lookup("a", library.Production)
+			must(t, err)
+			revoke(o)
+			await(t, "nothing is given", func() bool { _, s := b.Set(); return !s.OK })
+			b.is("gives no documents")
+			b.serves()
+			for _, ref := range []string{library.Production, first[0].Version} {
+				if _, err := b.Lookup("a", ref); !errors.Is(err, library.ErrUnknown) {
+					t.Errorf("%s: %v", ref, err)
+				}
+			}
+			for _, then := range []http.HandlerFunc{status(500), status(503), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }} {
+				o.answer("", then)
+				asked := o.asked.Load()
+				await(t, "it is asked again", func() bool { return o.signedOut.Load() || o.asked.Load() > asked+1 })
+				b.serves()
+				b.is("gives no documents")
+			}
+			o.mu.Lock()
+			o.token, o.insteadOf["b"], o.instead = "Bearer the-token", nil, nil
+			o.mu.Unlock()
+			o.signedOut.Store(false)
+			o.set(far("a", "first"), far("b", "second"))
+			comesTo(t, b, "a=first", "b=second")
+			b.is("")
 		})
 	}
 }

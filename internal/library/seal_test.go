@@ -17,8 +17,8 @@ func TestNoSentenceOfADocumentIsInTheDatabase(t *testing.T) {
 	b := on(t, library.Options{})
 	const sentence = "the heron waits for nobody"
 	one := text("voice", sentence+" at dawn", "description: "+sentence+" as a title")
-	must(t, b.Put(t.Context(), "voice", []byte(one)))
-	must(t, b.Put(t.Context(), "voice", []byte(text("voice", sentence+" at dusk"))))
+	must(t, b.Put(t.Context(), "voice", []byte(one), written))
+	must(t, b.Put(t.Context(), "voice", []byte(text("voice", sentence+" at dusk")), written))
 	b.write("bad.md", "---\nname: bad\ncolour: "+sentence+"\n---\n")
 	b.promote("voice", version(one), "")
 	b.rollback("voice")

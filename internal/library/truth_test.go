@@ -15,7 +15,7 @@ import (
 
 // An act that cannot be recorded is not done, by an operator or by a file.
 func TestWithoutARecordNothingMoves(t *testing.T) {
-	onBoth(t, library.Options{Moved: note}, func(t *testing.T, b *bed) {
+	onBoth(t, library.Options{Entered: note}, func(t *testing.T, b *bed) {
 		one, two := text("a", "first"), text("a", "second")
 		b.write("a.md", one)
 		b.unrecorded(errors.New("the disk is full"))

@@ -20,8 +20,7 @@ func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, te
 		if out, err = j.confirm(p, ids, rejected, text); err != nil {
 			return err
 		}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

@@ -15,16 +15,16 @@ var wide = mail.Limits{MailboxMessages: 1 << 30, MailboxBytes: 1 << 40, SenderMe
 
 // benchBed is a book on SQLite with n registered agents.
 func benchBed(b *testing.B, n int) (*mail.Book, *store.DB, []mail.Owner, []mail.Recipient) {
-	db, err := store.Open(b.Context(), store.Options{Dir: b.TempDir(), Migrations: append(mail.Migrations(), bare)})
+	db, err := store.Open(b.Context(), store.Options{Dir: b.TempDir(), Migrations: append(mail.Migrations(), bare), Record: func([]any) error { return nil }})
 	must(b, err)
 	b.Cleanup(func() { must(b, db.Close()) })
-	book, err := mail.Open(b.Context(), db, mail.Options{Node: "here", Limits: wide})
+	book, err := mail.Open(b.Context(), db, mail.Options{Node: "here", Limits: wide, Upkeep: said[mail.Upkeep]})
 	must(b, err)
 	var owners []mail.Owner
 	var peers []mail.Recipient
 	for i := range n {
 		o := owner("uid:1000", fmt.Sprint("s", i))
-		got, err := book.Register(b.Context(), o, mail.Registration{Name: fmt.Sprint("a", i)}, nil, nil)
+		got, err := book.Register(b.Context(), o, mail.Registration{Name: fmt.Sprint("a", i)}, nil, said)
 		must(b, err)
 		owners = append(owners, o)
 		peers = append(peers, mail.Recipient{To: got.Peer.Name, PeerID: got.Peer.ID, Principal: got.Peer.Principal})
@@ -44,7 +44,7 @@ func BenchmarkSend(b *testing.B) {
 			book, _, owners, peers := benchBed(b, 16)
 			b.ResetTimer()
 			each(b, senders, func(who, n int) error {
-				_, err := book.Send(b.Context(), owners[who], mail.Draft{To: []mail.Recipient{peers[(who+1)%16]}, Body: fmt.Sprint(n, body)}, nil)
+				_, err := book.Send(b.Context(), owners[who], mail.Draft{To: []mail.Recipient{peers[(who+1)%16]}, Body: fmt.Sprint(n, body)}, said)
 				return err
 			})
 		})
@@ -86,7 +86,7 @@ func BenchmarkFetchAndAck(b *testing.B) {
 	fill := func() {
 		for range 1000 {
 			n++
-			_, err := book.Send(b.Context(), owners[0], mail.Draft{To: peers[1:2], Body: fmt.Sprint("hello", n)}, nil)
+			_, err := book.Send(b.Context(), owners[0], mail.Draft{To: peers[1:2], Body: fmt.Sprint("hello", n)}, said)
 			must(b, err)
 		}
 	}
@@ -97,7 +97,7 @@ func BenchmarkFetchAndAck(b *testing.B) {
 		fill()
 		b.StartTimer()
 		for {
-			got, err := book.Inbox(b.Context(), owners[1], mail.Fetch{After: after, Max: 50, MaxBytes: 128 << 10}, nil)
+			got, err := book.Inbox(b.Context(), owners[1], mail.Fetch{After: after, Max: 50, MaxBytes: 128 << 10}, said)
 			must(b, err)
 			after = &got.Counts.Receipt
 			done += got.Acked
@@ -114,7 +114,7 @@ func BenchmarkEmptyInbox(b *testing.B) {
 	book, _, owners, _ := benchBed(b, 1)
 	b.ResetTimer()
 	for range b.N {
-		_, err := book.Inbox(b.Context(), owners[0], mail.Fetch{}, nil)
+		_, err := book.Inbox(b.Context(), owners[0], mail.Fetch{}, said)
 		must(b, err)
 	}
 }

@@ -24,6 +24,8 @@ type bed struct {
 	dir   string
 	clock *atomic.Int64 // added to the time of the start; SQLite only, where nothing else moves it
 	notes atomic.Int64
+
+	broken atomic.Bool // no record can be made
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL, each on a database of its own.
@@ -60,13 +62,20 @@ func openBed(t *testing.T, o mail.Options, b *bed) *bed {
 	b.t, b.clock = t, new(atomic.Int64)
 	start := time.Now()
 	db, err := store.Open(t.Context(), store.Options{Dir: b.dir, Postgres: b.dsn, Migrations: mail.Migrations(),
-		Record: func(n []any) error { b.notes.Add(int64(len(n))); return nil },
-		Now:    func() time.Time { return start.Add(time.Duration(b.clock.Load())) }})
+		Record: func(n []any) error {
+			if b.broken.Load() {
+				return errors.New("the disk is full")
+			}
+			b.notes.Add(int64(len(n)))
+			return nil
+		},
+		Now: func() time.Time { return start.Add(time.Duration(b.clock.Load())) }})
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
 	if o.Node == "" {
 		o.Node = "here"
 	}
+	o.Upkeep = said
 	b.db = db
 	b.Book, err = mail.Open(t.Context(), db, o)
 	must(t, err)
@@ -103,7 +112,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 // sound fails the test when the books do not balance.
 func (b *bed) sound() {
 	b.t.Helper()
-	c, err := b.Fsck(b.t.Context(), false, nil)
+	c, err := b.Fsck(b.t.Context(), false, said)
 	must(b.t, err)
 	if !c.OK {
 		b.t.Fatalf("fsck: %+v", c.Problems)
@@ -129,7 +138,7 @@ func (b *bed) join(name string) *agent {
 
 func (b *bed) joinAs(o mail.Owner, r mail.Registration) *agent {
 	b.t.Helper()
-	got, err := b.Register(b.t.Context(), o, r, nil, nil)
+	got, err := b.Register(b.t.Context(), o, r, nil, said)
 	must(b.t, err)
 	return &agent{o, got.Peer, b}
 }
@@ -147,7 +156,7 @@ func draft(body string, to ...*agent) mail.Draft {
 }
 
 func (a *agent) try(d mail.Draft) (*mail.Sent, error) {
-	return a.b.Send(a.b.t.Context(), a.Owner, d, nil)
+	return a.b.Send(a.b.t.Context(), a.Owner, d, said)
 }
 
 func (a *agent) send(d mail.Draft) *mail.Sent {
@@ -159,7 +168,7 @@ func (a *agent) send(d mail.Draft) *mail.Sent {
 
 func (a *agent) inbox(f mail.Fetch) *mail.Batch {
 	a.b.t.Helper()
-	got, err := a.b.Inbox(a.b.t.Context(), a.Owner, f, nil)
+	got, err := a.b.Inbox(a.b.t.Context(), a.Owner, f, said)
 	must(a.b.t, err)
 	return got
 }
@@ -232,3 +241,6 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// said is the record of any act, for tests of something else.
+func said[T any](*T) any { return "an act" }

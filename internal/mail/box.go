@@ -182,11 +182,11 @@ const (
 )
 
 // settle lets time pass in a locked mailbox: what is due expires, goes back to
-// the queue, or dies. At most limit deliveries; more is whether some are left.
-func (j *job) settle(x *box, limit int) (more bool, err error) {
+// the queue, or dies. At most limit deliveries; it returns how many were.
+func (j *job) settle(x *box, limit int) (settled int, err error) {
 	due, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND due <= ?2 LIMIT ?3`, x.peer, j.now, limit)
 	if err != nil {
-		return false, fmt.Errorf("reading what is due: %w", err)
+		return 0, fmt.Errorf("reading what is due: %w", err)
 	}
 	for _, r := range due {
 		switch {
@@ -200,10 +200,10 @@ func (j *job) settle(x *box, limit int) (more bool, err error) {
 			_, err = j.Exec(`UPDATE deliveries SET due = expires_at WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer)
 		}
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 	}
-	return len(due) == limit, nil
+	return len(due), nil
 }
 
 // endLease returns a delivery to the queue, or to the dead after too many

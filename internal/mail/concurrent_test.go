@@ -25,7 +25,7 @@ func TestASendThatRacesATakeover(t *testing.T) {
 			for i := range 4 {
 				wg.Go(func() {
 					for n := 0; ; n++ {
-						_, err := all[i%len(all)].Send(t.Context(), before, mail.Draft{Body: fmt.Sprint(round, " ", i, " ", n), To: []mail.Recipient{tester.to()}}, nil)
+						_, err := all[i%len(all)].Send(t.Context(), before, mail.Draft{Body: fmt.Sprint(round, " ", i, " ", n), To: []mail.Recipient{tester.to()}}, said)
 						if code(err) == mail.Fenced {
 							fenced.Add(1)
 							return
@@ -39,15 +39,15 @@ func TestASendThatRacesATakeover(t *testing.T) {
 				})
 			}
 			next := owner("uid:1000", fmt.Sprint("s", round))
-			_, err := all[round%len(all)].Register(t.Context(), next, mail.Registration{Name: "planner"}, []string{o.Session}, nil)
+			_, err := all[round%len(all)].Register(t.Context(), next, mail.Registration{Name: "planner"}, []string{o.Session}, said)
 			if len(all) > 1 && round%2 == 1 { // the other node must not end this one's sessions
 				refused(t, err, mail.NameInUse)
 				must(t, b.End(t.Context(), []string{o.Session}))
-				_, err = all[1].Register(t.Context(), next, mail.Registration{Name: "planner"}, nil, nil)
+				_, err = all[1].Register(t.Context(), next, mail.Registration{Name: "planner"}, nil, said)
 			}
 			must(t, err)
 			o = next
-			_, err = b.Send(t.Context(), o, mail.Draft{Body: fmt.Sprint("first of epoch ", round+1), To: []mail.Recipient{tester.to()}}, nil)
+			_, err = b.Send(t.Context(), o, mail.Draft{Body: fmt.Sprint("first of epoch ", round+1), To: []mail.Recipient{tester.to()}}, said)
 			must(t, err)
 			wg.Wait()
 			same(t, "fenced senders", fenced.Load(), 4)
@@ -71,7 +71,7 @@ func TestASendThatRacesARelease(t *testing.T) {
 				sender := b.join(fmt.Sprint("sender", i))
 				wg.Go(func() {
 					for n := 0; ; n++ {
-						_, err := all[i%len(all)].Send(t.Context(), sender.Owner, draft(fmt.Sprint(round, " ", n), tester), nil)
+						_, err := all[i%len(all)].Send(t.Context(), sender.Owner, draft(fmt.Sprint(round, " ", n), tester), said)
 						if code(err) == mail.UnknownRecipient {
 							return
 						}
@@ -83,7 +83,7 @@ func TestASendThatRacesARelease(t *testing.T) {
 				})
 			}
 			time.Sleep(5 * time.Millisecond)
-			_, err := all[round%len(all)].Unregister(t.Context(), tester.Owner, nil)
+			_, err := all[round%len(all)].Unregister(t.Context(), tester.Owner, said)
 			must(t, err)
 			wg.Wait()
 			same(t, "open messages", b.count(`SELECT count(*) FROM deliveries WHERE state IN ('held', 'queued', 'leased')`), 0)
@@ -110,17 +110,17 @@ func TestTheBooksBalanceWhileEverybodyIsAtThem(t *testing.T) {
 				for n := 0; time.Now().Before(until); n++ {
 					d := draft(fmt.Sprint(i, " ", n), agents[(i+n)%6], agents[(i+2*n+1)%6])
 					d.To[0].Hold = n%5 == 0
-					sent, err := book.Send(t.Context(), a.Owner, d, nil)
+					sent, err := book.Send(t.Context(), a.Owner, d, said)
 					busy(t, err, mail.MailboxFull, mail.SenderQuota)
 					switch {
 					case n%3 == 0:
-						got, err := book.Inbox(t.Context(), a.Owner, mail.Fetch{After: after, Max: 5}, nil)
+						got, err := book.Inbox(t.Context(), a.Owner, mail.Fetch{After: after, Max: 5}, said)
 						busy(t, err)
 						if err == nil {
 							after = &got.Counts.Receipt
 						}
 					case n%11 == 0 && sent != nil:
-						_, err = book.Purge(t.Context(), sent.MessageID, nil)
+						_, err = book.Purge(t.Context(), sent.MessageID, said)
 						busy(t, err, mail.UnknownMessage)
 					case n%7 == 0:
 						_, err = book.Sweep(t.Context())

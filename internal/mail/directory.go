@@ -99,7 +99,7 @@ func (b *Book) Touch(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
 	}
-	return b.write(ctx, func(j *job) error {
+	return b.mark(ctx, func(j *job) error {
 		for _, s := range slices.Sorted(slices.Values(sessions)) {
 			_, err := j.Exec(`UPDATE peers SET last_seen = ?3, lease_until = CASE WHEN lease_until > ?4 THEN lease_until ELSE ?4 END
 				WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
@@ -118,18 +118,31 @@ func (b *Book) End(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
 	}
-	return b.write(ctx, func(j *job) error { return j.endSessions(sessions) })
+	return b.write(ctx, func(j *job) error {
+		ended, err := j.endSessions(sessions)
+		switch {
+		case err != nil:
+			return err
+		case len(ended) == 0:
+			return errNothing
+		}
+		return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepEnded, Ended: ended})
+	})
 }
 
-func (j *job) endSessions(sessions []string) error {
+// endSessions returns which of the sessions had a lease.
+func (j *job) endSessions(sessions []string) (ended []string, err error) {
 	for _, s := range slices.Sorted(slices.Values(sessions)) {
-		_, err := j.Exec(`UPDATE peers SET lease_until = 0 WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
+		n, err := j.Exec(`UPDATE peers SET lease_until = 0 WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
 			s, j.b.o.Node)
 		if err != nil {
-			return fmt.Errorf("ending a lease: %w", err)
+			return nil, fmt.Errorf("ending a lease: %w", err)
+		}
+		if n > 0 {
+			ended = append(ended, s)
 		}
 	}
-	return nil
+	return ended, nil
 }
 
 // Agents are the process instances of this node's registered agents, live or

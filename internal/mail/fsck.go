@@ -39,7 +39,7 @@ func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check,
 		}
 		fixed := 0
 		if repair && round < 4 {
-			if fixed, err = b.repair(ctx, a.findings); err != nil {
+			if fixed, err = b.repair(ctx, a.findings, note); err != nil {
 				return nil, err
 			}
 		}
@@ -52,22 +52,25 @@ func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check,
 		for _, f := range a.findings {
 			out.Problems = append(out.Problems, f.Problem)
 		}
-		if note == nil {
-			return out, nil
-		}
 		return out, b.write(ctx, func(j *job) error {
-			noted(j, note, out)
-			return nil
+			return noted(j, note, out)
 		})
 	}
 }
 
-func (b *Book) repair(ctx context.Context, all []finding) (fixed int, err error) {
+// repair mends what can be mended. Each repair is noted by itself.
+func (b *Book) repair(ctx context.Context, all []finding, note Note[Check]) (fixed int, err error) {
 	for _, f := range all {
 		if f.fix == nil {
 			continue
 		}
-		if err := b.write(ctx, f.fix); err != nil {
+		err := b.write(ctx, func(j *job) error {
+			if err := f.fix(j); err != nil {
+				return err
+			}
+			return noted(j, note, &Check{Problems: []Problem{f.Problem}, Repaired: 1})
+		})
+		if err != nil {
 			return fixed, fmt.Errorf("repairing %q: %w", f.Problem.Problem, err)
 		}
 		fixed++

@@ -60,7 +60,7 @@ func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 					t.Fatal("nothing was damaged")
 				}
 				b.sweep() // whatever is broken, time goes on
-				got, err := b.Fsck(t.Context(), false, nil)
+				got, err := b.Fsck(t.Context(), false, said)
 				must(t, err)
 				if got.OK || !strings.Contains(fmt.Sprint(got.Problems), c.finds) {
 					t.Fatalf("found %+v, want %q", got.Problems, c.finds)
@@ -95,13 +95,13 @@ func everyState(b *bed) {
 	acked, rejected, purged, leased := send("acked", false), send("rejected", false), send("purged", false), send("leased", false)
 	tester.inbox(mail.Fetch{})
 	for id, no := range map[string]bool{acked: false, rejected: true} {
-		_, err := b.Ack(b.t.Context(), tester.Owner, []string{id}, no, "", nil)
+		_, err := b.Ack(b.t.Context(), tester.Owner, []string{id}, no, "", said)
 		must(b.t, err)
 	}
-	_, err := b.Purge(b.t.Context(), purged, nil)
+	_, err := b.Purge(b.t.Context(), purged, said)
 	must(b.t, err)
 	same(b.t, "state", planner.state(leased), mail.Leased)
-	_, err = b.Reject(b.t.Context(), send("refused", true), nil)
+	_, err = b.Reject(b.t.Context(), send("refused", true), said)
 	must(b.t, err)
 	send("held", true)
 	send("queued", false)
@@ -132,7 +132,7 @@ func TestRetentionLeavesCounts(t *testing.T) {
 		same(t, "rows", b.count(`SELECT count(*) FROM deliveries`), 0)
 		same(t, "messages", b.count(`SELECT count(*) FROM messages`), 0)
 		same(t, "peers that nobody has seen for a week", b.count(`SELECT count(*) FROM peers WHERE kind = 'agent'`), 0)
-		_, err = b.Register(t.Context(), owner("uid:1001", "x"), mail.Registration{Name: "tester"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1001", "x"), mail.Registration{Name: "tester"}, nil, said)
 		refused(t, err, mail.NameOwned) // a tombstone
 		b.pass(31 * 24 * time.Hour)
 		b.sweep()

@@ -13,7 +13,7 @@ import (
 // it when ack. It leases nothing: a human looks as often as he likes.
 func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
 	var out *Batch
-	job := func(j *job) error {
+	err := b.write(ctx, func(j *job) error {
 		out = &Batch{}
 		p, g, err := j.look(`peers.peer_id = ?1`, b.operator.id)
 		if err != nil {
@@ -33,15 +33,8 @@ func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*
 			out.Counts.Pending -= out.Acked
 		}
 		out.Peer = p
-		noted(j, note, out)
-		return nil
-	}
-	var err error
-	if ack || note != nil {
-		err = b.write(ctx, job)
-	} else {
-		err = b.read(ctx, job)
-	}
+		return noted(j, note, out)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +104,9 @@ func (b *Book) settled(ctx context.Context, messageID string, in []string, note 
 			return refuse(UnknownMessage)
 		}
 		for i := range out {
-			noted(j, note, &out[i])
+			if err := noted(j, note, &out[i]); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -249,7 +244,6 @@ func (b *Book) Pause(ctx context.Context, peerID string, on bool, note Note[Peer
 		}
 		p.Paused, p.Inbound = on, x.inbound
 		j.signal(TopicPeers)
-		noted(j, note, &p)
-		return nil
+		return noted(j, note, &p)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/store"
 )
 
 const (
@@ -34,24 +36,30 @@ func (b *Book) Inbox(ctx context.Context, o Owner, f Fetch, note Note[Batch]) (*
 	if err != nil {
 		return nil, err
 	}
-	if idle && (note == nil || note(out) == nil) {
+	if note == nil {
+		return nil, wrap(store.ErrUnrecorded)
+	}
+	if idle && f.Quiet && out.empty() {
 		return out, nil
 	}
 	err = b.write(ctx, func(j *job) (err error) {
 		if idle {
-			noted(j, note, out)
-			return nil
+			return noted(j, note, out)
 		}
 		if out, err = j.fetch(o, f); err != nil {
 			return err
 		}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// empty: nothing was confirmed, and nothing is given.
+func (b *Batch) empty() bool {
+	return b.Acked == 0 && len(b.Messages) == 0 && len(b.Counts.Notices) == 0
 }
 
 // peek answers what needs no change: a peek, and an inbox that has nothing to

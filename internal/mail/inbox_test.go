@@ -134,7 +134,7 @@ func TestAReceiptCoversTheMessagesOfItsOwnAnswerAlone(t *testing.T) {
 		_, looked, _, err := b.Look(t.Context(), tester.Owner)
 		must(t, err)
 		after := tester.inbox(mail.Fetch{Peek: true, After: &lost.Counts.Receipt})
-		registered, err := b.Register(t.Context(), tester.Owner, mail.Registration{}, nil, nil)
+		registered, err := b.Register(t.Context(), tester.Owner, mail.Registration{}, nil, said)
 		must(t, err)
 		for what, r := range map[string]mail.Receipt{
 			"one that was cut": cut.Counts.Receipt, "a peek": peeked.Counts.Receipt, "a look": looked.Receipt,
@@ -163,14 +163,14 @@ func TestNoticesSurviveATakeover(t *testing.T) {
 		planner, tester := b.join("planner"), b.join("tester")
 		sent := planner.send(draft("hello", tester))
 		tester.inbox(mail.Fetch{})
-		_, err := b.Ack(t.Context(), tester.Owner, []string{sent.MessageID}, true, "no", nil)
+		_, err := b.Ack(t.Context(), tester.Owner, []string{sent.MessageID}, true, "no", said)
 		must(t, err)
 		must(t, b.End(t.Context(), []string{planner.Owner.Session}))
 		heir := owner("uid:1000", "heir")
 		for range 2 {
-			r, err := b.Register(t.Context(), heir, mail.Registration{Name: "planner"}, nil, nil)
+			r, err := b.Register(t.Context(), heir, mail.Registration{Name: "planner"}, nil, said)
 			must(t, err)
-			got, err := b.Inbox(t.Context(), heir, mail.Fetch{After: &r.Counts.Receipt}, nil)
+			got, err := b.Inbox(t.Context(), heir, mail.Fetch{After: &r.Counts.Receipt}, said)
 			must(t, err)
 			same(t, "notices", len(got.Counts.Notices), 1)
 		}
@@ -188,7 +188,7 @@ func TestAReleasedHoldIsReadBehindAllReceipts(t *testing.T) {
 		got := tester.inbox(mail.Fetch{})
 		same(t, "held", got.Counts.Held, 1)
 		equal(t, "read", bodies(got), "first")
-		settled, err := b.Approve(t.Context(), held.MessageID, nil)
+		settled, err := b.Approve(t.Context(), held.MessageID, said)
 		must(t, err)
 		same(t, "seq", settled[0].Seq, 2)
 		equal(t, "then", bodies(tester.read(got)), "held")
@@ -231,7 +231,7 @@ func TestACutMessageCanBeAcknowledgedByItsID(t *testing.T) {
 		planner, tester := b.join("planner"), b.join("tester")
 		planner.send(draft(strings.Repeat("x", 200), tester))
 		got := tester.inbox(mail.Fetch{MaxBytes: 100})
-		done, err := b.Ack(t.Context(), tester.Owner, []string{got.Messages[0].ID}, false, "", nil)
+		done, err := b.Ack(t.Context(), tester.Owner, []string{got.Messages[0].ID}, false, "", said)
 		must(t, err)
 		same(t, "acked", done.Acked, 1)
 	})
@@ -269,7 +269,7 @@ func TestAReceiptIsGoodForItsPeerAndEpochAlone(t *testing.T) {
 			x := r
 			change(&x)
 			for _, peek := range []bool{false, true} {
-				_, err := b.Inbox(t.Context(), tester.Owner, mail.Fetch{After: &x, Peek: peek}, nil)
+				_, err := b.Inbox(t.Context(), tester.Owner, mail.Fetch{After: &x, Peek: peek}, said)
 				if code(err) != mail.CursorInvalid {
 					t.Errorf("%s: got %q", name, code(err))
 				}
@@ -277,7 +277,7 @@ func TestAReceiptIsGoodForItsPeerAndEpochAlone(t *testing.T) {
 		}
 		must(t, b.End(t.Context(), []string{tester.Owner.Session}))
 		heir := b.joinAs(owner("uid:1000", "heir"), mail.Registration{Name: "tester"})
-		_, err := b.Inbox(t.Context(), heir.Owner, mail.Fetch{After: &r}, nil)
+		_, err := b.Inbox(t.Context(), heir.Owner, mail.Fetch{After: &r}, said)
 		refused(t, err, mail.CursorInvalid)
 		same(t, "the message", heir.inbox(mail.Fetch{}).Messages[0].Attempt, 2)
 		b.sound()
@@ -292,7 +292,7 @@ func TestAStrangersIDsAnswerLikeUnknownOnes(t *testing.T) {
 		const unknown = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 		for _, id := range []string{sent.MessageID, unknown} {
 			for _, who := range []*agent{stranger, planner} {
-				got, err := b.Ack(t.Context(), who.Owner, []string{id}, false, "", nil)
+				got, err := b.Ack(t.Context(), who.Owner, []string{id}, false, "", said)
 				must(t, err)
 				equal(t, "unknown", got.Unknown, id)
 				same(t, "acked or already", got.Acked+got.Already, 0)
@@ -313,14 +313,14 @@ func TestAnAcknowledgementIsOnce(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		one, two := planner.send(draft("one", tester)), planner.send(draft("two", tester))
-		done, err := b.Ack(t.Context(), tester.Owner, []string{one.MessageID}, false, "", nil)
+		done, err := b.Ack(t.Context(), tester.Owner, []string{one.MessageID}, false, "", said)
 		must(t, err)
 		equal(t, "what was not given is unknown", done.Unknown, one.MessageID)
 		tester.inbox(mail.Fetch{})
-		done, err = b.Ack(t.Context(), tester.Owner, []string{one.MessageID, one.MessageID, two.MessageID}, false, "all good", nil)
+		done, err = b.Ack(t.Context(), tester.Owner, []string{one.MessageID, one.MessageID, two.MessageID}, false, "all good", said)
 		must(t, err)
 		equal(t, "acked", done.IDs, one.MessageID, two.MessageID)
-		done, err = b.Ack(t.Context(), tester.Owner, []string{one.MessageID}, true, "no, after all", nil)
+		done, err = b.Ack(t.Context(), tester.Owner, []string{one.MessageID}, true, "no, after all", said)
 		must(t, err)
 		same(t, "already", done.Already, 1)
 		status := planner.status(one.MessageID)[0]
@@ -345,7 +345,7 @@ func TestNoticesComeInOrderUntilAReceiptCoversThem(t *testing.T) {
 			for _, m := range got.Messages {
 				given = append(given, m.ID)
 			}
-			_, err := b.Ack(t.Context(), tester.Owner, given, true, "no", nil)
+			_, err := b.Ack(t.Context(), tester.Owner, given, true, "no", said)
 			must(t, err)
 		}
 		first := planner.inbox(mail.Fetch{})
@@ -368,9 +368,8 @@ func TestAnEmptyInboxWritesNothing(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		tester := b.join("tester")
 		before := b.db.Stats().Commits
-		got := tester.inbox(mail.Fetch{})
-		tester.read(got)
-		_, err := b.Inbox(t.Context(), tester.Owner, mail.Fetch{}, func(*mail.Batch) any { return nil })
+		got := tester.inbox(mail.Fetch{Quiet: true})
+		_, err := b.Inbox(t.Context(), tester.Owner, mail.Fetch{After: &got.Counts.Receipt, Quiet: true}, said)
 		must(t, err)
 		_, _, _, err = b.Look(t.Context(), tester.Owner)
 		must(t, err)

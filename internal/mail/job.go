@@ -28,15 +28,34 @@ type job struct {
 	requeued string // the id under which this job sends a message again
 }
 
-// write runs fn in a transaction, and what follows from it.
+// errNothing ends a job that found nothing to do. Its locks are rolled back.
+var errNothing = errors.New("nothing was to be done")
+
+// write runs fn in a transaction, and what follows from it. fn notes what it
+// changes, or fails (store.DB.Act).
 func (b *Book) write(ctx context.Context, fn func(*job) error) error {
-	return wrap(b.db.Write(ctx, func(tx *store.Tx) error {
+	err := b.db.Act(ctx, b.whole(fn))
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	return wrap(err)
+}
+
+// mark is write without a record. It is for Open, which enters the node, and
+// for Touch, which says that a session still lives.
+func (b *Book) mark(ctx context.Context, fn func(*job) error) error {
+	return wrap(b.db.Write(ctx, b.whole(fn)))
+}
+
+// whole is fn and what follows from it.
+func (b *Book) whole(fn func(*job) error) func(*store.Tx) error {
+	return func(tx *store.Tx) error {
 		j := b.job(tx)
 		if err := fn(j); err != nil {
 			return err
 		}
 		return j.flush()
-	}))
+	}
 }
 
 // read runs fn on a consistent view.

@@ -81,8 +81,29 @@ type Options struct {
 	// Sign signs the fields of an envelope with the node's key, for the
 	// message's Sig; nil: no signature.
 	Sign func(fields ...string) string
-	Log  *slog.Logger
+	// Upkeep makes the record of what the book does by itself. It is required,
+	// and bound to the rules of a Note.
+	Upkeep Note[Upkeep]
+	Log    *slog.Logger
 }
+
+// Upkeep is what the book does without a caller: leases end with their session,
+// messages and names expire, rows are forgotten.
+type Upkeep struct {
+	What   string         // one of the words below
+	Peer   string         // whose mailbox or name; empty: of several
+	States map[string]int // deliveries, by the state that they are in now
+	Rows   int64          // that were forgotten
+	Ended  []string       // sessions, by digest
+}
+
+// What an Upkeep is.
+const (
+	UpkeepEnded     = "ended"     // leases of sessions
+	UpkeepSettled   = "settled"   // deliveries that were due
+	UpkeepReleased  = "released"  // the name of a peer that gave no sign of life
+	UpkeepForgotten = "forgotten" // rows whose retention is over
+)
 
 // withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
@@ -132,6 +153,9 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	if o.Node == "" {
 		return nil, errors.New("mail: a node has a name")
 	}
+	if o.Upkeep == nil {
+		return nil, errors.New("mail: a book has a recorder of its upkeep")
+	}
 	o.Limits = o.Limits.withDefaults()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -139,7 +163,7 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	b := &Book{db: db, o: o}
 	for range 10 {
 		// Two nodes that open at once can pick one slot: one of them tries again.
-		err := b.write(ctx, b.settleIn)
+		err := b.mark(ctx, b.settleIn)
 		if errors.Is(err, errSlot) {
 			continue
 		}
@@ -153,16 +177,20 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 
 // Note makes, of what an operation is about to have done, the audit record
 // that must be on disk before it is committed (store.Tx.Note). It may be
-// called more than once, and must not keep v. Nil: no record.
+// called more than once, and must not keep v. An operation whose Note is nil, or
+// gives nil, fails with AuditUnavailable and does nothing.
 type Note[T any] func(v *T) any
 
-func noted[T any](j *job, note Note[T], v *T) {
+func noted[T any](j *job, note Note[T], v *T) error {
 	if note == nil {
-		return
+		return store.ErrUnrecorded
 	}
-	if record := note(v); record != nil {
-		j.Note(record)
+	record := note(v)
+	if record == nil {
+		return store.ErrUnrecorded
 	}
+	j.Note(record)
+	return nil
 }
 
 // Topics of store signals: who waits for one is woken and looks.

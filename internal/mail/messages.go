@@ -94,6 +94,7 @@ type Fetch struct {
 	MaxBytes int // of bodies
 	Thread   string
 	Peek     bool // neither acknowledge nor lease
+	Quiet    bool // an answer without anything is not noted: it is asked again
 }
 
 // Message is a delivered message with its envelope. Times are milliseconds.

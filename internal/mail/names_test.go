@@ -34,7 +34,7 @@ func TestOfSixtyFourSessionsThatRaceForANameOneWins(t *testing.T) {
 				wg.Go(func() {
 					<-start
 					o := owner(fmt.Sprint("uid:", i%2), fmt.Sprint("s", round, "-", i))
-					_, err := all[i%len(all)].Register(t.Context(), o, mail.Registration{Name: fmt.Sprint("planner", round)}, nil, nil)
+					_, err := all[i%len(all)].Register(t.Context(), o, mail.Registration{Name: fmt.Sprint("planner", round)}, nil, said)
 					switch code(err) {
 					case "":
 						won.Add(1)
@@ -64,7 +64,7 @@ func TestOneSessionThatRegistersAtOnceHasOnePeer(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				_, err := all[i%len(all)].Register(t.Context(), owner("uid:1000", "one"), mail.Registration{Name: fmt.Sprint("n", i)}, nil, nil)
+				_, err := all[i%len(all)].Register(t.Context(), owner("uid:1000", "one"), mail.Registration{Name: fmt.Sprint("n", i)}, nil, said)
 				if err != nil {
 					t.Error(err)
 				}
@@ -112,7 +112,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 				if c.principal == "there" {
 					o.Principal = mail.Qualify("there", "uid:1000")
 				}
-				got, err := b.Register(t.Context(), o, mail.Registration{Name: "planner"}, c.dead, nil)
+				got, err := b.Register(t.Context(), o, mail.Registration{Name: "planner"}, c.dead, said)
 				refused(t, err, c.want)
 				if c.want == mail.NameInUse {
 					var e *mail.Error
@@ -132,7 +132,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 				same(t, "takeover", *got.Takeover, mail.Takeover{PrevEpoch: 1, Inherited: 2})
 				_, err = planner.try(draft("late", tester))
 				refused(t, err, mail.Fenced)
-				_, err = b.Inbox(t.Context(), planner.Owner, mail.Fetch{}, nil)
+				_, err = b.Inbox(t.Context(), planner.Owner, mail.Fetch{}, said)
 				refused(t, err, mail.Fenced)
 				heir := &agent{o, got.Peer, b}
 				equal(t, "what the heir reads", bodies(heir.inbox(mail.Fetch{})), "one", "two")
@@ -151,12 +151,12 @@ func TestWhatMayBeAName(t *testing.T) {
 			"operator": mail.NameReserved, "broker": mail.NameReserved, "doorward": mail.NameReserved, "system": mail.NameReserved,
 			"human": mail.NameReserved, "user": mail.NameReserved, "admin": mail.NameReserved, "root": mail.NameReserved, "all": mail.NameReserved,
 		} {
-			_, err := b.Register(t.Context(), owner("uid:1000", "s"+name), mail.Registration{Name: name}, nil, nil)
+			_, err := b.Register(t.Context(), owner("uid:1000", "s"+name), mail.Registration{Name: name}, nil, said)
 			if code(err) != want {
 				t.Errorf("%q: got %q, want %q", name, code(err), want)
 			}
 		}
-		_, err := b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "x", Namespace: "A"}, nil, nil)
+		_, err := b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "x", Namespace: "A"}, nil, said)
 		refused(t, err, mail.NameInvalid)
 		b.sound()
 	})
@@ -180,7 +180,7 @@ func TestAFormerNameStaysAnAlias(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		tester := b.join("tester")
 		planner := b.join("planner")
-		got, err := b.Register(t.Context(), planner.Owner, mail.Registration{Name: "boss"}, nil, nil)
+		got, err := b.Register(t.Context(), planner.Owner, mail.Registration{Name: "boss"}, nil, said)
 		must(t, err)
 		same(t, "renamed", got.Renamed, "planner")
 		same(t, "peer", got.Peer.ID, planner.Peer.ID)
@@ -190,12 +190,12 @@ func TestAFormerNameStaysAnAlias(t *testing.T) {
 			return all[0]
 		}
 		same(t, "alias", found("planner").Name, "boss")
-		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameInUse)
-		_, err = b.Register(t.Context(), owner("uid:1001", "y"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1001", "y"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameOwned)
 		must(t, b.End(t.Context(), []string{planner.Owner.Session}))
-		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameInUse) // an alias is nobody's to claim, its peer dead or not
 		b.sound()
 		b.pass(24*time.Hour + time.Second)
@@ -221,7 +221,7 @@ func TestRenamingIsNoWayToHoardNames(t *testing.T) {
 		for i := range 16 {
 			b.joinAs(o, mail.Registration{Name: fmt.Sprint("n", i)})
 		}
-		_, err := b.Register(t.Context(), o, mail.Registration{Name: "one-more"}, nil, nil)
+		_, err := b.Register(t.Context(), o, mail.Registration{Name: "one-more"}, nil, said)
 		refused(t, err, mail.PeerLimit)
 	})
 }
@@ -230,7 +230,7 @@ func TestAReleasedNameIsForItsPrincipalAlone(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		sent := tester.send(draft("you never read this", planner))
-		got, err := b.Unregister(t.Context(), planner.Owner, nil)
+		got, err := b.Unregister(t.Context(), planner.Owner, said)
 		must(t, err)
 		same(t, "released", got.Released, true)
 		same(t, "expired with it", got.Pending, 1)
@@ -240,16 +240,16 @@ func TestAReleasedNameIsForItsPrincipalAlone(t *testing.T) {
 		refused(t, err, mail.UnknownRecipient)
 		_, err = planner.try(draft("from nobody", tester))
 		refused(t, err, mail.NotRegistered)
-		_, err = b.Register(t.Context(), owner("uid:1001", "x"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1001", "x"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameOwned)
 		again := b.join("planner")
 		if again.Peer.ID == planner.Peer.ID || again.Epoch != 1 {
 			t.Errorf("the tombstone gave %+v", again.Peer)
 		}
 		same(t, "pending", again.inbox(mail.Fetch{}).Counts.Pending, 0)
-		_, err = b.Unregister(t.Context(), again.Owner, nil)
+		_, err = b.Unregister(t.Context(), again.Owner, said)
 		must(t, err)
-		got, err = b.Unregister(t.Context(), again.Owner, nil)
+		got, err = b.Unregister(t.Context(), again.Owner, said)
 		must(t, err)
 		same(t, "released twice", got.Released, false)
 		b.pass(30*24*time.Hour + time.Second)
@@ -263,7 +263,7 @@ func TestANamespaceHasRoomForSoMany(t *testing.T) {
 		first := b.join("a")
 		b.join("b")
 		b.join("c")
-		_, err := b.Register(t.Context(), owner("uid:1000", "s-d"), mail.Registration{Name: "d"}, nil, nil)
+		_, err := b.Register(t.Context(), owner("uid:1000", "s-d"), mail.Registration{Name: "d"}, nil, said)
 		refused(t, err, mail.PeerLimit)
 		b.joinAs(owner("uid:1000", "s-e"), mail.Registration{Name: "e", Namespace: "elsewhere"})
 		b.joinAs(first.Owner, mail.Registration{Name: "a", Namespace: "elsewhere"})
@@ -276,19 +276,19 @@ func TestASessionOfAnEarlierRunIsDead(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		b.join("planner")
 		other := b.join("tester")
-		again, err := mail.Open(t.Context(), b.db, mail.Options{Node: "here"})
+		again, err := mail.Open(t.Context(), b.db, mail.Options{Node: "here", Upkeep: said[mail.Upkeep]})
 		must(t, err)
-		got, err := again.Register(t.Context(), owner("uid:1000", "new"), mail.Registration{Name: "planner"}, nil, nil)
+		got, err := again.Register(t.Context(), owner("uid:1000", "new"), mail.Registration{Name: "planner"}, nil, said)
 		must(t, err)
 		same(t, "epoch", got.Peer.Epoch, 2)
 		// One that is still there lives again with its next act.
-		_, err = again.Send(t.Context(), other.Owner, mail.Draft{Body: "I am here", To: []mail.Recipient{other.to()}}, nil)
+		_, err = again.Send(t.Context(), other.Owner, mail.Draft{Body: "I am here", To: []mail.Recipient{other.to()}}, said)
 		must(t, err)
-		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, nil)
+		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, said)
 		refused(t, err, mail.NameInUse)
-		_, err = mail.Open(t.Context(), b.db, mail.Options{Node: "there"})
+		_, err = mail.Open(t.Context(), b.db, mail.Options{Node: "there", Upkeep: said[mail.Upkeep]})
 		must(t, err)
-		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, nil)
+		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, said)
 		refused(t, err, mail.NameInUse) // the start of another node is no end here
 	})
 }
@@ -310,7 +310,7 @@ func TestASignOfLifeKeepsAName(t *testing.T) {
 			b.pass(60 * time.Second)
 			must(t, b.Touch(t.Context(), []string{"unknown", planner.Owner.Session}))
 		}
-		_, err := b.Register(t.Context(), owner("uid:1000", "new"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err := b.Register(t.Context(), owner("uid:1000", "new"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameInUse)
 		b.pass(91 * time.Second)
 		b.joinAs(owner("uid:1000", "new"), mail.Registration{Name: "planner"})
@@ -322,21 +322,21 @@ func TestATransferredNameTakesItsMailAlong(t *testing.T) {
 		planner, tester := b.join("planner"), b.join("tester")
 		tester.send(draft("for whoever plans", planner))
 		planner.inbox(mail.Fetch{})
-		got, err := b.Transfer(t.Context(), planner.Peer.ID, mail.Qualify("here", "uid:1001"), nil)
+		got, err := b.Transfer(t.Context(), planner.Peer.ID, mail.Qualify("here", "uid:1001"), said)
 		must(t, err)
 		same(t, "epoch", got.Epoch, 2)
 		_, err = planner.try(draft("it was mine", tester))
 		refused(t, err, mail.Fenced)
 		_, err = tester.try(draft("to whom I knew", planner))
 		refused(t, err, mail.UnknownRecipient)
-		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, nil)
+		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, said)
 		refused(t, err, mail.NameOwned)
 		heir := b.joinAs(owner("uid:1001", "y"), mail.Registration{Name: "planner"})
 		same(t, "peer", heir.Peer.ID, planner.Peer.ID)
 		read := heir.inbox(mail.Fetch{})
 		equal(t, "mail", bodies(read), "for whoever plans")
 		same(t, "attempt", read.Messages[0].Attempt, 2)
-		_, err = b.Transfer(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", nil)
+		_, err = b.Transfer(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", said)
 		refused(t, err, mail.UnknownRecipient)
 		b.sound()
 	})
@@ -349,13 +349,13 @@ func TestTheProcessesOfAgentsAreKnownAlsoAfterTheyLetGo(t *testing.T) {
 		sibling := planner.Owner
 		sibling.Processes = []string{"boot/2@sibling"}
 		b.joinAs(sibling, mail.Registration{})
-		_, err := b.Unregister(t.Context(), planner.Owner, nil)
+		_, err := b.Unregister(t.Context(), planner.Owner, said)
 		must(t, err)
 		got, err := b.Agents(t.Context())
 		must(t, err)
 		slices.Sort(got)
 		equal(t, "processes", got, "boot/1@s-planner", "boot/1@s-tester", "boot/2@sibling")
-		other, err := mail.Open(t.Context(), b.db, mail.Options{Node: "there"})
+		other, err := mail.Open(t.Context(), b.db, mail.Options{Node: "there", Upkeep: said[mail.Upkeep]})
 		must(t, err)
 		if got, err = other.Agents(t.Context()); err != nil || len(got) != 0 {
 			t.Errorf("on another node: %v, %v", got, err)
@@ -398,9 +398,9 @@ func TestAPrincipalKeepsSoManyNamesWithoutUsingThem(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		squat := func(who, name string) {
 			o := owner(who, "s-"+who)
-			_, err := b.Register(t.Context(), o, mail.Registration{Name: name}, nil, nil)
+			_, err := b.Register(t.Context(), o, mail.Registration{Name: name}, nil, said)
 			must(t, err)
-			_, err = b.Unregister(t.Context(), o, nil)
+			_, err = b.Unregister(t.Context(), o, said)
 			must(t, err)
 			b.pass(time.Second)
 		}
@@ -410,12 +410,12 @@ func TestAPrincipalKeepsSoManyNamesWithoutUsingThem(t *testing.T) {
 		}
 		same(t, "tombstones", b.count(`SELECT count(*) FROM peer_names WHERE kind = 'tombstone' AND principal LIKE '%uid:1000'`), int64(256))
 		for name, want := range map[string]string{"n0": "", "n1": "", "n2": mail.NameOwned, "n257": mail.NameOwned, "theirs": ""} {
-			_, err := b.Register(t.Context(), owner("uid:2000", "taker-"+name), mail.Registration{Name: name}, nil, nil)
+			_, err := b.Register(t.Context(), owner("uid:2000", "taker-"+name), mail.Registration{Name: name}, nil, said)
 			if code(err) != want {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 		}
-		_, err := b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "theirs"}, nil, nil)
+		_, err := b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "theirs"}, nil, said)
 		refused(t, err, mail.NameOwned)
 		b.sound()
 	})

@@ -166,7 +166,7 @@ func (w *world) register() {
 		r.SetInbound, r.Inbound = true, []string{mail.InboundPolicy, mail.InboundAccept, mail.InboundHold, mail.InboundRefuse}[w.r.IntN(4)]
 	}
 	w.logf("register %s %s as %s %s", o.Principal, o.Session, name, r.Inbound)
-	got, err := w.b.Register(w.t.Context(), o, r, nil, nil)
+	got, err := w.b.Register(w.t.Context(), o, r, nil, said)
 	p, created, takeover, want := w.m.register(o, name)
 	if w.refused(err, want) {
 		return
@@ -218,7 +218,7 @@ func (w *world) send() {
 		d.Thread = old.thread
 	}
 	w.logf("send %s %s to %v %q key %q", o.Principal, o.Session, d.To, d.Body, d.Key)
-	got, err := w.b.Send(w.t.Context(), o, d, nil)
+	got, err := w.b.Send(w.t.Context(), o, d, said)
 	want, replay, msg := w.modelSend(o, d, to, principals)
 	if w.refused(err, want) {
 		return
@@ -320,7 +320,7 @@ func (w *world) compare() {
 		}
 		w.t.Fatalf("after %s: %d deliveries, the model has %d", w.log[len(w.log)-1], len(stored), len(want))
 	}
-	c, err := w.b.Fsck(w.t.Context(), false, nil)
+	c, err := w.b.Fsck(w.t.Context(), false, said)
 	must(w.t, err)
 	if !c.OK || c.Accepted != w.m.total {
 		w.t.Fatalf("after %s: accepted %d, the model has %d; %+v", w.log[len(w.log)-1], c.Accepted, w.m.total, c.Problems)

@@ -31,7 +31,7 @@ func (w *world) inbox() {
 		}
 	}
 	w.logf("inbox %s %s %+v after %+v", o.Principal, o.Session, f, f.After)
-	got, err := w.b.Inbox(w.t.Context(), o, f, nil)
+	got, err := w.b.Inbox(w.t.Context(), o, f, said)
 	if w.refused(err, want) {
 		return
 	}
@@ -163,7 +163,7 @@ func (w *world) ack() {
 	}
 	rejected, note := w.r.IntN(3) == 0, []string{"", "a note"}[w.r.IntN(2)]
 	w.logf("ack %s %s %v rejected %v %q", o.Principal, o.Session, ids, rejected, note)
-	got, err := w.b.Ack(w.t.Context(), o, ids, rejected, note, nil)
+	got, err := w.b.Ack(w.t.Context(), o, ids, rejected, note, said)
 	p, want := w.m.fence(o)
 	if w.refused(err, want) {
 		return
@@ -202,10 +202,10 @@ func (w *world) settle() {
 	}
 	w.logf("settle %d %s", what, x.id)
 	acts := []func() ([]mail.Settled, error){
-		func() ([]mail.Settled, error) { return w.b.Approve(w.t.Context(), x.id, nil) },
-		func() ([]mail.Settled, error) { return w.b.Reject(w.t.Context(), x.id, nil) },
-		func() ([]mail.Settled, error) { return w.b.Purge(w.t.Context(), x.id, nil) },
-		func() ([]mail.Settled, error) { return w.b.Requeue(w.t.Context(), x.id, nil) },
+		func() ([]mail.Settled, error) { return w.b.Approve(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Reject(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Purge(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Requeue(w.t.Context(), x.id, said) },
 	}
 	in := [][]string{{mail.Held}, {mail.Held}, {mail.Held, mail.Queued, mail.Leased}, {mail.Dead, mail.Expired}}[what]
 	got, err := acts[what]()
@@ -259,7 +259,7 @@ func (w *world) settle() {
 func (w *world) unregister() {
 	o := w.owner()
 	w.logf("unregister %s %s", o.Principal, o.Session)
-	got, err := w.b.Unregister(w.t.Context(), o, nil)
+	got, err := w.b.Unregister(w.t.Context(), o, said)
 	p, want := w.m.fence(o)
 	if want == mail.NotRegistered {
 		want = ""
@@ -291,7 +291,7 @@ func (w *world) pause() {
 	}
 	on := w.r.IntN(2) == 0
 	w.logf("pause %s %v", p.name, on)
-	must(w.t, w.b.Pause(w.t.Context(), p.id, on, nil))
+	must(w.t, w.b.Pause(w.t.Context(), p.id, on, said))
 	if p.paused = on; on {
 		return
 	}
@@ -311,7 +311,7 @@ func (w *world) transfer() {
 	}
 	to := w.owner().Principal
 	w.logf("transfer %s to %s", p.name, to)
-	got, err := w.b.Transfer(w.t.Context(), p.id, to, nil)
+	got, err := w.b.Transfer(w.t.Context(), p.id, to, said)
 	must(w.t, err)
 	w.m.supersede(p)
 	for _, n := range w.m.names {
@@ -331,7 +331,7 @@ func (w *world) retire() {
 		return
 	}
 	w.logf("retire %s", p.name)
-	got, err := w.b.Retire(w.t.Context(), p.id, nil)
+	got, err := w.b.Retire(w.t.Context(), p.id, said)
 	must(w.t, err)
 	same(w.t, "expired with it", got.Pending, w.m.release(p))
 }

@@ -28,7 +28,7 @@ func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []str
 	var out *Registered
 	err := b.write(ctx, func(j *job) error {
 		out = &Registered{}
-		if err := j.endSessions(dead); err != nil {
+		if _, err := j.endSessions(dead); err != nil {
 			return err
 		}
 		if err := j.register(o, r, out); err != nil {
@@ -47,8 +47,7 @@ func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []str
 		out.Counts.Receipt.Notice = g.covered // its answer shows none
 		p.Lineage, p.Pending, p.Held = LineageSelf, 0, 0
 		out.Peer = p
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

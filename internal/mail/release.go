@@ -31,8 +31,7 @@ func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*R
 			}
 			out.Peer, out.Released = p, true
 		}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err
@@ -127,8 +126,7 @@ func (b *Book) Retire(ctx context.Context, peerID string, note Note[Released]) (
 			return err
 		}
 		out = &Released{Peer: p, Released: true, Pending: n}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err
@@ -157,8 +155,7 @@ func (b *Book) Transfer(ctx context.Context, peerID, principal string, note Note
 			return err
 		}
 		out = &p
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

@@ -33,8 +33,7 @@ func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Se
 			return err
 		}
 		out.From = p
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err
@@ -62,8 +61,7 @@ func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sen
 			return err
 		}
 		out.From = b.operator.peer(b.o.Node)
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestFiftyDuplicatesWithOneKeyAreOneMessage(t *testing.T) {
 			wg.Go(func() {
 				d := draft("once", tester)
 				d.Key, d.Fingerprint = "key", []byte("print")
-				got, err := all[i%len(all)].Send(t.Context(), planner.Owner, d, nil)
+				got, err := all[i%len(all)].Send(t.Context(), planner.Owner, d, said)
 				if err != nil {
 					t.Error(err)
 					return
@@ -102,7 +102,7 @@ func TestAReaderBesideManySendersSeesNoGap(t *testing.T) {
 				for n := range each {
 					d := draft(fmt.Sprint(i, " ", n), reader)
 					d.To[0].Hold = n%7 == 3
-					if _, err := all[i%len(all)].Send(t.Context(), s.Owner, d, nil); err != nil {
+					if _, err := all[i%len(all)].Send(t.Context(), s.Owner, d, said); err != nil {
 						t.Error(err)
 						return
 					}
@@ -212,12 +212,12 @@ func TestTheOldestMakeRoomAndBothSidesHear(t *testing.T) {
 func TestNobodyPushesOutTheHuman(t *testing.T) {
 	onBoth(t, mail.Options{Evict: true, Limits: mail.Limits{MailboxMessages: 2}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
-		_, err := b.SendOperator(t.Context(), draft("stop", tester), nil)
+		_, err := b.SendOperator(t.Context(), draft("stop", tester), said)
 		must(t, err)
 		planner.send(draft("one", tester))
 		same(t, "evicted", planner.send(draft("two", tester)).Deliveries[0].Evicted, 1)
 		equal(t, "messages", bodies(tester.inbox(mail.Fetch{Peek: true})), "stop", "two")
-		_, err = b.SendOperator(t.Context(), draft("now", tester), nil)
+		_, err = b.SendOperator(t.Context(), draft("now", tester), said)
 		must(t, err)
 		_, err = planner.try(draft("three", tester))
 		refused(t, err, mail.MailboxFull)
@@ -336,13 +336,13 @@ func TestWhatARecipientWantsHolds(t *testing.T) {
 			got, err := planner.try(d)
 			if err != nil {
 				same(t, name, code(err), c.state)
-				_, err = b.SendOperator(t.Context(), draft("the human is not refused", p), nil)
+				_, err = b.SendOperator(t.Context(), draft("the human is not refused", p), said)
 				must(t, err)
 				continue
 			}
 			same(t, name, got.Deliveries[0].State, c.state)
 			same(t, "numbered", got.Deliveries[0].Seq > 0, c.state == mail.Queued)
-			_, err = b.SendOperator(t.Context(), draft("nor held", p), nil)
+			_, err = b.SendOperator(t.Context(), draft("nor held", p), said)
 			must(t, err)
 			read := p.inbox(mail.Fetch{})
 			last := read.Messages[len(read.Messages)-1]
@@ -400,7 +400,7 @@ func TestWithoutARecordNothingWasDone(t *testing.T) {
 	}})
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
-	book, err := mail.Open(t.Context(), db, mail.Options{Node: "here"})
+	book, err := mail.Open(t.Context(), db, mail.Options{Node: "here", Upkeep: said[mail.Upkeep]})
 	must(t, err)
 	b := &bed{t: t, Book: book, db: db}
 	planner, tester := b.join("planner"), b.join("tester")
@@ -411,7 +411,8 @@ func TestWithoutARecordNothingWasDone(t *testing.T) {
 	_, err = b.Send(t.Context(), planner.Owner, draft("one", tester), note("record"))
 	must(t, err)
 	_, err = b.Send(t.Context(), planner.Owner, draft("two", tester), note(nil))
-	must(t, err)
+	refused(t, err, mail.AuditUnavailable)
+	same(t, "messages", b.count(`SELECT count(*) FROM messages`), 1)
 	b.sound()
 }
 
@@ -419,10 +420,10 @@ func TestAStoreThatIsAwayIsSaidSo(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Migrations: mail.Migrations()})
 	must(t, err)
-	book, err := mail.Open(t.Context(), db, mail.Options{Node: "here"})
+	book, err := mail.Open(t.Context(), db, mail.Options{Node: "here", Upkeep: said[mail.Upkeep]})
 	must(t, err)
 	must(t, db.Close())
-	_, err = book.Send(t.Context(), owner("uid:1000", "s"), mail.Draft{Body: "x", To: []mail.Recipient{{PeerID: "x"}}}, nil)
+	_, err = book.Send(t.Context(), owner("uid:1000", "s"), mail.Draft{Body: "x", To: []mail.Recipient{{PeerID: "x"}}}, said)
 	refused(t, err, mail.StoreUnavailable)
 	_, err = book.Me(t.Context(), owner("uid:1000", "s"))
 	refused(t, err, mail.StoreUnavailable)
@@ -458,7 +459,7 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 		waitFor(mail.TopicMailbox(tester.Peer.ID))
 		tester.inbox(mail.Fetch{})
 		waitFor(mail.TopicMessage(sent.MessageID))
-		_, err := b.Ack(t.Context(), tester.Owner, []string{sent.MessageID}, true, "no", nil)
+		_, err := b.Ack(t.Context(), tester.Owner, []string{sent.MessageID}, true, "no", said)
 		must(t, err)
 		waitFor(mail.TopicMessage(sent.MessageID), mail.TopicMailbox(planner.Peer.ID))
 	})

@@ -17,7 +17,7 @@ func (a *agent) spawn(d mail.SpawnDraft) (*mail.Spawn, error) {
 	if d.MaxSeconds == 0 {
 		d.MaxSeconds = 600
 	}
-	return a.b.BeginSpawn(a.b.t.Context(), a.Owner, d, nil)
+	return a.b.BeginSpawn(a.b.t.Context(), a.Owner, d, said)
 }
 
 // start spawns an agent and lets it register.
@@ -25,7 +25,7 @@ func (a *agent) start(d mail.SpawnDraft) (*mail.Spawn, *agent) {
 	a.b.t.Helper()
 	s, err := a.spawn(d)
 	must(a.b.t, err)
-	must(a.b.t, a.b.SpawnRuns(a.b.t.Context(), s.ID))
+	must(a.b.t, a.b.SpawnRuns(a.b.t.Context(), s.ID, said))
 	o := owner("spawn:"+s.ID, "s-"+s.ID)
 	o.Spawn, o.Grade = s.ID, "verified"
 	return s, a.b.joinAs(o, mail.Registration{})
@@ -34,7 +34,7 @@ func (a *agent) start(d mail.SpawnDraft) (*mail.Spawn, *agent) {
 func (b *bed) ends(id, state string) *mail.Spawn {
 	b.t.Helper()
 	code := 3
-	got, err := b.EndSpawn(b.t.Context(), id, mail.SpawnEnd{State: state, ExitCode: &code, Output: "what it said"}, nil)
+	got, err := b.EndSpawn(b.t.Context(), id, mail.SpawnEnd{State: state, ExitCode: &code, Output: "what it said"}, said)
 	must(b.t, err)
 	return got
 }
@@ -90,16 +90,16 @@ func TestTheNameOfAChildIsForItsSpawnAlone(t *testing.T) {
 		for _, spawn := range []string{"", "01ARZ3NDEKTSV4RRFFQ69G5FAV", s.ID} {
 			o := owner("uid:1000", "thief")
 			o.Spawn = spawn
-			_, err := b.Register(t.Context(), o, mail.Registration{Name: "planner/tester"}, nil, nil)
+			_, err := b.Register(t.Context(), o, mail.Registration{Name: "planner/tester"}, nil, said)
 			refused(t, err, mail.NameInvalid)
 			if spawn != "" {
-				_, err = b.Register(t.Context(), o, mail.Registration{Name: "tester"}, nil, nil)
+				_, err = b.Register(t.Context(), o, mail.Registration{Name: "tester"}, nil, said)
 				refused(t, err, mail.NameOwned)
 			}
 		}
 		_, err = planner.spawn(mail.SpawnDraft{Name: "tester"})
 		refused(t, err, mail.NameOwned)
-		_, err = b.Transfer(t.Context(), s.Peer, mail.Qualify("here", "uid:1"), nil)
+		_, err = b.Transfer(t.Context(), s.Peer, mail.Qualify("here", "uid:1"), said)
 		refused(t, err, mail.InvalidArgument)
 		b.ends(s.ID, mail.Failed)
 
@@ -108,7 +108,7 @@ func TestTheNameOfAChildIsForItsSpawnAlone(t *testing.T) {
 		s, err = planner.spawn(mail.SpawnDraft{Name: "tester"})
 		must(t, err)
 		b.ends(s.ID, mail.Failed)
-		_, err = b.Unregister(t.Context(), planner.Owner, nil)
+		_, err = b.Unregister(t.Context(), planner.Owner, said)
 		must(t, err)
 		planner = b.join("planner")
 		_, err = planner.spawn(mail.SpawnDraft{Name: "tester"})
@@ -163,7 +163,7 @@ func TestWhatIsInheritedObeysTheParent(t *testing.T) {
 			planner := b.joinAs(owner("uid:1000", c.inbound), mail.Registration{Name: "p-" + c.inbound, SetInbound: true, Inbound: c.inbound})
 			s, child := planner.start(mail.SpawnDraft{})
 			planner.read(planner.inbox(mail.Fetch{}))
-			_, err := b.SendOperator(t.Context(), draft("for the child alone", child), nil)
+			_, err := b.SendOperator(t.Context(), draft("for the child alone", child), said)
 			must(t, err)
 			other.send(draft("one", child))
 			other.send(draft("two", child))
@@ -299,7 +299,7 @@ func TestTheBrokerIsHeardInAFullMailbox(t *testing.T) {
 			planner.send(draft(fmt.Sprint("full", i), planner))
 		}
 		b.joinAs(planner.Owner, mail.Registration{SetInbound: true, Inbound: mail.InboundRefuse})
-		must(t, b.SpawnRuns(t.Context(), s.ID))
+		must(t, b.SpawnRuns(t.Context(), s.ID, said))
 		b.ends(s.ID, mail.TimedOut)
 		same(t, "pending", planner.inbox(mail.Fetch{}).Counts.Pending, 5)
 		_, err = planner.spawn(mail.SpawnDraft{})
@@ -315,12 +315,12 @@ func TestAParentThatIsGoneIsToldNothing(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
 		s, _ := planner.start(mail.SpawnDraft{WantResult: true})
-		_, err := b.Unregister(t.Context(), planner.Owner, nil)
+		_, err := b.Unregister(t.Context(), planner.Owner, said)
 		must(t, err)
 		got := b.ends(s.ID, mail.Killed)
 		same(t, "result message", got.ResultMessage, "")
-		must(t, b.SpawnRuns(t.Context(), s.ID))
-		refused(t, b.SpawnRuns(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV"), mail.UnknownSpawn)
+		must(t, b.SpawnRuns(t.Context(), s.ID, said))
+		refused(t, b.SpawnRuns(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", said), mail.UnknownSpawn)
 		b.sound()
 	})
 }

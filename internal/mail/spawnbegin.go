@@ -37,8 +37,7 @@ func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[
 		if out, err = j.beginSpawn(p, d); err != nil {
 			return err
 		}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 const resultBytes = 64 << 10
 
 // SpawnRuns notes the start, and tells the parent. A second time changes
-// nothing.
-func (b *Book) SpawnRuns(ctx context.Context, id string) error {
+// nothing, and makes no note.
+func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error {
 	return b.write(ctx, func(j *job) error {
 		s := &Spawn{}
 		dest, done := s.places()
@@ -32,8 +32,10 @@ func (b *Book) SpawnRuns(ctx context.Context, id string) error {
 		}
 		done()
 		j.signal(TopicSpawn(id))
-		_, err = j.report(s, "event", fmt.Sprintf("%s has started. Spawn %s.", s.Name, s.ID), nil)
-		return err
+		if _, err = j.report(s, "event", fmt.Sprintf("%s has started. Spawn %s.", s.Name, s.ID), nil); err != nil {
+			return err
+		}
+		return noted(j, note, s)
 	})
 }
 
@@ -59,11 +61,13 @@ func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Sp
 			return err
 		}
 		ended, err := j.endSpawn(out, e)
-		if err != nil || !ended {
+		switch {
+		case err != nil:
 			return err
+		case !ended:
+			return errNothing
 		}
-		noted(j, note, out)
-		return nil
+		return noted(j, note, out)
 	})
 	if err != nil {
 		return nil, err

@@ -83,10 +83,17 @@ func (b *Book) sweepDue(ctx context.Context, d dues) error {
 			if errors.Is(err, store.ErrNoRow) {
 				return nil // fsck says so
 			}
+			var settled int
 			if err == nil {
-				_, err = j.settle(x, sweepBatch)
+				settled, err = j.settle(x, sweepBatch)
 			}
-			return err
+			switch {
+			case err != nil:
+				return err
+			case settled == 0: // another daemon was faster
+				return errNothing
+			}
+			return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepSettled, Peer: peer, States: j.states()})
 		})
 		if err != nil {
 			return err
@@ -101,8 +108,17 @@ func (b *Book) sweepDue(ctx context.Context, d dues) error {
 				return fmt.Errorf("forgetting a delivery: %w", err)
 			}
 		}
-		return nil
+		return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: int64(len(d.final))})
 	})
+}
+
+// states counts the deliveries that the job has changed, by their new state.
+func (j *job) states() map[string]int {
+	out := make(map[string]int)
+	for _, c := range j.changes {
+		out[c.After]++
+	}
+	return out
 }
 
 // forget removes what is kept of a final delivery: its body first, the row
@@ -180,8 +196,13 @@ func (b *Book) tidy(ctx context.Context) error {
 		for range sweepRounds {
 			var n int64
 			err := b.write(ctx, func(j *job) (err error) {
-				n, err = step(j)
-				return err
+				if n, err = step(j); err != nil {
+					return err
+				}
+				if n == 0 {
+					return errNothing
+				}
+				return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: n})
 			})
 			if err != nil {
 				return err
@@ -224,8 +245,10 @@ func (j *job) retireIdle(peer string) error {
 		return err
 	}
 	done()
-	_, err = j.release(p, reasonReleased)
-	return err
+	if _, err = j.release(p, reasonReleased); err != nil {
+		return err
+	}
+	return noted(j, j.b.o.Upkeep, &Upkeep{What: UpkeepReleased, Peer: peer, States: j.states()})
 }
 
 // forgetRows deletes a batch of each kind of row whose time is over, and says

@@ -30,7 +30,7 @@ func (g *Guard) Start() error {
 	r := g.record
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if why := r.single(g.manual, itemCommand, itemCommand, def); why != "" {
+	if why := r.single(nil, g.manual, itemCommand, itemCommand, def); why != "" {
 		return &Held{Item: itemCommand, Reason: why}
 	}
 	return nil
@@ -49,8 +49,12 @@ func (h *Held) Error() string {
 func (h *Held) Unwrap() error { return ErrWithheld }
 
 // Meet is told what a server says of itself when a connection opens. The first
-// time in an era is a first use.
+// time is a first use; in another era only as far as nothing differs.
 func (g *Guard) Meet(era string, capabilities, instructions []byte) {
+	g.meet(nil, era, capabilities, instructions)
+}
+
+func (g *Guard) meet(v *View, era string, capabilities, instructions []byte) {
 	r := g.record
 	r.mu.Lock()
 	words := r.declares(era, capabilities)
@@ -58,21 +62,22 @@ func (g *Guard) Meet(era string, capabilities, instructions []byte) {
 		r.meet(era, words, instructions)
 	}
 	r.mu.Unlock()
-	g.Instructions(era, instructions)
+	g.instructions(v, era, instructions)
 }
 
 // Instructions is what clients may see of a server's instructions, raw; nil
 // for nothing.
-func (g *Guard) Instructions(era string, text []byte) []byte {
+func (g *Guard) Instructions(era string, text []byte) []byte { return g.instructions(nil, era, text) }
+
+func (g *Guard) instructions(v *View, era string, text []byte) []byte {
 	r, item := g.record, instructionsOf(era)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text == nil {
-		r.release(item)
-		r.publish()
+		r.found(v, item, nil)
 		return nil
 	}
-	if why := r.single(g.manual, item, item, wire.Canonical(text)); why != "" {
+	if why := r.single(v, g.manual, item, item, wire.Canonical(text)); why != "" {
 		return nil
 	}
 	shown, n := CleanText(text, maxGreeting)
@@ -149,7 +154,7 @@ func (b *Book) Withheld(server string) []Withheld {
 	}
 	before := r.definitions()
 	for i := range out {
-		if def := before[out[i].Item]; def != nil {
+		if def := before[r.basisOf(out[i].Item)]; def != nil {
 			out[i].Before = def
 		}
 	}
@@ -221,9 +226,7 @@ func (b *Book) Approve(server string, approvals []Approval) error {
 	if err := r.approve(items, words...); err != nil {
 		return err
 	}
-	for item := range items {
-		r.release(item)
-	}
+	r.reconsider()
 	r.publish()
 	r.epoch.Add(1)
 	return nil

@@ -1,9 +1,11 @@
 package pin
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"strings"
 
+	"github.com/doorward/doorward/internal/lookalike"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -17,6 +19,8 @@ type Verdict struct {
 	open   map[string]opened // by the name that clients know
 	held   map[string]Reason // by that name and by the server's own
 	asIs   bool              // the list may go out as it came
+
+	withheld []*Withheld
 }
 
 // opened is an item that may be used.
@@ -61,13 +65,16 @@ func (a Asker) settled(k Kind) string {
 
 // Judge compares a whole list with what was approved, at its first use under
 // auto by approving it. An empty list is no use yet.
-func (g *Guard) Judge(a Asker, k Kind, entries []byte) *Verdict {
+func (g *Guard) Judge(a Asker, k Kind, entries []byte) *Verdict { return g.judge(nil, a, k, entries) }
+
+func (g *Guard) judge(view *View, a Asker, k Kind, entries []byte) *Verdict {
 	r := g.record
 	sum := digest(sha256.Sum256(entries))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	word := a.settled(k)
 	if v := r.last[word]; v != nil && v.sum == sum && v.Current() {
+		r.found(view, k.key(""), v.withheld)
 		return v
 	}
 	list := survey(k, entries)
@@ -79,6 +86,7 @@ func (g *Guard) Judge(a Asker, k Kind, entries []byte) *Verdict {
 	}
 	v := g.verdict(k, list, first)
 	v.sum = sum
+	r.found(view, k.key(""), v.withheld)
 	r.last[word] = v
 	return v
 }
@@ -101,11 +109,14 @@ func (r *record) nothingUsed(a Asker, k Kind) bool {
 
 // isFirstUse decides whether a list approves itself. For clients that declare
 // something else than those before, it may add to what was approved; but not
-// when something that they share has changed, which tells of an update. The
-// caller holds mu.
+// when something that they share has changed, which tells of an update, nor in an
+// era that came later. The caller holds mu.
 func (g *Guard) isFirstUse(a Asker, k Kind, list []seen) bool {
 	r := g.record
 	if g.manual || r.fault != nil || len(list) == 0 || r.settled[recovered] || r.settled[a.settled(k)] || r.late(a.Era, k) {
+		return false
+	}
+	if r.settled[later(a.Era)] && r.count(k) > 0 {
 		return false
 	}
 	for _, s := range list {
@@ -155,7 +166,6 @@ func (g *Guard) verdict(k Kind, list []seen, first bool) *Verdict {
 	r := g.record
 	v := &Verdict{record: r, kind: k, asIs: true, open: make(map[string]opened, len(list)), held: make(map[string]Reason)}
 	offered := make(map[string]bool, len(list))
-	var withheld []*Withheld
 	for _, s := range list {
 		item := k.key(s.name)
 		offered[item] = true
@@ -174,15 +184,14 @@ func (g *Guard) verdict(k Kind, list []seen, first bool) *Verdict {
 		v.asIs = false
 		w := &Withheld{Item: item, Reason: why, Detail: s.refusal, Digest: s.digest.String()}
 		if why != Refused {
-			w.After = canonical(k, s.raw)
+			w.After = bytes.Clone(canonical(k, s.raw))
 		}
-		withheld = append(withheld, w)
+		v.withheld = append(v.withheld, w)
 		v.held[s.shown], v.held[s.name] = why, why
 	}
 	for name := range v.open { // an entry that is spared of two of one name
 		delete(v.held, name)
 	}
-	r.replaced(k, withheld)
 	if len(list) > 0 {
 		r.left(k, offered)
 	}
@@ -263,7 +272,7 @@ func forms(k Kind, shown string) []string {
 	if k == Resources || k == Templates {
 		return []string{shown}
 	}
-	l := looks(shown)
+	l := lookalike.Forms(shown)
 	return []string{"0" + l[0], "1" + l[1]}
 }
 

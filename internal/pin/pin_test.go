@@ -359,7 +359,7 @@ func TestAKindThatIsDeclaredLaterIsNew(t *testing.T) {
 	g.Meet("modern", []byte(`{"tools":{}}`), nil)
 	g.Meet("legacy", []byte(`{"tools":{},"prompts":{}}`), []byte(`"hi"`))
 	g.Judge(Asker{Era: "legacy"}, Prompts, []byte(`[{"name":"p"}]`))
-	want(t, "another era", s.held("c"), "")
+	want(t, "another era", s.held("c"), "instructions:legacy=new prompt:p=new")
 }
 
 func TestInstructionsArePinned(t *testing.T) {

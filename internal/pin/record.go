@@ -25,7 +25,8 @@ type record struct {
 	fault    error // why the manifest approves nothing
 	settled  map[string]bool
 	approved map[string]digest
-	open     map[string]*Withheld // with After, without Before
+	open     map[string]*Withheld // with After, without Before: of all views
+	views    map[*View]findings   // by connection; nil: of those that have ended
 	size     int                  // bytes of After in open
 	gone     map[string]bool      // approved, and not offered any more
 	declared map[string]bool      // by absent: the server declares that kind now
@@ -51,7 +52,7 @@ const ruleFirst = "trust: auto"
 const maxOpen = 32 << 20
 
 func newRecord(b *Book, server, path string) *record {
-	r := &record{book: b, server: server, path: path, open: make(map[string]*Withheld), gone: make(map[string]bool), declared: make(map[string]bool),
+	r := &record{book: b, server: server, path: path, open: make(map[string]*Withheld), views: make(map[*View]findings), gone: make(map[string]bool), declared: make(map[string]bool),
 		last: make(map[string]*Verdict)}
 	m, err := readManifest(path, server)
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *record) adopt(m *manifest) {
 // reason is why an item is withheld, "" when it was approved as it is. first
 // says that nothing of its sort has been used before. The caller holds mu.
 func (r *record) reason(item string, d digest, first bool) Reason {
-	have, ok := r.approved[item]
+	have, ok := r.approved[r.basis(item)]
 	switch {
 	case r.fault != nil:
 		return Damaged
@@ -124,9 +125,9 @@ func (r *record) fail(err error) {
 	r.epoch.Add(1)
 }
 
-// single decides about an item that is no entry of a list, at its first use
-// under auto by approving it. The caller holds mu.
-func (r *record) single(manual bool, item, settled string, def []byte) Reason {
+// single decides about an item that is no entry of a list, as a connection has
+// it, at its first use under auto by approving it. The caller holds mu.
+func (r *record) single(v *View, manual bool, item, settled string, def []byte) Reason {
 	d := digestOf(def)
 	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])
 	if why == Unapproved && !manual {
@@ -138,11 +139,10 @@ func (r *record) single(manual bool, item, settled string, def []byte) Reason {
 		}
 	}
 	if why == "" {
-		r.release(item)
+		r.found(v, item, nil)
 	} else {
-		r.withhold(&Withheld{Item: item, Reason: why, Digest: d.String(), After: def})
+		r.found(v, item, []*Withheld{{Item: item, Reason: why, Digest: d.String(), After: bytes.Clone(def)}})
 	}
-	r.publish()
 	return why
 }
 
@@ -153,14 +153,15 @@ func (r *record) withhold(w *Withheld) {
 		return
 	}
 	r.release(w.Item)
+	shown := *w
+	w = &shown
 	if r.size+len(w.After) > maxOpen {
 		w.Reason, w.Detail, w.After = Refused, "more is withheld than can be shown: approve the rest first", nil
 	}
-	w.After = bytes.Clone(w.After)
 	r.size += len(w.After)
 	r.open[w.Item] = w
 	before := "none"
-	if d, ok := r.approved[w.Item]; ok {
+	if d, ok := r.approved[r.basis(w.Item)]; ok {
 		before = "sha256:" + d.String()
 	}
 	r.note(Note{Item: w.Item, What: "pin.withheld", Rule: w.Reason.Rule(), Reason: fmt.Sprintf("%s; before %s, after sha256:%s", w.Reason, before, w.Digest)})
@@ -187,24 +188,6 @@ func (r *record) publish() {
 		p.withheld[item] = w.Reason
 	}
 	r.public.Store(p)
-}
-
-// replaced makes withheld the whole of what is withheld of a kind. The caller
-// holds mu.
-func (r *record) replaced(k Kind, withheld []*Withheld) {
-	keep := make(map[string]bool, len(withheld))
-	for _, w := range withheld {
-		keep[w.Item] = true
-	}
-	for item := range r.open {
-		if strings.HasPrefix(item, k.key("")) && !keep[item] {
-			r.release(item)
-		}
-	}
-	for _, w := range withheld {
-		r.withhold(w)
-	}
-	r.publish()
 }
 
 // left notes what was approved and is not offered any more: no danger, but
@@ -298,11 +281,47 @@ func (r *record) tellFresh() {
 	r.fresh, r.freshN = nil, 0
 }
 
+// eras are those in which a server can be met.
+var eras = []string{"legacy", "modern"}
+
+// basis is the item that an item is compared with: itself, or the instructions
+// of the other era where none were approved in this one. A server that comes
+// back in another era is the server that was approved.
+func (r *record) basis(item string) string {
+	if _, ok := r.approved[item]; ok || !strings.HasPrefix(item, itemInstructions+":") {
+		return item
+	}
+	for _, era := range eras {
+		if _, ok := r.approved[instructionsOf(era)]; ok {
+			return instructionsOf(era)
+		}
+	}
+	return item
+}
+
+// basisOf is basis for who does not hold mu.
+func (r *record) basisOf(item string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.basis(item)
+}
+
+// metBefore reports whether a server was met in another era before this one.
+func (r *record) metBefore(era string) bool {
+	return slices.ContainsFunc(eras, func(other string) bool {
+		return other != era && (r.settled[other] || r.settled[instructionsOf(other)])
+	})
+}
+
+// later is what is settled about an era in which a server was met when it was
+// known from another one: nothing that it offers there is a first use.
+func later(era string) string { return "later in " + era }
+
 // late reports whether a server declares a kind now that it did not have when
-// it was first met. What it never declares it may have had from the start:
-// some do not say. The caller holds mu.
+// it was first met, in whichever era. What it never declares it may have had from
+// the start: some do not say. The caller holds mu.
 func (r *record) late(era string, k Kind) bool {
-	return r.settled[absent(era, k)] && r.declared[absent(era, k)]
+	return r.declared[absent(era, k)] && slices.ContainsFunc(eras, func(e string) bool { return r.settled[absent(e, k)] })
 }
 
 // declares notes what a server declares, and returns the words that stand for
@@ -319,11 +338,14 @@ func (r *record) declares(era string, capabilities []byte) (words []string) {
 }
 
 // meet is the first use of an era: what the server does not have then is new
-// when it comes. The caller holds mu.
+// when it comes. Where the server is known from another era, it approves
+// nothing. The caller holds mu.
 func (r *record) meet(era string, words []string, instructions []byte) {
 	item := instructionsOf(era)
 	items := make(map[string][]byte)
-	if instructions != nil && !r.settled[item] {
+	if r.metBefore(era) {
+		words = append(words, later(era))
+	} else if instructions != nil && !r.settled[item] {
 		items[item] = wire.Canonical(instructions)
 	}
 	if err := r.approve(items, append(words, era, item)...); err != nil {

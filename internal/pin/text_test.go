@@ -62,26 +62,6 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-func TestWhatLooksAlike(t *testing.T) {
-	t.Parallel()
-	for _, pair := range [][2]string{
-		{"read_file", "Read_File"}, {"read_file", "rеad_file"}, {"read_file", "ｒｅａｄ_file"}, {"read", "𝐫𝐞𝐚𝐝"},
-		{"Αdd", "Add"}, {"pay", "рау"}, {"résumé", "resume"}, {"re\u0301sume", "resume"}, {"AI_list", "Al_list"},
-		{"tool1", "tooll"}, {"v0", "vO"}, {"Straße", "STRAßE"}, {"a-b", "a‐b"}, {"scope", "ѕсоре"}, {"K", "K"},
-	} {
-		if !alike(looks(pair[0]), looks(pair[1])) {
-			t.Errorf("%q and %q are told apart: %q %q", pair[0], pair[1], looks(pair[0]), looks(pair[1]))
-		}
-	}
-	for _, pair := range [][2]string{
-		{"read_file", "write_file"}, {"tail", "tall"}, {"get", "set"}, {"a_b", "ab"}, {"list", "lists"}, {"漢", "字"}, {"add", "sub"}, {"mail", "mall"},
-	} {
-		if alike(looks(pair[0]), looks(pair[1])) {
-			t.Errorf("%q and %q are taken for one", pair[0], pair[1])
-		}
-	}
-}
-
 func TestWhatLiesInAnotherServersPrefix(t *testing.T) {
 	t.Parallel()
 	servers := []string{"notes", "my-files", "agent"}

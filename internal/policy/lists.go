@@ -8,6 +8,8 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/lookalike"
 )
 
 // compileLists makes forbids of the servers' own lists. A list gives nothing
@@ -27,7 +29,7 @@ func toolRules(server string, l List) []*rule {
 	var out []*rule
 	prefix := "mcpServers." + server + ".doorward.tools."
 	for i, pattern := range l.Deny {
-		p := forbidCalls(server).When(likes(pattern))
+		p := forbidCalls(server).When(looksLike(pattern))
 		out = append(out, listRule(prefix+"deny["+strconv.Itoa(i)+"]", deniedByList, p))
 	}
 	if slices.Contains(l.Allow, "*") {
@@ -70,14 +72,79 @@ func likes(pattern string) ast.Node {
 }
 
 func like(pattern string) types.Pattern {
+	return likeIn(pattern, func(literal string) string { return literal })
+}
+
+// likeIn is a pattern whose text stands in another form.
+func likeIn(pattern string, form func(literal string) string) types.Pattern {
 	var parts []any
 	for i, literal := range strings.Split(pattern, "*") {
 		if i > 0 {
 			parts = append(parts, types.Wildcard{})
 		}
-		parts = append(parts, literal)
+		parts = append(parts, form(literal))
 	}
 	return types.NewPattern(parts...)
+}
+
+// The attributes of a tool that hold the forms of its name (lookalike.Shown).
+const attrFolded, attrStroked = "folded", "stroked"
+
+// looksLike is likes for a pattern that denies: a name that looks like one that
+// is denied is denied too, since a server may take it for that one.
+func looksLike(pattern string) ast.Node {
+	out := likes(pattern)
+	if !hasLooks(pattern) {
+		return out
+	}
+	for i, attr := range []types.String{attrFolded, attrStroked} {
+		p := likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] })
+		out = out.Or(ast.Resource().Access(attr).Like(p))
+	}
+	return out
+}
+
+// hasLooks: a pattern with characters that nobody sees means those, and without
+// them it would mean more names.
+func hasLooks(pattern string) bool {
+	if strings.Trim(pattern, "*") == "" || lookalike.Shown(pattern) != lookalike.Forms(pattern) {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(pattern, "*"), func(literal string) bool {
+		return literal != "" && lookalike.Shown(literal)[0] == ""
+	})
+}
+
+// Unmatched are the patterns of a deny list that deny none of some names.
+func Unmatched(patterns, names []string) []string {
+	var out []string
+	for _, p := range patterns {
+		if !slices.ContainsFunc(names, func(name string) bool { return denies(p, name) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Unmatched is Unmatched for the deny list of a server.
+func (s *Set) Unmatched(server string, names []string) []string {
+	return Unmatched(s.lists[server].Tools.Deny, names)
+}
+
+// denies is looksLike outside of Cedar.
+func denies(pattern, name string) bool {
+	if like(pattern).Match(types.String(name)) {
+		return true
+	}
+	if !hasLooks(pattern) {
+		return false
+	}
+	for i, form := range lookalike.Shown(name) {
+		if likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] }).Match(types.String(form)) {
+			return true
+		}
+	}
+	return false
 }
 
 // questions are what a server may ask, by their words in the configuration.

@@ -101,6 +101,7 @@ type Set struct {
 	actions actions
 	cache   cache
 	text    []byte
+	lists   map[string]ServerRules
 }
 
 // New is Compile without a policy file, which finds no problems.
@@ -121,7 +122,7 @@ func Compile(o Options) (*Set, []Problem) {
 		return nil, problems
 	}
 	lists := compileLists(o.Servers)
-	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), text: document(lists, o), cache: newCache()}
+	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), text: document(lists, o), cache: newCache(), lists: o.Servers}
 	s.arrange(o.Servers, inOrder(own, builtin, lists))
 	return s, problems
 }

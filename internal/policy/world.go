@@ -6,6 +6,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
+	"github.com/doorward/doorward/internal/lookalike"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -179,8 +180,12 @@ func (s *Set) resources(q Request) []types.Entity {
 }
 
 func thing(typ types.EntityType, id string, q Request, configured bool) types.Entity {
-	e := types.Entity{UID: types.NewEntityUID(typ, types.String(id)), Attributes: types.NewRecord(types.RecordMap{
-		"server": types.String(q.Server), "name": types.String(q.Name), "configured": types.Boolean(configured)})}
+	attributes := types.RecordMap{"server": types.String(q.Server), "name": types.String(q.Name), "configured": types.Boolean(configured)}
+	if typ == typeTool {
+		forms := lookalike.Shown(q.Name)
+		attributes[attrFolded], attributes[attrStroked] = types.String(forms[0]), types.String(forms[1])
+	}
+	e := types.Entity{UID: types.NewEntityUID(typ, types.String(id)), Attributes: types.NewRecord(attributes)}
 	if typ != typeServer && typ != typeDoorward {
 		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(typeServer, types.String(q.Server)))
 	}

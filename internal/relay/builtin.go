@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -39,8 +40,9 @@ func (l *link) openBuiltin(era front.Era, on func(upstream.Event)) (upstream.Con
 }
 
 // callBuiltin takes one request to a server that is part of the daemon. A call
-// of a tool is decided here and recorded there, together with what it did; of
-// everything else the record is the same as for any server.
+// of a tool is decided here and recorded there, together with what it did: an
+// answer without a record is withheld. Of everything else the record is the same
+// as for any server.
 func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
 	if t.method != "tools/call" {
 		pass, err := r.enter(x, b, t)
@@ -60,10 +62,9 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 	}
 	defer r.gate.End(pass)
 	reply, err := r.forward(gate.WithPass(ctx, pass), x, b, t)
-	if err == nil && !pass.Recorded() { // an act of its own was none
-		_, _ = r.gate.Turn(pass, "builtin.answered")
-	}
 	switch {
+	case err == nil && !pass.Recorded():
+		return r.unrecorded(b, pass)
 	case err == nil && reply.Error != nil:
 		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
 	case err == nil:
@@ -71,6 +72,16 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, 
 	}
 	return r.failBuiltin(ctx, b, pass, err)
 }
+
+// unrecorded withholds an answer whose call its server has not recorded: what
+// has no record is not given.
+func (r *Relay) unrecorded(b *backend, pass gate.Pass) front.Reply {
+	ref, err := r.gate.Turn(pass, "builtin.unrecorded")
+	r.log.Error("a built-in server has not recorded a call; its answer is withheld", "server", b.Name, "ref", ref, "err", err)
+	return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Ref: ref, Rule: pass.Rule(), Err: cmp.Or(err, errUnrecorded)})
+}
+
+var errUnrecorded = errors.New("the server has made no record of the call")
 
 // failBuiltin is for a call that its server did not answer. One that it has not
 // recorded either, since it never came there, is recorded here.
@@ -88,12 +99,15 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 		f.word = "invalid"
 	}
 	var ref uint64
+	var unwritten error
 	if !pass.Recorded() {
-		ref, _ = r.gate.Turn(pass, "builtin."+f.word)
+		ref, unwritten = r.gate.Turn(pass, "builtin."+f.word)
 	}
 	switch {
 	case f.cancel:
 		return front.Reply{None: true}
+	case unwritten != nil:
+		return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: unwritten})
 	case wrong.e != nil:
 		return front.Reply{Error: wrong.e}
 	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own

@@ -137,9 +137,10 @@ func TestNoAdmittedCallIsUnrecorded(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
 	m := h.modern("/mcp/clerk", "uid:1000")
-	m.tool("silent", "")
-	equal(t, "forgotten", h.decided("tools/call", "clerk/silent").Rule, "builtin.answered")
-	answer := m.call("tools/call", `{"name":"who","arguments":{},"requestState":"garbage"}`)
+	answer := m.call("tools/call", `{"name":"silent","arguments":{}}`)
+	equal(t, "what has no record is not given", code(answer), "1503")
+	equal(t, "forgotten", h.decided("tools/call", "clerk/silent").Rule, "builtin.unrecorded")
+	answer = m.call("tools/call", `{"name":"who","arguments":{},"requestState":"garbage"}`)
 	equal(t, "code", code(answer), "-32602")
 	equal(t, "never came", h.decided("tools/call", "clerk/who").Rule, "builtin.invalid")
 	if n := h.count("tools/call", "clerk/silent") + h.count("tools/call", "clerk/who"); n != 2 {

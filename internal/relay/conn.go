@@ -17,6 +17,7 @@ type liveConn struct {
 	hello []byte        // InitializeResult or DiscoverResult, raw
 	ready chan struct{} // closed when the fields above are set
 
+	pin    *pin.View // nil: nothing of the server is pinned
 	offers [pin.KindCount]offer
 
 	mu   sync.Mutex

@@ -148,16 +148,23 @@ func TestWhatMayNotLeaveReachesNoServer(t *testing.T) {
 // mirror is a built-in server whose tool gives its arguments back.
 type mirror struct{ clerk }
 
-type mirrorDesk struct{ upstream.Conn }
+type mirrorDesk struct {
+	upstream.Conn
+	gate func() *gate.Gate
+}
 
 func (m *mirror) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
 	c, hello := m.clerk.Open(who, session, modern, on)
-	return mirrorDesk{c}, hello
+	return mirrorDesk{c, m.gate}, hello
 }
 
 func (d mirrorDesk) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	if r.Method != "tools/call" {
 		return d.Conn.Call(ctx, r, on)
+	}
+	pass, _ := gate.PassOf(ctx)
+	if _, err := d.gate().Write(pass.As("clerk.who", "mirror", "clerk.rule").Line()); err != nil {
+		return upstream.Reply{}, err
 	}
 	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil
 }

@@ -114,7 +114,12 @@ func (l *link) relisted(method string) {
 // met notes what a server says of itself on a new connection.
 func (l *link) met(c *liveConn) {
 	if l.b.Pin != nil {
-		l.b.Pin.Meet(c.eraName(), wire.Get(c.hello, "capabilities"), wire.Get(c.hello, "instructions"))
+		c.pin = l.b.Pin.View()
+		go func() {
+			<-c.conn.Done()
+			c.pin.Close()
+		}()
+		c.pin.Meet(c.eraName(), wire.Get(c.hello, "capabilities"), wire.Get(c.hello, "instructions"))
 	}
 }
 
@@ -133,7 +138,7 @@ func (b *backend) greeting(c *liveConn, result []byte) []byte {
 	}
 	var edits []wire.Edit
 	if text := wire.Get(result, "instructions"); text != nil {
-		edits = append(edits, wire.Edit{Key: "instructions", Value: b.Pin.Instructions(c.eraName(), text)})
+		edits = append(edits, wire.Edit{Key: "instructions", Value: c.pin.Instructions(c.eraName(), text)})
 	}
 	if info := wire.Get(result, "serverInfo"); info != nil {
 		clean, _ := pin.CleanText(info, 0)
@@ -165,7 +170,7 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 	case "prompts/get":
 		return l.named(ctx, c, pin.Prompts, t)
 	case "resources/read", "resources/subscribe":
-		return t, shut(l.b.Pin, pin.Resources, t.name)
+		return t, shut(c.pin, pin.Resources, t.name)
 	case "completion/complete":
 		return l.completed(ctx, c, t)
 	}
@@ -174,7 +179,7 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 
 // shut: addresses that no list holds are for a server to make up, from its
 // templates or in a result; only what is withheld is refused.
-func shut(g *pin.Guard, k pin.Kind, uri string) error {
+func shut(g *pin.View, k pin.Kind, uri string) error {
 	if why := g.Shut(k, uri); why != "" {
 		return &pin.Held{Reason: why}
 	}
@@ -194,7 +199,7 @@ func (l *link) named(ctx context.Context, c *liveConn, k pin.Kind, t target) (ta
 func (l *link) completed(ctx context.Context, c *liveConn, t target) (target, error) {
 	ref := wire.Get(t.params, "ref")
 	if uri, ok := wire.GetString(ref, "uri"); ok {
-		return t, errors.Join(shut(l.b.Pin, pin.Templates, uri), shut(l.b.Pin, pin.Resources, uri))
+		return t, errors.Join(shut(c.pin, pin.Templates, uri), shut(c.pin, pin.Resources, uri))
 	}
 	name, ok := wire.GetString(ref, "name")
 	if !ok {
@@ -257,7 +262,7 @@ func (l *link) judge(ctx context.Context, c *liveConn, k pin.Kind) (*pin.Verdict
 	}
 	v := l.b.Pin.NoList(k)
 	if ok {
-		v = l.b.Pin.Judge(l.asker(c, nil), k, entries)
+		v = c.pin.Judge(l.asker(c, nil), k, entries)
 	}
 	o.store(v, changes)
 	return v, nil
@@ -316,7 +321,7 @@ func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64
 	v := o.current()
 	switch {
 	case whole:
-		v = l.b.Pin.Judge(l.asker(c, t.params), k, entries)
+		v = c.pin.Judge(l.asker(c, t.params), k, entries)
 		o.store(v, changes)
 	case v == nil:
 		var err error

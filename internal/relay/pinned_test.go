@@ -453,3 +453,40 @@ func TestOffersDependOnWhatTheClientDeclares(t *testing.T) {
 	equal(t, "asking", join(names(asking.call("tools/list", ""), "tools", "name")), "echo ask")
 	equal(t, "withheld", join(book.Items("s")), "")
 }
+
+// TestWhatIsWithheldOfOneInstanceIsShown: the operator sees and approves what any
+// session cannot use, whatever the instance offers that he happens to look at.
+func TestWhatIsWithheldOfOneInstanceIsShown(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		for _, era := range []string{"legacy", "modern"} {
+			for _, of := range []struct{ client, instances string }{{"legacy", "auto"}, {"modern", "auto"}, {"legacy", "shared"}} { // modern and shared: the operator looks at that very one
+				t.Run(kind+" "+era+" for "+of.client+" "+of.instances, func(t *testing.T) {
+					t.Parallel()
+					s, book := start(t, "s", era), shelf(t)
+					s.setList("tools/list", twoTools)
+					h := build(t, []Server{s.server(pinnedBy(book, false), func(s *Server, _ *upstream.Definition) { s.Instances = of.instances })})
+					call := clients(h, "/mcp/s", "uid:1000")[of.client]
+					equal(t, "at first", join(names(call("tools/list", ""), "tools", "name")), "echo add")
+					s.setList("tools/list", badTools)
+					equal(t, "after a change", join(names(call("tools/list", ""), "tools", "name")), "echo")
+					s.setList("tools/list", twoTools) // as another instance has them
+					looker := principal.New("uid:0").WithLocal()
+					for range 3 {
+						if err := h.relay.Look(t.Context(), looker, "s"); err != nil {
+							t.Fatal(err)
+						}
+						equal(t, "shown to the operator", strings.Join(book.Items("s"), " "), "tool:add tool:evil")
+					}
+					equal(t, "the session meanwhile", code(call("tools/call", `{"name":"add"}`)), "-32602")
+					s.setList("tools/list", badTools)
+					approve(t, h, book, "s")
+					equal(t, "nothing is withheld of it", strings.Join(book.Items("s"), " "), "")
+					if end := call("tools/call", `{"name":"add"}`); field(end, "result") == "" {
+						t.Errorf("approved, and still withheld: %s", end)
+					}
+				})
+			}
+		}
+	}
+}

@@ -14,12 +14,12 @@ var errOver = errors.New("the session has ended")
 
 // End ends a session; reason is ReasonEnded, ReasonRevoked or another of them.
 // Its tokens are refused, its Done is closed and Options.Ended has heard of it
-// before the database is asked: an end waits for no disk. note is that of Issue.
+// before the database is asked: an end waits for no disk.
 //
 // Errors: ErrUnknown, also for a session that has ended; or ErrUnsaved with one
 // of the store, and the session: it has ended all the same, and note's record
 // was not made.
-func (k *Keeper) End(ctx context.Context, id, reason string, note func(*Session) any) (*Session, error) {
+func (k *Keeper) End(ctx context.Context, id, reason string, note Note) (*Session, error) {
 	if !isReason(reason) {
 		return nil, fmt.Errorf("ending a session: %q is no reason", reason)
 	}
@@ -49,8 +49,8 @@ func (k *Keeper) later(e *entry) {
 	wake(k.slow)
 }
 
-func (k *Keeper) enterEnd(ctx context.Context, s *Session, note func(*Session) any) error {
-	return k.o.DB.Write(ctx, func(tx *store.Tx) error {
+func (k *Keeper) enterEnd(ctx context.Context, s *Session, note Note) error {
+	return k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		if err := k.markEnded(tx, s); err != nil {
 			return err
 		}

@@ -20,12 +20,10 @@ const (
 	maxMaker  = 128
 )
 
-// Issue makes a session and its first token. note makes of it the record that
-// is on disk before the session counts (store.Tx.Note); it may be called more
-// than once and must not keep its argument; nil: no record.
+// Issue makes a session and its first token.
 //
 // Errors: ErrRequest, ErrTooMany, or one of the store: then there is no session.
-func (k *Keeper) Issue(ctx context.Context, r Request, note func(*Session) any) (token string, s *Session, err error) {
+func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string, s *Session, err error) {
 	r, err = admit(r)
 	if err != nil {
 		return "", nil, err
@@ -41,7 +39,7 @@ func (k *Keeper) Issue(ctx context.Context, r Request, note func(*Session) any) 
 	if err != nil {
 		return "", nil, err
 	}
-	err = k.o.DB.Write(ctx, func(tx *store.Tx) error {
+	err = k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		if err := k.insert(tx, e, g); err != nil {
 			return err
 		}
@@ -94,13 +92,15 @@ func (k *Keeper) room(subject string) error {
 }
 
 // noted adds the record of an act to its transaction.
-func noted(tx *store.Tx, note func(*Session) any, s *Session) error {
+func noted(tx *store.Tx, note Note, s *Session) error {
 	if note == nil {
-		return nil
+		return store.ErrUnrecorded
 	}
-	if record := note(s); record != nil {
-		tx.Note(record)
+	record := note(s)
+	if record == nil {
+		return store.ErrUnrecorded
 	}
+	tx.Note(record)
 	return nil
 }
 

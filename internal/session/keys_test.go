@@ -207,7 +207,7 @@ func TestKeysAreRotatedAfterThirtyDays(t *testing.T) {
 		b.good(old, owner())
 		token, _ := b.issue(ask())
 		same(t, "the key of a new token", strings.Split(token, ".")[1], second)
-		renewed, _, err := b.Renew(t.Context(), s, nil)
+		renewed, _, err := b.Renew(t.Context(), s, said)
 		must(t, err)
 		same(t, "the key of a renewed token", strings.Split(renewed, ".")[1], second)
 		b.restart()

@@ -111,7 +111,7 @@ func TestARevokedTokenIsRefused(t *testing.T) {
 			other, _ := b.issue(ask())
 			done := b.Done(s.ID)
 			same(t, "done before", isClosed(done), false)
-			ended, err := b.End(t.Context(), s.ID, reason, nil)
+			ended, err := b.End(t.Context(), s.ID, reason, said)
 			must(t, err)
 			same(t, "why", ended.Reason, reason)
 			same(t, "when", ended.Ended, milli(b.now()))
@@ -119,10 +119,10 @@ func TestARevokedTokenIsRefused(t *testing.T) {
 			b.bad(token, owner(), Revoked)
 			b.bad(token, Caller{}, Revoked)
 			b.good(other, owner())
-			if again, err := b.End(t.Context(), s.ID, ReasonRevoked, nil); !errors.Is(err, ErrUnknown) || again != nil {
+			if again, err := b.End(t.Context(), s.ID, ReasonRevoked, said); !errors.Is(err, ErrUnknown) || again != nil {
 				t.Errorf("ended twice: %+v, %v", again, err)
 			}
-			if text, again, err := b.Renew(t.Context(), s, nil); !errors.Is(err, ErrUnknown) || text != "" || again != nil {
+			if text, again, err := b.Renew(t.Context(), s, said); !errors.Is(err, ErrUnknown) || text != "" || again != nil {
 				t.Errorf("renewed after its end: %+v, %v", again, err)
 			}
 			if h := b.heard(); h[len(h)-1] != s.ID+" "+reason {
@@ -152,17 +152,17 @@ func TestWhatIsNotKnownCannotBeEnded(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, s := b.issue(ask())
 		for _, id := range []string{"", "x", s.ID[:15], strings.ToUpper(s.ID) + "x", token} {
-			if _, err := b.End(t.Context(), id, ReasonEnded, nil); !errors.Is(err, ErrUnknown) {
+			if _, err := b.End(t.Context(), id, ReasonEnded, said); !errors.Is(err, ErrUnknown) {
 				t.Errorf("%q: %v", id, err)
 			}
-			if _, _, err := b.Renew(t.Context(), &Session{ID: id}, nil); !errors.Is(err, ErrUnknown) {
+			if _, _, err := b.Renew(t.Context(), &Session{ID: id}, said); !errors.Is(err, ErrUnknown) {
 				t.Errorf("%q: %v", id, err)
 			}
 			if _, ok := b.Find(id); ok || !isClosed(b.Done(id)) {
 				t.Errorf("%q is found", id)
 			}
 		}
-		if _, err := b.End(t.Context(), s.ID, "because", nil); err == nil {
+		if _, err := b.End(t.Context(), s.ID, "because", said); err == nil {
 			t.Error("ended for no reason")
 		}
 		b.good(token, owner())
@@ -181,7 +181,7 @@ func TestSessionsAreListedNewestFirstForThirtyDays(t *testing.T) {
 		b.pass(time.Hour)
 		_, c := b.issue(ask())
 		equal(t, "sessions", ids(), c.ID, a.ID)
-		_, err := b.End(t.Context(), a.ID, ReasonEnded, nil)
+		_, err := b.End(t.Context(), a.ID, ReasonEnded, said)
 		must(t, err)
 		b.pass(Kept - time.Millisecond)
 		b.turn()
@@ -217,7 +217,7 @@ func TestOfTooManyEndedSessionsTheOldestAreForgotten(t *testing.T) {
 		}
 		for _, id := range ids[:5] {
 			b.pass(time.Second)
-			_, err := b.End(t.Context(), id, ReasonEnded, nil)
+			_, err := b.End(t.Context(), id, ReasonEnded, said)
 			must(t, err)
 		}
 		b.limits.ended = 2
@@ -238,7 +238,7 @@ func TestWhatIsCounted(t *testing.T) {
 		r := ask()
 		r.TTL = time.Minute
 		b.issue(r)
-		_, _, err := b.Renew(t.Context(), s, nil)
+		_, _, err := b.Renew(t.Context(), s, said)
 		must(t, err)
 		b.bad("x", owner(), Malformed)
 		b.bad(token[:len(token)-1]+"!", owner(), Malformed)
@@ -246,7 +246,7 @@ func TestWhatIsCounted(t *testing.T) {
 		b.bad(token, Caller{Unix: true}, Binding)
 		b.pass(time.Minute)
 		b.turn()
-		_, err = b.End(t.Context(), s.ID, ReasonRevoked, nil)
+		_, err = b.End(t.Context(), s.ID, ReasonRevoked, said)
 		must(t, err)
 		got := b.Stats()
 		if got.Issued != 3 || got.Renewed != 1 || got.Live != 1 || fmt.Sprint(got.Ended) != "map[expired:1 revoked:1]" ||
@@ -272,7 +272,7 @@ func TestWhatTheRowSaysHasEndedEnds(t *testing.T) {
 				token, s := b.issue(ask())
 				_, other := b.issue(ask())
 				b.exec(damage)
-				if _, _, err := b.Renew(t.Context(), s, nil); !errors.Is(err, ErrUnknown) {
+				if _, _, err := b.Renew(t.Context(), s, said); !errors.Is(err, ErrUnknown) {
 					t.Errorf("renewed: %v", err)
 				}
 				b.bad(token, owner(), Revoked)
@@ -297,28 +297,28 @@ func TestWhoHearsOfAnEndMayAct(t *testing.T) {
 		told := 0
 		o.Ended = func(s Session) {
 			told++
-			if _, err := k.End(t.Context(), s.ID, ReasonEnded, nil); !errors.Is(err, ErrUnknown) {
+			if _, err := k.End(t.Context(), s.ID, ReasonEnded, said); !errors.Is(err, ErrUnknown) {
 				t.Errorf("ended again: %v", err)
 			}
-			if _, _, err := k.Renew(t.Context(), &s, nil); !errors.Is(err, ErrUnknown) {
+			if _, _, err := k.Renew(t.Context(), &s, said); !errors.Is(err, ErrUnknown) {
 				t.Errorf("renewed: %v", err)
 			}
-			if _, _, err := k.Issue(t.Context(), ask(), nil); err != nil || !isClosed(k.Done(s.ID)) {
+			if _, _, err := k.Issue(t.Context(), ask(), said); err != nil || !isClosed(k.Done(s.ID)) {
 				t.Errorf("made another: %v", err)
 			}
 		}
 		k = b.open(o)
 		for _, end := range []func(s *Session) error{
-			func(s *Session) error { _, err := k.End(t.Context(), s.ID, ReasonEnded, nil); return err },
+			func(s *Session) error { _, err := k.End(t.Context(), s.ID, ReasonEnded, said); return err },
 			func(s *Session) error { b.pass(MaxLife); k.turn(); return nil },
 			func(s *Session) error {
 				b.exec(`UPDATE instruct_sessions SET ended_at = 5 WHERE id = ?1`, s.ID)
-				_, _, err := k.Renew(t.Context(), s, nil)
+				_, _, err := k.Renew(t.Context(), s, said)
 				return unlessUnknown(err)
 			},
 		} {
 			before := told
-			_, s, err := k.Issue(t.Context(), ask(), nil)
+			_, s, err := k.Issue(t.Context(), ask(), said)
 			must(t, err)
 			must(t, end(s))
 			if told == before {

@@ -24,7 +24,7 @@ func TestATokenOfAnotherInstallationIsRefused(t *testing.T) {
 		theirs, _ := other.issue(ask())
 		other.good(theirs, owner())
 		b.bad(theirs, owner(), Binding)
-		if _, err := other.End(t.Context(), s.ID, ReasonRevoked, nil); err != ErrUnknown {
+		if _, err := other.End(t.Context(), s.ID, ReasonRevoked, said); err != ErrUnknown {
 			t.Errorf("it ends the session of another installation: %v", err)
 		}
 		b.good(token, owner())

@@ -26,7 +26,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 				for n := 0; time.Now().Before(until); n++ {
 					r := ask()
 					r.Bind = fmt.Sprint("boot/", w, "@", n)
-					token, s, err := b.Issue(ctx, r, nil)
+					token, s, err := b.Issue(ctx, r, said)
 					if err != nil {
 						t.Error(err)
 						return
@@ -83,7 +83,7 @@ func (b *bed) alter(w int, rng *rand.Rand, token string, s *Session) {
 	var renewed [2]string
 	for i := range renewed {
 		both.Go(func() {
-			text, _, err := b.Renew(context.Background(), s, nil)
+			text, _, err := b.Renew(context.Background(), s, said)
 			if err != nil && !errors.Is(err, ErrUnknown) {
 				b.t.Error(err)
 			}
@@ -96,7 +96,7 @@ func (b *bed) alter(w int, rng *rand.Rand, token string, s *Session) {
 			if end == 1 {
 				b.kill(s.Bind)
 			}
-			_, err := b.End(context.Background(), s.ID, ReasonRevoked, nil)
+			_, err := b.End(context.Background(), s.ID, ReasonRevoked, said)
 			if err != nil && !errors.Is(err, ErrUnknown) {
 				b.t.Error(err)
 			}

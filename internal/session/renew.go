@@ -11,11 +11,11 @@ import (
 
 // Renew gives a session a new token. Those before it are good for Overlap more,
 // and the session ends no later than MaxLife after its first token: at that
-// bound the new token ends with the old. note is that of Issue.
+// bound the new token ends with the old.
 //
 // Errors: ErrUnknown, ErrTooMany, or one of the store: then the old token goes
 // on.
-func (k *Keeper) Renew(ctx context.Context, s *Session, note func(*Session) any) (token string, renewed *Session, err error) {
+func (k *Keeper) Renew(ctx context.Context, s *Session, note Note) (token string, renewed *Session, err error) {
 	over := false
 	err = k.act(s.ID, func(e *entry) error {
 		token, renewed, err = k.renew(ctx, e, note)
@@ -30,7 +30,7 @@ func (k *Keeper) Renew(ctx context.Context, s *Session, note func(*Session) any)
 	return token, renewed, err
 }
 
-func (k *Keeper) renew(ctx context.Context, e *entry, note func(*Session) any) (string, *Session, error) {
+func (k *Keeper) renew(ctx context.Context, e *entry, note Note) (string, *Session, error) {
 	sid, now := newSID(), k.o.Now()
 	g, next, err := k.successor(e, sid, now)
 	if err != nil {
@@ -40,7 +40,7 @@ func (k *Keeper) renew(ctx context.Context, e *entry, note func(*Session) any) (
 	if err != nil {
 		return "", nil, err
 	}
-	err = k.o.DB.Write(ctx, func(tx *store.Tx) error {
+	err = k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		if err := k.replace(tx, next, g, now.Add(Overlap)); err != nil {
 			return err
 		}

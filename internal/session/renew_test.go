@@ -12,7 +12,7 @@ func TestARenewedTokenTakesTheOldOnesPlace(t *testing.T) {
 		r.TTL = time.Hour
 		old, s := b.issue(r)
 		b.pass(50 * time.Minute)
-		token, renewed, err := b.Renew(t.Context(), b.good(old, owner()), nil)
+		token, renewed, err := b.Renew(t.Context(), b.good(old, owner()), said)
 		must(t, err)
 		if token == old || renewed.ID != s.ID || !renewed.Issued.Equal(s.Issued) || !renewed.Expires.Equal(b.now().Add(time.Hour)) ||
 			!renewed.RefreshAfter.Equal(b.now().Add(45*time.Minute)) {
@@ -42,7 +42,7 @@ func TestARenewedTokenTakesTheOldOnesPlace(t *testing.T) {
 func TestTheOverlapOutlivesARestart(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		old, s := b.issue(ask())
-		token, _, err := b.Renew(t.Context(), s, nil)
+		token, _, err := b.Renew(t.Context(), s, said)
 		must(t, err)
 		b.restart()
 		b.pass(Overlap - time.Second)
@@ -62,7 +62,7 @@ func TestNoSessionLivesLongerThanADay(t *testing.T) {
 		for range 4 {
 			b.pass(6 * time.Hour)
 			b.turn()
-			next, renewed, err := b.Renew(t.Context(), s, nil)
+			next, renewed, err := b.Renew(t.Context(), s, said)
 			if !b.now().Before(first.Issued.Add(MaxLife)) {
 				if !errors.Is(err, ErrUnknown) {
 					t.Errorf("renewed after a day: %+v, %v", renewed, err)
@@ -89,7 +89,7 @@ func TestWhatIsOverIsNotRenewed(t *testing.T) {
 		token, s := b.issue(r)
 		b.pass(time.Minute)
 		b.good(token, owner()) // nobody has looked yet
-		if text, renewed, err := b.Renew(t.Context(), s, nil); !errors.Is(err, ErrUnknown) || text != "" || renewed != nil {
+		if text, renewed, err := b.Renew(t.Context(), s, said); !errors.Is(err, ErrUnknown) || text != "" || renewed != nil {
 			t.Errorf("renewed: %+v, %v", renewed, err)
 		}
 	})
@@ -102,14 +102,14 @@ func TestRenewingIsNoLoop(t *testing.T) {
 		var err error
 		n := 0
 		for ; err == nil && n < 10; n++ {
-			_, _, err = b.Renew(t.Context(), s, nil)
+			_, _, err = b.Renew(t.Context(), s, said)
 		}
 		if !errors.Is(err, ErrTooMany) || n != 4 {
 			t.Errorf("after %d: %v", n, err)
 		}
 		b.pass(Overlap)
 		b.turn()
-		_, _, err = b.Renew(t.Context(), s, nil)
+		_, _, err = b.Renew(t.Context(), s, said)
 		must(t, err)
 	})
 }

@@ -12,23 +12,23 @@ func TestTheOwnersOfASessionAreBounded(t *testing.T) {
 		b.limits.subject, b.limits.all = 2, 3
 		_, first := b.issue(ask())
 		b.issue(ask())
-		if _, _, err := b.Issue(t.Context(), ask(), nil); !errors.Is(err, ErrTooMany) {
+		if _, _, err := b.Issue(t.Context(), ask(), said); !errors.Is(err, ErrTooMany) {
 			t.Errorf("the third of a subject: %v", err)
 		}
 		r := ask()
 		r.Subject = "uid:1001"
 		b.issue(r)
 		r.Subject = "uid:1002"
-		if _, _, err := b.Issue(t.Context(), r, nil); !errors.Is(err, ErrTooMany) {
+		if _, _, err := b.Issue(t.Context(), r, said); !errors.Is(err, ErrTooMany) {
 			t.Errorf("the fourth in all: %v", err)
 		}
-		_, err := b.End(t.Context(), first.ID, ReasonEnded, nil)
+		_, err := b.End(t.Context(), first.ID, ReasonEnded, said)
 		must(t, err)
 		b.issue(r)
 		b.restart() // and counts again
 		b.limits.subject, b.limits.all = 2, 4
 		b.issue(ask())
-		if _, _, err := b.Issue(t.Context(), ask(), nil); !errors.Is(err, ErrTooMany) {
+		if _, _, err := b.Issue(t.Context(), ask(), said); !errors.Is(err, ErrTooMany) {
 			t.Errorf("the third of a subject after a restart: %v", err)
 		}
 	})
@@ -83,7 +83,7 @@ func TestWhatCannotBeMadeIsSaid(t *testing.T) {
 		} {
 			r := ask()
 			change(&r)
-			if token, s, err := b.Issue(t.Context(), r, nil); !errors.Is(err, ErrRequest) || token != "" || s != nil {
+			if token, s, err := b.Issue(t.Context(), r, said); !errors.Is(err, ErrRequest) || token != "" || s != nil {
 				t.Errorf("%s: %q, %+v, %v", what, token, s, err)
 			}
 		}

@@ -17,7 +17,7 @@ func TestSessionsOutliveARestart(t *testing.T) {
 		bound, _ := b.issue(r)
 		free, _ := b.issue(ask())
 		ended, s := b.issue(ask())
-		_, err := b.End(t.Context(), s.ID, ReasonEnded, nil)
+		_, err := b.End(t.Context(), s.ID, ReasonEnded, said)
 		must(t, err)
 		before := b.Sessions()
 		wanted := b.good(bound, owner())
@@ -35,7 +35,7 @@ func TestSessionsOutliveARestart(t *testing.T) {
 		same(t, "why", b.mustFind(s.ID).Reason, ReasonEnded)
 		same(t, "done", isClosed(b.Done(s.ID)), true)
 		same(t, "told", len(b.heard()), 1)
-		token, _, err := b.Renew(t.Context(), got, nil)
+		token, _, err := b.Renew(t.Context(), got, said)
 		must(t, err)
 		b.restart()
 		b.good(token, owner())
@@ -88,7 +88,7 @@ func TestWithLostKeysTokensEndAndSessionsBegin(t *testing.T) {
 		b.good(fresh, owner())
 		b.restart()
 		b.good(fresh, owner())
-		_, err := b.End(t.Context(), s.ID, ReasonRevoked, nil)
+		_, err := b.End(t.Context(), s.ID, ReasonRevoked, said)
 		must(t, err)
 	})
 }
@@ -146,7 +146,7 @@ func TestAnEndDoesNotWaitForTheDatabase(t *testing.T) {
 		b.exec(`DROP TRIGGER stuck`)
 		must(t, b.save(t.Context()))
 		same(t, "ended rows", b.exec(`UPDATE instruct_sessions SET reason = reason WHERE ended_at > 0 AND reason = 'expired'`), 1)
-		if _, err := b.End(t.Context(), s.ID, ReasonEnded, nil); err != ErrUnknown {
+		if _, err := b.End(t.Context(), s.ID, ReasonEnded, said); err != ErrUnknown {
 			t.Errorf("ended again: %v", err)
 		}
 	})
@@ -157,15 +157,15 @@ func TestWithoutADatabaseTokensAreCheckedAndNoneIsMade(t *testing.T) {
 		token, s := b.issue(ask())
 		must(t, b.db.Close())
 		b.good(token, owner())
-		if text, _, err := b.Issue(t.Context(), ask(), nil); err == nil || text != "" {
+		if text, _, err := b.Issue(t.Context(), ask(), said); err == nil || text != "" {
 			t.Errorf("made %q", text)
 		}
-		if text, _, err := b.Renew(t.Context(), s, nil); err == nil || text != "" {
+		if text, _, err := b.Renew(t.Context(), s, said); err == nil || text != "" {
 			t.Errorf("renewed: %q", text)
 		}
 		b.good(token, owner())
 		other := b.mustFind(s.ID)
-		if ended, err := b.End(t.Context(), other.ID, ReasonEnded, nil); !errors.Is(err, ErrUnsaved) || ended == nil || !isClosed(b.Done(other.ID)) {
+		if ended, err := b.End(t.Context(), other.ID, ReasonEnded, said); !errors.Is(err, ErrUnsaved) || ended == nil || !isClosed(b.Done(other.ID)) {
 			t.Errorf("ended: %v", err)
 		}
 		b.bad(token, owner(), Revoked)
@@ -231,7 +231,7 @@ func TestASessionKnowsItsMaker(t *testing.T) {
 		same(t, "its maker", b.good(token, Caller{}).Maker, "T0123")
 		equal(t, "its scope", b.mustFind(s.ID).Scope, Behavioural, Structural)
 		r.Maker = "T0123 behavioural"
-		if _, _, err := b.Issue(t.Context(), r, nil); !errors.Is(err, ErrRequest) {
+		if _, _, err := b.Issue(t.Context(), r, said); !errors.Is(err, ErrRequest) {
 			t.Errorf("a maker of two words: %v", err)
 		}
 	})
@@ -242,7 +242,7 @@ func TestAnEndOnAStuckDatabaseIsSavedLater(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, s := b.issue(ask())
 		b.exec(`CREATE TRIGGER stuck BEFORE UPDATE ON instruct_sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END`)
-		if _, err := b.End(t.Context(), s.ID, ReasonRevoked, nil); !errors.Is(err, ErrUnsaved) {
+		if _, err := b.End(t.Context(), s.ID, ReasonRevoked, said); !errors.Is(err, ErrUnsaved) {
 			t.Fatalf("the test shows nothing: %v", err)
 		}
 		b.bad(token, owner(), Revoked)

@@ -160,9 +160,16 @@ func (k *Keeper) saveSome(ctx context.Context) (int, error) {
 	if len(todo) == 0 {
 		return 0, nil
 	}
-	err := k.o.DB.Write(ctx, func(tx *store.Tx) error {
+	err := k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		for _, s := range ends {
-			if err := k.markEnded(tx, s); err != nil && !errors.Is(err, errOver) {
+			err := k.markEnded(tx, s)
+			if errors.Is(err, errOver) { // the database has known before
+				continue
+			}
+			if err == nil {
+				err = noted(tx, k.o.Record, s)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -126,6 +126,12 @@ func (c Caller) below(instance string) bool {
 	return slices.Contains(above, instance)
 }
 
+// Note makes, of what is about to be done to a session, the audit record that
+// must be on disk before (store.Tx.Note). It may be called more than once, and
+// must not keep its argument. An act whose Note is nil, or gives nil, fails with
+// store.ErrUnrecorded and does nothing.
+type Note func(*Session) any
+
 // Options of a Keeper.
 type Options struct {
 	DB           *store.DB // opened with Migrations
@@ -134,6 +140,10 @@ type Options struct {
 	Log          *slog.Logger
 	Now          func() time.Time           // nil: time.Now
 	Gone         func(instance string) bool // nil: peer.Gone
+	// Record makes the record of an end that Run saves: by time, with a process,
+	// or one that End could not save. It is required, and bound to the rules of a
+	// Note.
+	Record Note
 	// Ended is told once of each session that ends, however that comes about,
 	// under no lock; of those that ended while no daemon ran, at the first turn
 	// of Run. It must not block for long. Nil: nobody hears.
@@ -192,8 +202,8 @@ type limits struct {
 // that live by their rows, those end at once whose time is over or whose bound
 // process is gone.
 func Open(ctx context.Context, o Options) (*Keeper, error) {
-	if o.DB == nil || o.Dir == "" || o.Installation == "" {
-		return nil, errors.New("opening the sessions: a database, a directory and an installation are needed")
+	if o.DB == nil || o.Dir == "" || o.Installation == "" || o.Record == nil {
+		return nil, errors.New("opening the sessions: a database, a directory, an installation and a recorder are needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

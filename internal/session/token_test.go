@@ -176,7 +176,7 @@ func TestNamesThatAreTooLongForATokenStandInItAsDigests(t *testing.T) {
 		k := b.open(o)
 		r := ask()
 		r.Subject, r.Bind = strings.Repeat("a", 256), strings.Repeat("b", 128)
-		token, _, err := k.Issue(t.Context(), r, nil)
+		token, _, err := k.Issue(t.Context(), r, said)
 		must(t, err)
 		if _, err := k.Check(token, Caller{}); err != nil {
 			t.Errorf("%d bytes: %v", len(token), err)

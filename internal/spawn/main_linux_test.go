@@ -184,7 +184,7 @@ func newBook() *book {
 
 var errStore = &mail.Error{Code: mail.StoreUnavailable}
 
-func (b *book) SpawnRuns(_ context.Context, id string) error {
+func (b *book) SpawnRuns(_ context.Context, id string, _ mail.Note[mail.Spawn]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs = append(b.runs, id)

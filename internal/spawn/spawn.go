@@ -73,7 +73,7 @@ type Request struct {
 
 // Book is what is kept of spawns.
 type Book interface {
-	SpawnRuns(ctx context.Context, id string) error
+	SpawnRuns(ctx context.Context, id string, note mail.Note[mail.Spawn]) error
 	EndSpawn(ctx context.Context, id string, e mail.SpawnEnd, note mail.Note[mail.Spawn]) (*mail.Spawn, error)
 	OpenSpawns(ctx context.Context) ([]mail.Spawn, error)
 }
@@ -94,7 +94,7 @@ type Options struct {
 	// nil). out is what of the text may be sent; keep: the whole may be kept;
 	// blocked: neither. nil: nobody looks.
 	Look func(by *Running, text string, whole io.Reader) (out string, keep, blocked bool)
-	// Note is the record of an end; nil: none.
+	// Note is the record of a start and of an end. The book requires it.
 	Note mail.Note[mail.Spawn]
 	Log  *slog.Logger // nil: discards
 }

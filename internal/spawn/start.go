@@ -53,7 +53,7 @@ func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Pr
 	}
 	err := m.launch(a, &r)
 	if err == nil {
-		if err = m.o.Book.SpawnRuns(ctx, a.id); err != nil {
+		if err = m.o.Book.SpawnRuns(ctx, a.id, m.o.Note); err != nil {
 			m.end(a, mail.Failed, 0)
 		}
 		go m.attend(a, r.Prompt)

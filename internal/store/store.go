@@ -35,6 +35,9 @@ var (
 	ErrUncertain = errors.New("whether it was committed is not known")
 	// ErrRecord is wrapped when Options.Record failed: nothing was done.
 	ErrRecord = errors.New("the act could not be recorded")
+	// ErrUnrecorded is returned by Act for a job that changed something and
+	// noted nothing: nothing was done.
+	ErrUnrecorded = fmt.Errorf("%w: the act makes no record", ErrRecord)
 	// ErrNoRow is returned by Tx.Row when the statement gave no row.
 	ErrNoRow = errors.New("no row")
 	// ErrNewer: the database was made by a newer Doorward.
@@ -42,6 +45,8 @@ var (
 	// ErrLocked: another daemon uses the SQLite file.
 	ErrLocked = errors.New("the database is in use by another daemon")
 )
+
+var errNoRecorder = errors.New("the store was opened without a recorder")
 
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
@@ -78,8 +83,8 @@ type Options struct {
 
 	// Record is given what the jobs of one commit noted, in order, after all
 	// of them have run and before the COMMIT. When it fails, nothing is
-	// committed. It is not called when they noted nothing. Nil: notes are
-	// dropped.
+	// committed. It is not called when they noted nothing. Nil: a job that
+	// notes something fails with ErrRecord.
 	Record func(notes []any) error
 	// Uncommitted is given the same notes when Record succeeded and the COMMIT
 	// did not, or may not have (ErrUncertain). Nil: nobody hears.
@@ -117,7 +122,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		o.Now = time.Now
 	}
 	if o.Record == nil {
-		o.Record = func([]any) error { return nil }
+		o.Record = func([]any) error { return errNoRecorder }
 	}
 	if o.Uncommitted == nil {
 		o.Uncommitted = func([]any, error) {}
@@ -157,6 +162,21 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 		return err
 	}
 	return db.engine.write(ctx, job)
+}
+
+// Act is Write for what somebody does. A job that changes a row has to note
+// what it does (Tx.Note): it fails with ErrUnrecorded otherwise. A row counts
+// as changed when a statement wrote it, whatever it held before.
+func (db *DB) Act(ctx context.Context, job func(*Tx) error) error {
+	return db.Write(ctx, func(tx *Tx) error {
+		if err := job(tx); err != nil {
+			return err
+		}
+		if tx.unaccounted() {
+			return ErrUnrecorded
+		}
+		return nil
+	})
 }
 
 // Read runs job on a consistent view of the database. It may not write. When

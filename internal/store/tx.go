@@ -39,6 +39,7 @@ type Tx struct {
 	over   bool
 
 	readOnly bool
+	changed  bool // a row, as far as the statements say
 }
 
 // Now is the time of the transaction in milliseconds since 1970: the
@@ -56,6 +57,7 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 		return 0, err
 	}
 	n, err := tx.s.exec(tx.ctx, query, args)
+	tx.changed = tx.changed || n > 0
 	return n, tx.note(err)
 }
 
@@ -70,6 +72,7 @@ func (tx *Tx) Row(dest []any, query string, args ...any) error {
 	// A wrong dest does not stop the statement: its effect is the same
 	// whatever becomes of its row.
 	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
+		tx.changed = tx.changed || !reads(query)
 		if !found {
 			found, wrong = true, scan(dest, values)
 		}
@@ -94,6 +97,7 @@ func (tx *Tx) Each(row func(scan func(dest ...any) error) error, query string, a
 	}
 	var stopped error
 	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
+		tx.changed = tx.changed || !reads(query)
 		tx.inRow = true
 		defer func() { tx.inRow = false }()
 		stopped = row(func(dest ...any) error { return scan(dest, values) })
@@ -126,6 +130,15 @@ func (tx *Tx) ready(query string, args []any) ([]any, error) {
 		return nil, errOwn
 	}
 	return arguments(args)
+}
+
+// unaccounted reports whether the job changed something and noted nothing.
+func (tx *Tx) unaccounted() bool { return tx.changed && len(tx.notes) == 0 }
+
+// reads reports whether a statement that gives rows changes none.
+func reads(query string) bool {
+	query = strings.TrimLeft(query, " \t\r\n")
+	return strings.EqualFold(query[:wordEnd(query)], "SELECT")
 }
 
 // steers reports whether a statement would begin, end or divide a transaction,

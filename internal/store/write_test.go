@@ -211,6 +211,52 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	})
 }
 
+// An act is any statement that writes a row; without a note none of it is done.
+func TestAnActWithoutANoteIsNotDone(t *testing.T) {
+	both(t, func(t *testing.T, p place) {
+		r := &recorder{}
+		db := p.open(t, r.options())
+		must(t, db.Write(t.Context(), put("old", 1)))
+		row := func(query string) func(*Tx) error {
+			return func(tx *Tx) error { var k string; return tx.Row([]any{&k}, query) }
+		}
+		acts := map[string]func(*Tx) error{
+			"insert":           put("new", 1),
+			"update":           func(tx *Tx) error { _, err := tx.Exec(`UPDATE kv SET n = n + 1`); return err },
+			"delete":           func(tx *Tx) error { _, err := tx.Exec(`DELETE FROM kv`); return err },
+			"update returning": row(` update kv SET n = n + 1 RETURNING k`),
+			"insert returning": row(`INSERT INTO kv (k, n) VALUES ('new', 1) RETURNING k`),
+			"with":             row(`WITH x AS (SELECT 'new' AS k) INSERT INTO kv (k, n) SELECT k, 1 FROM x WHERE true RETURNING k`),
+			"each": func(tx *Tx) error {
+				return tx.Each(func(func(...any) error) error { return nil }, `DELETE FROM kv RETURNING k`)
+			},
+		}
+		for name, act := range acts {
+			if err := db.Act(t.Context(), act); !errors.Is(err, ErrUnrecorded) || !errors.Is(err, ErrRecord) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n := number(t, db, `SELECT sum(n) FROM kv`); n != 1 || keys(t, db) != "old," {
+				t.Errorf("%s was done", name)
+			}
+		}
+		must(t, db.Act(t.Context(), row(`SELECT k FROM kv`)))
+		must(t, db.Act(t.Context(), func(tx *Tx) error { tx.Note("an act"); return put("new", 1)(tx) }))
+		if r.text() != "[an act]" || keys(t, db) != "new,old," {
+			t.Errorf("recorded %s, there are %s", r.text(), keys(t, db))
+		}
+	})
+}
+
+func TestAStoreWithoutARecorderTakesNoNotes(t *testing.T) {
+	both(t, func(t *testing.T, p place) {
+		db := p.open(t, Options{})
+		err := db.Act(t.Context(), func(tx *Tx) error { tx.Note("an act"); return put("k", 1)(tx) })
+		if !errors.Is(err, ErrRecord) || keys(t, db) != "" {
+			t.Errorf("%v, there are %s", err, keys(t, db))
+		}
+	})
+}
+
 // Notes come in the order in which the jobs took effect.
 func TestNotesComeInOrder(t *testing.T) {
 	both(t, func(t *testing.T, p place) {

@@ -19,6 +19,9 @@ const (
 	// HeaderSession bears the token of a delivery session, or the bearer token of
 	// a CI job, beside whatever authenticates the connection.
 	HeaderSession = "Doorward-Session"
+	// HeaderRenews says that the bearer of HeaderSession gets a new session where
+	// that one has ended, and wants a 401 then instead of less.
+	HeaderRenews = "Doorward-Renews"
 	// HeaderNamespace carries the label of the caller's project. It is claimed:
 	// nothing is decided by it.
 	HeaderNamespace = "Doorward-Namespace"

@@ -88,7 +88,7 @@ func TestAFullStoreOpensWithTheLimitsOfTheProduct(t *testing.T) {
 	if err != nil || all.Accepted != 1250 {
 		t.Errorf("%d messages, %v", all.Accepted, err)
 	}
-	if check, err := b.mail.Fsck(t.Context(), false, nil); err != nil || !check.OK {
+	if check, err := b.mail.Fsck(t.Context(), false, said); err != nil || !check.OK {
 		t.Errorf("%+v, %v", check, err)
 	}
 }

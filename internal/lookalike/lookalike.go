@@ -1,23 +1,29 @@
-package pin
+// Package lookalike tells names apart as people do: by their looks.
+//
+// It exists so that a name that looks like another one is not taken for something
+// else: by a deny list, by a pin, by somebody who reads a list.
+package lookalike
 
 import (
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// looks are two forms of a name; names that are equal in either of them look
-// alike. Both fold case, full-width and mathematical letters, accents, and the
-// letters of other scripts that most fonts draw like Latin ones. The second
-// also takes I, l, 1 and | for one stroke, which must come before the case is
-// folded: else every i would be an l.
+// Forms are two forms of a name; names that are equal in either of them look
+// alike. Both fold case, compatibility forms such as full-width and mathematical
+// letters, accents, and the letters of other scripts that most fonts draw like
+// Latin ones. The second also takes I, l, 1 and | for one stroke, which must come
+// before the case is folded: else every i would be an l.
 //
 // It is a table of the common cases in the manner of Unicode TS 39, not all of
 // that report: scripts that are not in it, letter pairs such as rn and m, and
 // names that differ in separators alone are not found.
-func looks(name string) [2]string {
+func Forms(name string) [2]string {
 	var folded, stroked strings.Builder
-	for _, r := range name {
-		if r = latin(plainForm(r)); unicode.Is(unicode.Mn, r) {
+	for _, r := range norm.NFKD.String(name) {
+		if r = latin(r); unicode.Is(unicode.Mn, r) {
 			continue
 		}
 		folded.WriteRune(fold(r))
@@ -29,33 +35,28 @@ func looks(name string) [2]string {
 	return [2]string{folded.String(), stroked.String()}
 }
 
+// Shown are the Forms of a name without what nobody sees of it: white space,
+// control and format characters, and those that are ignored by default.
+func Shown(name string) [2]string {
+	return Forms(strings.Map(func(r rune) rune {
+		if unicode.IsOneOf(unseen, r) {
+			return -1
+		}
+		return r
+	}, name))
+}
+
+var unseen = []*unicode.RangeTable{unicode.White_Space, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector}
+
+// Alike reports whether two forms are those of names that look alike.
+func Alike(a, b [2]string) bool { return a[0] == b[0] || a[1] == b[1] }
+
 // fold is one representative of the cases of r, as Latin as its looks.
 func fold(r rune) rune { return latin(unicode.ToLower(unicode.ToUpper(r))) }
 
 func latin(r rune) rune {
 	if l, ok := lookalikes[r]; ok {
 		return l
-	}
-	return r
-}
-
-// plainForm maps full-width forms and the mathematical alphabets to ASCII.
-func plainForm(r rune) rune {
-	switch {
-	case r >= 0xFF01 && r <= 0xFF5E:
-		return r - 0xFF01 + '!'
-	case r >= 0x1D400 && r <= 0x1D6A3: // Latin: 52 letters an alphabet
-		n := (r - 0x1D400) % 52
-		if n < 26 {
-			return 'A' + n
-		}
-		return 'a' + n - 26
-	case r >= 0x1D7CE && r <= 0x1D7FF: // digits
-		return '0' + (r-0x1D7CE)%10
-	case r >= 0x24B6 && r <= 0x24CF: // circled
-		return 'A' + r - 0x24B6
-	case r >= 0x24D0 && r <= 0x24E9:
-		return 'a' + r - 0x24D0
 	}
 	return r
 }
@@ -73,7 +74,6 @@ var lookalikes = pairs(
 	// Latin that is drawn like ASCII, dotless and stroked forms
 	"ıi", "ɑa", "ɡg", "ȷj", "ɩi", "ʀr", "ꜱs", "ℓl", "ℎh", "ǀl", "łl", "øo", "đd", "ħh", "ŧt",
 	"ᴀa", "ʙb", "ᴄc", "ᴅd", "ᴇe", "ɢg", "ʜh", "ɪi", "ᴊj", "ᴋk", "ʟl", "ᴍm", "ɴn", "ᴏo", "ᴘp", "ᴛt", "ᴜu", "ᴠv", "ᴡw", "ʏy", "ᴢz",
-	"áa", "àa", "äa", "âa", "ãa", "åa", "ée", "èe", "ëe", "êe", "íi", "ìi", "ïi", "îi", "óo", "òo", "öo", "ôo", "õo", "úu", "ùu", "üu", "ûu", "ýy", "ÿy", "çc", "ñn",
 	// digits and punctuation
 	"0o", "‐-", "‑-", "‒-", "–-", "—-", "−-", "﹣-", "＿_", "․.", "∕/", "⁄/",
 )
@@ -86,29 +86,3 @@ func pairs(of ...string) map[rune]rune {
 	}
 	return m
 }
-
-// joint stands between a server's name and an item's on the aggregate.
-const joint = "__"
-
-// trespasses reports whose prefix a name lies in: that of another server, in
-// the form of the aggregate's names or of its addresses.
-func trespasses(name, own string, servers []string) (server string, yes bool) {
-	rest, isAddress := strings.CutPrefix(strings.ToLower(name), "doorward://")
-	var first string
-	if isAddress {
-		first, _, yes = strings.Cut(rest, "/")
-	} else {
-		first, _, yes = strings.Cut(name, joint)
-	}
-	if !yes {
-		return "", false
-	}
-	for _, s := range servers {
-		if s != own && alike(looks(s), looks(first)) {
-			return s, true
-		}
-	}
-	return "", false
-}
-
-func alike(a, b [2]string) bool { return a[0] == b[0] || a[1] == b[1] }

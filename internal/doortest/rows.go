@@ -1,0 +1,33 @@
+package doortest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rows are all that an SQLite database holds, but for the columns named, as text.
+// ask runs a query that gives one column of text.
+func Rows(ask func(query string) []string, but ...string) string {
+	var out strings.Builder
+	for _, table := range ask(`SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`) {
+		columns := ask(`SELECT name FROM pragma_table_info('` + table + `') ORDER BY cid`)
+		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(but, c) })
+		row := "quote(" + strings.Join(columns, ") || ',' || quote(") + ")"
+		for _, text := range ask(`SELECT ` + row + ` FROM ` + table + ` ORDER BY 1`) {
+			fmt.Fprintf(&out, "%s: %s\n", table, text)
+		}
+	}
+	return out.String()
+}
+
+// FirstDifference shows the first lines that two texts do not share.
+func FirstDifference(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return "- " + as[i] + "\n+ " + bs[i]
+		}
+	}
+	return fmt.Sprintf("%d rows and %d", len(as), len(bs))
+}
