@@ -372,6 +372,7 @@ func TestDeniedCallersReachNoServer(t *testing.T) {
 		"all that names something": `forbid (principal, action, resource) unless { action in Action::"handshake" || resource is Doorward };`,
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			everyCaller(t, "text", func(t *testing.T, route, name string, open func(*house, string) caller) {
 				h, servers := hurdles(t)
 				c := open(h, `{"roots":{"listChanged":true}}`)
