@@ -106,7 +106,8 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 			{"prompts/get", "name", "%s__t", `{"code":-32602,"message":"Unknown prompt"}`},
 			{"resources/read", "uri", "doorward://%s/x", `{"code":-32602,"message":"Resource not found"}`},
 		} {
-			for _, name := range []string{fmt.Sprintf(c.format, "secret"), fmt.Sprintf(c.format, "ghost"), "plain", "", "__x", "doorward://"} {
+			for _, name := range []string{fmt.Sprintf(c.format, "secret"), fmt.Sprintf(c.format, "ghost"), "plain", "", "__x", "doorward://",
+				"alpha", "secret", "alpha__", "alpha_t", "doorward://alpha", "doorward://alpha/"} {
 				equal(t, era+" "+c.method+" "+name, field(call(c.method, fmt.Sprintf(`{%q:%q}`, c.member, name)), "error"), c.want)
 			}
 			equal(t, era+" "+c.method+" without a name", field(call(c.method, `{}`), "error"), c.want)
@@ -118,6 +119,11 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 	}
 	if n := len(secret.seen); n != 0 {
 		t.Errorf("the hidden server got %d messages", n)
+	}
+	for _, q := range a.taken() {
+		if q.Method != "tools/list" && q.Method != "initialize" && q.Method != "server/discover" && q.Kind == wire.Request {
+			t.Errorf("a server got what names nothing of it: %s", q.raw)
+		}
 	}
 }
 

@@ -42,6 +42,9 @@ type line struct {
 	got bytes.Buffer
 	new *sync.Cond // a message has come
 	ids map[string]bool
+
+	answer  func(body string) // to a question of the server; nil: there is no way
+	pending sync.WaitGroup
 }
 
 func newLine(h *house, route, era, caps string) *line {
@@ -68,6 +71,9 @@ func (l *line) hear(msg []byte) {
 		l.ids[string(wire.GetPath(msg, "params", "_meta", wire.MetaSubscription))] = true
 	}
 	l.new.Broadcast()
+	if id := wire.Get(msg, "id"); id != nil && wire.Get(msg, "method") != nil && l.answer != nil {
+		l.pending.Go(func() { l.answer(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"action":"decline"}}`) })
+	}
 }
 
 // answered waits for the answer to a request. An error without an id answers too.
@@ -131,6 +137,8 @@ func overHTTP(h *house, route, era, caps string) caller {
 		h.t.Fatalf("no session on /mcp/%s: %s", route, s.heard())
 	}
 	s.post(initialized, nil)
+	s.answer = func(body string) { s.post(body, nil) }
+	h.t.Cleanup(s.pending.Wait)
 	follow(h, s.line, s.http, s.request(http.MethodGet, doorward.Path(route), ""))
 	return s
 }
@@ -170,7 +178,8 @@ func (s *streamable) post(body string, header map[string]string) http.Header {
 	defer cancel()
 	resp, err := s.http.Do(req.WithContext(ctx))
 	if err != nil {
-		s.h.t.Fatal(err)
+		s.h.failed(err)
+		return nil
 	}
 	defer resp.Body.Close()
 	read(resp, func(msg []byte) bool {
@@ -178,6 +187,14 @@ func (s *streamable) post(body string, header map[string]string) http.Header {
 		return string(wire.Get(msg, "method")) != `"notifications/subscriptions/acknowledged"` // a listen stays open
 	})
 	return resp.Header
+}
+
+// failed reports an error of a client, but for an answer that the test's end met on
+// its way.
+func (h *house) failed(err error) {
+	if h.t.Context().Err() == nil {
+		h.t.Error(err)
+	}
 }
 
 // read gives each message of an answer to f until that says no.
@@ -252,6 +269,8 @@ func overSSE(h *house, route, era, caps string) caller {
 		}
 	})
 	h.t.Cleanup(func() { resp.Body.Close(); done.Wait() })
+	h.t.Cleanup(s.pending.Wait)
+	s.answer = func(body string) { s.put(body, "") }
 	s.put(s.hello(), `"hello"`)
 	s.put(initialized, "")
 	return s
@@ -261,7 +280,8 @@ func overSSE(h *house, route, era, caps string) caller {
 func (s *oldSSE) put(body, id string) {
 	resp, err := s.http.Do(s.request(http.MethodPost, s.endpoint, body))
 	if err != nil {
-		s.h.t.Fatal(err)
+		s.h.failed(err)
+		return
 	}
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusAccepted {
@@ -281,14 +301,27 @@ func (s *oldSSE) say(method, params string, id bool) { s.put(s.message(method, p
 // stdioCaller speaks to `connect`, which carries its lines over the Unix socket.
 type stdioCaller struct {
 	*line
-	in io.Writer
+	in *lockedWriter
+}
+
+// lockedWriter takes one line at a time.
+type lockedWriter struct {
+	mu sync.Mutex
+	io.WriteCloser
+}
+
+func (w *lockedWriter) line(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	io.WriteString(w, text+"\n") // what reads it may have ended: then nothing is answered
 }
 
 func overConnect(h *house, route, era, caps string) caller {
 	s := &stdioCaller{line: newLine(h, route, era, caps)}
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
-	s.in = in
+	s.in = &lockedWriter{WriteCloser: in}
+	s.answer = s.in.line
 	daemon := doorward.New(h.socket(), "test")
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -304,25 +337,25 @@ func overConnect(h *house, route, era, caps string) caller {
 			s.hear(bytes.Clone(lines.Bytes()))
 		}
 	})
-	h.t.Cleanup(func() { in.Close(); done.Wait(); daemon.Close() })
+	h.t.Cleanup(func() { s.pending.Wait(); in.Close(); done.Wait(); daemon.Close() })
 	if !s.modern() {
-		fmt.Fprintln(in, s.hello())
+		s.in.line(s.hello())
 		s.answered(`"hello"`)
-		fmt.Fprintln(in, initialized)
+		s.in.line(initialized)
 	}
 	return s
 }
 
 func (s *stdioCaller) say(method, params string, id bool) {
 	text, number := s.message(method, params, id)
-	fmt.Fprintln(s.in, text)
+	s.in.line(text)
 	if !id { // carried before what comes behind it
 		text, number = s.message("ping", "", true)
-		fmt.Fprintln(s.in, text)
+		s.in.line(text)
 	}
 	s.answered(number)
 	if method == "subscriptions/listen" {
-		fmt.Fprintf(s.in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`+"\n", number)
+		s.in.line(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + number + `}}`)
 	}
 }
 

@@ -400,3 +400,99 @@ func TestDeniedCallersReachNoServer(t *testing.T) {
 		})
 	}
 }
+
+// A request without an id is none: it is refused, and no server hears of it.
+func TestRequestsWithoutAnIDGoNowhere(t *testing.T) {
+	t.Parallel()
+	everyCaller(t, "text", func(t *testing.T, route, name string, open func(*house, string) caller) {
+		h, servers := hurdles(t)
+		c := open(h, `{}`)
+		reach(c, route, servers)
+		for method, params := range map[string]string{
+			"tools/call": `{"name":"%secho"}`, "prompts/get": `{"name":"%sgreet"}`, "resources/read": `{"uri":"%sfile:///a"}`, "resources/subscribe": `{"uri":"%sfile:///a"}`,
+			"completion/complete": `{"ref":{"type":"ref/prompt","name":"%sgreet"}}`, "tools/list": `{}`, "logging/setLevel": `{"level":"info"}`, "tasks/cancel": `{"taskId":"1"}`, "future/method": `{}`,
+		} {
+			prefix := ""
+			if route == "" {
+				prefix = "text__"
+				if strings.HasPrefix(method, "resources/") {
+					prefix = "doorward://text/"
+				}
+			}
+			before := len(c.heard())
+			c.say(method, strings.ReplaceAll(params, "%s", prefix), false)
+			if !strings.Contains(c.heard()[before:], `"error":{"code":-32600,`) {
+				t.Errorf("%s was not refused: %s", method, c.heard()[before:])
+			}
+		}
+		h.flush()
+		for _, s := range servers {
+			for _, q := range s.taken() {
+				if !ofDoorward(q) && q.Method != "tools/list" && q.name() != "echo" || q.Method == "tools/call" && q.Kind != wire.Request {
+					t.Errorf("%s got %s", s.name, q.raw)
+				}
+			}
+		}
+	})
+	t.Run("in a batch", func(t *testing.T) {
+		t.Parallel()
+		h, servers := hurdles(t)
+		s := &session{house: h, who: "uid:1000", path: "/mcp/text", version: wire.V20250326}
+		r := s.hello0(`{}`)
+		r.end()
+		s.id = r.header.Get("Mcp-Session-Id")
+		r = s.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete"}}]`)
+		equal(t, "answer", code(r.end()), "-32600")
+		h.flush()
+		for _, q := range servers[0].got("tools/call") {
+			t.Errorf("text got %s", q.raw)
+		}
+	})
+}
+
+// A log level that a session may not set on a server does not come there with a
+// later connection either.
+func TestLogLevelOfANewConnectionIsDecided(t *testing.T) {
+	t.Parallel()
+	h, servers := hurdles(t)
+	h.obey(`forbid (principal, action == Action::"logging/setLevel", resource == Server::"notes");`)
+	c := overHTTP(h, "", wire.V20251125, `{}`)
+	c.say("logging/setLevel", `{"level":"info"}`, true)
+	reach(c, "", servers)
+	equal(t, "decision", h.decided("logging/setLevel", "notes").Decision, audit.Deny)
+	equal(t, "outcome of the other", h.outcome(h.decided("logging/setLevel", "text")), "ok")
+	if got := servers[1].got("logging/setLevel"); len(got) != 0 {
+		t.Errorf("notes got %s", got[0].raw)
+	}
+	if got := servers[0].got("logging/setLevel"); len(got) != 1 {
+		t.Errorf("text got %d levels", len(got))
+	}
+}
+
+// Each resource of a listen is decided and recorded by itself, and a server hears of
+// no other.
+func TestResourcesOfAListenAreDecided(t *testing.T) {
+	t.Parallel()
+	h, servers := hurdles(t)
+	h.obey(forbidden + `forbid (principal, action == Action::"resources/read", resource == Resource::"text/file:///unread");
+forbid (principal, action == Action::"resources/subscribe", resource == Resource::"text/file:///deaf");`)
+	r, ack := h.modern("/mcp", "uid:1000").subscribe(`{"resourceSubscriptions":["doorward://text/file:///a","doorward://text/file:///secret","doorward://text/file:///unread","doorward://text/file:///deaf","doorward://text/","doorward://text","text","file:///a"]}`)
+	defer r.stop()
+	equal(t, "honoured", field(ack, "params", "notifications", "resourceSubscriptions"), `["doorward://text/file:///a"]`)
+	equal(t, "carried", field(servers[0].last("subscriptions/listen").raw, "params", "notifications", "resourceSubscriptions"), `["file:///a"]`)
+	for uri, want := range map[string]string{"a": audit.Allow, "secret": audit.Deny, "unread": audit.Deny, "deaf": audit.Deny} {
+		equal(t, uri, h.decided("resources/subscribe", "text/file:///"+uri).Decision, want)
+	}
+	many := strings.TrimSuffix(strings.Repeat(`"doorward://text/%d",`, maxResources+1), ",")
+	equal(t, "too many", code(h.modern("/mcp", "uid:1000").call("subscriptions/listen", `{"notifications":{"resourceSubscriptions":[`+numbered(many)+`]}}`)), "-32602")
+}
+
+// numbered puts a number in the place of each %d.
+func numbered(text string) string {
+	n := 0
+	for strings.Contains(text, "%d") {
+		n++
+		text = strings.Replace(text, "%d", fmt.Sprint(n), 1)
+	}
+	return text
+}
