@@ -62,7 +62,7 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 	who, session := l.askedOf(x)
 	to := asked{x: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
 	params := e.Params
-	if holdsQuestions(params) {
+	if !e.Plain && wire.HoldsQuestions(params) {
 		var err error
 		if params, err = l.embedded(to, params); err != nil {
 			return refusal(e.Method)

@@ -9,16 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/wire"
 )
 
-// The members that hold questions: of a result or a task that waits for input
-// (Multi Round-Trip Requests), and of an error that wants the user to open a URL
-// first (2025-11-25 Elicitation, "URL Elicitation Required Error").
-const (
-	inputRequests = "inputRequests"
-	elicitations  = "elicitations"
-)
-
-func holdsQuestions(raw []byte) bool { return wire.HasMember(raw, inputRequests, elicitations) }
-
 // embedded takes every question inside a part of a server's message through
 // question, at whatever depth it stands, and returns the part with the labels. An
 // error means that nothing of the part may reach the client.
@@ -30,7 +20,10 @@ func (l *link) embedded(to asked, raw []byte) ([]byte, error) {
 
 // asking has the questions in a server's answer looked at.
 func (l *link) asking(x *front.Exchange, reply upstream.Reply) (upstream.Reply, error) {
-	if e := reply.Error; e != nil && holdsQuestions(e.Raw) {
+	if reply.Plain {
+		return reply, nil
+	}
+	if e := reply.Error; e != nil && wire.HoldsQuestions(e.Raw) {
 		to := inCall(x)
 		if x.Session != nil {
 			to.urls = wire.Get(x.Session.Init, "capabilities")
@@ -38,7 +31,7 @@ func (l *link) asking(x *front.Exchange, reply upstream.Reply) (upstream.Reply, 
 		raw, err := l.embedded(to, e.Raw)
 		return upstream.Reply{Error: &wire.Error{Code: e.Code, Message: e.Message, Data: wire.Get(raw, "data"), Raw: raw}}, err
 	}
-	if holdsQuestions(reply.Result) {
+	if wire.HoldsQuestions(reply.Result) {
 		var err error
 		reply.Result, err = l.embedded(inCall(x), reply.Result)
 		return reply, err
@@ -53,7 +46,7 @@ func (l *link) passes(to func() asked, e *upstream.Event) bool {
 	if !wire.IsNotification(e.Method) {
 		return false
 	}
-	if !holdsQuestions(e.Params) {
+	if e.Plain || !wire.HoldsQuestions(e.Params) {
 		return true
 	}
 	params, err := l.embedded(to(), e.Params)
@@ -133,11 +126,11 @@ func (w *questionWalk) array(raw []byte, element func([]byte) ([]byte, error)) (
 func (w *questionWalk) member(key string, value []byte) ([]byte, error) {
 	isArray := len(value) > 0 && value[0] == '['
 	switch {
-	case strings.EqualFold(key, elicitations) && isArray:
+	case strings.EqualFold(key, wire.Elicitations) && isArray:
 		return w.array(value, w.elicitation)
-	case strings.EqualFold(key, inputRequests) && isArray:
+	case strings.EqualFold(key, wire.InputRequests) && isArray:
 		return w.array(value, w.request)
-	case strings.EqualFold(key, inputRequests):
+	case strings.EqualFold(key, wire.InputRequests):
 		return w.object(value, func(_ string, ask []byte) ([]byte, error) { return w.request(ask) })
 	}
 	return w.value(value)

@@ -16,7 +16,7 @@ func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply up
 		return reply, errAsksTooMuch
 	}
 	result := reply.Result
-	for _, ask := range wire.Members(wire.Get(result, inputRequests)) {
+	for _, ask := range wire.Members(wire.Get(result, wire.InputRequests)) {
 		if !hasFolded(ask, "method") { // every other one has been looked at
 			return reply, errAsksTooMuch
 		}

@@ -167,7 +167,7 @@ func (l *link) scanEvent(c *liveConn, f *findings, e *upstream.Event) bool {
 	}
 	params, err := l.b.look(f, e.Params, eventSkip)
 	if err == nil {
-		e.Params = params
+		e.Params, e.Plain = params, e.Plain && same(params, e.Params)
 		return true
 	}
 	if e.ID != nil {
@@ -291,6 +291,6 @@ func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t t
 	if reply, err = l.scanReply(t, reply); err != nil || reply.Error != nil {
 		return reply, err
 	}
-	reply.Result, err = l.listed(ctx, c, t, changes, reply.Result)
-	return reply, err
+	shown, err := l.listed(ctx, c, t, changes, reply.Result)
+	return upstream.Reply{Result: shown, Plain: reply.Plain && same(shown, reply.Result)}, err
 }

@@ -70,6 +70,9 @@ type Message struct {
 	Params []byte // raw object, nil when absent
 	Result []byte // raw value of any type
 	Error  *Error
+	// Plain: no object in it, at whatever depth, has a member that HoldsQuestions
+	// reports. False says nothing: such a member may be there or not.
+	Plain bool
 }
 
 // The two JSON-RPC codes of a refusal.
@@ -136,6 +139,7 @@ func (s *scanner) message(p int, side Side) Message {
 		ID:     s.id(),
 		Params: s.found[fieldParams].in(s.b),
 		Result: s.found[fieldResult].in(s.b),
+		Plain:  !s.questions,
 	}
 	hasError := s.found[fieldError].in(s.b) != nil
 	switch method := s.found[fieldMethod].in(s.b); {

@@ -209,36 +209,6 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 	}
 }
 
-// HasMember reports whether an object anywhere inside raw has a member of one of
-// the names. Case is ignored, as some readers do.
-func HasMember(raw []byte, names ...string) bool {
-	for p := 0; ; {
-		n := bytes.IndexByte(raw[p:], '"')
-		if n < 0 {
-			return false
-		}
-		start := p + n
-		p = skipText(raw, start)
-		if p-start >= 2 && isKey(raw[p:]) && foldsToOne(raw[start+1:p-1], names) {
-			return true
-		}
-	}
-}
-
-// foldsToOne compares the inside of a raw string with the names.
-func foldsToOne(body []byte, names []string) bool {
-	if bytes.IndexByte(body, '\\') >= 0 {
-		body = appendUnescaped(make([]byte, 0, len(body)), body)
-	}
-	plain := isASCII(body)
-	for _, name := range names {
-		if (!plain || len(name) == len(body)) && strings.EqualFold(name, string(body)) {
-			return true
-		}
-	}
-	return false
-}
-
 // Canonical is raw with the members of each object in byte order of their
 // keys, without white space, and with strings in their shortest form. The
 // text of numbers stays: 1 and 1.0 are different, since some readers tell
