@@ -196,12 +196,15 @@ func objects(server string, q *query) ([]string, error) {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		named = append(named, r.Params.URI)
 	case "completion/complete":
-		var ref struct{ Name, URI any }
+		var ref struct{ Type, Name, URI any }
 		if err := json.Unmarshal(r.Params.Ref, &ref); err != nil {
 			return nil, err
 		}
 		if (ref.Name == nil) == (ref.URI == nil) {
 			return nil, errors.New("both a prompt and a resource, or neither")
+		}
+		if (ref.Type != "ref/prompt" || ref.Name == nil) && (ref.Type != "ref/resource" || ref.URI == nil) {
+			return nil, errors.New("of another type")
 		}
 		named = append(named, cmp.Or(ref.Name, ref.URI))
 	case "subscriptions/listen":

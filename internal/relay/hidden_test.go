@@ -258,6 +258,9 @@ func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 			if withName > 0 && (strings.Contains(msg, "sampling/") || strings.Contains(msg, "roots/")) {
 				t.Errorf("more than elicitation: %s", msg)
 			}
+			if withName > 0 && !strings.Contains(t.Name(), wire.V20260728) && field(msg, "method") != `"elicitation/create"` && strings.Contains(msg, `elicitation/create`) {
+				t.Errorf("a question that this era has no answer to: %s", msg)
+			}
 			labelled += withName
 		}
 		if n := h.count(policy.AskElicitation, "s"); n < labelled {
