@@ -319,3 +319,30 @@ func TestQuestionInAHandshake(t *testing.T) {
 		}
 	}
 }
+
+// What would reach the client in a form that it reads otherwise than Doorward does,
+// or cannot answer, fails the call.
+func TestQuestionsThatNoClientCanTake(t *testing.T) {
+	t.Parallel()
+	const ask = `{"k":{"method":"elicitation/create","params":{"message":"canary"}}}`
+	for _, c := range []struct{ what, server, client, carrier, body string }{
+		{"a URL without its mode", "legacy", wire.V20251125, "url error", `{"elicitations":[{"message":"canary","url":"http://x.example/"}]}`},
+		{"a URL in the clear", "legacy", wire.V20251125, "url error", `{"elicitations":[{"mode":"url","message":"canary","url":"http://x.example/"}]}`},
+		{"the same inside a failed task", "modern", wire.V20260728, "result", `{"status":"failed","error":{"code":-32042,"message":"m","data":{"elicitations":[{"message":"canary","url":"http://x.example/"}]}}}`},
+		{"a legacy server's round trip", "legacy", wire.V20260728, "result", `{"resultType":"input_required","inputRequests":` + ask + `,"requestState":"canary"}`},
+		{"a modern server's, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":` + ask + `}`},
+		{"in a result that does not say so", "modern", wire.V20251125, "result", `{"content":[],"inputRequests":` + ask + `}`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			p := setTrap(t, web, c.server)
+			h := build(t, []Server{p.server()}, withRules("s", everyTool, askAll))
+			client := overHTTP(h, "s", c.client, everyCapability)
+			p.setOff(client, h, "s", bait{request: "tools/call", carrier: c.carrier, body: c.body})
+			contains(t, "answer", client.heard(), `"code":1502`)
+			if strings.Contains(client.heard(), "canary") {
+				t.Errorf("the client got %s", client.heard())
+			}
+		})
+	}
+}
