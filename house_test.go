@@ -37,6 +37,7 @@ var mayImport = map[string]string{
 	"internal/signin":    "secret egress peer durable",
 	"internal/upstream":  "wire egress child",
 	"internal/pin":       "wire peer durable lookalike",
+	"internal/resolve":   "wire",
 	"internal/scan":      "wire",
 	"internal/mail":      "store",
 	"internal/spawn":     "child principal secret mail peer policy",
@@ -51,7 +52,7 @@ var mayImport = map[string]string{
 	"internal/instruct":    "builtin guide canary library session sessionfile gate audit policy principal upstream wire",
 
 	"internal/front":    "wire principal",
-	"internal/relay":    "front upstream gate pin scan wire principal policy",
+	"internal/relay":    "front upstream gate pin resolve scan wire principal policy",
 	"internal/config":   "secret policy plainyaml",
 	"internal/admin":    "gate pin policy principal audit agent mail peer",
 	"internal/daemon":   "*",

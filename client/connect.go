@@ -118,8 +118,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // its order, and so does the handshake.
 func (s *shim) take(line []byte) {
 	m, err := wire.Parse(line, wire.FromClient)
-	if err != nil {
-		s.refuse(nil, -32700, "Parse error")
+	if bad := (*wire.SyntaxError)(nil); errors.As(err, &bad) {
+		s.refuse(nil, int64(bad.Code), map[int]string{-32700: "Parse error", -32600: "Invalid request"}[bad.Code])
 		return
 	}
 	modern := wire.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))

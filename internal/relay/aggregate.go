@@ -6,11 +6,12 @@ import (
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/wire"
 )
 
 // aggregate serves a request on /mcp: every server the caller may use.
-func (r *Relay) aggregate(ctx context.Context, x *front.Exchange) front.Reply {
+func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	switch x.Method {
 	case "ping":
 		return front.Reply{Result: emptyResult}
@@ -21,12 +22,12 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange) front.Reply {
 	case "subscriptions/listen":
 		return r.subscribe(ctx, x, r.servers(x.Who))
 	case "logging/setLevel":
-		return r.setLevels(ctx, x)
+		return r.setLevels(ctx, x, asked)
 	}
 	if isList(x.Method) {
-		return r.mergedList(ctx, x)
+		return r.mergedList(ctx, x, asked)
 	}
-	return r.routed(ctx, x)
+	return r.routed(ctx, x, asked)
 }
 
 // aggregateCapabilities are what the aggregate can carry for some server; it
@@ -60,7 +61,7 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 
 // setLevels passes a log level to every server of the session, now and when
 // one is reached later. A server that does not answer delays nobody.
-func (r *Relay) setLevels(ctx context.Context, x *front.Exchange) front.Reply {
+func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	if x.Session == nil || severity(wire.Get(x.Params, "level")) < 0 {
 		return front.Reply{Error: errParams}
 	}
@@ -75,64 +76,20 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange) front.Reply {
 		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
-		wg.Go(func() { r.call(ctx, x, h.b, target{method: x.Method, params: x.Params, with: with}) })
+		if t, ok := r.aim(asked.At(h.b.Name)); ok {
+			t.with = with
+			wg.Go(func() { r.call(ctx, x, t) })
+		}
 	}
 	wg.Wait()
 	return front.Reply{Result: emptyResult}
 }
 
 // routed serves a request whose params name a server.
-func (r *Relay) routed(ctx context.Context, x *front.Exchange) front.Reply {
-	server, t, missing := plainTarget(x)
-	if missing == nil {
-		return front.Reply{Error: errNoMethod}
+func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
+	t, ok := r.aim(asked)
+	if !ok || !r.visible(x.Who, t.b.Name) && !r.shut(x.Who, t.b) {
+		return front.Reply{Error: unknownOf(x.Method)}
 	}
-	b := r.table.Load().byName[server]
-	if b == nil || !r.visible(x.Who, server) && !r.shut(x.Who, b) {
-		return front.Reply{Error: missing}
-	}
-	return r.call(ctx, x, b, t)
-}
-
-// plainTarget turns the aggregate's names into one server's. missing is the
-// answer when there is no such server; nil for a method that the aggregate
-// does not carry.
-func plainTarget(x *front.Exchange) (server string, t target, missing *wire.Error) {
-	t = target{method: x.Method, params: x.Params}
-	var ok bool
-	switch x.Method {
-	case "tools/call", "prompts/get":
-		missing = errNoTool
-		if x.Method == "prompts/get" {
-			missing = errNoPrompt
-		}
-		full, _ := wire.GetString(x.Params, "name")
-		if server, t.name, ok = splitName(full); ok {
-			t.params = wire.Set(x.Params, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, t.name)})
-		}
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		missing = errNoURI
-		full, _ := wire.GetString(x.Params, "uri")
-		if server, t.name, ok = splitURI(full); ok {
-			t.params = wire.Set(x.Params, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, t.name)})
-		}
-	case "completion/complete":
-		return plainReference(x, t)
-	}
-	return server, t, missing
-}
-
-func plainReference(x *front.Exchange, t target) (string, target, *wire.Error) {
-	ref := wire.Get(x.Params, "ref")
-	member, split := "name", splitName
-	if wire.Get(ref, "uri") != nil {
-		member, split = "uri", splitURI
-	}
-	full, _ := wire.GetString(ref, member)
-	server, name, ok := split(full)
-	if ok {
-		t.name = name
-		t.params = wire.SetIn(x.Params, "ref", wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
-	}
-	return server, t, errParams
+	return r.call(ctx, x, t)
 }

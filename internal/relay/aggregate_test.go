@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -105,7 +106,8 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 			{"prompts/get", "name", "%s__t", `{"code":-32602,"message":"Unknown prompt"}`},
 			{"resources/read", "uri", "doorward://%s/x", `{"code":-32602,"message":"Resource not found"}`},
 		} {
-			for _, name := range []string{fmt.Sprintf(c.format, "secret"), fmt.Sprintf(c.format, "ghost"), "plain", "", "__x", "doorward://"} {
+			for _, name := range []string{fmt.Sprintf(c.format, "secret"), fmt.Sprintf(c.format, "ghost"), "plain", "", "__x", "doorward://",
+				"alpha", "secret", "alpha__", "alpha_t", "doorward://alpha", "doorward://alpha/"} {
 				equal(t, era+" "+c.method+" "+name, field(call(c.method, fmt.Sprintf(`{%q:%q}`, c.member, name)), "error"), c.want)
 			}
 			equal(t, era+" "+c.method+" without a name", field(call(c.method, `{}`), "error"), c.want)
@@ -117,6 +119,11 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 	}
 	if n := len(secret.seen); n != 0 {
 		t.Errorf("the hidden server got %d messages", n)
+	}
+	for _, q := range a.taken() {
+		if q.Method != "tools/list" && q.Method != "initialize" && q.Method != "server/discover" && q.Kind == wire.Request {
+			t.Errorf("a server got what names nothing of it: %s", q.raw)
+		}
 	}
 }
 
@@ -322,13 +329,13 @@ func FuzzNames(f *testing.F) {
 	f.Add("a-b", "file:///a/b?c#d")
 	f.Add("a", "")
 	f.Fuzz(func(t *testing.T, server, name string) {
-		if strings.Contains(server, "__") || strings.HasSuffix(server, "_") || strings.Contains(server, "/") {
-			return // no name of a server (config)
+		if strings.Contains(server, "__") || strings.HasSuffix(server, "_") || strings.Contains(server, "/") || server == "" || name == "" {
+			return // no name of a server (config), or none at all
 		}
-		if s, n, ok := splitName(joinName(server, name)); !ok || s != server || n != name {
+		if s, n, ok := resolve.SplitName(resolve.JoinName(server, name)); !ok || s != server || n != name {
 			t.Errorf("%q %q became %q %q", server, name, s, n)
 		}
-		if s, u, ok := splitURI(joinURI(server, name)); !ok || s != server || u != name {
+		if s, u, ok := resolve.SplitURI(resolve.JoinURI(server, name)); !ok || s != server || u != name {
 			t.Errorf("%q %q became %q %q", server, name, s, u)
 		}
 	})

@@ -2,11 +2,9 @@ package relay
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
 	"github.com/doorward/doorward/internal/upstream"
@@ -59,23 +57,27 @@ func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
 	}
 }
 
-// answer decides, records and asks.
+// answer asks the client, if it may be asked.
 func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
 	who, session := l.askedOf(x)
-	asked := front.Exchange{Who: who, Session: session, Size: int64(len(e.Params)), Confirmed: session.Confirmed()}
-	act := l.r.act(&asked, l.b.Name, e.Method, "")
-	act.Kind = gate.Question
-	pass, err := l.r.gate.Enter(act)
+	to := asked{x: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
+	params := e.Params
+	if !e.Plain && wire.HoldsQuestions(params) {
+		var err error
+		if params, err = l.embedded(to, params); err != nil {
+			return refusal(e.Method)
+		}
+	}
+	if session != nil {
+		to.caps = wire.Get(session.Init, "capabilities")
+	}
+	params, pass, err := l.question(to, e.Method, params)
 	if err != nil {
 		return refusal(e.Method)
 	}
-	if session == nil || !serves(wire.Get(session.Init, "capabilities"), e.Method, e.Params) {
+	if session == nil {
 		l.r.gate.Leave(pass, "unsupported", 0)
 		return refusal(e.Method)
-	}
-	params := e.Params
-	if e.Method == policy.AskElicitation {
-		params = label(l.b.Name, params)
 	}
 	reply, err := put(ctx, x, session, e.Method, params)
 	if err != nil {
@@ -85,7 +87,7 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 		}
 		return notAskable
 	}
-	out, ok := l.r.leavingAnswer(act, reply)
+	out, ok := l.r.leavingAnswer(pass.Act(), reply)
 	if !ok {
 		l.r.gate.Leave(pass, "blocked", 0)
 		return refusal(e.Method)
@@ -121,60 +123,4 @@ func refusal(method string) upstream.Reply {
 		return declined
 	}
 	return notAskable
-}
-
-// serves reports whether a client that declared caps can be asked this. A
-// method that Doorward does not know is between the client and the server.
-func serves(caps []byte, method string, params []byte) bool {
-	capability := capabilityOf(method)
-	if capability == "" {
-		return true
-	}
-	declared := wire.Get(caps, capability)
-	if declared == nil || method != policy.AskElicitation {
-		return declared != nil
-	}
-	if mode, _ := wire.GetString(params, "mode"); mode == "url" {
-		text, _ := wire.GetString(params, "url")
-		return wire.Get(declared, "url") != nil && safeURL(text)
-	}
-	return wire.Get(declared, "form") != nil || wire.Get(declared, "url") == nil
-}
-
-// safeURL admits what a user may be sent to: https, or this machine
-// (protocol.md 3.9). Nothing is fetched here.
-func safeURL(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.User != nil || u.Host == "" {
-		return false
-	}
-	switch u.Hostname() {
-	case "localhost", "127.0.0.1", "::1":
-		return u.Scheme == "http" || u.Scheme == "https"
-	}
-	return u.Scheme == "https"
-}
-
-// askOf maps a client capability to the action that policy decides.
-var askOf = []struct{ capability, action string }{
-	{"elicitation", policy.AskElicitation},
-	{"sampling", policy.AskSampling},
-	{"roots", policy.AskRoots},
-}
-
-func capabilityOf(method string) string {
-	for _, a := range askOf {
-		if a.action == method {
-			return a.capability
-		}
-	}
-	return ""
-}
-
-// label puts the server's name in front of what it asks the user: clients
-// show who asks, and they know only Doorward (Elicitation, "Security
-// Considerations").
-func label(server string, params []byte) []byte {
-	msg, _ := wire.GetString(params, "message")
-	return wire.Set(params, wire.Edit{Key: "message", Value: wire.AppendQuote(nil, "["+server+"] "+msg)})
 }

@@ -71,6 +71,9 @@ func TestQuestionsThatMayNotBeAsked(t *testing.T) {
 		{"a URL in the clear", `{"elicitation":{"url":{}}}`, policy.AskElicitation, url + `"http://x.example/"}`, askAll, decline, "allow"},
 		{"a URL that runs a program", `{"elicitation":{"url":{}}}`, policy.AskElicitation, url + `"file:///bin/sh"}`, askAll, decline, "allow"},
 		{"a URL with a password", `{"elicitation":{"url":{}}}`, policy.AskElicitation, url + `"https://bank.example@evil.example/"}`, askAll, decline, "allow"},
+		{"a mode in another case", everyCapability, policy.AskElicitation, `{"mode":"Url","message":"m","url":"http://x.example/"}`, askAll, decline, "allow"},
+		{"a mode that is no text", everyCapability, policy.AskElicitation, `{"mode":["url"],"message":"m","url":"http://x.example/"}`, askAll, decline, "allow"},
+		{"a method in another case", everyCapability, "Sampling/CreateMessage", `{}`, askAll, "-32601", "allow"},
 		{"no URL", `{"elicitation":{"url":{}}}`, policy.AskElicitation, `{"mode":"url","message":"m"}`, askAll, decline, "allow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

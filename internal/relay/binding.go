@@ -56,7 +56,7 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		h.link = newLink(d.r, b, d.session.Who, front.Legacy)
 		h.link.session = d.session
 		h.link.init = init()
-		h.link.opened = d.opened
+		h.link.opened = func(ctx context.Context, c *liveConn) { d.opened(ctx, b, c) }
 	} else {
 		h.link = b.pooled(d.r, d.session.Who, front.Legacy)
 	}
@@ -87,8 +87,9 @@ func (h *held) close() {
 	}
 }
 
-// opened brings a new connection to the log level of the session.
-func (d *binding) opened(ctx context.Context, c *liveConn) {
+// opened brings a new connection to the log level of the session, if policy lets
+// that session set it there.
+func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 	d.mu.Lock()
 	level := d.level
 	d.mu.Unlock()
@@ -96,9 +97,17 @@ func (d *binding) opened(ctx context.Context, c *liveConn) {
 		return
 	}
 	req := upstream.Request{Method: "logging/setLevel", Params: level}
+	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
+	pass, err := d.r.gate.Enter(d.r.act(&x, b.Name, req.Method, ""))
+	if err != nil {
+		return
+	}
+	word := "ok"
 	if _, err := c.conn.Call(ctx, &req, nil); err != nil {
 		d.r.log.Debug("setting the log level failed", "err", err)
+		word = "failed"
 	}
+	d.r.gate.Leave(pass, word, 0)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as

@@ -36,18 +36,18 @@ func hearsLog(x *front.Exchange, message []byte) bool {
 // done is false for what goes on to the server.
 func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
 	reply = upstream.Reply{Result: emptyResult}
-	switch t.method {
+	switch t.Method() {
 	case "logging/setLevel":
-		if severity(wire.Get(t.params, "level")) < 0 {
+		if severity(wire.Get(t.Params(), "level")) < 0 {
 			return reply, true, invalid{errParams}
 		}
-		l.r.bindingOf(x.Session).setLevel(t.params)
+		l.r.bindingOf(x.Session).setLevel(t.Params())
 		return reply, c.era == front.Modern, nil
 	case "resources/subscribe":
-		done, err = l.subscribe(ctx, x, c, t.name)
+		done, err = l.subscribe(ctx, x, c, t.Name())
 		return reply, done, err
 	case "resources/unsubscribe":
-		return reply, l.unsubscribe(x, c, t.name), nil
+		return reply, l.unsubscribe(x, c, t.Name()), nil
 	}
 	return reply, false, nil
 }

@@ -43,34 +43,29 @@ func (l *link) openBuiltin(era front.Era, on func(upstream.Event)) (upstream.Con
 // of a tool is decided here and recorded there, together with what it did: an
 // answer without a record is withheld. Of everything else the record is the same
 // as for any server.
-func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
-	if t.method != "tools/call" {
-		pass, err := r.enter(x, b, t)
+func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) front.Reply {
+	if t.Method() != "tools/call" {
+		pass, err := r.enter(x, t)
 		if err != nil {
 			return r.refused(err)
 		}
-		return r.run(ctx, x, b, t, pass)
+		return r.run(ctx, x, t, pass)
 	}
-	act := r.act(x, b.Name, t.method, t.name)
-	act.Args, act.With = argsOf(t), t.with
-	if b.full() {
-		act.Over = capOf(b.Name, "max_concurrency")
-	}
-	pass, err := r.gate.Admit(act)
+	pass, err := r.gate.Admit(r.counted(x, t))
 	if err != nil {
 		return r.refused(err)
 	}
 	defer r.gate.End(pass)
-	reply, err := r.forward(gate.WithPass(ctx, pass), x, b, t)
+	reply, err := r.forward(gate.WithPass(ctx, pass), x, t)
 	switch {
 	case err == nil && !pass.Recorded():
-		return r.unrecorded(b, pass)
+		return r.unrecorded(t.b, pass)
 	case err == nil && reply.Error != nil:
-		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
+		return front.Reply{Error: reply.Error, Status: statusFor(t.Method(), reply.Error)}
 	case err == nil:
 		return front.Reply{Result: reply.Result}
 	}
-	return r.failBuiltin(ctx, b, pass, err)
+	return r.failBuiltin(ctx, t.b, pass, err)
 }
 
 // unrecorded withholds an answer whose call its server has not recorded: what

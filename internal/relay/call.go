@@ -8,66 +8,77 @@ import (
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
 
 // target is what is asked of one server, in that server's own names.
 type target struct {
-	method string
-	name   string // tool, prompt or URI; "" when the act is on the server
-	params []byte
-	with   *gate.Charge // what it counts as one call with; nil: nothing
-	found  *findings    // what content rules met; nil: nobody looks
+	resolve.Target
+	b     *backend     // of the Target's server
+	with  *gate.Charge // what it counts as one call with; nil: nothing
+	found *findings    // what content rules met; nil: nobody looks
+}
+
+// aim finds the server of what was resolved; false when there is none.
+func (r *Relay) aim(asked resolve.Target) (target, bool) {
+	b := r.table.Load().byName[asked.Server()]
+	return target{Target: asked, b: b}, b != nil
 }
 
 // call takes one request through the gate to a server and its answer back.
-func (r *Relay) call(ctx context.Context, x *front.Exchange, b *backend, t target) front.Reply {
-	if reply := r.unguidedCall(x, b, t); reply != nil {
+func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Reply {
+	if reply := r.unguidedCall(x, t); reply != nil {
 		return *reply
 	}
-	if b.Builtin != nil {
-		reply := r.callBuiltin(ctx, x, b, t)
+	if t.b.Builtin != nil {
+		reply := r.callBuiltin(ctx, x, t)
 		// What a session was given is gone with that session, and an MCP session
 		// may outlive it.
-		reply.Transient = b.Name == guideServer
+		reply.Transient = t.b.Name == guideServer
 		return reply
 	}
-	pass, err := r.enter(x, b, t)
+	pass, err := r.enter(x, t)
 	if err != nil {
 		return r.refused(err)
 	}
-	return r.run(ctx, x, b, t, pass)
+	return r.run(ctx, x, t, pass)
 }
 
 // enter asks the gate. That the server is at its limit is looked at here, so
 // that there is one record of it, and counted once the act is let in, so that
 // what is not let in takes no place.
-func (r *Relay) enter(x *front.Exchange, b *backend, t target) (gate.Pass, error) {
-	act := r.act(x, b.Name, t.method, t.name)
+func (r *Relay) enter(x *front.Exchange, t target) (gate.Pass, error) {
+	return r.gate.Enter(r.counted(x, t))
+}
+
+// counted is the act with what it is decided and counted by.
+func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
+	act := r.actOn(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
-	if b.full() {
-		act.Over = capOf(b.Name, "max_concurrency")
+	if t.b.full() {
+		act.Over = capOf(t.b.Name, "max_concurrency")
 	}
-	return r.gate.Enter(act)
+	return act
 }
 
 // run takes a request that was let in to its server.
-func (r *Relay) run(ctx context.Context, x *front.Exchange, b *backend, t target, pass gate.Pass) front.Reply {
-	if b.Builtin != nil {
+func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) front.Reply {
+	if t.b.Builtin != nil {
 		ctx = gate.WithPass(ctx, pass)
 	}
-	if b.Scan != nil {
+	if t.b.Scan != nil {
 		t.found = new(findings)
-		defer func() { r.noteFindings(x, b, t, pass) }()
+		defer func() { r.noteFindings(x, t, pass) }()
 	}
-	reply, err := r.forward(ctx, x, b, t)
+	reply, err := r.forward(ctx, x, t)
 	if err != nil {
-		return r.failCall(ctx, b, t, pass, err)
+		return r.failCall(ctx, t, pass, err)
 	}
 	if reply.Error != nil {
 		r.gate.Leave(pass, "error", int64(len(reply.Error.Raw)))
-		return front.Reply{Error: reply.Error, Status: statusFor(t.method, reply.Error)}
+		return front.Reply{Error: reply.Error, Status: statusFor(t.Method(), reply.Error)}
 	}
 	r.gate.Leave(pass, "ok", int64(len(reply.Result)))
 	return front.Reply{Result: reply.Result}
@@ -75,8 +86,8 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, b *backend, t target
 
 // argsOf are the arguments that a decision may depend on.
 func argsOf(t target) []byte {
-	if t.method == "tools/call" || t.method == "prompts/get" {
-		return wire.Get(t.params, "arguments")
+	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
+		return wire.Get(t.Params(), "arguments")
 	}
 	return nil
 }
@@ -91,8 +102,8 @@ func statusFor(method string, e *wire.Error) int {
 }
 
 // failCall separates what the caller did wrong from what the server did.
-func (r *Relay) failCall(ctx context.Context, b *backend, t target, pass gate.Pass, err error) front.Reply {
-	if reply := r.heldBack(t.method, pass, err); reply != nil {
+func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
+	if reply := r.heldBack(t.Method(), pass, err); reply != nil {
 		return *reply
 	}
 	var wrong invalid
@@ -100,18 +111,19 @@ func (r *Relay) failCall(ctx context.Context, b *backend, t target, pass gate.Pa
 		r.gate.Leave(pass, "invalid", 0)
 		return front.Reply{Error: wrong.e}
 	}
-	return r.fail(ctx, b.Name, pass, err)
+	return r.fail(ctx, t.b.Name, pass, err)
 }
 
 // forward finds the connection and sends. A call that certainly did not reach
 // the server is sent once more, on a fresh connection if the old one is over;
 // one that may have run never is (peers.md, 3).
-func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t target) (upstream.Reply, error) {
+func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
+	b := t.b
 	if err := b.enter(); err != nil {
 		return upstream.Reply{}, err
 	}
 	defer b.leave()
-	t, err := r.leaving(x, b, t)
+	t, err := r.leaving(x, t)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
@@ -143,7 +155,7 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, b *backend, t ta
 // changed its tools unnoticed, and has not run the call (Streamable HTTP,
 // "Client Behavior").
 func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool {
-	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.method == "tools/call" && l.mirrors(c)
+	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.Method() == "tools/call" && l.mirrors(c)
 }
 
 // linkFor is the connection place that serves this exchange (protocol.md 3.7).
@@ -191,6 +203,7 @@ func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 		l.hub.publish(e)
 	case e.Method == "notifications/message" && x.Era == front.Modern && !hearsLog(x, e.Params):
 	case blocked(e.Method):
+	case !l.passes(func() asked { return inCall(x) }, &e):
 	case x.Server == "":
 		x.Notify(e.Method, prefixEvent(l.b.Name, e))
 	default:

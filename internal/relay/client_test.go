@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -291,3 +292,13 @@ func equal(t testing.TB, what, got, want string) {
 }
 
 func code(msg string) string { return field(msg, "error", "code") }
+
+// aimed is a request on the route of one server.
+func aimed(t testing.TB, server, method, params string) target {
+	t.Helper()
+	asked, err := resolve.Request(server, method, wire.IntID(1), []byte(params))
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, params, err)
+	}
+	return target{Target: asked}
+}

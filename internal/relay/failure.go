@@ -15,6 +15,7 @@ import (
 // Constant texts and codes: what a caller learns of a failure.
 var (
 	errNoServer  = &wire.Error{Code: front.CodeNoMethod, Message: "Unknown server"}
+	errNoID      = &wire.Error{Code: front.CodeInvalidRequest, Message: "Invalid request"}
 	errNoMethod  = &wire.Error{Code: front.CodeNoMethod, Message: "Method not found"}
 	errNoTool    = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown tool"}
 	errNoPrompt  = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown prompt"}

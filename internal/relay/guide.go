@@ -113,11 +113,11 @@ func (r *Relay) saidBy(x *front.Exchange, b *backend) (string, bool) {
 
 // unguidedCall refuses a call whose caller the guidance does not reach, where
 // the operator wants that. nil: it goes on.
-func (r *Relay) unguidedCall(x *front.Exchange, b *backend, t target) *front.Reply {
-	if t.method != "tools/call" || b.Name == guideServer {
+func (r *Relay) unguidedCall(x *front.Exchange, t target) *front.Reply {
+	if t.Method() != "tools/call" || t.b.Name == guideServer {
 		return nil
 	}
-	act := r.act(x, b.Name, t.method, t.name)
+	act := r.actOn(x, t.Target)
 	reason := r.guide.Refuses(act)
 	if reason == "" {
 		return nil
@@ -137,18 +137,17 @@ var errLeak = &contentError{ruleLeak}
 // params, the headers that go along, and a method that nobody here knows. What
 // cannot be cut is held back: a header would still carry what was cut from the
 // params, and what was decided on is the name as it came.
-func (r *Relay) leaving(x *front.Exchange, b *backend, t target) (target, error) {
-	out, ok := r.outward(r.act(x, b.Name, t.method, t.name), t.params, beside(t.method, x.Header)...)
+func (r *Relay) leaving(x *front.Exchange, t target) (target, error) {
+	out, ok := r.outward(r.actOn(x, t.Target), t.Params(), beside(t.Method(), x.Header)...)
 	if !ok {
 		return t, errLeak
 	}
-	if same(out, t.params) {
+	if same(out, t.Params()) {
 		return t, nil
 	}
-	if t.name != "" && nameOf(t.method, out) != t.name {
+	if t.Target, ok = t.With(out); !ok {
 		return t, errLeak
 	}
-	t.params = out
 	return t, nil
 }
 

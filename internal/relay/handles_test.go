@@ -287,18 +287,18 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	who := principal.New("uid:1000")
-	t1 := target{method: "tools/call", name: "t", params: []byte(`{"arguments":{"a":1}}`)}
-	state, _ := seal.sealState([]byte(`"inner"`), who, "s", t1)
+	t1 := aimed(f, "s", "tools/call", `{"name":"t","arguments":{"a":1}}`)
+	state, _ := seal.sealState([]byte(`"inner"`), who, t1)
 	cursor, _ := seal.sealCursor([]byte(`"inner"`), who, "s", "tools/list")
 	f.Add(string(state), "s", `{"a":1}`)
 	f.Add(string(cursor), "s", `{"a":1}`)
 	f.Add(`"dw1.`+base64.RawURLEncoding.EncodeToString(make([]byte, 40))+`"`, "", ``)
 	f.Fuzz(func(t *testing.T, raw, server, args string) {
-		if wire.ValidateValue([]byte(raw)) != nil || wire.ValidateValue([]byte(args)) != nil {
+		if wire.ValidateValue([]byte(raw)) != nil || wire.ValidateValue([]byte(args)) != nil || server == "" {
 			return
 		}
-		t2 := target{method: "tools/call", name: "t", params: []byte(`{"arguments":` + args + `}`)}
-		inner, err := seal.openState([]byte(raw), who, server, t2)
+		t2 := aimed(t, server, "tools/call", `{"name":"t","arguments":`+args+`}`)
+		inner, err := seal.openState([]byte(raw), who, t2)
 		if err == nil && (string(inner) != `"inner"` || server != "s" || string(wire.Canonical([]byte(args))) != `{"a":1}`) {
 			t.Errorf("%s opened for %s %s", raw, server, args)
 		}

@@ -27,6 +27,7 @@ type house struct {
 	seal   *Sealer
 	dir    string
 	url    string
+	unix   string // the socket that serves it too; "" until one is asked for
 	rules  map[string]policy.ServerRules
 	limits gate.Limits
 }

@@ -98,7 +98,7 @@ func (h *hub) publish(e upstream.Event) {
 		h.link.b.params.forget()
 	}
 	h.link.relisted(e.Method)
-	if blocked(e.Method) {
+	if blocked(e.Method) || !h.link.passes(h.link.outsideCalls, &e) {
 		return
 	}
 	// A legacy server keeps its client's subscriptions itself; towards a modern

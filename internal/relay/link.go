@@ -219,6 +219,13 @@ func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) 
 	if err != nil {
 		return nil, err
 	}
+	if wire.HoldsQuestions(c.hello) {
+		if c.hello, err = l.embedded(l.outsideCalls(), c.hello); err != nil {
+			close(c.ready)
+			c.conn.Close()
+			return nil, err
+		}
+	}
 	close(c.ready)
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -28,7 +29,7 @@ type page struct {
 
 // mergedList asks all servers at once and joins what comes in time, ordered
 // by server. One that is down, slow or forbidden hides none of the others.
-func (r *Relay) mergedList(ctx context.Context, x *front.Exchange) front.Reply {
+func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	pages, reply := r.pages(x)
 	if reply != nil {
 		return *reply
@@ -38,7 +39,7 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange) front.Reply {
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
 	for i, p := range pages {
-		wg.Go(func() { parts[i] = r.share(ctx, x, kind, p, with) })
+		wg.Go(func() { parts[i] = r.share(ctx, x, kind, asked, p, with) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -62,20 +63,21 @@ type share struct {
 
 // share asks one server. Who owes the same list already is not waited for
 // again; when it answers, whoever listens is told to look once more.
-func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p page, with *gate.Charge) share {
-	b := r.table.Load().byName[p.server]
-	if b == nil {
+func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, p page, with *gate.Charge) share {
+	plain, _ := asked.At(p.server).With(wire.Set(asked.Params(), wire.Edit{Key: "cursor", Value: p.cursor}))
+	t, ok := r.aim(plain)
+	if !ok {
 		return share{server: p.server}
 	}
-	l := r.linkFor(x, b)
+	t.with = with
+	l := r.linkFor(x, t.b)
 	limit := listTime
 	if l.late.expected(x.Method) {
 		limit = lateTime
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := target{method: x.Method, params: wire.Set(x.Params, wire.Edit{Key: "cursor", Value: p.cursor}), with: with}
-	pass, err := r.enter(x, b, t)
+	pass, err := r.enter(x, t)
 	if ownLimit(err) {
 		return share{server: p.server, refused: err}
 	}
@@ -83,7 +85,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, p pa
 	if err != nil {
 		reply = r.refused(err)
 	} else {
-		reply = r.run(limited, x, b, t, pass)
+		reply = r.run(limited, x, t, pass)
 	}
 	if reply.Error != nil || reply.None {
 		if failedHere(reply.Error) && ctx.Err() == nil {
@@ -104,9 +106,9 @@ func prefixEntries(server string, kind listing, entries []byte) []byte {
 			continue
 		}
 		if kind.name == "name" {
-			name = joinName(server, name)
+			name = resolve.JoinName(server, name)
 		} else {
-			name = joinURI(server, name)
+			name = resolve.JoinURI(server, name)
 		}
 		if len(out) > 1 {
 			out = append(out, ',')

@@ -75,17 +75,17 @@ func (s *paramSet) of(tool string) (h toolHeaders, known bool) {
 // unknown ones as they came (Streamable HTTP, "Server Behavior for Custom
 // Headers").
 func (r *Relay) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, req *upstream.Request) error {
-	if t.method != "tools/call" {
+	if t.Method() != "tools/call" {
 		return nil
 	}
-	tool, err := l.headersOf(ctx, c, t.name)
+	tool, err := l.headersOf(ctx, c, t.Name())
 	if err != nil {
 		return err
 	}
 	if tool.broken && l.mirrors(c) {
 		return invalid{errNoTool} // it is on no list either
 	}
-	args := wire.Get(t.params, "arguments")
+	args := wire.Get(t.Params(), "arguments")
 	if x.Era == front.Modern && x.Header != nil && !headersMatch(x.Header, tool.params, args) {
 		return invalid{errHeaders}
 	}

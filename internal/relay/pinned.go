@@ -164,13 +164,13 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 	if l.b.Pin == nil {
 		return t, nil
 	}
-	switch t.method {
+	switch t.Method() {
 	case "tools/call":
 		return l.named(ctx, c, pin.Tools, t)
 	case "prompts/get":
 		return l.named(ctx, c, pin.Prompts, t)
 	case "resources/read", "resources/subscribe":
-		return t, shut(c.pin, pin.Resources, t.name)
+		return t, shut(c.pin, pin.Resources, t.Name())
 	case "completion/complete":
 		return l.completed(ctx, c, t)
 	}
@@ -187,29 +187,18 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 }
 
 func (l *link) named(ctx context.Context, c *liveConn, k pin.Kind, t target) (target, error) {
-	own, err := l.ownName(ctx, c, k, t.name)
-	if err != nil || own == t.name {
-		return t, err
+	own, err := l.ownName(ctx, c, k, t.Name())
+	if err == nil && own != t.Name() {
+		t.Target = t.Renamed(own)
 	}
-	t.name = own
-	t.params = wire.Set(t.params, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, own)})
-	return t, nil
+	return t, err
 }
 
 func (l *link) completed(ctx context.Context, c *liveConn, t target) (target, error) {
-	ref := wire.Get(t.params, "ref")
-	if uri, ok := wire.GetString(ref, "uri"); ok {
-		return t, errors.Join(shut(c.pin, pin.Templates, uri), shut(c.pin, pin.Resources, uri))
+	if t.NamesURI() {
+		return t, errors.Join(shut(c.pin, pin.Templates, t.Name()), shut(c.pin, pin.Resources, t.Name()))
 	}
-	name, ok := wire.GetString(ref, "name")
-	if !ok {
-		return t, nil
-	}
-	own, err := l.ownName(ctx, c, pin.Prompts, name)
-	if err == nil && own != name {
-		t.name, t.params = own, wire.SetIn(t.params, "ref", wire.Edit{Key: "name", Value: wire.AppendQuote(nil, own)})
-	}
-	return t, err
+	return l.named(ctx, c, pin.Prompts, t)
 }
 
 // ownName is the server's own name of a tool or prompt. What is on no list is
@@ -307,21 +296,21 @@ func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries 
 // listed is what a client may see of a list that it asked for itself; changes
 // was read before. A list that came whole needs no second question.
 func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64, result []byte) ([]byte, error) {
-	k, isList := pinKind(t.method)
+	k, isList := pinKind(t.Method())
 	if !isList || l.b.Pin == nil {
 		return result, nil
 	}
-	kind, _ := listingOf(t.method)
+	kind, _ := listingOf(t.Method())
 	entries := wire.Get(result, kind.member)
 	if len(entries) == 0 || entries[0] != '[' {
 		return result, nil
 	}
-	whole := wire.Get(t.params, "cursor") == nil && wire.Get(result, "nextCursor") == nil
+	whole := wire.Get(t.Params(), "cursor") == nil && wire.Get(result, "nextCursor") == nil
 	o := &c.offers[k]
 	v := o.current()
 	switch {
 	case whole:
-		v = c.pin.Judge(l.asker(c, t.params), k, entries)
+		v = c.pin.Judge(l.asker(c, t.Params()), k, entries)
 		o.store(v, changes)
 	case v == nil:
 		var err error

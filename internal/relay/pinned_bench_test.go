@@ -20,7 +20,7 @@ func BenchmarkPinnedCall(b *testing.B) {
 	}
 	c := &liveConn{era: front.Legacy}
 	c.offers[pin.Tools].store(guard.Judge(pin.Asker{Era: "legacy"}, pin.Tools, append(list, ']')), 0)
-	t := target{method: "tools/call", name: "tool_25", params: []byte(`{"name":"tool_25","arguments":{}}`)}
+	t := aimed(b, "s", "tools/call", `{"name":"tool_25","arguments":{}}`)
 	for _, s := range []struct {
 		name string
 		b    *backend
@@ -28,7 +28,7 @@ func BenchmarkPinnedCall(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			l := &link{b: s.b}
 			ctx := context.Background()
-			req := upstream.Request{Method: t.method, Params: t.params}
+			req := upstream.Request{Method: t.Method(), Params: t.Params()}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := l.pinned(ctx, c, t); err != nil {

@@ -10,6 +10,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/pin"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
@@ -226,21 +228,37 @@ func (r *Relay) servers(who *principal.Principal) []*backend {
 
 // Request implements front.Handler.
 func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
+	asked, err := resolve.Request(x.Server, x.Method, x.ID, x.Params)
+	if err != nil {
+		return front.Reply{Error: unresolved(x.Method, err)}
+	}
 	if reply := r.leavingHello(x); reply != nil {
 		return *reply
 	}
 	if x.Server == "" {
-		return r.aggregate(ctx, x)
+		return r.aggregate(ctx, x, asked)
 	}
-	b := r.table.Load().byName[x.Server]
-	if b == nil { // taken out since the door looked
+	t, ok := r.aim(asked)
+	if !ok { // taken out since the door looked
 		return front.Reply{Error: errNoServer, Status: http.StatusNotFound}
 	}
-	return r.single(ctx, x, b)
+	return r.single(ctx, x, t)
+}
+
+// unresolved is the answer to a request that asks for nothing that there is.
+func unresolved(method string, err error) *wire.Error {
+	switch {
+	case errors.Is(err, resolve.ErrNoID):
+		return errNoID
+	case errors.Is(err, resolve.ErrName):
+		return unknownOf(method)
+	}
+	return errNoMethod
 }
 
 // single serves a request on a route of one server, names as they are.
-func (r *Relay) single(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
+func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.Reply {
+	b := t.b
 	switch x.Method {
 	case "ping":
 		return front.Reply{Result: emptyResult}
@@ -251,7 +269,7 @@ func (r *Relay) single(ctx context.Context, x *front.Exchange, b *backend) front
 	case "subscriptions/listen":
 		return r.subscribe(ctx, x, []*backend{b})
 	}
-	return r.call(ctx, x, b, target{method: x.Method, name: nameOf(x.Method, x.Params), params: x.Params})
+	return r.call(ctx, x, t)
 }
 
 // Notification implements front.Handler.
@@ -302,13 +320,18 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	if live == nil || !live.alive() || live.era != x.Era {
 		return
 	}
-	pass, err := r.gate.Enter(r.act(x, l.b.Name, x.Method, ""))
+	t, err := resolve.Notice(l.b.Name, x.Method, x.Params)
+	if err != nil {
+		return
+	}
+	act := r.actOn(x, t)
+	pass, err := r.gate.Enter(act)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
-	params, ok := r.outward(r.act(x, l.b.Name, x.Method, ""), x.Params, beside(x.Method, nil)...)
+	params, ok := r.outward(act, t.Params(), beside(t.Method(), nil)...)
 	if ok {
 		params, ok = l.scanNotice(x, params, pass.Ref)
 	}
@@ -317,7 +340,7 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 		return
 	}
 	word := "ok"
-	if err := live.conn.Notify(ctx, x.Method, params); err != nil {
+	if err := live.conn.Notify(ctx, t.Method(), params); err != nil {
 		word = "failed"
 	}
 	r.gate.Leave(pass, word, 0)
@@ -331,6 +354,11 @@ func (r *Relay) sourceOf(server string) string {
 	return ""
 }
 
+// actOn is act for what was resolved.
+func (r *Relay) actOn(x *front.Exchange, t resolve.Target) gate.Act {
+	return r.act(x, t.Server(), t.Method(), t.Name())
+}
+
 // act describes what an exchange asks of a server, for the gate.
 func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
 	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
@@ -338,28 +366,4 @@ func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
 		a.Session = x.Session.Digest
 	}
 	return a
-}
-
-// nameOf is the part of a server that a request is about: the tool, prompt or
-// URI that its params name, for the decision and the record.
-func nameOf(method string, params []byte) string {
-	member := ""
-	switch method {
-	case "tools/call", "prompts/get":
-		member = "name"
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		member = "uri"
-	case "completion/complete":
-		ref := wire.Get(params, "ref")
-		if name, ok := wire.GetString(ref, "name"); ok {
-			return name
-		}
-		uri, _ := wire.GetString(ref, "uri")
-		return uri
-	}
-	if member == "" {
-		return ""
-	}
-	name, _ := wire.GetString(params, member)
-	return name
 }

@@ -84,9 +84,9 @@ func (b *backend) look(f *findings, raw []byte, skip []string) ([]byte, error) {
 func ruleOf(name string) string { return "scan." + name }
 
 // noteFindings records what a call's messages held.
-func (r *Relay) noteFindings(x *front.Exchange, b *backend, t target, pass gate.Pass) {
+func (r *Relay) noteFindings(x *front.Exchange, t target, pass gate.Pass) {
 	for _, f := range t.found.take() {
-		r.gate.Found(r.act(x, b.Name, t.method, t.name), pass.Ref, f.rule, f.result, f.n)
+		r.gate.Found(r.actOn(x, t.Target), pass.Ref, f.rule, f.result, f.n)
 	}
 }
 
@@ -127,7 +127,7 @@ func (l *link) scanRequest(t target, req *upstream.Request) error {
 // scanReply looks at what a server answered. Lists are not results: they are
 // pinned and cleaned, and cutting names out of them would break calls.
 func (l *link) scanReply(t target, reply upstream.Reply) (upstream.Reply, error) {
-	if l.b.Scan == nil || isList(t.method) {
+	if l.b.Scan == nil || isList(t.Method()) {
 		return reply, nil
 	}
 	if reply.Error == nil {
@@ -167,7 +167,7 @@ func (l *link) scanEvent(c *liveConn, f *findings, e *upstream.Event) bool {
 	}
 	params, err := l.b.look(f, e.Params, eventSkip)
 	if err == nil {
-		e.Params = params
+		e.Params, e.Plain = params, e.Plain && same(params, e.Params)
 		return true
 	}
 	if e.ID != nil {
@@ -279,7 +279,7 @@ func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t t
 	if err := l.scanRequest(t, req); err != nil {
 		return upstream.Reply{}, err
 	}
-	changes := c.changesOf(t.method)
+	changes := c.changesOf(t.Method())
 	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
 		if l.scanEvent(c, t.found, &e) {
 			l.during(c, x, e)
@@ -291,6 +291,6 @@ func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t t
 	if reply, err = l.scanReply(t, reply); err != nil || reply.Error != nil {
 		return reply, err
 	}
-	reply.Result, err = l.listed(ctx, c, t, changes, reply.Result)
-	return reply, err
+	shown, err := l.listed(ctx, c, t, changes, reply.Result)
+	return upstream.Reply{Result: shown, Plain: reply.Plain && same(shown, reply.Result)}, err
 }

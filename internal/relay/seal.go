@@ -97,13 +97,13 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 	return h, nil
 }
 
-func (s *Sealer) sealState(inner []byte, who *principal.Principal, server string, t target) ([]byte, error) {
-	return s.seal(forState, handle{Who: who.Key(), Server: server, Method: t.method, Digest: digest(t), Inner: inner}, sealedFor)
+func (s *Sealer) sealState(inner []byte, who *principal.Principal, t target) ([]byte, error) {
+	return s.seal(forState, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
 }
 
-func (s *Sealer) openState(raw []byte, who *principal.Principal, server string, t target) ([]byte, error) {
+func (s *Sealer) openState(raw []byte, who *principal.Principal, t target) ([]byte, error) {
 	h, err := s.open(forState, raw)
-	if err != nil || h.Who != who.Key() || h.Server != server || h.Method != t.method || h.Digest != digest(t) {
+	if err != nil || h.Who != who.Key() || h.Server != t.Server() || h.Method != t.Method() || h.Digest != digest(t) {
 		return nil, errSeal
 	}
 	return h.Inner, nil
@@ -137,7 +137,7 @@ func (s *Sealer) openTask(raw []byte, who *principal.Principal, server string) (
 // inputResponses and requestState differ by design.
 func digest(t target) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(t.method), []byte(t.name), wire.Canonical(wire.Get(t.params, "arguments"))} {
+	for _, part := range [][]byte{[]byte(t.Method()), []byte(t.Name()), wire.Canonical(wire.Get(t.Params(), "arguments"))} {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}

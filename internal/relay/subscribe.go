@@ -9,6 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/resolve"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -20,6 +21,9 @@ const ackTime = 5 * time.Second
 
 // queued is how many different events may wait for a slow client.
 const queued = 256
+
+// maxResources bounds the resources of one listen: each has a record of its own.
+const maxResources = 1000
 
 // subscription is one client's subscriptions/listen: events wait in a short
 // queue until the exchange's own goroutine writes them. A change that is
@@ -98,10 +102,13 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	if !ok {
 		return r.refusedLeak(act)
 	}
-	want = wire.Get(params, "notifications")
+	heard := parseFilter(wire.Get(params, "notifications"))
+	if len(heard.uris) > maxResources {
+		return front.Reply{Error: errParams}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &subscription{r: r, x: x, want: parseFilter(want), wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}
+	s := &subscription{r: r, x: x, want: heard, wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}
 	defer r.audience.join(s.announce)()
 	var ears []*ear
 	with := new(gate.Charge)
@@ -151,13 +158,29 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	mine := *s.want
 	mine.uris = make(map[string]bool)
 	for uri := range s.want.uris {
-		if plain, ok := plainURI(x.Server == "", b.Name, uri); ok && r.mayRead(x.Who, b, plain, x.Confirmed) {
-			mine.uris[plain] = true
+		if t, err := resolve.Listed(x.Server, uri); err == nil && t.Server() == b.Name && s.enters(b, t, with) {
+			mine.uris[t.Name()] = true
 		}
 	}
 	e.w = &watcher{want: &mine, listens: b.Builtin == nil, deliver: e.deliver}
 	e.stop = e.link.hub.watch(e.w)
 	return e, nil
+}
+
+// enters decides and records one resource of a listen. Who may not read it may not
+// hear of it either.
+func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) bool {
+	act := s.r.actOn(s.x, t)
+	act.Kind, act.With = gate.Stream, with
+	if d := s.r.mayRead(s.x.Who, b, t.Name(), s.x.Confirmed); !d.Allow {
+		s.r.gate.Deny(act, d.Rule)
+		return false
+	}
+	pass, err := s.r.gate.Enter(act)
+	if err == nil {
+		s.r.gate.Leave(pass, "ok", 0)
+	}
+	return err == nil
 }
 
 func (e *ear) close() {
@@ -292,8 +315,8 @@ func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Re
 	}
 }
 
-func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) bool {
-	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed}).Allow
+func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) policy.Decision {
+	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed})
 }
 
 // mayHear looks at the policy again when something is delivered: it may have
@@ -301,7 +324,7 @@ func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confir
 func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
 	if e.Method == resourceUpdated {
 		uri, _ := wire.GetString(e.Params, "uri")
-		return r.mayRead(who, b, uri, confirmed)
+		return r.mayRead(who, b, uri, confirmed).Allow
 	}
 	return r.visible(who, b.Name)
 }

@@ -37,7 +37,7 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 		return result
 	}
 	sealed := wire.Get(x.Params, "taskId")
-	if !isTask(t.method) {
+	if !isTask(t.Method()) {
 		if kind, _ := wire.GetString(result, "resultType"); kind != "task" {
 			return result
 		}

@@ -13,13 +13,13 @@ import (
 // outgoing makes the upstream request of an exchange: the params as they
 // came, apart from what the eras and the bindings require (protocol.md 3.8).
 func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
-	req := upstream.Request{Method: t.method, Params: t.params}
-	if l.foreignTasks(c, t.method) {
+	req := upstream.Request{Method: t.Method(), Params: t.Params()}
+	if l.foreignTasks(c, t.Method()) {
 		return req, invalid{errNoMethod}
 	}
 	// A server's progress may be read while the call ends and the buffer of
 	// its params is used again, so the token is a copy.
-	req.ProgressToken = bytes.Clone(wire.GetPath(t.params, "_meta", "progressToken"))
+	req.ProgressToken = bytes.Clone(wire.GetPath(t.Params(), "_meta", "progressToken"))
 	params, err := r.openHandles(x, l, c, t)
 	if err != nil {
 		return req, err
@@ -45,31 +45,31 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 // to this client: the state of a question, a cursor, the id of a task. What
 // only two modern ends can mean is left out for others.
 func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
-	p := t.params
+	p := t.Params()
 	switch {
-	case mayAsk(t.method) && x.Era == front.Modern && c.era == front.Modern:
+	case mayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
 		raw := wire.Get(p, "requestState")
 		if raw == nil {
 			return p, nil
 		}
-		inner, err := r.seal.openState(raw, x.Who, l.b.Name, t)
+		inner, err := r.seal.openState(raw, x.Who, t)
 		if err != nil {
 			return nil, invalid{errState}
 		}
 		return wire.Set(p, wire.Edit{Key: "requestState", Value: inner}), nil
-	case mayAsk(t.method) && x.Era != c.era:
+	case mayAsk(t.Method()) && x.Era != c.era:
 		return wire.Set(p, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
-	case isList(t.method) && l.seals(c):
+	case isList(t.Method()) && l.seals(c):
 		raw := wire.Get(p, "cursor")
 		if raw == nil {
 			return p, nil
 		}
-		inner, err := r.seal.openCursor(raw, x.Who, l.b.Name, t.method)
+		inner, err := r.seal.openCursor(raw, x.Who, l.b.Name, t.Method())
 		if err != nil {
 			return nil, invalid{errCursor}
 		}
 		return wire.Set(p, wire.Edit{Key: "cursor", Value: inner}), nil
-	case isTask(t.method) && c.era == front.Modern:
+	case isTask(t.Method()) && c.era == front.Modern:
 		return r.openTask(x, l, p)
 	}
 	return p, nil
@@ -119,27 +119,31 @@ func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool
 // incoming makes the client's answer of a server's: the bytes that came,
 // apart from what the eras and the bindings require.
 func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+	reply, err := l.asking(x, reply)
+	if err != nil {
+		return reply, err
+	}
 	if reply.Error != nil {
 		reply.Error = translateError(x, c, reply.Error)
 		return reply, nil
 	}
-	if c.era == front.Modern {
+	if x.Era == front.Modern || c.era == front.Modern {
 		kind, _ := wire.GetString(reply.Result, "resultType")
 		if kind == "input_required" {
-			return r.inputRequired(x, l, c, t, reply)
+			return r.inputRequired(x, c, t, reply)
 		}
 	}
-	if isList(t.method) {
-		reply.Result = r.filterList(x, l, c, t.method, reply.Result)
+	if isList(t.Method()) {
+		reply.Result = r.filterList(x, l, c, t.Method(), reply.Result)
 	}
 	if c.era == front.Modern {
 		reply.Result = r.sealTask(x, l, t, reply.Result)
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		reply.Result = legacyResult(t.method, reply.Result)
+		reply.Result = legacyResult(t.Method(), reply.Result)
 	case x.Era == front.Modern:
-		reply.Result = modernResult(t.method, reply.Result)
+		reply.Result = modernResult(t.Method(), reply.Result)
 	}
 	return reply, nil
 }

@@ -20,17 +20,17 @@ import (
 // it does not have, with the one put in place of the other. Nothing of the call
 // goes along, and only what can be no use of anything is taken for an answer.
 func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t target, held error) (upstream.Reply, error) {
-	was := t.name
-	member, made := strangeName(t)
+	was := t.Name()
+	made := strangeName(t)
 	if made == "" {
 		return upstream.Reply{}, held
 	}
-	t.name = made
-	t.params = wire.Set(t.params, wire.Edit{Key: member, Value: wire.AppendQuote(nil, made)},
-		wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"})
-	if member == "name" {
-		t.params = wire.Set(t.params, wire.Edit{Key: "arguments", Value: emptyResult})
+	edits := []wire.Edit{{Key: "inputResponses"}, {Key: "requestState"}}
+	if !t.NamesURI() {
+		edits = append(edits, wire.Edit{Key: "arguments", Value: emptyResult})
 	}
+	t.Target = t.Renamed(made)
+	t.Target, _ = t.With(wire.Set(t.Params(), edits...))
 	req, err := l.r.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, held
@@ -47,7 +47,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	if err == nil {
 		reply, err = l.r.incoming(x, l, c, t, reply)
 	}
-	if err != nil || reply.Error == nil && !(t.method == "tools/call" && isTrue(wire.Get(reply.Result, "isError"))) {
+	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && isTrue(wire.Get(reply.Result, "isError"))) {
 		return upstream.Reply{}, held
 	}
 	reply = renamed(reply, made, was)
@@ -70,20 +70,21 @@ func mentions(reply upstream.Reply, mark string) bool {
 
 // strangeName is a name that a server cannot have, where what it answers to it
 // can be turned into the answer to t's own: that has to look in JSON as it is.
-func strangeName(t target) (member, name string) {
+func strangeName(t target) (name string) {
 	mark := strings.ToLower(rand.Text())[:markLen]
-	switch t.method {
+	was := t.Name()
+	switch t.Method() {
 	case "tools/call", "prompts/get":
-		member, name = "name", mark
+		name = mark
 	case "resources/read", "resources/subscribe":
-		member, name = "uri", t.name+"-"+mark // of the same sort of address
+		name = was + "-" + mark // of the same sort of address
 	}
-	for i := 0; i < len(t.name); i++ {
-		if c := t.name[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && member == "name" || c == '<' || c == '>' || c == '&' || c == '\'' {
-			return "", ""
+	for i := 0; i < len(was); i++ {
+		if c := was[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && !t.NamesURI() || c == '<' || c == '>' || c == '&' || c == '\'' {
+			return ""
 		}
 	}
-	return member, name
+	return name
 }
 
 // disguised is a held error with the answer to give.
@@ -118,7 +119,7 @@ func unknownOf(method string) *wire.Error {
 		return errNoTool
 	case "prompts/get":
 		return errNoPrompt
-	case "resources/read", "resources/subscribe":
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return errNoURI
 	case "completion/complete":
 		return errParams

@@ -177,7 +177,7 @@ func (x *httpCall) take(body []byte) (reply Reply, answered bool, err error) {
 		}
 		for _, m := range messages {
 			if x.route(m) {
-				reply, answered = Reply{Result: m.Result, Error: m.Error}, true
+				reply, answered = keepReply(m, true), true
 			}
 		}
 		return reply, answered, nil
@@ -187,7 +187,7 @@ func (x *httpCall) take(body []byte) (reply Reply, answered bool, err error) {
 		return Reply{}, false, x.garbled()
 	}
 	if x.route(m) {
-		return Reply{Result: m.Result, Error: m.Error}, true, nil
+		return keepReply(m, true), true, nil
 	}
 	return Reply{}, false, nil
 }

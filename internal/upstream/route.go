@@ -218,19 +218,19 @@ func (p *pending) isListen(id int64) bool {
 // handed over with it.
 func keepReply(m wire.Message, owned bool) Reply {
 	if owned {
-		return Reply{Result: m.Result, Error: m.Error}
+		return Reply{Result: m.Result, Error: m.Error, Plain: m.Plain}
 	}
 	if m.Error == nil {
-		return Reply{Result: bytes.Clone(m.Result)}
+		return Reply{Result: bytes.Clone(m.Result), Plain: m.Plain}
 	}
 	e := *m.Error
 	e.Data, e.Raw = bytes.Clone(e.Data), bytes.Clone(e.Raw)
-	return Reply{Error: &e}
+	return Reply{Error: &e, Plain: m.Plain}
 }
 
 func keepEvent(m wire.Message, owned bool) Event {
 	if owned {
-		return Event{Method: m.Method, Params: m.Params, ID: m.ID}
+		return Event{Method: m.Method, Params: m.Params, ID: m.ID, Plain: m.Plain}
 	}
-	return Event{Method: m.Method, Params: bytes.Clone(m.Params), ID: bytes.Clone(m.ID)}
+	return Event{Method: m.Method, Params: bytes.Clone(m.Params), ID: bytes.Clone(m.ID), Plain: m.Plain}
 }

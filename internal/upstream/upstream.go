@@ -167,10 +167,12 @@ type Request struct {
 	Headers       http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
 }
 
-// Reply is what a server answered: a result, or a JSON-RPC error.
+// Reply is what a server answered: a result, or a JSON-RPC error. Plain is that of
+// its message.
 type Reply struct {
 	Result []byte
 	Error  *wire.Error
+	Plain  bool
 }
 
 // Event is what a server says unasked: a notification, or (ID != nil) a
@@ -182,6 +184,7 @@ type Event struct {
 	Method string
 	Params []byte
 	ID     wire.ID
+	Plain  bool // of its message
 }
 
 // Conn is one connection to a server: a child, a session, or in the modern

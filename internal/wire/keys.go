@@ -35,6 +35,9 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 		text = s.decoded[^k.off:]
 		k.n, k.wide = int32(len(text)), !isASCII(text)
 	}
+	if (k.n == int32(len(InputRequests)) || k.n == int32(len(Elicitations)) || k.wide) && isQuestions(text) {
+		s.questions = true
+	}
 	if lv > levelBatch {
 		f, variant := vocabularies[lv].find(text, k.wide)
 		if f != fieldNone {

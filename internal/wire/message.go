@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Kind tells the three shapes of a JSON-RPC message apart.
 type Kind uint8
@@ -67,6 +70,9 @@ type Message struct {
 	Params []byte // raw object, nil when absent
 	Result []byte // raw value of any type
 	Error  *Error
+	// Plain: no object in it, at whatever depth, has a member that HoldsQuestions
+	// reports. False says nothing: such a member may be there or not.
+	Plain bool
 }
 
 // The two JSON-RPC codes of a refusal.
@@ -133,13 +139,14 @@ func (s *scanner) message(p int, side Side) Message {
 		ID:     s.id(),
 		Params: s.found[fieldParams].in(s.b),
 		Result: s.found[fieldResult].in(s.b),
+		Plain:  !s.questions,
 	}
 	hasError := s.found[fieldError].in(s.b) != nil
 	switch method := s.found[fieldMethod].in(s.b); {
 	case method != nil && (m.Result != nil || hasError):
 		s.refuse(p, reasonMixed)
 	case method != nil:
-		s.call(&m, method)
+		s.call(&m, method, side)
 	case hasError && m.Result != nil:
 		s.refuse(p, reasonResultAndError)
 	case hasError || m.Result != nil:
@@ -169,8 +176,10 @@ func (s *scanner) id() ID {
 	return raw
 }
 
-// call completes a request or a notification.
-func (s *scanner) call(m *Message, method []byte) {
+// call completes a request or a notification. A client's request without an id
+// is refused: the protocol has no method that is both, and a reader that took it
+// for a notification would act on it without an answer.
+func (s *scanner) call(m *Message, method []byte, side Side) {
 	m.Kind = Notification
 	if m.ID != nil {
 		m.Kind = Request
@@ -181,6 +190,9 @@ func (s *scanner) call(m *Message, method []byte) {
 	}
 	if m.Params != nil && m.Params[0] != '{' {
 		s.refuse(s.found[fieldParams].start, reasonParams)
+	}
+	if m.Kind == Notification && side == FromClient && !IsNotification(m.Method) {
+		s.refuse(s.found[fieldMethod].start, reasonRequestNoID)
 	}
 }
 
@@ -215,6 +227,10 @@ func (s *scanner) errorObject() *Error {
 	}
 	return e
 }
+
+// IsNotification reports whether a method is a notification's: MCP gives all of
+// them, and nothing else, this prefix.
+func IsNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
 
 // isInteger reports whether raw is an integer that every reader keeps: no
 // fraction, no exponent, no leading zero, no -0.

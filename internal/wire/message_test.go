@@ -370,10 +370,11 @@ func TestParseBatch(t *testing.T) {
 	}{
 		{"single message", " " + ping, []string{"ping"}, false, 0},
 		{"batch of one", ` [ ` + ping + ` ] `, []string{"ping"}, true, 0},
-		{"batch", `[` + ping + `,{"jsonrpc":"2.0","method":"a","params":{}},{"jsonrpc":"2.0","id":2,"result":{}}]`,
-			[]string{"ping", "a", ""}, true, 0},
+		{"batch", `[` + ping + `,{"jsonrpc":"2.0","method":"notifications/a","params":{}},{"jsonrpc":"2.0","id":2,"result":{}}]`,
+			[]string{"ping", "notifications/a", ""}, true, 0},
 		{"the same id twice is for the session to judge", `[` + ping + `,` + ping + `]`, []string{"ping", "ping"}, true, 0},
 		{"empty", `[]`, nil, true, -32600},
+		{"a request without an id inside", `[` + ping + `,{"jsonrpc":"2.0","method":"tools/call"}]`, nil, true, -32600},
 		{"of something else", `[1]`, nil, true, -32600},
 		{"one bad element refuses all", `[` + ping + `,{}]`, nil, true, -32600},
 		{"members do not leak into the next", `[` + ping + `,{"jsonrpc":"2.0"}]`, nil, true, -32600},
@@ -402,6 +403,28 @@ func TestParseBatch(t *testing.T) {
 				t.Errorf("batch %v of %q, want %v of %q", batch, methods, c.batch, c.methods)
 			}
 		})
+	}
+}
+
+// What a client wants an answer to has an id, and only a notification has none.
+// Servers may send what they like: their requests are judged by who is asked.
+func TestRequestsOfClientsHaveAnID(t *testing.T) {
+	t.Parallel()
+	for method, ok := range map[string]bool{
+		"notifications/initialized": true, "notifications/future": true, `notifications\/x`: true, "notifications/": true,
+		"tools/call": false, `tools\u002fcall`: false, "prompts/get": false, "resources/read": false, "resources/subscribe": false,
+		"initialize": false, "future/method": false, "notifications": false, "Notifications/x": false, " notifications/x": false,
+		"notification/x": false, "doorward/listening": false,
+	} {
+		text := []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{"name":"x"}}`)
+		_, err := Parse(text, FromClient)
+		var e *SyntaxError
+		if errors.As(err, &e) == ok || !ok && (e.Code != -32600 || e.Reason != reasonRequestNoID) {
+			t.Errorf("%s from a client: %v", method, err)
+		}
+		if _, err := Parse(text, FromServer); err != nil {
+			t.Errorf("%s from a server: %v", method, err)
+		}
 	}
 }
 

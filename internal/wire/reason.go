@@ -51,6 +51,7 @@ const (
 	reasonID             = "id is neither a string nor an integer"
 	reasonLongID         = "id too long"
 	reasonNoID           = "response without id"
+	reasonRequestNoID    = "request without id"
 	reasonMethod         = "method is not a non-empty string"
 	reasonParams         = "params is not an object"
 	reasonMixed          = "both request and response members"

@@ -36,6 +36,7 @@ type scanner struct {
 	invalid SyntaxError // first offence against JSON-RPC; the scan goes on, as broken JSON matters more
 
 	found     [fieldCount]span // members of the current envelope and of its error
+	questions bool             // a key so far is one that HoldsQuestions reports
 	onElement func(start int)  // called behind each element of a batch
 
 	keys    []key    // keys of all open objects, innermost last

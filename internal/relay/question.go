@@ -1,0 +1,125 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/wire"
+)
+
+// errAsksTooMuch is an upstream failure: the server asked this client for
+// something that it did not declare or that policy forbids.
+var errAsksTooMuch = fmt.Errorf("the server asked for what the client does not offer: %w", upstream.ErrProtocol)
+
+// asked is the client that a server's question would reach.
+type asked struct {
+	x    front.Exchange // for the record
+	caps []byte         // what it declared for this way of asking; nil: it cannot be asked
+	urls []byte         // the same for the URLs of an error
+	// inside: the question stands inside another message, where a method that
+	// nobody knows is no question.
+	inside bool
+}
+
+// question takes one question of a server to its client, wherever it stands in a
+// message: it is decided and recorded, and labelled with the server's name. The
+// pass is to be left once it is known what became of it. With an error nothing of
+// the question may reach the client.
+func (l *link) question(to asked, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
+	to.x.Size = int64(len(params))
+	act := l.r.act(&to.x, l.b.Name, method, "")
+	act.Kind = gate.Question
+	if pass, err = l.r.gate.Enter(act); err != nil {
+		return nil, pass, errors.Join(errAsksTooMuch, err)
+	}
+	if !serves(to.caps, method, params) || to.inside && capabilityOf(method) == "" {
+		l.r.gate.Leave(pass, "unsupported", 0)
+		return nil, pass, errAsksTooMuch
+	}
+	if method == policy.AskElicitation {
+		params = label(l.b.Name, params)
+	}
+	return params, pass, nil
+}
+
+// serves reports whether a client that declared caps can be asked this. A
+// method that Doorward does not know is between the client and the server, unless
+// a client that ignores case would take it for one that is known.
+func serves(caps []byte, method string, params []byte) bool {
+	capability := capabilityOf(method)
+	if capability == "" {
+		return !resemblesAsk(method)
+	}
+	declared := wire.Get(caps, capability)
+	if declared == nil || method != policy.AskElicitation {
+		return declared != nil
+	}
+	switch mode := wire.Get(params, "mode"); {
+	case isText(mode, "url"):
+		text, _ := wire.GetString(params, "url")
+		return wire.Get(declared, "url") != nil && safeURL(text)
+	case mode == nil || isText(mode, "form"):
+		return wire.Get(declared, "form") != nil || wire.Get(declared, "url") == nil
+	}
+	return false // no mode that a client can have declared
+}
+
+func isText(raw []byte, want string) bool {
+	text, ok := wire.Text(raw)
+	return ok && text == want
+}
+
+// safeURL admits what a user may be sent to: https, or this machine. Nothing is
+// fetched here.
+func safeURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || u.Host == "" {
+		return false
+	}
+	switch u.Hostname() {
+	case "localhost", "127.0.0.1", "::1":
+		return u.Scheme == "http" || u.Scheme == "https"
+	}
+	return u.Scheme == "https"
+}
+
+// askOf maps a client capability to the action that policy decides.
+var askOf = []struct{ capability, action string }{
+	{"elicitation", policy.AskElicitation},
+	{"sampling", policy.AskSampling},
+	{"roots", policy.AskRoots},
+}
+
+func capabilityOf(method string) string {
+	for _, a := range askOf {
+		if a.action == method {
+			return a.capability
+		}
+	}
+	return ""
+}
+
+// resemblesAsk reports whether a method is one of the questions for a reader that
+// ignores case and white space.
+func resemblesAsk(method string) bool {
+	for _, a := range askOf {
+		if strings.EqualFold(strings.TrimSpace(method), a.action) {
+			return true
+		}
+	}
+	return false
+}
+
+// label puts the server's name in front of what it asks the user: clients
+// show who asks, and they know only Doorward (Elicitation, "Security
+// Considerations").
+func label(server string, params []byte) []byte {
+	msg, _ := wire.GetString(params, "message")
+	return wire.Set(params, wire.Edit{Key: "message", Value: wire.AppendQuote(nil, "["+server+"] "+msg)})
+}

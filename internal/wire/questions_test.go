@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// Both ways to notice a member that holds questions agree: while a message is
+// parsed, and in a part of one.
+func TestHoldsQuestions(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		`{"inputRequests":1}`: true, `{"elicitations":[]}`: true, `{"a":[{"b":{"inputRequests" : {}}}]}`: true,
+		`{"inputRequ\u0065sts":1}`: true, `{"x":{"INPUTREQUESTS":1}}`: true, "{\"x\":{\"inputReque\u017ft\u017f\":1}}": true,
+		"{\"x\":{\"\\u0069nputReque\u017fts\":1}}": true, `{"x":{"elicitation\u017f":1}}`: true, "{\"x\\\"\":1,\"inputRequests\"\n:2}": true,
+		`{"_meta":{"inputRequests":1}}`: true, `{"structuredContent":{"y":[[{"Elicitations":null}]]}}`: true,
+		`{"a":"inputRequests"}`: false, `{"a":["inputRequests"]}`: false, `{"a":"\"inputRequests\":1"}`: false, `{"inputRequests2":1,"inputRequest":2,"elicitation":3}`: false,
+		`{"a":["inputRequests","elicitations"]}`: false, `{}`: false, `{"a\"inputRequests":1}`: false, `{"inputResponses":1,"abcdefghijklm":2,"abcdefghijkl":3}`: false,
+	} {
+		if got := HoldsQuestions([]byte(raw)); got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+		for _, text := range []string{`{"jsonrpc":"2.0","id":1,"result":{"r":` + raw + `}}`, `{"jsonrpc":"2.0","method":"notifications/x","params":{"r":` + raw + `}}`,
+			`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":` + raw + `}}`} {
+			m, err := Parse([]byte(text), FromServer)
+			if err != nil || m.Plain == want {
+				t.Errorf("%s: plain %v, %v", text, m.Plain, err)
+			}
+		}
+	}
+	for _, raw := range []string{``, `null`, `"`, `"inputRequests"`} {
+		if HoldsQuestions([]byte(raw)) {
+			t.Errorf("%s holds questions", raw)
+		}
+	}
+	msgs, _, err := ParseBatch([]byte(`[{"jsonrpc":"2.0","id":1,"result":{"inputRequests":1}},{"jsonrpc":"2.0","id":2,"result":{}}]`), FromServer)
+	if err != nil || msgs[0].Plain {
+		t.Errorf("in a batch: %+v %v", msgs, err)
+	}
+}
+
+// Whatever Parse calls plain has no such member for the other way either.
+func TestPlainMessagesHoldNoQuestions(t *testing.T) {
+	t.Parallel()
+	w := &writer{Rand: rand.New(rand.NewPCG(3, 4))}
+	plain, held := 0, 0
+	for i := range 20_000 {
+		text := w.message()
+		if i%3 == 0 {
+			text = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"a":[%s,{"%s":1}]}}`, text, w.pick("inputRequests", "Elicitations", `elicit\u0061tions`, "inputreque\u017fts", "x"))
+		}
+		m, err := Parse(text, FromServer)
+		if err != nil {
+			continue
+		}
+		if HoldsQuestions(text) {
+			held++
+		}
+		if m.Plain {
+			plain++
+		}
+		if m.Plain == HoldsQuestions(text) {
+			t.Errorf("plain %v: %s", m.Plain, text)
+		}
+	}
+	if plain < 1000 || held < 500 {
+		t.Errorf("%d plain, %d that hold questions", plain, held)
+	}
+}
