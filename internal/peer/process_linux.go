@@ -156,7 +156,12 @@ func startTime(path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := statFields(b)
+	return startOf(b)
+}
+
+// startOf reads the start time in a stat file.
+func startOf(stat []byte) (uint64, error) {
+	f := statFields(stat)
 	if len(f) < 20 {
 		return 0, errors.New("short stat file")
 	}
