@@ -71,7 +71,7 @@ func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
 		facts = unixFacts(c.Unix)
 	case c.OwnerKnown:
 		facts = append(facts, number(factUID, c.OwnerUID, principal.Observed))
-	case c.Remote.IsValid() && !c.Remote.IsLoopback():
+	case c.Remote.IsValid():
 		facts = append(facts, principal.Fact{Name: factRemote, Value: c.Remote.String(), Grade: principal.Observed})
 	}
 	if client.IsValid() {

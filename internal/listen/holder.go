@@ -33,10 +33,11 @@ func (h *holding) found() peer.Holder {
 	return h.holder
 }
 
-// Holder is the process that holds the other end of a loopback connection, as
-// it was within the last second.
+// Holder is the process that holds the other end of a connection over TCP
+// within this machine, as it was within the last second. peer.ErrUnavailable:
+// the connection comes from elsewhere, or the system cannot tell.
 func (o *Origin) Holder() (peer.Holder, error) {
-	if o == nil || !o.Listener.Loopback || o.Listener.opts.Holders == nil {
+	if o == nil || !o.here() || o.Listener.opts.Holders == nil {
 		return peer.Holder{}, peer.ErrUnavailable
 	}
 	h, holders := &o.holder, o.Listener.opts.Holders
@@ -53,6 +54,12 @@ func (o *Origin) Holder() (peer.Holder, error) {
 	h.holder, h.err = holders.Find(o.Local, o.Remote)
 	h.at = time.Now()
 	return h.holder, h.err
+}
+
+// here reports whether the other end is on this machine, by its address.
+func (o *Origin) here() bool {
+	remote := o.Remote.Addr()
+	return remote.IsValid() && (remote.IsLoopback() || remote == o.Local.Addr())
 }
 
 // stampHolder judges a loopback connection by the process that holds its other
