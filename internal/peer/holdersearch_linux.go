@@ -21,13 +21,17 @@ type search struct {
 	processes, descriptors int
 }
 
-// run visits the recent holders, then every process, the newest first.
+// run visits the recent holders, the newest numbers, and then every process, the
+// newest first.
 func (s *search) run() {
 	recent := slices.Clone(s.recent)
 	for _, pid := range recent {
 		if !s.visit(pid) {
 			return
 		}
+	}
+	if !s.all && s.newest() {
+		return
 	}
 	pids := processes()
 	s.forget(pids)
@@ -36,6 +40,43 @@ func (s *search) run() {
 			return
 		}
 	}
+}
+
+// newestNumbers is how many numbers are tried before all processes are listed,
+// which costs more than a program that has just started.
+const newestNumbers = 64
+
+// newest visits what has the numbers that were given out last, threads among
+// them. It reports whether nothing is left to look for.
+func (s *search) newest() bool {
+	last := lastNumber()
+	for n := last; n > 0 && n > last-newestNumbers && s.processes > nearProcesses/2; n-- {
+		if !s.inside[n] {
+			s.descend(n)
+		}
+		if len(s.left) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lastNumber is the number that was given to a process or thread last, 0 when
+// it cannot be told.
+func lastNumber() int32 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) < 5 {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(fields[4]), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
 }
 
 // forget drops the processes inside that have ended.
@@ -126,7 +167,7 @@ func (s *search) read(pid int32, dir int, name string) {
 	}
 	delete(s.left, inode)
 	if !holder.Inside {
-		s.remember(pid)
+		s.remember(holder.PID)
 	}
 	for _, w := range waiting {
 		w.answer(holder, nil)
@@ -142,16 +183,20 @@ func (s *search) remember(pid int32) {
 // holder confirms that a process holds a socket. The process is held by an open
 // directory, which is of that instance alone, from before its user and place in
 // the tree are read until the descriptor is read again: all of it is said of
-// one process.
+// one process. For a thread that is its process, whose table of descriptors is
+// looked at.
 func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)))
 	if err != nil {
 		return Holder{}, false
 	}
 	defer dir.Close()
-	start, err := startIn(dir)
-	uid, err2 := effectiveUID(dir)
-	if err != nil || err2 != nil || uid != s.uid {
+	process, uid, err := identityIn(dir)
+	if err == nil && process != pid && process > 0 {
+		return s.holder(process, name, inode)
+	}
+	start, err2 := startIn(dir)
+	if err != nil || err2 != nil || process != pid || uid != s.uid {
 		return Holder{}, false
 	}
 	h := Holder{PID: pid, Process: composed(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
