@@ -32,6 +32,8 @@ import (
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger reads SOCK [TOKEN]    gets instructions and stays; see reader_linux_test.go
 //	stranger pidns SOCK            asks from a pid namespace of its own
+//	stranger hidden WAY HOST:PORT  asks by a socket that no table of descriptors shows; see hidden_linux_test.go
+//	stranger guess HOST:PORT TOKEN HEADER  shows 21 tokens that begin so, with a header, and says the last status
 //	stranger as UID MODE SOCK      any of these as another user
 //	stranger named NAME MODE SOCK  any of these from a program called NAME, which is this one with another digest
 //	stranger run PROGRAM ARG…      starts PROGRAM and waits for it: its parent
@@ -98,6 +100,10 @@ func strange(args []string) error {
 		return pass(sock)
 	case "reads":
 		return reads(sock, args[2:])
+	case "hidden":
+		return askUnseen(sock, args[2])
+	case "guess":
+		return guess(sock, args[2], args[3])
 	case "pidns":
 		return again(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}, "ask", sock)
 	case "as":
@@ -115,6 +121,28 @@ func strange(args []string) error {
 	default:
 		return fmt.Errorf("no such mode: %s", mode)
 	}
+}
+
+// guess tries one token more than a source may.
+func guess(addr, token, header string) error {
+	name, value, _ := strings.Cut(header, ": ")
+	status := 0
+	for i := range 21 {
+		r, err := http.NewRequest(http.MethodGet, "http://"+addr+"/mcp", nil)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+token+strconv.Itoa(i))
+		r.Header.Set(name, value)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		status = resp.StatusCode
+	}
+	fmt.Println(status)
+	return nil
 }
 
 // again runs a mode in a process with other attributes.

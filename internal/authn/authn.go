@@ -158,6 +158,13 @@ func New(o Options) *Authenticator {
 //	                                the system cannot tell; a caller that
 //	                                presents a token must present a valid one
 func (a *Authenticator) Authenticate(c *Caller, authorization []string) (*principal.Principal, error) {
+	return a.AuthenticateFor(c, netip.Addr{}, authorization)
+}
+
+// AuthenticateFor is Authenticate for a request that a trusted proxy has passed
+// on for a client at that address: its failures are the client's. The address
+// is claimed, and nothing else depends on it.
+func (a *Authenticator) AuthenticateFor(c *Caller, client netip.Addr, authorization []string) (*principal.Principal, error) {
 	switch {
 	case c == nil:
 		return nil, ErrUnauthenticated
@@ -169,7 +176,7 @@ func (a *Authenticator) Authenticate(c *Caller, authorization []string) (*princi
 	case c.Unix != nil, len(authorization) == 0 && c.Loopback && !c.Enforce:
 		return a.connection(c)
 	}
-	return a.token(c, authorization)
+	return a.token(c, client, authorization)
 }
 
 // connection gives the principal of the connection itself, made at its first
@@ -186,7 +193,7 @@ func (a *Authenticator) connection(c *Caller) (*principal.Principal, error) {
 	return p, nil
 }
 
-func (a *Authenticator) token(c *Caller, authorization []string) (*principal.Principal, error) {
+func (a *Authenticator) token(c *Caller, client netip.Addr, authorization []string) (*principal.Principal, error) {
 	now := a.now()
 	a.refresh(now)
 	token, ok := bearer(authorization)
@@ -199,7 +206,7 @@ func (a *Authenticator) token(c *Caller, authorization []string) (*principal.Pri
 	}
 	digest := digestOf(token)
 	if a.oauth != nil && looksLikeJWT(token) {
-		return a.accessToken(c, token, digest, now)
+		return a.accessToken(c, client, token, digest, now)
 	}
 	t := a.table.Load()
 	if s := c.seen.Load(); s != nil && subtle.ConstantTimeCompare(s.digest[:], digest[:]) == 1 {
@@ -210,7 +217,7 @@ func (a *Authenticator) token(c *Caller, authorization []string) (*principal.Pri
 			return cred.principal(c.Loopback), nil
 		}
 	}
-	return a.unseen(c, t, digest, now)
+	return a.unseen(c, sourceOf(c, client, kindOf(token)), t, digest, now)
 }
 
 // in is the credential in t. A token that was good on this connection costs
@@ -224,8 +231,7 @@ func (s *seen) in(t *table) *credential {
 
 // unseen checks a token that this connection did not present before. Of a
 // source that failed too often only tokens that cannot be guessed count.
-func (a *Authenticator) unseen(c *Caller, t *table, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
-	src := sourceOf(c)
+func (a *Authenticator) unseen(c *Caller, src origin, t *table, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	wait := a.failures.take(src, now)
 	cred := t.match(&digest)
 	if cred == nil && wait == 0 {
@@ -250,11 +256,12 @@ func (a *Authenticator) tooMany(wait time.Duration) error {
 	return &TooManyError{Wait: wait}
 }
 
-// Unjudged charges the source of a connection for a token that nobody can judge
-// now, as for one that is not good: nobody tries many of them meanwhile. Its
-// error is an ErrTooMany.
-func (a *Authenticator) Unjudged(c *Caller) error {
-	if wait := a.failures.take(sourceOf(c), a.now()); wait > 0 {
+// Unjudged charges the source of a request for the token of a session that
+// cannot be judged now, as for one that is not good, so that the rate of guesses
+// is the same meanwhile. client is as for AuthenticateFor. Its error is an
+// ErrTooMany.
+func (a *Authenticator) Unjudged(c *Caller, client netip.Addr) error {
+	if wait := a.failures.take(sourceOf(c, client, kindSession), a.now()); wait > 0 {
 		return a.tooMany(wait)
 	}
 	a.failures.invalid.Add(1)
@@ -263,11 +270,11 @@ func (a *Authenticator) Unjudged(c *Caller) error {
 
 // accessToken checks a token of the issuer. A source that failed too often is
 // not even heard; that the issuer cannot be asked is not its failure.
-func (a *Authenticator) accessToken(c *Caller, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
+func (a *Authenticator) accessToken(c *Caller, client netip.Addr, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	if p := a.oauth.known(digest, c.Loopback, now); p != nil {
 		return p, nil
 	}
-	src := sourceOf(c)
+	src := sourceOf(c, client, kindAccess)
 	if wait := a.failures.take(src, now); wait > 0 {
 		return nil, a.tooMany(wait)
 	}

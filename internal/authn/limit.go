@@ -3,16 +3,18 @@ package authn
 import (
 	"errors"
 	"hash/maphash"
+	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// A source may fail burst times at once, and then once every refill. Beyond
-// that a token that somebody chose is not compared at all, so that guessing
-// has a rate. One that Doorward made still is: nobody guesses 256 random bits,
-// and its holder must not pay for who shares the source.
+// A source may fail burst times at once with tokens of one kind, and then once
+// every refill. Beyond that a token that somebody chose is not compared at all,
+// so that guessing has a rate. One that Doorward made still is: 256 random bits
+// cannot be guessed, and its holder must not pay for who shares the source.
 const (
 	burst      = 20
 	refill     = time.Second
@@ -43,11 +45,12 @@ func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 // secret, so that nobody can aim at another's.
 //
 // Admitted limit: callers that share a source (one address, one loopback
-// listener and user) share its failures. A connection that has authenticated
-// before goes on regardless.
+// listener and user) share its failures with tokens of the same kind: one that
+// was chosen cannot be let in then without letting it be guessed. A connection
+// that has authenticated before goes on regardless.
 type limiter struct {
 	mu      sync.Mutex
-	buckets map[string]*bucket
+	buckets map[origin]*bucket
 	seed    maphash.Seed
 	swept   time.Time
 
@@ -55,7 +58,7 @@ type limiter struct {
 }
 
 func newLimiter() *limiter {
-	return &limiter{buckets: map[string]*bucket{}, seed: maphash.MakeSeed()}
+	return &limiter{buckets: map[origin]*bucket{}, seed: maphash.MakeSeed()}
 }
 
 type bucket struct {
@@ -74,7 +77,7 @@ func (b *bucket) settle(now time.Time) {
 // take charges a source for one attempt beforehand, so that many attempts at
 // once cannot get past the limit; refund gives it back for a good one. Nothing
 // is charged when there is a time to wait.
-func (l *limiter) take(src string, now time.Time) (wait time.Duration) {
+func (l *limiter) take(src origin, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.of(src, now)
@@ -86,7 +89,7 @@ func (l *limiter) take(src string, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-func (l *limiter) refund(src string, now time.Time) {
+func (l *limiter) refund(src origin, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[src]
@@ -103,11 +106,11 @@ func (l *limiter) refund(src string, now time.Time) {
 }
 
 // shared is the bucket of a source that found no room of its own.
-func (l *limiter) shared(src string) string {
-	return "shared " + strconv.FormatUint(maphash.String(l.seed, src)%maxShared, 10)
+func (l *limiter) shared(src origin) origin {
+	return origin{at: "shared " + strconv.FormatUint(maphash.Comparable(l.seed, src)%maxShared, 10)}
 }
 
-func (l *limiter) of(src string, now time.Time) *bucket {
+func (l *limiter) of(src origin, now time.Time) *bucket {
 	if b := l.buckets[src]; b != nil {
 		return b
 	}
@@ -139,20 +142,62 @@ func (l *limiter) sweep(now time.Time) {
 	}
 }
 
-// sourceOf tells failing callers apart: by address off the host (an IPv6
-// network of 64 bits is one), by listener on it, and there by the owner of the
-// socket where that is known.
-func sourceOf(c *Caller) string {
-	remote := c.Remote.Unmap().WithZone("")
+// origin is what failures are counted for: where a token came from, and its
+// kind.
+type origin struct {
+	at   string
+	kind kind
+}
+
+// kind is the form of a token, which says where it could come from. A token of
+// one form is no guess at one of another.
+type kind uint8
+
+const (
+	kindChosen  kind = iota // any form: DOORWARD_TOKEN or --token-file
+	kindMade                // doorward token new
+	kindAccess              // an issuer
+	kindSession             // a session of instructions, or a started agent
+)
+
+// sessionToken begins the token of a session (session.Prefix).
+const sessionToken = "dws1."
+
+func kindOf(token string) kind {
 	switch {
-	case !remote.IsValid() || remote.IsLoopback():
-		if c.OwnerKnown {
-			return c.Listener + " uid " + number(factUID, c.OwnerUID, 0).Value
-		}
-		return "listener " + c.Listener
-	case remote.Is6():
-		network, _ := remote.Prefix(64)
-		return network.String()
+	case strings.HasPrefix(token, madeToken):
+		return kindMade
+	case strings.HasPrefix(token, sessionToken), strings.HasPrefix(token, SpawnToken):
+		return kindSession
+	case looksLikeJWT(token):
+		return kindAccess
 	}
-	return remote.String()
+	return kindChosen
+}
+
+// sourceOf tells failing callers apart: the clients of a trusted proxy by the
+// address that it names, others by their own address off the host (an IPv6
+// network of 64 bits is one), by listener on it, and there by the owner of the
+// socket where that is known. A proxy's client is never one on the host.
+func sourceOf(c *Caller, client netip.Addr, k kind) origin {
+	if client.IsValid() {
+		return origin{c.Listener + " client " + network(client), k}
+	}
+	if c.Remote.IsValid() && !c.Remote.Unmap().IsLoopback() {
+		return origin{network(c.Remote), k}
+	}
+	if c.OwnerKnown {
+		return origin{c.Listener + " uid " + number(factUID, c.OwnerUID, 0).Value, k}
+	}
+	return origin{"listener " + c.Listener, k}
+}
+
+// network is the part of an address that one host has to itself.
+func network(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		p, _ := a.Prefix(64)
+		return p.String()
+	}
+	return a.String()
 }

@@ -3,6 +3,7 @@ package authn
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestATokenThatNobodyCanGuessIsNotLockedOut(t *testing.T) {
 	}
 	w.clock.advance(1100 * time.Millisecond)
 	for range burst {
-		w.ask(enforced(), "Bearer wrong")
+		w.ask(enforced(), "Bearer dw_wrong")
 	}
 	if _, err := w.ask(enforced(), "Bearer "+made); !errors.Is(err, ErrTooMany) {
 		t.Errorf("once it is revoked: %v", err)
@@ -148,7 +149,7 @@ func TestSourcesAreToldApart(t *testing.T) {
 		{local(0, false), remote("::1"), true},
 		{local(0, false), &Caller{Listener: "m", Remote: addr("127.0.0.1")}, false},
 	} {
-		if a, b := sourceOf(tc.a), sourceOf(tc.b); (a == b) != tc.same {
+		if a, b := sourceOf(tc.a, netip.Addr{}, kindChosen), sourceOf(tc.b, netip.Addr{}, kindChosen); (a == b) != tc.same {
 			t.Errorf("%q and %q", a, b)
 		}
 	}
@@ -161,26 +162,26 @@ func TestManySourcesStayBounded(t *testing.T) {
 	l := newLimiter()
 	now := time.Now()
 	for i := range maxSources {
-		l.take(fmt.Sprint("s", i), now)
+		l.take(origin{at: fmt.Sprint("s", i)}, now)
 	}
 	for i := range 60 * maxShared {
-		l.take(fmt.Sprint("t", i), now)
+		l.take(origin{at: fmt.Sprint("t", i)}, now)
 	}
 	if n := len(l.buckets); n > maxSources+maxShared {
 		t.Errorf("%d sources", n)
 	}
 	limited := 0
 	for i := range 100 {
-		if l.take(fmt.Sprint("new", i), now) > 0 {
+		if l.take(origin{at: fmt.Sprint("new", i)}, now) > 0 {
 			limited++
 		}
 	}
 	if limited < 90 {
 		t.Errorf("%d of 100 sources over the number are limited", limited)
 	}
-	l.refund("never seen", now)
+	l.refund(origin{at: "never seen"}, now)
 	later := now.Add(time.Minute)
-	if l.take("new", later) > 0 || len(l.buckets) > 2 {
+	if l.take(origin{at: "new"}, later) > 0 || len(l.buckets) > 2 {
 		t.Errorf("after a minute %d sources are left", len(l.buckets))
 	}
 }
@@ -191,14 +192,14 @@ func TestAFullTableLocksFewOut(t *testing.T) {
 	l := newLimiter()
 	now := time.Now()
 	for i := range maxSources {
-		l.take(fmt.Sprint("s", i), now)
+		l.take(origin{at: fmt.Sprint("s", i)}, now)
 	}
 	for range 10 * burst {
-		l.take("one more", now)
+		l.take(origin{at: "one more"}, now)
 	}
 	limited := 0
 	for i := range 1000 {
-		if l.take(fmt.Sprint("new", i), now) > 0 {
+		if l.take(origin{at: fmt.Sprint("new", i)}, now) > 0 {
 			limited++
 		}
 	}
@@ -211,14 +212,14 @@ func BenchmarkAttackFromEverywhere(b *testing.B) {
 	l := newLimiter()
 	now := time.Now()
 	for i := range maxSources {
-		l.take(fmt.Sprint("s", i), now)
+		l.take(origin{at: fmt.Sprint("s", i)}, now)
 	}
 	names := make([]string, 1024)
 	for i := range names {
 		names[i] = fmt.Sprint("new", i)
 	}
 	for i := 0; b.Loop(); i++ {
-		l.take(names[i%len(names)], now)
+		l.take(origin{at: names[i%len(names)]}, now)
 	}
 }
 
@@ -241,15 +242,15 @@ func TestATokenThatNobodyCanJudgeIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range burst {
-		if err := w.Unjudged(enforced()); err != nil {
+		if err := w.Unjudged(enforced(), netip.Addr{}); err != nil {
 			t.Fatalf("failure %d: %v", i, err)
 		}
 	}
 	var many *TooManyError
-	if err := w.Unjudged(enforced()); !errors.As(err, &many) || many.RetryAfter() != 1 {
+	if err := w.Unjudged(enforced(), netip.Addr{}); !errors.As(err, &many) || many.RetryAfter() != 1 {
 		t.Errorf("over the limit: %v", err)
 	}
-	if _, err := w.ask(enforced(), "Bearer wrong"); !errors.Is(err, ErrTooMany) {
+	if _, err := w.ask(enforced(), "Bearer dws1.wrong"); !errors.Is(err, ErrTooMany) {
 		t.Errorf("another guess: %v", err)
 	}
 	if got := w.Failures(); got != (Failures{Invalid: burst, Limited: 2}) {

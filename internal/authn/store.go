@@ -62,6 +62,9 @@ func (t *Token) live(now time.Time) bool {
 // one. The others are revoked, or on their way out.
 func (t *Token) current() bool { return t.Revoked.IsZero() && t.Succeeded.IsZero() }
 
+// madeToken begins every token that Doorward makes.
+const madeToken = "dw_"
+
 // NewToken makes a token and stores its digest. secret is "dw_" and 43
 // characters of 256 random bits; it exists nowhere else, so show it now.
 // expires 0 means never. Errors: ErrName, ErrExists, ErrScope, ErrExpiry, or
@@ -162,7 +165,7 @@ func (s *Store) Revoke(idOrName string) ([]Token, error) {
 func newSecret() (secret, id string) {
 	var b [secretSize + 8]byte
 	rand.Read(b[:]) // never fails
-	return "dw_" + base64.RawURLEncoding.EncodeToString(b[:secretSize]), "T" + hex.EncodeToString(b[secretSize:])
+	return madeToken + base64.RawURLEncoding.EncodeToString(b[:secretSize]), "T" + hex.EncodeToString(b[secretSize:])
 }
 
 // withoutLongDead forgets what was revoked or expired long ago, so that the

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,8 @@ const (
 	factNamespaces = "namespaces"
 	factToken      = "token"
 	factScope      = "scope"
+	factRemote     = "remote"
+	factForwarded  = "forwarded_for"
 )
 
 // whoConnected is who the connection itself is; nil for nobody.
@@ -41,6 +44,40 @@ func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 		return p
 	}
 	return p.WithWitness(e.Image)
+}
+
+// Facts are what the kernel says of a Unix peer, for a record of somebody who
+// is not let in.
+func Facts(p *peer.Credentials) []principal.Fact { return unixFacts(p) }
+
+// OwnerFacts are the same of a loopback caller: the owner of its socket, and
+// the process that holds it, where one was found.
+func OwnerFacts(uid uint32, h peer.Holder) []principal.Fact {
+	facts := []principal.Fact{number(factUID, uid, principal.Observed)}
+	if h.PID > 0 {
+		facts = append(facts, number(factPID, uint32(h.PID), principal.Observed),
+			principal.Fact{Name: factProcess, Value: h.Process, Grade: principal.Observed})
+	}
+	return facts
+}
+
+// RemoteFacts are where a request that is refused came from: the owner of a
+// loopback socket or the address of the other end, and the client that a
+// trusted proxy names.
+func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
+	switch {
+	case c == nil:
+	case c.Unix != nil:
+		facts = unixFacts(c.Unix)
+	case c.OwnerKnown:
+		facts = append(facts, number(factUID, c.OwnerUID, principal.Observed))
+	case c.Remote.IsValid():
+		facts = append(facts, principal.Fact{Name: factRemote, Value: c.Remote.String(), Grade: principal.Observed})
+	}
+	if client.IsValid() {
+		facts = append(facts, principal.Fact{Name: factForwarded, Value: client.String(), Grade: principal.Claimed})
+	}
+	return facts
 }
 
 // unixFacts grades what identity.md section 6 lists. The pid alone is used

@@ -13,6 +13,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/doorward/doorward/internal/secret"
@@ -58,6 +59,18 @@ type Listener struct {
 	RequireTLS bool     `yaml:"require_tls" default:"false" doc:"Refuse to listen off loopback without TLS, instead of warning."`
 	Hosts      []string `yaml:"hosts" doc:"Further Host names to accept, each a name or literal address, with :port when it differs from the listener's."`
 	Origins    []string `yaml:"origins" doc:"Further Origins to accept, each as https://name or https://name:port."`
+	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. What a Forwarded or X-Forwarded-For header of theirs names as the client is what failed tokens are counted for, and is recorded; it allows nothing. From others the headers are ignored."`
+}
+
+// TrustedProxies are the networks of Proxies, as far as they are well formed.
+func (l Listener) TrustedProxies() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range l.Proxies {
+		if p, err := proxyNetwork(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // TLS names a certificate chain and its key, both PEM.

@@ -106,7 +106,7 @@ func TestManualExample(t *testing.T) {
 	c := good(t, "doorward.yaml", manual(t))
 	want := defaults()
 	want.Listen.HTTP[0].TLS = &config.TLS{Cert: "/etc/doorward/F", Key: "/etc/doorward/F"}
-	want.Listen.HTTP[0].Hosts, want.Listen.HTTP[0].Origins = []string{}, []string{}
+	want.Listen.HTTP[0].Hosts, want.Listen.HTTP[0].Origins, want.Listen.HTTP[0].Proxies = []string{}, []string{}, []string{}
 	want.Policy = "/etc/doorward/policy.cedar"
 	want.OAuth.Scopes = map[string][]string{}
 	handling := config.Handling{

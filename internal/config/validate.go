@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -74,6 +75,30 @@ func (d *decoder) checkListener(key string, l Listener) {
 			d.also(fmt.Sprintf("%s.origins[%d]", key, i), "this must be an origin such as https://app.example.com, without a path or wildcard")
 		}
 	}
+	for i, p := range l.Proxies {
+		if _, err := proxyNetwork(p); err != nil {
+			d.also(fmt.Sprintf("%s.trusted_proxies[%d]", key, i), err.Error())
+		}
+	}
+}
+
+// proxyNetwork reads an entry of trusted_proxies. The address of a network has
+// no bits beyond its length, so that a slip does not widen it; and everybody is
+// no network of proxies.
+func proxyNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return p, errors.New("this must be an address or a network such as 10.0.0.0/8 or fd00::/8")
+	case p.Bits() == 0:
+		return p, errors.New("this would trust everybody; name the proxies' own network")
+	case p != p.Masked():
+		return p, fmt.Errorf("this has bits beyond its length; write %v", p.Masked())
+	}
+	return p, nil
 }
 
 // isHost tells whether s is what a Host header may say.

@@ -86,6 +86,8 @@ type Daemon struct {
 	offline     bool // an operator's command without a daemon
 	// observer looks at the programs of the socket's callers.
 	observer *peer.Observer
+	// holders finds the processes of loopback callers.
+	holders *peer.Holders
 
 	reloading sync.Mutex
 
@@ -103,7 +105,7 @@ type Refused struct{ Network, Addr, Reason string }
 
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{})}
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), holders: peer.NewHolders(int32(os.Getpid()))}
 	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 
 	"github.com/doorward/doorward/internal/authn"
@@ -27,12 +26,18 @@ func (d *Daemon) connContext(l *listen.Listener) func(context.Context, net.Conn)
 		if o == nil {
 			return ctx
 		}
-		return context.WithValue(ctx, callerKey{}, d.callerOf(o))
+		return context.WithValue(ctx, callerKey{}, d.newCaller(o))
 	}
 }
 
-// callerOf translates what listen knows into what authn wants to know.
-func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
+// callerOf is what is known of the connection of a request; nil: nothing.
+func callerOf(r *http.Request) *authn.Caller {
+	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
+	return c
+}
+
+// newCaller translates what listen knows into what authn wants to know.
+func (d *Daemon) newCaller(o *listen.Origin) *authn.Caller {
 	c := &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
 		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr(), Spawn: o.Spawn}
 	if o.Peer != nil && o.Spawn == "" {
@@ -45,20 +50,6 @@ func (d *Daemon) callerOf(o *listen.Origin) *authn.Caller {
 // behind: they would be taken for the user. An agent that it started for
 // somebody has a name of its own, and is let in by spawned.
 func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
-
-// searched bounds the search for the holder of a loopback connection, in
-// descriptors of the daemon's servers: about a microsecond each.
-const searched = 1 << 15
-
-// ownSocket is ownChild for a loopback connection, of which only the socket is
-// known. Where the system cannot tell whose it is, it cannot tell this either.
-func (d *Daemon) ownSocket(local, remote netip.AddrPort) bool {
-	if d.runner.Alive() == 0 {
-		return false
-	}
-	held, err := peer.HeldBelow(local, remote, int32(os.Getpid()), searched)
-	return held || err != nil && !errors.Is(err, peer.ErrUnavailable)
-}
 
 // screen is the Host and Origin check of every request (threats R1 to R4).
 func screen(r *http.Request) bool {
@@ -89,7 +80,7 @@ func sameSite(v []string) bool {
 
 // authenticate says who is calling.
 func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
-	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
+	c := callerOf(r)
 	if c == nil {
 		return nil, authn.ErrUnauthenticated
 	}
@@ -99,7 +90,7 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 	if showsSession(r) {
 		return d.bySession(c, r)
 	}
-	who, err := d.auth.Authenticate(c, r.Header["Authorization"])
+	who, err := d.auth.AuthenticateFor(c, listen.From(r.Context()).Client(r.Header), r.Header["Authorization"])
 	if err != nil && c.Unix != nil {
 		listen.From(r.Context()).Expel() // it cannot become somebody again
 	}
@@ -120,19 +111,16 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 func (d *Daemon) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
 	who, err := d.instructing.server.Authenticate(r)
 	var many *authn.TooManyError
-	if errors.Is(err, instruct.ErrStore) && errors.As(d.auth.Unjudged(c), &many) {
+	if errors.Is(err, instruct.ErrStore) && errors.As(d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header)), &many) {
 		return nil, front.Limited{RetryAfter: many.RetryAfter()}
 	}
 	return who, err
 }
 
 // refusedAtDoor records a refusal before any principal was known. Its texts
-// are constants: nothing that a caller sent is in them.
+// are constants, and its facts addresses and what the kernel says: nothing else
+// that a caller sent is in them.
 func (d *Daemon) refusedAtDoor(r *http.Request, _ int, reason error) {
-	where := ""
-	if o := listen.From(r.Context()); o != nil {
-		where = o.Listener.URL()
-	}
 	var rejected authn.Rejection
 	source, text := "auth", "not authenticated"
 	switch {
@@ -147,5 +135,5 @@ func (d *Daemon) refusedAtDoor(r *http.Request, _ int, reason error) {
 	case errors.As(reason, &rejected):
 		text = rejected.Error()
 	}
-	d.events.add(source, "http", where, text)
+	d.events.request(r, source, "http", text)
 }

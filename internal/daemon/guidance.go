@@ -41,8 +41,8 @@ func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool
 func (d *Daemon) unjudged(r *http.Request) error {
 	reason := "a session token that cannot be judged: the database is away"
 	err := error(authn.ErrUnauthenticated)
-	if c, _ := r.Context().Value(callerKey{}).(*authn.Caller); c != nil {
-		err = d.auth.Unjudged(c)
+	if c := callerOf(r); c != nil {
+		err = d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header))
 	}
 	if errors.Is(err, authn.ErrTooMany) {
 		reason = "not looked at: the source failed too often"
@@ -99,13 +99,13 @@ func overUnix(r *http.Request) bool {
 // bearer is whose a bearer token is that was shown beside what authenticates
 // the caller.
 func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, error) {
-	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
+	c := callerOf(r)
 	if c == nil {
 		return nil, authn.ErrUnauthenticated
 	}
 	shown := &authn.Caller{Loopback: c.Loopback || c.Unix != nil, Enforce: true, Listener: "session of " + c.Listener,
 		OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
-	return d.auth.Authenticate(shown, []string{"Bearer " + token})
+	return d.auth.AuthenticateFor(shown, listen.From(r.Context()).Client(r.Header), []string{"Bearer " + token})
 }
 
 // owner reports whether it is the daemon's own user, as the kernel says.
@@ -154,9 +154,5 @@ func (d *Daemon) refusedSession(r *http.Request, reason string) {
 
 // doorEvent records a refusal of a token, whose reason is a constant.
 func (d *Daemon) doorEvent(r *http.Request, action, reason string) {
-	where := ""
-	if o := listen.From(r.Context()); o != nil {
-		where = o.Listener.URL()
-	}
-	d.events.add("auth", action, where, reason)
+	d.events.request(r, "auth", action, reason)
 }

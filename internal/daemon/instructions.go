@@ -195,7 +195,7 @@ func (d *Daemon) instructOptions(m *instructing) instruct.Options {
 	i := d.o.Config.Instructions
 	return instruct.Options{Wanted: d.wantsInstructions(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: d.pastRecords(), Mode: canary.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
-		Above: above, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
+		Above: above, Held: held, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
 		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Own: d.owner, Log: d.log}
 }
 

@@ -259,6 +259,23 @@ func above(r *http.Request) (processes []string, complete bool) {
 	return all, err == nil
 }
 
+// held is above for a connection over TCP on this machine.
+func held(r *http.Request) (processes []string, told bool) {
+	o := listen.From(r.Context())
+	if o == nil || o.Peer != nil {
+		return nil, false
+	}
+	h, err := o.Holder()
+	if err != nil {
+		return nil, !errors.Is(err, peer.ErrUnavailable)
+	}
+	all, err := peer.AncestorsOf(h)
+	if err != nil {
+		return []string{h.Process}, true // what is above it cannot be told
+	}
+	return all, true
+}
+
 // seen tells messaging of a sign of life.
 func (d *Daemon) seen(who *principal.Principal, session string) {
 	if m := d.messaging.Load(); m != nil {

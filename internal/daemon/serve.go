@@ -59,7 +59,7 @@ func Specs(c *config.Config) []listen.Spec {
 		out = append(out, listen.Spec{Network: "unix", Addr: c.Listen.Unix})
 	}
 	for _, h := range c.Listen.HTTP {
-		s := listen.Spec{Network: "tcp", Addr: h.Addr, Auth: h.Auth, RequireTLS: h.RequireTLS, Hosts: h.Hosts, Origins: h.Origins}
+		s := listen.Spec{Network: "tcp", Addr: h.Addr, Auth: h.Auth, RequireTLS: h.RequireTLS, Hosts: h.Hosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies()}
 		if h.TLS != nil {
 			s.CertFile, s.KeyFile = h.TLS.Cert, h.TLS.Key
 		}
@@ -79,8 +79,8 @@ func (d *Daemon) open(ctx context.Context, s listen.Spec) {
 		MaxConns:   4*d.o.Config.Limits.Sessions + 1024,
 		OwnChild:   ownChild,
 		Spawned:    d.spawned,
-		OwnSocket:  d.ownSocket,
-		OnRefused:  func(reason string) { d.events.add("listen", "connect", where, reason) },
+		Holders:    d.holders,
+		OnRefused:  func(r listen.Refusal) { d.events.connection(where, r) },
 		OnNotice:   func(text string) { d.log.Info(text, "listener", s.Addr) },
 	})
 	var refused *listen.RefusedError

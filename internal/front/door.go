@@ -131,6 +131,11 @@ func (d *Door) Close() {
 // ServeHTTP keeps the order of protocol.md 3.1: form of the request, Host and
 // Origin, authentication, path, method, and only then the body.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 {
+		// net/http does not tell whether Content-Length was there as well. Then two
+		// readers can disagree where the body ends (RFC 9112, 6.3).
+		w.Header().Set("Connection", "close")
+	}
 	if !wellFormed(r) {
 		w.Header().Set("Connection", "close")
 		plain(w, http.StatusBadRequest)

@@ -88,6 +88,10 @@ type Options struct {
 	// of peer.Ancestors; complete is false where they cannot be told to the end,
 	// as never over TCP.
 	Above func(*http.Request) (processes []string, complete bool)
+	// Held names the process that holds the other end of a TCP connection and all
+	// above it, in the same form; told is false where that cannot be told, as of
+	// a caller on another machine. nil: it never can.
+	Held func(*http.Request) (processes []string, told bool)
 	// Instance is the process behind a request on the Unix socket, in the same
 	// form, as far as that is known without looking; nil: it never is.
 	Instance func(*http.Request) string

@@ -159,15 +159,23 @@ func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
 	case shown.session == "":
 		return nil, errPlace
 	}
-	found, err := s.o.Sessions.Check(shown.session, session.Caller{})
+	found, err := s.o.Sessions.Check(shown.session, session.Caller{Held: s.held(r)})
 	if err != nil {
 		return nil, err
 	}
 	return s.bySession(r, found)
 }
 
+// held asks for the process behind a connection over TCP.
+func (s *Server) held(r *http.Request) func() ([]string, bool) {
+	if s.o.Held == nil {
+		return nil
+	}
+	return func() ([]string, bool) { return s.o.Held(r) }
+}
+
 // bySession is the principal of a session whose token came over TCP: a secret of
-// whoever holds it, so of the process nothing is known. What policy reads of a
+// whoever holds it, so its process is no fact of it. What policy reads of a
 // bearer token is in the session no longer: it is looked up where it was, and
 // where it is not any more, the session has lost what it stands on. A started
 // agent is one by its process tree, and nowhere else.
@@ -286,7 +294,7 @@ func hasEnded(err error) bool {
 // check looks a session token up that came beside a connection. On the Unix
 // socket it has to be the caller's own.
 func (s *Server) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
-	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name()}
+	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name(), Held: s.held(r)}
 	if c.Unix {
 		own := ""
 		if s.o.Instance != nil {

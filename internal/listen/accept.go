@@ -20,13 +20,14 @@ const (
 	ReasonOwnSocket    = "the loopback socket is held by a server of the daemon"
 	ReasonOtherOwner   = "the loopback socket belongs to another user"
 	ReasonNoOwner      = "no user was found for the loopback socket"
+	ReasonNoHolder     = "no process was found that holds the loopback socket"
 	ReasonTooMany      = "too many connections on the listener"
 	ReasonTooManyHere  = "too many connections from one address"
 	ReasonAcceptFailed = "accepting failed"
 )
 
 // The reasons for ending a connection of the Unix socket later, by what came
-// on it.
+// on it. One on loopback ends later for ReasonNoHolder and ReasonOwnSocket.
 const (
 	ReasonOtherWriter = peer.BreachWriter
 	ReasonNoWriter    = peer.BreachUnattested
@@ -36,16 +37,26 @@ const (
 )
 
 var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOwnSocket, ReasonOtherOwner,
-	ReasonNoOwner, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
+	ReasonNoOwner, ReasonNoHolder, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
 	ReasonOtherWriter, ReasonNoWriter, ReasonCutOff, ReasonDescriptors, ReasonDeadWriter}
 
-func (l *Listener) refuse(reason string) {
+// Refusal is a connection that was closed at the door, or later for what came
+// on it, and what the kernel says of its other end.
+type Refusal struct {
+	Reason string            // one of the Reason constants
+	Peer   *peer.Credentials // of a Unix peer, to be read during the call; nil where nothing is known
+	Owner  Ownership         // of a loopback connection
+	UID    uint32            // the owner, when Owner is OwnerSame or OwnerOther
+	Holder peer.Holder       // zero where none was found
+}
+
+func (l *Listener) refuse(o *Origin, reason string) {
 	for i, r := range reasons {
 		if r == reason {
 			l.refused[i].Add(1)
 		}
 	}
-	l.opts.OnRefused(reason)
+	l.opts.OnRefused(Refusal{Reason: reason, Peer: o.Peer, Owner: o.Owner, UID: o.OwnerUID, Holder: o.holder.found()})
 }
 
 func (l *Listener) start() {
@@ -68,7 +79,7 @@ func (l *Listener) loop(s net.Listener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			l.refuse(ReasonAcceptFailed)
+			l.refuse(&Origin{}, ReasonAcceptFailed)
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			select {
 			case <-time.After(wait):
@@ -79,37 +90,45 @@ func (l *Listener) loop(s net.Listener) {
 	}
 }
 
-// admit seats a connection, asks the kernel about it before its first byte is
-// read, and hands it to Accept; or closes it.
+// admit seats a connection, or closes it.
 func (l *Listener) admit(c net.Conn) {
 	remote := addrPort(c.RemoteAddr())
 	key, reason := l.seats.take(remote.Addr())
 	if reason != "" {
 		c.Close()
-		l.refuse(reason)
+		l.refuse(&Origin{}, reason)
 		return
 	}
 	stamped := &conn{Conn: c, leave: func() { l.seats.leave(key) }}
 	o := &stamped.origin
 	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), remote
-	if reason := l.stamp(c, o); reason != "" {
-		stamped.Close()
-		l.refuse(reason)
+	if l.Loopback {
+		l.loops.Go(func() { l.examine(stamped) }) // a search takes its time, and others are not to wait for it
 		return
 	}
-	if reason := l.guard(stamped); reason != "" {
-		stamped.Close()
-		l.refuse(reason)
+	l.examine(stamped)
+}
+
+// examine asks the kernel about a connection before its first byte is read, and
+// hands it to Accept; or closes it.
+func (l *Listener) examine(c *conn) {
+	reason := l.stamp(c.Conn, &c.origin)
+	if reason == "" {
+		reason = l.guard(c)
+	}
+	if reason != "" {
+		c.Close()
+		l.refuse(&c.origin, reason)
 		return
 	}
-	var out net.Conn = stamped
+	var out net.Conn = c
 	if l.tls != nil {
-		out = tls.Server(stamped, l.tls.config())
+		out = tls.Server(c, l.tls.config())
 	}
 	select {
 	case l.ready <- out:
 	case <-l.done:
-		stamped.Close()
+		c.Close()
 	}
 }
 
@@ -125,8 +144,8 @@ func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	if l.AuthEnforced {
 		return "" // the token decides; the owner only tells failing callers apart
 	}
-	if reason == "" && l.opts.OwnSocket != nil && l.opts.OwnSocket(o.Local, o.Remote) {
-		return ReasonOwnSocket
+	if reason == "" && o.Owner == OwnerSame && l.opts.Holders != nil {
+		return o.stampHolder()
 	}
 	return reason
 }
@@ -171,7 +190,7 @@ func (l *Listener) guard(c *conn) (reason string) {
 	if !ok {
 		return ""
 	}
-	c.Conn = peer.Guard(u, c.origin.Peer, l.refuse)
+	c.Conn = peer.Guard(u, c.origin.Peer, func(reason string) { l.refuse(&c.origin, reason) })
 	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.Close() }); err != nil {
 		return ReasonUnattested
 	}

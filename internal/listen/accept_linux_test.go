@@ -94,21 +94,24 @@ func TestAClientThatIsGoneBeforeTheQuestionIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
 	l := openLoopback(t, Options{OnRefused: h.hear})
-	blocker, err := net.Dial("tcp", l.Addr()) // admitted, but nobody accepts it yet: the loop waits
+	conns := accepted(t, l)
+	queue, err := net.Listen("tcp", "127.0.0.1:0") // whose connections wait until the test takes them
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer blocker.Close()
-	eventually(t, "the first has a seat", func() bool { return l.Open() == 1 })
-	gone, err := net.Dial("tcp", l.Addr())
+	defer queue.Close()
+	gone, err := net.Dial("tcp", queue.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone.Write([]byte("POST /mcp HTTP/1.1\r\n\r\n"))
 	gone.(*net.TCPConn).SetLinger(0)
 	gone.Close() // a reset; what it wrote can still be read at our end
-	conns := accepted(t, l)
-	next(t, conns)
+	c, err := queue.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.admit(c)
 	eventually(t, "the gone client is refused", func() bool { return l.Refused()[ReasonNoOwner] == 1 })
 	if len(conns) != 0 {
 		t.Error("a connection that nobody owns was handed out")

@@ -7,8 +7,8 @@
 // authentication or not at all. The address that is bound is the one that was
 // classified, never the text it came from. No name but `localhost` is resolved
 // to find out what it is. Accept hands out only connections whose peer was
-// attested (Unix) or whose owner was not found to be another user (loopback
-// TCP without a token); whoever serves them needs no check of its own for that.
+// attested (Unix) or whose holder was found (loopback TCP without a token);
+// whoever serves them needs no check of its own for that.
 //
 // A connection of the Unix socket stays its connector's: what another process
 // writes on it is not read, and it ends with the connector.
@@ -53,6 +53,10 @@ type Spec struct {
 	RequireTLS        bool     // without TLS: refused instead of warned about
 	Hosts             []string // further Host values, NAME or NAME:PORT
 	Origins           []string // further Origin values, exact
+
+	// TrustedProxies are the networks from which a Forwarded or X-Forwarded-For
+	// header names the client; see Origin.Client.
+	TrustedProxies []netip.Prefix
 }
 
 // Options are what all listeners share. The zero value has working limits.
@@ -81,14 +85,17 @@ type Options struct {
 	// loop. nil: there are no agents.
 	Spawned func(*peer.Credentials) string
 
-	// OwnSocket says what OwnChild says of the far end of a loopback connection, on
-	// listeners that ask for no token; nil: of none.
-	OwnSocket func(local, remote netip.AddrPort) bool
+	// Holders finds the process at the other end of a loopback connection. On
+	// listeners that ask for no token a connection is admitted for that process
+	// alone, and what comes on it later than holderKept after the last look is
+	// not read before the next. Each connection is judged by itself, beside the
+	// accept loop. nil: nobody is looked for, and the owner alone decides.
+	Holders Holders
 
-	// OnRefused hears the reason, one of the Reason constants, of each
-	// connection that was closed at the door, or later for what came on it. It
-	// runs on the accept loop or on that of a connection and must not block.
-	OnRefused func(reason string)
+	// OnRefused hears of each connection that was closed at the door, or later
+	// for what came on it. It runs on the accept loop or on that of a connection
+	// and must not block.
+	OnRefused func(Refusal)
 
 	// OnNotice hears operator text: a certificate reloaded, or not. It must
 	// not block.
@@ -103,7 +110,7 @@ func (o Options) withDefaults() Options {
 		o.MaxPerRemote = 256
 	}
 	if o.OnRefused == nil {
-		o.OnRefused = func(string) {}
+		o.OnRefused = func(Refusal) {}
 	}
 	if o.OnNotice == nil {
 		o.OnNotice = func(string) {}

@@ -264,10 +264,10 @@ type heard struct {
 	all []string
 }
 
-func (h *heard) hear(reason string) {
+func (h *heard) hear(r Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all = append(h.all, reason)
+	h.all = append(h.all, r.Reason)
 }
 
 func (h *heard) list() []string {

@@ -34,6 +34,8 @@ type Origin struct {
 	Remote   netip.AddrPort    // TCP: the other end
 
 	expelled atomic.Bool
+	held     bool // loopback: it was admitted for the process that holds its other end
+	holder   holding
 }
 
 // Expel lets the answer that is being written go out, and ends the connection
@@ -99,12 +101,22 @@ type conn struct {
 
 // Read reads, unless the connection has been expelled: then it has come to its
 // end. It is not closed here, for net/http reads ahead while the answer is
-// being written.
+// being written. What comes on a connection that has changed hands is not
+// handed out, and ends it.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	if reason := c.origin.changedHands(); reason != "" {
+		c.Close()
+		c.origin.Listener.refuse(&c.origin, reason)
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 // Close closes the connection, lets its process go and gives the seat back.

@@ -33,6 +33,18 @@ func Ancestors(c *Credentials) ([]string, error) {
 	return names, err
 }
 
+// AncestorsOf is Ancestors for the process of a Holder.
+func AncestorsOf(h Holder) ([]string, error) {
+	if h.PID <= 0 || !ownProc() {
+		return nil, ErrLineage
+	}
+	names, err := lineage(h.PID, look)
+	if err == nil && names[0] != h.Process {
+		return nil, fmt.Errorf("%w: it has ended", ErrLineage)
+	}
+	return names, err
+}
+
 // lineage climbs until two looks agree. see is look, or what a test does
 // between two looks.
 func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {

@@ -143,7 +143,7 @@ type helperProcess struct {
 }
 
 // start runs a helper; attr may give it another uid or namespaces.
-func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string) *helperProcess {
+func start(t testing.TB, attr *syscall.SysProcAttr, mode string, args ...string) *helperProcess {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...) // works for uids that cannot reach the binary's directory
 	cmd.Env = []string{helperEnv + "=" + mode}
@@ -170,7 +170,7 @@ func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string)
 }
 
 // line reads one line of the helper and checks its first word.
-func (h *helperProcess) line(t *testing.T, want string) string {
+func (h *helperProcess) line(t testing.TB, want string) string {
 	t.Helper()
 	s, err := h.out.ReadString('\n')
 	s = strings.TrimSpace(s)

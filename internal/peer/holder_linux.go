@@ -4,103 +4,184 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"strconv"
-	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooMany: the search for the holder of a socket was given up.
-var ErrTooMany = errors.New("too many descriptors to find the holder of a socket among")
-
-// HeldBelow reports whether a process below ancestor holds the far end of a
-// loopback connection, so that a server which the daemon started does not come
-// in as the daemon's own user. local and remote are as for OwnerOfTCP.
+// Holders finds the process that holds the client's end of a loopback
+// connection, by the socket's number in the kernel's table and the descriptors
+// of the processes of this user. Its methods may be called at once from many
+// goroutines.
 //
-// It is observed, and a second line: a descriptor that is handed to a process
-// elsewhere is not found, nor is one of a process that does not let us look.
-// A search among more than limit descriptors and processes ends with
-// ErrTooMany: whoever opens very many must not get by for that reason. (It is
-// counted and not timed, so that a busy machine refuses nobody.)
-func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit int) (bool, error) {
+// A holder is positive evidence: a socket that is in flight between processes,
+// registered with io_uring alone, or held by a process whose descriptors may
+// not be read has none. What Holders remembers from one search to the next
+// decides where it looks first and never what it answers.
+//
+// One goroutine searches for all that wait, so the cost does not grow with the
+// number of connections. A search begins with the processes that held a socket
+// last and the newest ones. Only what is not among them is looked for in all
+// processes, twice before the answer is no, and in at most half of the time,
+// so that sockets without a holder cannot keep a processor busy.
+type Holders struct {
+	root int32
+
+	mu      sync.Mutex
+	wanted  []*wanted // since the last search began
+	running bool
+	wake    chan struct{}
+
+	// The searching goroutine alone uses what follows.
+	recent []int32        // processes that held a socket, the last one first
+	inside map[int32]bool // whether a process was below root when that was looked at
+}
+
+// wanted is one socket that somebody waits for.
+type wanted struct {
+	inode  uint32
+	looks  int // searches among all processes
+	done   chan struct{}
+	holder Holder
+	err    error
+}
+
+// NewHolders makes a Holders for the daemon whose process is root.
+func NewHolders(root int32) *Holders {
+	return &Holders{root: root, wake: make(chan struct{}, 1), inside: make(map[int32]bool)}
+}
+
+// Find finds a process of this user that holds the client's end of a loopback
+// connection. local and remote are as for OwnerOfTCP, whose errors it has.
+// ErrNoHolder: no such process was found.
+func (h *Holders) Find(local, remote netip.AddrPort) (Holder, error) {
+	inode, err := inodeOfTCP(plain(remote), plain(local))
+	if err != nil {
+		return Holder{}, err
+	}
+	w := &wanted{inode: inode, done: make(chan struct{})}
+	h.enter(w)
+	<-w.done
+	return w.holder, w.err
+}
+
+// inodeOfTCP is the number by which its holders' descriptors name a socket.
+func inodeOfTCP(src, dst netip.AddrPort) (uint32, error) {
 	d, err := openDiag()
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer unix.Close(int(d))
-	inode, err := d.inode(plain(remote), plain(local))
+	inode, err := d.inode(src, dst)
 	if errors.Is(err, unix.ENOENT) {
-		err = d.absent(plain(remote))
+		return 0, d.absent(src)
 	}
-	if err != nil {
-		return false, err
-	}
-	s := search{link: "socket:[" + strconv.FormatUint(uint64(inode), 10) + "]", left: limit}
-	return s.below(ancestor)
+	return inode, err
 }
 
-// search looks for one open file among processes.
-type search struct {
-	link string // what its descriptors link to
-	left int    // how much more may be looked at
+// enter has a socket be looked for, by the search that runs or a new one.
+func (h *Holders) enter(w *wanted) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wanted = append(h.wanted, w)
+	if !h.running {
+		h.running = true
+		go h.run()
+		return
+	}
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
-// below looks at every process below pid. The order is breadth first, so that
-// a deep tree needs no deep stack.
-func (s *search) below(pid int32) (bool, error) {
-	for next := children(pid); len(next) > 0; next = next[1:] {
-		if s.left--; s.left < 0 {
-			return false, ErrTooMany
+// run searches until nobody waits.
+func (h *Holders) run() {
+	var missing []*wanted // by those who may be anywhere
+	var rest time.Time
+	for {
+		fresh, ended := h.take(len(missing) == 0)
+		if ended {
+			return
 		}
-		if held, err := s.heldBy(next[0]); held || err != nil {
-			return held, err
+		missing = append(missing, h.look(fresh, false)...)
+		wait := time.Until(rest)
+		switch {
+		case len(missing) == 0:
+		case wait <= 0:
+			began := time.Now()
+			missing = again(h.look(missing, true))
+			rest = time.Now().Add(time.Since(began))
+		default:
+			h.pause(wait)
 		}
-		next = append(next, children(next[0])...)
 	}
-	return false, nil
 }
 
-// children are those of all threads of a process.
-func children(pid int32) (all []int32) {
-	tasks := "/proc/" + strconv.Itoa(int(pid)) + "/task"
-	threads, err := os.ReadDir(tasks)
-	if err != nil {
-		return nil // it has ended
+// take gives what is wanted since the last time. ended: nothing is, and the
+// next who wants something starts another run.
+func (h *Holders) take(idle bool) (fresh []*wanted, ended bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fresh, h.wanted = h.wanted, nil
+	ended = idle && len(fresh) == 0
+	h.running = !ended
+	return fresh, ended
+}
+
+// pause waits, or until something is wanted.
+func (h *Holders) pause(most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.wake:
 	}
-	for _, t := range threads {
-		b, err := os.ReadFile(tasks + "/" + t.Name() + "/children")
-		if err != nil {
+}
+
+// fullLooks is how often all processes are looked at before the answer is that
+// nobody holds a socket: a descriptor that moves during one look is found by
+// the next.
+const fullLooks = 2
+
+// again answers what was looked for often enough, and gives the rest.
+func again(missing []*wanted) (rest []*wanted) {
+	for _, w := range missing {
+		if w.looks++; w.looks < fullLooks {
+			rest = append(rest, w)
 			continue
 		}
-		for _, word := range strings.Fields(string(b)) {
-			if n, err := strconv.ParseInt(word, 10, 32); err == nil {
-				all = append(all, int32(n))
-			}
-		}
+		w.answer(Holder{}, ErrNoHolder)
 	}
-	return all
+	return rest
 }
 
-// heldBy looks through the descriptors of one process.
-func (s *search) heldBy(pid int32) (bool, error) {
-	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)) + "/fd")
-	if err != nil {
-		return false, nil // it has ended, or does not let us look
+func (w *wanted) answer(holder Holder, err error) {
+	w.holder, w.err = holder, err
+	close(w.done)
+}
+
+// Limits of a search that is not among all processes.
+const (
+	nearProcesses   = 64
+	nearDescriptors = 4096
+	recentKept      = 8
+)
+
+// look searches the processes for sockets, all processes or the likely ones, and
+// gives the sockets that were not found.
+func (h *Holders) look(sockets []*wanted, all bool) (missing []*wanted) {
+	if len(sockets) == 0 {
+		return nil
 	}
-	defer dir.Close()
-	var buf [64]byte
-	for {
-		names, err := dir.Readdirnames(256)
-		for _, name := range names {
-			if n, err := unix.Readlinkat(int(dir.Fd()), name, buf[:]); err == nil && string(buf[:n]) == s.link {
-				return true, nil
-			}
-		}
-		if s.left -= len(names); s.left < 0 {
-			return false, ErrTooMany
-		}
-		if err != nil {
-			return false, nil // the end of the directory, or of the process
-		}
+	s := search{Holders: h, uid: uint32(os.Geteuid()), all: all, left: make(map[uint32][]*wanted, len(sockets)), processes: nearProcesses, descriptors: nearDescriptors}
+	for _, w := range sockets {
+		s.left[w.inode] = append(s.left[w.inode], w)
 	}
+	s.run()
+	for _, w := range s.left {
+		missing = append(missing, w...)
+	}
+	return missing
 }

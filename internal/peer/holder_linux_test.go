@@ -6,13 +6,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 )
 
-// loopbackPair is an accepted connection whose far end a helper process holds.
-func loopbackPair(t *testing.T, ln net.Listener, mode string) (local, remote netip.AddrPort) {
+// accepted is our end of a loopback connection, as local and remote.
+func accepted(t testing.TB, ln net.Listener) (local, remote netip.AddrPort) {
 	t.Helper()
-	start(t, nil, mode, "tcp", ln.Addr().String()).line(t, "connected")
 	c, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -21,63 +23,223 @@ func loopbackPair(t *testing.T, ln net.Listener, mode string) (local, remote net
 	return addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())
 }
 
-func TestAServersLoopbackSocketIsFound(t *testing.T) {
+// elsewhere is a process that nothing here is below, so that the helpers of a
+// test, which are its children, stand outside.
+const elsewhere = 1 << 30
+
+// The holder of a socket is found whichever process it is, by whatever
+// descriptor, and it is known whether that process is below the daemon.
+func TestTheHolderOfALoopbackSocketIsFound(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
+	ln := tcpListener(t, "127.0.0.1:0")
 	self := int32(os.Getpid())
-
-	local, remote := loopbackPair(t, ln, "dial")
-	if held, err := HeldBelow(local, remote, self, 1000); !held || err != nil {
-		t.Errorf("a child's socket: %v, %v", held, err)
+	for _, how := range []string{"plain", "high descriptor", "many descriptors", "duplicate", "in a grandchild", "inherited over exec", "half closed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			h, local, remote := hold(t, nil, how)
+			for root, inside := range map[int32]bool{self: true, elsewhere: false} {
+				got, err := NewHolders(root).Find(local, remote)
+				if inside && how == "many descriptors" && errors.Is(err, ErrNoHolder) {
+					continue // such a process is not read to the end, and would not do as a holder
+				}
+				if err != nil || got.Inside != inside || got.PID != h.holder || !slices.Contains(mustLineage(t, got), got.Process) {
+					t.Errorf("below %d: %+v, %v; want process %d, inside %v", root, got, err, h.holder, inside)
+				}
+				if !NewHolders(root).Still(got) {
+					t.Error("it does not hold it still")
+				}
+			}
+		})
 	}
-	if held, err := HeldBelow(local, remote, int32(os.Getppid())+1<<22, 1000); held || err != nil {
-		t.Errorf("below a process that is not there: %v, %v", held, err)
-	}
-	if _, err := HeldBelow(local, remote, self, 0); !errors.Is(err, ErrTooMany) {
-		t.Errorf("beyond the limit: %v, want ErrTooMany", err)
-	}
-
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ours, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
+	local, remote := accepted(t, ln)
+	// A helper that is just being started has all descriptors until its exec.
+	if got, err := NewHolders(self).Find(local, remote); err != nil || !got.Inside {
+		t.Errorf("a socket of the daemon's own: %+v, %v", got, err)
 	}
-	defer ours.Close()
-	if held, err := HeldBelow(addrOf(ours.LocalAddr()), addrOf(ours.RemoteAddr()), self, 1000); held || err != nil {
-		t.Errorf("a socket of our own: %v, %v", held, err)
-	}
-	if _, err := HeldBelow(netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:2"), self, 1000); !errors.Is(err, ErrNotFound) {
+	if _, err := NewHolders(self).Find(netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:2")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no socket: %v, want ErrNotFound", err)
 	}
 }
 
-func BenchmarkHeldBelow(b *testing.B) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+func mustLineage(t *testing.T, h Holder) []string {
+	t.Helper()
+	names, err := AncestorsOf(h)
 	if err != nil {
-		b.Fatal(err)
+		t.Error(err)
 	}
-	defer ln.Close()
-	c, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		b.Fatal(err)
+	return names
+}
+
+// A socket that lives somewhere else than in a table of descriptors has no
+// holder, wherever its creator stands.
+func TestASocketThatNobodyHoldsHasNoHolder(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"in flight to itself", "in flight in flight", "in flight to another", "io_uring", "own table of a thread", "left by its process"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			_, local, remote := hold(t, nil, how)
+			if uid, err := OwnerOfTCP(local, remote); err != nil || uid != uint32(os.Geteuid()) {
+				t.Fatalf("the kernel's table says %d, %v: the attack does not stand", uid, err)
+			}
+			for _, root := range []int32{int32(os.Getpid()), elsewhere} {
+				if got, err := NewHolders(root).Find(local, remote); !errors.Is(err, ErrNoHolder) {
+					t.Errorf("below %d: %+v, %v; want ErrNoHolder", root, got, err)
+				}
+			}
+		})
 	}
-	defer c.Close()
-	ours, err := ln.Accept()
-	if err != nil {
-		b.Fatal(err)
+}
+
+// What a process does with its descriptor after it was found is seen by Still.
+func TestAHolderThatLetsGoIsNoHolderAnyMore(t *testing.T) {
+	t.Parallel()
+	h, local, remote := hold(t, nil, "lets go when told")
+	holders := NewHolders(elsewhere)
+	got, err := holders.Find(local, remote)
+	if err != nil || !holders.Still(got) {
+		t.Fatalf("%+v, %v", got, err)
 	}
-	defer ours.Close()
-	for b.Loop() {
-		if _, err := HeldBelow(addrOf(ours.LocalAddr()), addrOf(ours.RemoteAddr()), int32(os.Getpid()), 1000); err != nil {
-			b.Fatal(fmt.Errorf("looking: %w", err))
+	h.tell(t)
+	if holders.Still(got) {
+		t.Error("it holds it still, with the socket in flight")
+	}
+	if got, err := holders.Find(local, remote); !errors.Is(err, ErrNoHolder) {
+		t.Errorf("%+v, %v; want ErrNoHolder", got, err)
+	}
+	other := got
+	other.Process = composed(got.PID, 1)
+	if holders.Still(other) {
+		t.Error("another process of that number is taken for it")
+	}
+}
+
+func TestAnotherUsersProcessIsNoHolder(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	_, local, remote := hold(t, nil, "held by another user")
+	if got, err := NewHolders(elsewhere).Find(local, remote); !errors.Is(err, ErrNoHolder) {
+		t.Errorf("%+v, %v; want ErrNoHolder", got, err)
+	}
+}
+
+// Ten processes below the daemon that are full of descriptors, and sockets
+// without a holder all the time, delay a caller and do not keep it out.
+func TestFullProcessesStarveNobody(t *testing.T) {
+	t.Parallel()
+	var before sync.WaitGroup
+	for range 10 {
+		h := start(t, nil, "full", "4000")
+		before.Go(func() { h.line(t, "full") })
+	}
+	before.Wait()
+	holders := NewHolders(int32(os.Getpid()))
+	_, lostLocal, lostRemote := hold(t, nil, "in flight to itself")
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	for range 4 {
+		flood.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					holders.Find(lostLocal, lostRemote)
+				}
+			}
+		})
+	}
+	defer flood.Wait()
+	defer close(stop)
+	for range 20 {
+		h, local, remote := hold(t, nil, "plain")
+		began := time.Now()
+		got, err := holders.Find(local, remote)
+		if err != nil || got.PID != h.holder {
+			t.Errorf("%+v, %v", got, err)
 		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+}
+
+// 2,000 connections at once, of one process and of many, are all identified.
+func TestManyConnectionsAtOnceAreAllIdentified(t *testing.T) {
+	t.Parallel()
+	ln := tcpListener(t, "127.0.0.1:0")
+	holders := NewHolders(elsewhere)
+	const each, processes = 400, 5
+	for range processes {
+		start(t, nil, "dial-many", ln.Addr().String(), fmt.Sprint(each))
+	}
+	var failed sync.Map
+	var all sync.WaitGroup
+	for range each * processes {
+		c, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		all.Go(func() {
+			if _, err := holders.Find(addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())); err != nil {
+				failed.Store(c.RemoteAddr().String(), err)
+			}
+		})
+	}
+	all.Wait()
+	failed.Range(func(k, v any) bool { t.Errorf("%v: %v", k, v); return true })
+}
+
+// The one that waits for a socket that is wanted twice is answered too.
+func TestOneSocketWantedTwiceIsAnsweredTwice(t *testing.T) {
+	t.Parallel()
+	h, local, remote := hold(t, nil, "plain")
+	holders := NewHolders(elsewhere)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if got, err := holders.Find(local, remote); err != nil || got.PID != h.holder {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// BenchmarkFindHolder is a caller among 64 servers of three processes each: one
+// that has been there before, and one that has just started.
+func BenchmarkFindHolder(b *testing.B) {
+	for range 64 * 3 {
+		start(b, nil, "hold")
+	}
+	ln := tcpListener(b, "127.0.0.1:0")
+	for _, who := range []string{"known", "new"} {
+		b.Run(who, func(b *testing.B) {
+			h := start(b, nil, "dial-again", ln.Addr().String())
+			holders := NewHolders(elsewhere)
+			for b.Loop() {
+				b.StopTimer()
+				h.in.Write([]byte("x"))
+				c, err := ln.Accept()
+				if err != nil {
+					b.Fatal(err)
+				}
+				if who == "new" {
+					holders.recent = nil
+				}
+				b.StartTimer()
+				if _, err := holders.Find(addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				c.Close()
+				b.StartTimer()
+			}
+		})
 	}
 }

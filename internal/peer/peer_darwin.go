@@ -100,11 +100,6 @@ func UIDsMapped() (bool, error) { return true, nil }
 // OwnerOfTCP has no unprivileged counterpart on macOS: ErrUnavailable.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }
 
-// HeldBelow cannot tell either: ErrUnavailable.
-func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit int) (bool, error) {
-	return false, ErrUnavailable
-}
-
 // ListenControl has nothing to prepare on macOS; it fits
 // net.ListenConfig.Control. The caller's chmod sets the socket's mode.
 func ListenControl(network, address string, c syscall.RawConn) error { return nil }

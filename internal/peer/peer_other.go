@@ -30,11 +30,6 @@ func UIDsMapped() (bool, error) { return false, ErrUnsupported }
 // OwnerOfTCP cannot tell on this system: ErrUnavailable.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }
 
-// HeldBelow cannot tell either: ErrUnavailable.
-func HeldBelow(local, remote netip.AddrPort, ancestor int32, limit int) (bool, error) {
-	return false, ErrUnavailable
-}
-
 // ListenControl refuses: without peer credentials the socket stays shut.
 func ListenControl(network, address string, c syscall.RawConn) error { return ErrUnsupported }
 

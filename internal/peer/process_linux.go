@@ -156,7 +156,12 @@ func startTime(path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := statFields(b)
+	return startOf(b)
+}
+
+// startOf reads the start time in a stat file.
+func startOf(stat []byte) (uint64, error) {
+	f := statFields(stat)
 	if len(f) < 20 {
 		return 0, errors.New("short stat file")
 	}
@@ -174,16 +179,31 @@ func statFields(b []byte) [][]byte {
 }
 
 func effectiveUID(dir *os.File) (uint32, error) {
+	_, uid, err := identityIn(dir)
+	return uid, err
+}
+
+// identityIn reads which process an open /proc directory belongs to, which for
+// one of a thread is another number, and its effective uid.
+func identityIn(dir *os.File) (process int32, uid uint32, err error) {
 	b, err := readIn(dir, "status")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for line := range bytes.Lines(b) {
-		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
-		if f := bytes.Fields(rest); ok && len(f) > 1 {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		f := bytes.Fields(rest)
+		switch {
+		case string(name) == "Tgid" && len(f) > 0:
+			n, err := strconv.ParseInt(string(f[0]), 10, 32)
+			if err != nil {
+				return 0, 0, fmt.Errorf("reading the Tgid line: %w", err)
+			}
+			process = int32(n)
+		case string(name) == "Uid" && len(f) > 1:
 			n, err := strconv.ParseUint(string(f[1]), 10, 32)
-			return uint32(n), err
+			return process, uint32(n), err
 		}
 	}
-	return 0, errors.New("no Uid line")
+	return 0, 0, errors.New("no Uid line")
 }

@@ -15,6 +15,7 @@ const (
 	diagRequestSize = 56 // struct inet_diag_req_v2
 	diagMessageSize = 72 // struct inet_diag_msg
 	tcpEstablished  = 1
+	tcpListen       = 10
 )
 
 // OwnerOfTCP says which uid owns the far end of a loopback connection, from
@@ -69,31 +70,44 @@ func openDiag() (diag, error) {
 
 // owner is the uid that a socket belongs to.
 func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
-	uid, _, err := d.socket(src, dst)
-	return uid, err
+	b, err := d.socket(src, dst)
+	if err != nil {
+		return 0, err
+	}
+	return ownerIn(b, src, dst)
 }
 
-// inode is the number by which its holders' descriptors name a socket.
+// inode is the number by which its holders' descriptors name a socket, one that
+// has been shut down in a direction too.
 func (d diag) inode(src, dst netip.AddrPort) (uint32, error) {
-	_, inode, err := d.socket(src, dst)
-	return inode, err
+	b, err := d.socket(src, dst)
+	if err != nil {
+		return 0, err
+	}
+	inode := binary.NativeEndian.Uint32(b[68:])
+	if !sameSocket(b, src, dst) || b[1] == tcpListen || inode == 0 {
+		return 0, ErrNotFound
+	}
+	return inode, nil
 }
 
 // socket asks for exactly one socket. ENOENT comes back both for "no such
 // socket" and for a kernel without the diagnosis module.
-func (d diag) socket(src, dst netip.AddrPort) (uid, inode uint32, err error) {
+func (d diag) socket(src, dst netip.AddrPort) (message []byte, err error) {
 	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	for _, m := range msgs {
-		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) < diagMessageSize {
-			continue
+		if m.Header.Type == unix.SOCK_DIAG_BY_FAMILY && len(m.Data) >= diagMessageSize {
+			return m.Data, nil
 		}
-		uid, err := ownerIn(m.Data, src, dst)
-		return uid, binary.NativeEndian.Uint32(m.Data[68:]), err
 	}
-	return 0, 0, errors.New("NETLINK_SOCK_DIAG: no answer")
+	return nil, errors.New("NETLINK_SOCK_DIAG: no answer")
+}
+
+func sameSocket(b []byte, src, dst netip.AddrPort) bool {
+	return addrPort(b[0], b[4:], b[8:]) == src && addrPort(b[0], b[6:], b[24:]) == dst
 }
 
 // ownerIn reads a struct inet_diag_msg. The kernel falls back to a listening
@@ -101,8 +115,7 @@ func (d diag) socket(src, dst netip.AddrPort) (uid, inode uint32, err error) {
 // inode of 0 means that no process holds the socket any more.
 func ownerIn(b []byte, src, dst netip.AddrPort) (uint32, error) {
 	state, inode := b[1], binary.NativeEndian.Uint32(b[68:])
-	same := addrPort(b[0], b[4:], b[8:]) == src && addrPort(b[0], b[6:], b[24:]) == dst
-	if !same || state != tcpEstablished || inode == 0 {
+	if !sameSocket(b, src, dst) || state != tcpEstablished || inode == 0 {
 		return 0, ErrNotFound
 	}
 	return binary.NativeEndian.Uint32(b[64:]), nil

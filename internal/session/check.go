@@ -25,8 +25,9 @@ func (e *Invalid) Error() string { return "the session token is refused: " + e.R
 // for a bound session the kernel about processes.
 //
 // On the Unix socket the session's subject must be the caller's principal, and
-// a bound process must be the caller or above it. Elsewhere the token is a
-// bearer secret, and whoever has it is believed.
+// a bound process must be the caller or above it. So it must over TCP on this
+// machine, where the system can tell. Elsewhere the token is a bearer secret,
+// and whoever has it is believed.
 func (k *Keeper) Check(token string, c Caller) (*Session, error) {
 	s, reason := k.check(token, c)
 	if reason != "" {
@@ -58,7 +59,7 @@ func (k *Keeper) check(token string, c Caller) (*Session, string) {
 		wake(k.poke) // nobody waits for the next turn
 		return nil, Revoked
 	}
-	if c.Unix && (c.Principal != s.Subject || s.Bind != "" && !c.below(s.Bind)) {
+	if c.Unix && c.Principal != s.Subject || s.Bind != "" && !c.within(s.Bind) {
 		return nil, Binding
 	}
 	return s, ""

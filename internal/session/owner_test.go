@@ -65,6 +65,13 @@ func TestATokenIsForItsOwner(t *testing.T) {
 			"processes of which some are known": {c: with(func(c *Caller) { c.Processes = c.Processes[:1] }), bound: Binding},
 			"TCP: whoever has it":               {c: Caller{}},
 			"TCP, whatever else is said":        {c: Caller{Principal: "uid:1001", Processes: []string{"boot/9@1"}}},
+			"TCP here, from below the process":  {c: Caller{Held: heldBy(true, "boot/7@1", "boot/5@1", "boot/1@0")}},
+			"TCP here, the process itself":      {c: Caller{Held: heldBy(true, "boot/5@1", "boot/1@0")}},
+			"TCP here, from elsewhere":          {c: Caller{Held: heldBy(true, "boot/9@1", "boot/1@0")}, bound: Binding},
+			"TCP here, by one of that number":   {c: Caller{Held: heldBy(true, "boot/5@2", "boot/1@0")}, bound: Binding},
+			"TCP here, held by nobody":          {c: Caller{Held: heldBy(true)}, bound: Binding},
+			"TCP, where nobody can tell":        {c: Caller{Held: heldBy(false)}},
+			"the socket is asked for no holder": {c: with(func(c *Caller) { c.Held = heldBy(true) })},
 		} {
 			for token, want := range map[string]string{free: tc.free, bound: tc.bound} {
 				_, err := b.Check(token, tc.c)
@@ -78,6 +85,10 @@ func TestATokenIsForItsOwner(t *testing.T) {
 			}
 		}
 	})
+}
+
+func heldBy(told bool, processes ...string) func() ([]string, bool) {
+	return func() ([]string, bool) { return processes, told }
 }
 
 // The way up costs more than all the rest, so it is gone for a binding alone

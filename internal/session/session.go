@@ -101,7 +101,8 @@ type Request struct {
 }
 
 // Caller is who presents a token. On the Unix socket what is said of it is the
-// kernel's word; elsewhere only the token is looked at.
+// kernel's word; elsewhere only the token is looked at, and the process where
+// one is found.
 type Caller struct {
 	Unix      bool
 	Principal string
@@ -112,6 +113,24 @@ type Caller struct {
 	// it is refused, whatever else there may be. Nil: nothing more is known.
 	Processes []string
 	Above     func() (processes []string, complete bool)
+	// Held is Above for a caller over TCP on this machine, and is asked when a
+	// session is bound. told is false where the system cannot tell whose the
+	// connection is, and of callers elsewhere: the token alone is looked at then.
+	// Nil: it is never told.
+	Held func() (processes []string, told bool)
+}
+
+// within reports whether the caller may show the token of a session that is
+// bound to a process, as far as that can be told.
+func (c Caller) within(instance string) bool {
+	if c.Unix {
+		return c.below(instance)
+	}
+	if c.Held == nil {
+		return true
+	}
+	processes, told := c.Held()
+	return !told || slices.Contains(processes, instance)
 }
 
 // below reports whether the caller is a process, or known to be below it.

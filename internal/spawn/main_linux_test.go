@@ -11,7 +11,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -314,11 +313,8 @@ func (s *stage) serve() {
 		OwnChild: func(c *peer.Credentials) bool {
 			return s.runner.Alive() > 0 && !isCaller(c.PID) && peer.DescendantOf(c.PID, self)
 		},
-		OwnSocket: func(local, remote netip.AddrPort) bool {
-			held, err := peer.HeldBelow(local, remote, self, 1<<15)
-			return held || err != nil
-		},
-		OnRefused: func(reason string) { s.mu.Lock(); defer s.mu.Unlock(); s.refused = append(s.refused, reason) }}
+		Holders:   peer.NewHolders(self),
+		OnRefused: func(r listen.Refusal) { s.mu.Lock(); defer s.mu.Unlock(); s.refused = append(s.refused, r.Reason) }}
 	for _, spec := range []listen.Spec{{Network: "unix", Addr: "auto"}, {Network: "tcp", Addr: "127.0.0.1:0"}} {
 		l, err := listen.Open(context.Background(), spec, listen.Credential{}, o)
 		if err != nil {

@@ -10,8 +10,8 @@
 //
 //	go run ./test/bench                      about twelve minutes, Markdown on stdout
 //	go run ./test/bench -quick               about two minutes, for a first look; too short to judge by
-//	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, idle, policy, mail,
-//	                                         instructions
+//	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, identity, idle, policy,
+//	                                         mail, instructions
 //
 // A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
 // not be measured, and 2 for wrong usage.
@@ -73,7 +73,7 @@ type run struct {
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "sandbox", "idle", "policy", "mail", "instructions"}
+var sections = []string{"load", "big", "open", "sandbox", "identity", "idle", "policy", "mail", "instructions"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
@@ -190,6 +190,10 @@ func (r *run) all() error {
 	r.loaded(t, results)
 	if r.wants("sandbox") && t.doorward != "" && !r.modern {
 		results.Sandboxes = r.shut(t)
+	}
+	if r.wants("identity") && t.doorward != "" && !r.modern {
+		results.Identity, err = r.identity(t)
+		r.failed(&path{name: "identity"}, err)
 	}
 	if r.wants("idle") {
 		r.weigh(t, results)

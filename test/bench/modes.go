@@ -16,6 +16,7 @@ const (
 	modeBridge       = "mode-bridge"        // then the command of the stdio server, one a session
 	modeBridgeShared = "mode-bridge-shared" // the same, one server for all sessions
 	modeBook         = "mode-book"          // then the directory of the messages
+	modeConnect      = "mode-connect"       // then addresses: connects to each once and prints how long it took
 )
 
 // runMode serves the hidden mode that the arguments name until the process is ended. It reports whether
@@ -33,6 +34,8 @@ func runMode(args []string) (bool, error) {
 		return true, serveMode(newReverseProxy(target))
 	case modeBridge, modeBridgeShared:
 		return true, serveMode(newBridge(args[0] == modeBridgeShared, args[1:]))
+	case modeConnect:
+		return true, printConnects(args[1:])
 	case modeBook:
 		return true, serveBook(args[1])
 	}

@@ -140,7 +140,8 @@ const (
 
 // startDoorward runs the daemon with its defaults: every check, the policy and the record are on. Only
 // caps are raised, and the listener's port is one that is free. The configuration is JSON, which is YAML.
-func (t *tools) startDoorward(server map[string]any) (*process, error) {
+// More listeners can be given.
+func (t *tools) startDoorward(server map[string]any, more ...any) (*process, error) {
 	dir, err := os.MkdirTemp(t.dir, "doorward-")
 	if err != nil {
 		return nil, fmt.Errorf("preparing the daemon: %w", err)
@@ -150,7 +151,7 @@ func (t *tools) startDoorward(server map[string]any) (*process, error) {
 		return nil, err
 	}
 	config, err := json.MarshalIndent(map[string]any{
-		"listen":     map[string]any{"unix": "off", "http": []any{map[string]any{"addr": addr}}},
+		"listen":     map[string]any{"unix": "off", "http": append([]any{map[string]any{"addr": addr}}, more...)},
 		"mcpServers": map[string]any{"bench": server},
 		"limits": map[string]any{
 			"sessions": plenty, "sessions_per_principal": plenty, "children": plenty,

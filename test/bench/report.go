@@ -22,6 +22,7 @@ func (res *results) print(w io.Writer) {
 	res.printBig(w)
 	res.printOpenings(w)
 	res.printSandboxes(w)
+	res.printIdentity(w)
 	res.printIdle(w)
 	res.printDecisions(w)
 	res.printMail(w)

@@ -24,6 +24,7 @@ type results struct {
 	Big          []cell        `json:"big"`
 	Openings     []opening     `json:"openings"`
 	Sandboxes    *shutIn       `json:"sandboxes"` // nil when not measured
+	Identity     []lookup      `json:"identity"`
 	Idle         []idleCost    `json:"idle"`
 	Decisions    []decision    `json:"decisions"`
 	Mail         *mailCost     `json:"mail"`         // nil when not measured

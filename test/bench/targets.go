@@ -38,6 +38,7 @@ func (res *results) judge() []verdict {
 		res.atMost("HTTP upstream, time of a 1 MiB result", 1.5, res.bigShare(pathHTTP)))
 	all = append(all, res.judgeStdio("stdio upstream, one server for all sessions", pathShared)...)
 	all = append(all, res.judgeStdio("stdio upstream, a server a session", pathStdio)...)
+	all = append(all, res.judgeIdentity())
 	all = append(append(all, res.judgeMemory()...), res.judgeMail()...)
 	return append(all, res.judgeInstructions()...)
 }

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package peer
+
+import "net/netip"
+
+// Holders cannot find anything on this system.
+type Holders struct{}
+
+// NewHolders makes a Holders.
+func NewHolders(int32) *Holders { return &Holders{} }
+
+// Find cannot tell on this system: ErrUnavailable.
+func (*Holders) Find(_, _ netip.AddrPort) (Holder, error) { return Holder{}, ErrUnavailable }
+
+// Still is false: nothing was found.
+func (*Holders) Still(Holder) bool { return false }

@@ -1,0 +1,267 @@
+package peer
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// search is one walk through the processes.
+type search struct {
+	*Holders
+	uid  uint32
+	all  bool
+	left map[uint32][]*wanted // by inode
+
+	// Unless all processes are searched: how many processes with descriptors,
+	// and how many descriptors, may still be read.
+	processes, descriptors int
+}
+
+// run visits the recent holders, the newest numbers, and then every process, the
+// newest first.
+func (s *search) run() {
+	recent := slices.Clone(s.recent)
+	for _, pid := range recent {
+		if !s.visit(pid) {
+			return
+		}
+	}
+	if !s.all && s.newest() {
+		return
+	}
+	pids := processes()
+	s.forget(pids)
+	for _, pid := range slices.Backward(pids) {
+		if !slices.Contains(recent, pid) && !s.visit(pid) {
+			return
+		}
+	}
+}
+
+// newestNumbers is how many numbers are tried before all processes are listed,
+// which costs more than a program that has just started.
+const newestNumbers = 64
+
+// newest visits what has the numbers that were given out last, threads among
+// them. It reports whether nothing is left to look for.
+func (s *search) newest() bool {
+	last := lastNumber()
+	for n := last; n > 0 && n > last-newestNumbers && s.processes > nearProcesses/2; n-- {
+		if !s.inside[n] {
+			s.descend(n)
+		}
+		if len(s.left) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lastNumber is the number that was given to a process or thread last, 0 when
+// it cannot be told.
+func lastNumber() int32 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) < 5 {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(fields[4]), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
+// forget drops the processes inside that have ended.
+func (s *search) forget(pids []int32) {
+	if len(pids) == 0 {
+		return
+	}
+	for pid := range s.inside {
+		if _, there := slices.BinarySearch(pids, pid); !there {
+			delete(s.inside, pid)
+		}
+	}
+}
+
+// visit searches one process. It reports whether to go on.
+func (s *search) visit(pid int32) bool {
+	inside, known := s.inside[pid]
+	if s.all && !known {
+		s.below(pid)
+	}
+	if s.all || !inside {
+		s.descend(pid)
+	}
+	return len(s.left) > 0 && (s.all || s.processes > 0 && s.descriptors > 0)
+}
+
+// fewDescriptors is how many descriptors of a process are read before it
+// matters whose process it is.
+const fewDescriptors = 64
+
+// descend reads the descriptors of one process. One that is below root cannot
+// be the holder that is looked for, so no more than a few of its descriptors
+// are read, however many it has.
+func (s *search) descend(pid int32) {
+	path := "/proc/" + strconv.Itoa(int(pid))
+	var of unix.Stat_t
+	if unix.Stat(path, &of) != nil || of.Uid != s.uid {
+		return // it has ended, or is another user's
+	}
+	dir, err := unix.Open(path+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // it has ended, or does not let us look
+	}
+	defer unix.Close(dir)
+	var buf [4096]byte
+	seen := 0
+	for len(s.left) > 0 {
+		n, err := unix.ReadDirent(dir, buf[:])
+		if err != nil || n <= 0 {
+			break
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			s.read(pid, dir, name)
+		}
+		before := seen
+		if seen += len(names); before <= fewDescriptors && seen > fewDescriptors && s.below(pid) {
+			break
+		}
+	}
+	if seen > 0 {
+		s.processes--
+		s.descriptors -= seen
+	}
+}
+
+// below reports whether a process is root or below it, and remembers that.
+func (s *search) below(pid int32) bool {
+	below := pid == s.root || DescendantOf(pid, s.root)
+	s.inside[pid] = below
+	return below
+}
+
+// read looks at one descriptor. One of a socket that is looked for is the
+// answer, unless the process turns out to be another user's or to have changed.
+func (s *search) read(pid int32, dir int, name string) {
+	inode, ok := socketAt(dir, name)
+	if !ok {
+		return
+	}
+	waiting := s.left[inode]
+	if waiting == nil {
+		return
+	}
+	holder, ok := s.holder(pid, name, inode)
+	if !ok {
+		return
+	}
+	delete(s.left, inode)
+	if !holder.Inside {
+		s.remember(holder.PID)
+	}
+	for _, w := range waiting {
+		w.answer(holder, nil)
+	}
+}
+
+// remember puts a process first among the recent ones.
+func (s *search) remember(pid int32) {
+	kept := slices.DeleteFunc(s.recent, func(other int32) bool { return other == pid })
+	s.recent = append([]int32{pid}, kept[:min(len(kept), recentKept-1)]...)
+}
+
+// holder confirms that a process holds a socket. The process is held by an open
+// directory, which is of that instance alone, from before its user and place in
+// the tree are read until the descriptor is read again: all of it is said of
+// one process. For a thread that is its process, whose table of descriptors is
+// looked at.
+func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
+	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)))
+	if err != nil {
+		return Holder{}, false
+	}
+	defer dir.Close()
+	process, uid, err := identityIn(dir)
+	if err == nil && process != pid && process > 0 {
+		return s.holder(process, name, inode)
+	}
+	start, err2 := startIn(dir)
+	if err != nil || err2 != nil || process != pid || uid != s.uid {
+		return Holder{}, false
+	}
+	h := Holder{PID: pid, Process: composed(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
+	again, ok := socketAt(int(dir.Fd()), "fd/"+name)
+	return h, ok && again == inode
+}
+
+// socketAt gives the number of the socket that a descriptor in /proc links to.
+func socketAt(dir int, name string) (inode uint32, ok bool) {
+	var buf [64]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	if err != nil {
+		return 0, false
+	}
+	text, ok := bytes.CutPrefix(buf[:n], []byte("socket:["))
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(string(bytes.TrimSuffix(text, []byte("]"))), 10, 32)
+	return uint32(number), err == nil
+}
+
+// Still reports whether a holder holds its socket by the descriptor that it was
+// found with. False means that Find has to be asked again.
+func (h *Holders) Still(of Holder) bool {
+	dir, err := os.Open("/proc/" + strconv.Itoa(int(of.PID)))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	start, err := startIn(dir)
+	inode, ok := socketAt(int(dir.Fd()), "fd/"+of.descriptor)
+	return err == nil && ok && inode == of.inode && composed(of.PID, start) == of.Process
+}
+
+// startIn is startTime below an open /proc directory.
+func startIn(dir *os.File) (uint64, error) {
+	b, err := readIn(dir, "stat")
+	if err != nil {
+		return 0, err
+	}
+	return startOf(b)
+}
+
+// processes lists all process numbers in ascending order.
+func processes() []int32 {
+	dir, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(dir)
+	var all []int32
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if err != nil || n <= 0 {
+			break
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			if pid, err := strconv.ParseInt(name, 10, 32); err == nil {
+				all = append(all, int32(pid))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
