@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -125,7 +126,7 @@ func (g *Guard) NoList(k Kind) *Verdict {
 	v := &Verdict{record: r, epoch: r.epoch.Load(), kind: k, open: make(map[string]opened)}
 	for item, d := range r.approved {
 		if name, ok := strings.CutPrefix(item, k.key("")); ok && r.open[item] == nil {
-			if shown, n := Clean(name); n == 0 {
+			if shown, n := plaintext.Clean(name); n == 0 {
 				v.open[shown] = opened{name, d}
 			}
 		}

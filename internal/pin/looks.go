@@ -3,6 +3,8 @@ package pin
 import (
 	"strings"
 	"unicode"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // looks are two forms of a name; names that are equal in either of them look
@@ -17,7 +19,7 @@ import (
 func looks(name string) [2]string {
 	var folded, stroked strings.Builder
 	for _, r := range name {
-		if r = latin(plainForm(r)); unicode.Is(unicode.Mn, r) {
+		if r = latin(plainForm(r)); unicode.Is(unicode.Mn, r) || plaintext.Hidden(r) {
 			continue
 		}
 		folded.WriteRune(fold(r))
