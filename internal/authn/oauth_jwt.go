@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // leeway is how far the issuer's clock may be ahead of ours. It never makes a
@@ -285,7 +287,7 @@ func (c *claims) about(m map[string]json.RawMessage) error {
 
 // isName: at most 255 bytes that can be seen.
 func isName(s string) bool {
-	return len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return len(s) <= 255 && plaintext.AllPrintable(s)
 }
 
 func sortedOnce(s []string) []string {

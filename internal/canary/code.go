@@ -3,6 +3,8 @@ package canary
 import (
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // code is a way to write bytes as units of a text. In it some characters stand
@@ -72,7 +74,7 @@ func (c *code) withPairs() *code {
 // blank is for what is not ASCII: white space and what nobody sees is nothing.
 func blank(text []byte) (int8, int) {
 	r, size := utf8.DecodeRune(text)
-	if unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Me) {
+	if unicode.IsSpace(r) || plaintext.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {
 		return between, size
 	}
 	return ends, size

@@ -3,6 +3,8 @@ package canary
 import (
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // What a character is to a ref, when it is none of its letters and digits.
@@ -54,7 +56,7 @@ func fold(r rune) byte {
 		return ascii[plain]
 	}
 	switch {
-	case r == 0x115F || r == 0x1160 || r == 0x3164 || r == 0xFFA0: // letters that nobody sees
+	case plaintext.Hidden(r): // some of them are letters
 		return nothing
 	case unicode.IsLetter(r) || unicode.IsNumber(r):
 		return foreign

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // Limits of what a server may make the daemon log.
@@ -141,7 +141,7 @@ func (s *lineSink) emit(suffix string) {
 	}
 	s.sent++
 	if s.deliver != nil {
-		s.deliver(escape(line) + suffix)
+		s.deliver(plaintext.Line(strings.TrimSuffix(string(line), "\r")) + suffix)
 	}
 }
 
@@ -167,31 +167,4 @@ func (s *lineSink) end() {
 		s.emit("")
 	}
 	s.confess()
-}
-
-// escape makes a line harmless to a terminal and a log: what is not printable, invalid UTF-8 and bidirectional controls
-// included, is written as \xNN or \uNNNN. A carriage return at the end goes.
-func escape(b []byte) string {
-	if n := len(b); n > 0 && b[n-1] == '\r' {
-		b = b[:n-1]
-	}
-	var out strings.Builder
-	out.Grow(len(b))
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '\t':
-			out.WriteString(`\t`)
-		case r == utf8.RuneError && n == 1, r < ' ', r == 0x7f:
-			fmt.Fprintf(&out, `\x%02x`, b[0])
-		case unicode.IsPrint(r):
-			out.Write(b[:n])
-		case r > 0xffff:
-			fmt.Fprintf(&out, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-		b = b[n:]
-	}
-	return out.String()
 }

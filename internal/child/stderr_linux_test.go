@@ -17,7 +17,7 @@ func TestStderrArrivesBeforeDone(t *testing.T) {
 	if err := s.end(p, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"one", `\x1b[31mtwo\x07`, "", "last"}, e.all()); diff != "" {
+	if diff := cmp.Diff([]string{"one", `\u001b[31mtwo\u0007`, "", "last"}, e.all()); diff != "" {
 		t.Fatal(diff)
 	}
 	if n, withheld := p.StderrCount(); n != 4+10+1+4 || withheld != 0 {

@@ -68,22 +68,26 @@ func TestLineSink(t *testing.T) {
 	}
 }
 
-func TestEscape(t *testing.T) {
+// A line is shown with everything escaped that a terminal would act on or hide.
+func TestLinesOfAServerAreEscaped(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"plain — ünï 漢字 🙂":          "plain — ünï 漢字 🙂",
-		"tab\tcr\r":                 `tab\tcr`,
-		"\r\x00\x1b]0;title\x07":    `\x0d\x00\x1b]0;title\x07`,
-		"\x7f\xff\xc3":              `\x7f\xff\xc3`,
-		"\u0085\u009b31m":           `\u0085\u009b31m`,
-		"\u202eevil\u2066":          `\u202eevil\u2066`,
-		"zero\u200bwidth\ufeff":     `zero\u200bwidth\ufeff`,
-		"tag\U000e0041":             `tag\U000e0041`,
-		"a\u2028b\u2029c\u00a0d":    `a\u2028b\u2029c\u00a0d`,
-		"\ufffd is a character too": "\ufffd is a character too",
+		"plain — ünï 漢字 🙂\n":          "plain — ünï 漢字 🙂",
+		"tab\tcr\r\n":                 `tab\tcr`,
+		"\r\x00\x1b]0;title\x07\n":    `\u000d\u0000\u001b]0;title\u0007`,
+		"\x7f\xff\xc3\n":              "\\u007f\ufffd\ufffd",
+		"\u0085\u009b31m\n":           `\u0085\u009b31m`,
+		"\u202eevil\u2066\n":          `\u202eevil\u2066`,
+		"zero\u200bwidth\ufeff\n":     `zero\u200bwidth\ufeff`,
+		"filler\u3164a\ufe00\n":       `filler\u3164a\ufe00`,
+		"tag\U000e0041\n":             `tag\udb40\udc41`,
+		"\ufffd is a character too\n": "\ufffd is a character too",
 	} {
-		if got := escape([]byte(in)); got != want {
-			t.Errorf("escape(%q) = %q, want %q", in, got, want)
+		var got string
+		s := lineSink{deliver: func(line string) { got = line }, now: time.Now, withheld: new(atomic.Int64)}
+		s.write([]byte(in))
+		if got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
 		}
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // decoder carries one reading of a file. It never stops at a problem.
@@ -37,17 +38,9 @@ func (d *decoder) failAt(line int, key, text string) {
 
 // note adds a problem, with what a terminal would act on made visible: a path in an error may hold anything.
 func (d *decoder) note(p Problem) {
-	p.File, p.Problem = d.name, printable(p.Problem)
+	p.File, p.Problem = d.name, plaintext.Line(p.Problem)
 	d.failed[p.Key] = d.failed[p.Key] || !p.Warning
 	d.problems = append(d.problems, p)
-}
-
-// printable is s when that has printable characters alone, and s with escapes otherwise.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strings.Trim(strconv.Quote(s), `"`)
-	}
-	return s
 }
 
 // also is fail for a key that has no problem yet: a consequence of one is not worth a line.
@@ -255,7 +248,7 @@ func (d *decoder) choice(text, key string, f field) {
 	if f.cost == "server" {
 		note = d.refuse
 	}
-	note(key, fmt.Sprintf("%q is not one of %s%s", clip(text), strings.Join(f.enum, ", "), suggest(text, f.enum)))
+	note(key, fmt.Sprintf("%q is not one of %s%s", plaintext.Clip(text, maxShown), strings.Join(f.enum, ", "), suggest(text, f.enum)))
 }
 
 // path makes a path absolute, unless it is empty or a word with a meaning of its own.
@@ -294,7 +287,7 @@ func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
 	high, _ := strconv.ParseInt(f.max, 10, 64)
 	got, err := strconv.ParseInt(n.Value, 10, 64)
 	if err != nil || got < low || got > high {
-		d.fail(key, fmt.Sprintf("%s is not between %s and %s", clip(n.Value), f.min, f.max))
+		d.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), f.min, f.max))
 		return
 	}
 	v.SetInt(got)
@@ -308,7 +301,7 @@ func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Value != "0" || err != nil:
 		d.fail(key, "this must be a time with its unit, such as 120s or 5m, or 0")
 	case got < 0 || got > high:
-		d.fail(key, fmt.Sprintf("%s is not between 0 and %s", clip(n.Value), f.max))
+		d.fail(key, fmt.Sprintf("%s is not between 0 and %s", plaintext.Clip(n.Value, maxShown), f.max))
 	default:
 		v.SetInt(int64(got))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/secret"
 )
 
@@ -165,7 +166,7 @@ func (d *decoder) checkLaunchers(c *Config) {
 	for name, l := range c.Agent.Launchers {
 		for i, w := range l.Rights {
 			if server := serverOfRight(w); server != "" && c.Servers[server] == nil {
-				d.warn(fmt.Sprintf("%s[%d]", join("agent.launchers", name)+".rights", i), fmt.Sprintf("no server %s is configured", clip(server)))
+				d.warn(fmt.Sprintf("%s[%d]", join("agent.launchers", name)+".rights", i), fmt.Sprintf("no server %s is configured", plaintext.Clip(server, maxShown)))
 			}
 		}
 	}

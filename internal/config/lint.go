@@ -2,10 +2,10 @@ package config
 
 import (
 	"fmt"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/plainyaml"
 )
 
@@ -37,27 +37,19 @@ func (d *decoder) fault(at string, f plainyaml.Fault) {
 	}
 }
 
+// maxShown is how much of a text of the file a problem repeats.
+const maxShown = 64
+
 // plainKey is what needs no quotes in the name of a key.
 var plainKey = lazily(`^[A-Za-z0-9_$-]{1,64}$`)
 
 // join names a key inside another. Names that could be mistaken for something else are quoted and bounded.
 func join(parent, key string) string {
 	if !plainKey.MatchString(key) {
-		key = strconv.Quote(clip(key))
+		key = plaintext.Quote(plaintext.Clip(key, maxShown))
 	}
 	if parent == "" {
 		return key
 	}
 	return parent + "." + key
-}
-
-// clip bounds a text of the file for showing it.
-func clip(s string) string {
-	const most = 64
-	for i := range s {
-		if i >= most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // Size is a number of bytes.
@@ -65,7 +67,7 @@ func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" || !ok:
 		d.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0")
 	case got > high:
-		d.fail(key, fmt.Sprintf("%s is more than %s", clip(n.Value), f.max))
+		d.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
 	default:
 		v.SetInt(int64(got))
 	}
@@ -75,7 +77,7 @@ func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		if words := []string{"inherit", "none"}; !slices.Contains(words, n.Value) {
-			d.fail(key, fmt.Sprintf("%q is not one of inherit, none, or a list of ports%s", clip(n.Value), suggest(n.Value, words)))
+			d.fail(key, fmt.Sprintf("%q is not one of inherit, none, or a list of ports%s", plaintext.Clip(n.Value, maxShown), suggest(n.Value, words)))
 		}
 		v.SetString(n.Value)
 		return

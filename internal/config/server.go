@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // serverName is what may stand before the two underscores of an aggregated tool name. It holds no two itself.
@@ -216,5 +218,5 @@ func displayURL(written string) string {
 	if strings.Contains(written, "@") {
 		return ""
 	}
-	return printable(written)
+	return plaintext.Line(written)
 }

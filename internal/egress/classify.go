@@ -60,11 +60,16 @@ func concat(groups ...[]row) []row {
 // documentation, as of 2026-11.
 var table = concat(
 	rows(Metadata,
-		"169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "fd00:ec2::/32", // AWS
-		"fd20:ce::254/128",   // Google
-		"168.63.129.16/32",   // Azure, a public address
-		"100.100.100.200/32", // Alibaba
-		"192.0.0.192/32"),    // Oracle
+		"169.254.169.254/32",                                     // most clouds
+		"169.254.170.2/32", "169.254.170.23/32", "fd00:ec2::/32", // AWS
+		"fd20:ce::254/128",                            // Google
+		"168.63.129.16/32",                            // Azure, a public address
+		"100.100.100.200/32", "fd00:100::100:200/128", // Alibaba
+		"192.0.0.192/32", "fd00:c1::a9fe:a9fe/128", // Oracle
+		"169.254.42.42/32", "fd00:42::42/128", // Scaleway
+		"fd00:a9fe:a9fe::1/128", "fe80::a9fe:a9fe/128", // Akamai, OpenStack
+		"169.254.0.23/32", "169.254.10.10/32", // Tencent
+		"100.96.0.96/32"), // Volcengine
 	rows(Loopback, "127.0.0.0/8", "::1/128"),
 	rows(Unspecified, "0.0.0.0/8", "::/128"),
 	rows(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10"),
@@ -80,12 +85,15 @@ var table = concat(
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
 // Classify says what an address is. An IPv4-mapped address is judged as the IPv4 address that it stands for, a zone is
-// ignored.
+// ignored. An IPv6 address that carries a metadata service's IPv4 address is Metadata, whatever its prefix.
 func Classify(a netip.Addr) Class {
 	if !a.IsValid() {
 		return Invalid
 	}
 	a = a.Unmap().WithZone("")
+	if carriesMetadata(a) {
+		return Metadata
+	}
 	for _, r := range table {
 		if r.prefix.Contains(a) {
 			return r.class
@@ -95,4 +103,43 @@ func Classify(a netip.Addr) Class {
 		return Reserved
 	}
 	return Global
+}
+
+// carried are the places of an IPv4 address inside an IPv6 address: the indexes of its four bytes. RFC 6052, 2.2 has one
+// for each length of a translation prefix and skips byte 8. The last bytes are also those of SIIT, ISATAP and
+// IPv4-compatible addresses.
+var carried = [][4]int{
+	{12, 13, 14, 15}, // /96
+	{9, 10, 11, 12},  // /64
+	{7, 9, 10, 11},   // /56
+	{6, 7, 9, 10},    // /48
+	{5, 6, 7, 9},     // /40
+	{4, 5, 6, 7},     // /32, and a Teredo server
+	{2, 3, 4, 5},     // 6to4
+}
+
+// carriesMetadata reports whether a holds the IPv4 address of a metadata service where a translator would look for it. A
+// network chooses its own translation prefix (RFC 6052, 2.2), so every prefix counts: with allow_private a unique local
+// one could be used otherwise. Four given bytes at one of these places are no accident.
+func carriesMetadata(a netip.Addr) bool {
+	if !a.Is6() {
+		return false
+	}
+	b := a.As16()
+	for _, at := range carried {
+		if metadata4([4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]}) {
+			return true
+		}
+	}
+	return metadata4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}) // a Teredo client, RFC 4380, 4
+}
+
+func metadata4(b [4]byte) bool {
+	a := netip.AddrFrom4(b)
+	for _, r := range table {
+		if r.class == Metadata && r.prefix.Contains(a) {
+			return true
+		}
+	}
+	return false
 }

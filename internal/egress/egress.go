@@ -72,12 +72,23 @@ func CheckLiteral(u *url.URL, allowPrivate bool) error {
 	return Policy{AllowPrivate: allowPrivate}.Judge(addr)
 }
 
-// checkName refuses the names under which clouds serve credentials, before anybody is asked for their address.
+// metadataNames are the names under which clouds serve metadata, by their documentation.
+var metadataNames = []string{
+	"metadata.google.internal", "metadata.goog", "metadata", // Google
+	"instance-data", "instance-data.ec2.internal", // AWS
+	"metadata.tencentyun.com",                             // Tencent
+	"metadata.platformequinix.com", "metadata.packet.net", // Equinix, at a public address
+	"rancher-metadata",
+}
+
+// checkName refuses the names under which clouds serve credentials, and the names below them, before an address is looked
+// up. Behind a proxy it is the only judgement of a name.
 func checkName(host string) error {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	const metadata = "metadata.google.internal"
-	if host == metadata || strings.HasSuffix(host, "."+metadata) {
-		return fmt.Errorf("%s is the name of a %s service: %w", host, Metadata, ErrForbidden)
+	for _, name := range metadataNames {
+		if host == name || strings.Contains(name, ".") && strings.HasSuffix(host, "."+name) {
+			return fmt.Errorf("%s is the name of a %s service: %w", host, Metadata, ErrForbidden)
+		}
 	}
 	return nil
 }

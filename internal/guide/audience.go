@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/plainyaml"
 )
 
@@ -61,7 +62,7 @@ func (p *parser) audience(n *yaml.Node) Audience {
 		case "environments":
 			a.Environments = p.patterns(v)
 		default:
-			p.fail(k.Line, "unknown key %q; an audience has principals, projects, roles, lineage and environments", clip(k.Value))
+			p.fail(k.Line, "unknown key %q; an audience has principals, projects, roles, lineage and environments", plaintext.Clip(k.Value, maxShown))
 		}
 	}
 	return a

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // The marks around what a caller gave.
@@ -134,7 +136,10 @@ func (b *bodyReader) placeholder() {
 // visible refuses characters that a person who looks at the text does not see,
 // and the marks of the fence. The text begins on the given line.
 func (p *parser) visible(text string, line int) bool {
-	at := strings.IndexFunc(text, func(r rune) bool { return hidden(r) || isFence(r) })
+	at := strings.IndexFunc(text, isFence)
+	if hidden := plaintext.FirstHidden(text); at < 0 || hidden >= 0 && hidden < at {
+		at = hidden
+	}
 	if at < 0 {
 		return true
 	}
@@ -150,33 +155,12 @@ func (p *parser) visible(text string, line int) bool {
 // isFence: the marks, and the two characters that look the same.
 func isFence(r rune) bool { return r == '⟦' || r == '⟧' || r == '〚' || r == '〛' }
 
-// hidden: controls other than line feed and tab, direction marks, zero-width
-// characters, tags. Joiners of emoji and scripts (U+200C, U+200D) are not.
-func hidden(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case r < ' ', r >= 0x7F && r <= 0x9F:
-		return true
-	case r < 0x061C:
-		return false
-	}
-	return r == 0x061C || r == 0x200E || r == 0x200F || r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || // direction
-		r == 0x200B || r == 0xFEFF || r >= 0x2060 && r <= 0x2064 || // zero width
-		r >= 0xFFF9 && r <= 0xFFFB || // annotations
-		r >= 0xE0000 && r <= 0xE01EF // tags and variation selectors
-}
-
 // fenceMarks also gives every kind of line end one form.
 var fenceMarks = strings.NewReplacer("\r\n", "\n", "\u2028", "\n", "\u2029", "\n", "⟦", "[", "⟧", "]", "〚", "[", "〛", "]")
 
 // unhidden is s without hidden characters, and with other marks for those of
 // the fence. What it gives, it leaves as it is.
 func unhidden(s string) string {
-	return strings.Map(func(r rune) rune {
-		if hidden(r) {
-			return -1
-		}
-		return r
-	}, fenceMarks.Replace(strings.ToValidUTF8(s, "\uFFFD")))
+	s, _ = plaintext.Clean(fenceMarks.Replace(s))
+	return s
 }

@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // DefaultPreamble is that of instructions.md 14. It names what not to pass on,
@@ -154,9 +155,7 @@ func cut(text string, space int) string {
 	if end < leastPart {
 		return ""
 	}
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
+	end = len(plaintext.Cut(text, end))
 	// What stands at the end itself may be the space behind a whole word.
 	if i := strings.LastIndexByte(text[:end+1], '\n'); i >= end/2 {
 		return strings.TrimRightFunc(text[:i], unicode.IsSpace)

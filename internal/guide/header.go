@@ -3,12 +3,11 @@ package guide
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/plainyaml"
 )
 
@@ -21,29 +20,13 @@ type parser struct {
 	problems Problems
 }
 
+// maxShown is how much of a text a problem repeats.
+const maxShown = 64
+
 func (p *parser) fail(line int, format string, args ...any) {
 	if len(p.problems) < maxProblems {
-		p.problems = append(p.problems, Problem{File: p.file, Line: max(line, 1), Text: printable(fmt.Sprintf(format, args...))})
+		p.problems = append(p.problems, Problem{File: p.file, Line: max(line, 1), Text: plaintext.Line(fmt.Sprintf(format, args...))})
 	}
-}
-
-// printable is s with escapes for what a terminal would act on.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strings.Trim(strconv.Quote(s), `"`)
-	}
-	return s
-}
-
-// clip bounds a text of the file for showing it.
-func clip(s string) string {
-	const most = 64
-	for i := range s {
-		if i >= most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 // split finds the header. Both ends of it are lines of their own. line is the
@@ -130,7 +113,7 @@ func (p *parser) key(k, v *yaml.Node, d *Document) {
 	case "variables":
 		p.variables(v, d)
 	default:
-		p.fail(k.Line, "unknown key %q; there are name, class, tier, audience, variables, description and mcp_prompt", clip(k.Value))
+		p.fail(k.Line, "unknown key %q; there are name, class, tier, audience, variables, description and mcp_prompt", plaintext.Clip(k.Value, maxShown))
 	}
 }
 
@@ -160,7 +143,7 @@ func (p *parser) description(v *yaml.Node) string {
 func (p *parser) choice(v *yaml.Node, of ...string) string {
 	text, ok := p.text(v)
 	if ok && !slices.Contains(of, text) {
-		p.fail(v.Line, "%q is not one of %s", clip(text), strings.Join(of, ", "))
+		p.fail(v.Line, "%q is not one of %s", plaintext.Clip(text, maxShown), strings.Join(of, ", "))
 	}
 	return text
 }
@@ -197,7 +180,7 @@ func (p *parser) lint(root *yaml.Node) bool {
 		Fault: func(_ string, f plainyaml.Fault) {
 			ok = false
 			if f.First > 0 {
-				p.fail(f.Node.Line, "duplicate key %q, first on line %d; keep one", clip(f.Node.Value), f.First)
+				p.fail(f.Node.Line, "duplicate key %q, first on line %d; keep one", plaintext.Clip(f.Node.Value, maxShown), f.First)
 				return
 			}
 			p.fail(f.Node.Line, "%s", f.Text)
@@ -212,7 +195,7 @@ func syntaxText(err *plainyaml.Error) string {
 	case plainyaml.Second:
 		return "a second YAML document begins here; the header is one"
 	case plainyaml.Malformed, plainyaml.UnknownAlias:
-		return "this is not valid YAML: " + clip(err.Text)
+		return "this is not valid YAML: " + plaintext.Clip(err.Text, maxShown)
 	}
 	return err.Text
 }

@@ -7,10 +7,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // maxVars bounds the raw variables of one call, in bytes.
@@ -28,7 +29,7 @@ func (e *VarError) Error() string {
 	if e.Name == "" {
 		return e.Text
 	}
-	return "variable " + strconv.Quote(clip(e.Name)) + ": " + e.Text
+	return "variable " + plaintext.Quote(plaintext.Clip(e.Name, maxShown)) + ": " + e.Text
 }
 
 // Texts of a VarError.

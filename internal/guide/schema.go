@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/plainyaml"
 )
 
@@ -95,7 +96,7 @@ func (p *parser) schema(n *yaml.Node) bool {
 				ok = p.schema(s) && ok
 			}
 		default:
-			p.fail(k.Line, "%q is not a keyword of JSON Schema that is used here", clip(k.Value))
+			p.fail(k.Line, "%q is not a keyword of JSON Schema that is used here", plaintext.Clip(k.Value, maxShown))
 			ok = false
 		}
 	}
@@ -109,7 +110,7 @@ func (p *parser) types(n *yaml.Node) bool {
 	}
 	for _, t := range all {
 		if !slices.Contains(types, t.Value) {
-			p.fail(t.Line, "%q is not a type; there are %s", clip(t.Value), strings.Join(types, ", "))
+			p.fail(t.Line, "%q is not a type; there are %s", plaintext.Clip(t.Value, maxShown), strings.Join(types, ", "))
 			return false
 		}
 	}
@@ -125,7 +126,7 @@ func (p *parser) compile(k *yaml.Node, raw []byte) *variable {
 	}
 	resolved, err := s.Resolve(nil)
 	if err != nil {
-		p.fail(k.Line, "the schema of %s does not compile: %s", k.Value, clip(err.Error()))
+		p.fail(k.Line, "the schema of %s does not compile: %s", k.Value, plaintext.Clip(err.Error(), maxShown))
 		return nil
 	}
 	v := &variable{schema: resolved}
@@ -196,6 +197,6 @@ func (p *parser) jsonScalar(dst []byte, n *yaml.Node) ([]byte, bool) {
 	case n.Tag == "!!null":
 		return append(dst, "null"...), true
 	}
-	p.fail(n.Line, "%q is read differently by different readers; write plain digits, or put it in quotes", clip(n.Value))
+	p.fail(n.Line, "%q is read differently by different readers; write plain digits, or put it in quotes", plaintext.Clip(n.Value, maxShown))
 	return nil, false
 }

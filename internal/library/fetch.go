@@ -19,6 +19,7 @@ import (
 	strict "github.com/go-json-experiment/json"
 
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 const (
@@ -222,7 +223,7 @@ func (r *remote) known(f farDocument) farDocument {
 
 // problem is one with a document of the remote.
 func (r *remote) problem(name, text string) guide.Problem {
-	return guide.Problem{File: r.from + "/" + printable(name[:min(len(name), 64)]), Line: 1, Text: text}
+	return guide.Problem{File: r.from + "/" + plaintext.Name(name[:min(len(name), 64)]), Line: 1, Text: text}
 }
 
 // document asks for one document, and adds its text to the size of all. The error

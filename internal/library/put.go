@@ -15,6 +15,7 @@ import (
 
 	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/store"
 )
 
@@ -120,7 +121,7 @@ func (l *Library) holding(name, version string, next key) (file string, err erro
 		return "", ErrAbsent
 	}
 	if other := l.here[next].file; other != "" && other != file {
-		return "", guide.Problems{{File: printable(other), Line: 1, Text: fmt.Sprintf("holds %q for that audience already", name)}}
+		return "", guide.Problems{{File: plaintext.Name(other), Line: 1, Text: fmt.Sprintf("holds %q for that audience already", name)}}
 	}
 	return file, nil
 }

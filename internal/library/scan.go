@@ -9,14 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 const (
@@ -178,7 +176,7 @@ func (s *scanner) one(root *os.Root, name string, now time.Time) {
 
 // fail makes the file one that cannot be used.
 func (f *file) fail(name, text string) {
-	f.content, f.doc, f.problems = nil, nil, guide.Problems{{File: printable(name), Line: 1, Text: text}}
+	f.content, f.doc, f.problems = nil, nil, guide.Problems{{File: plaintext.Name(name), Line: 1, Text: text}}
 }
 
 // read reads the file and parses it. One that changes meanwhile stays for the
@@ -215,7 +213,7 @@ func (f *file) parse(name string, content []byte) {
 
 func (f *file) refuse(name string) string {
 	switch {
-	case printable(name) != name:
+	case plaintext.Name(name) != name:
 		return "has a name that cannot be shown as it is"
 	case !f.stamp.mode.IsRegular():
 		return fmt.Sprintf("is %s: a document is a regular file", f.stamp.kind())
@@ -278,14 +276,4 @@ func bare(err error) error {
 		return p.Err
 	}
 	return err
-}
-
-// printable is a file's name as it can be shown on a terminal.
-func printable(name string) string {
-	for _, r := range name {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return strconv.Quote(name)
-		}
-	}
-	return name
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 const (
@@ -254,7 +255,7 @@ func (f *found) place(here map[key]present, name string, seen file) {
 	k := keyOf(seen.doc)
 	if other, taken := here[k]; taken {
 		f.bad++
-		f.problems = append(f.problems, guide.Problem{File: printable(name), Line: 1,
+		f.problems = append(f.problems, guide.Problem{File: plaintext.Name(name), Line: 1,
 			Text: fmt.Sprintf("has the name %q for the same audience as %s, which is taken", k.name, other.file)})
 		return
 	}
@@ -320,7 +321,7 @@ func Scan(dir string) ([]*guide.Document, guide.Problems, error) {
 		case f.doc != nil:
 			docs = append(docs, f.doc)
 		case f.problems == nil:
-			problems = append(problems, guide.Problem{File: printable(name), Line: 1, Text: "is being written"})
+			problems = append(problems, guide.Problem{File: plaintext.Name(name), Line: 1, Text: "is being written"})
 		}
 	}
 	return docs, problems, nil

@@ -21,12 +21,12 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // DefaultPort is the port of a TCP address that names none.
@@ -229,23 +229,10 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return "listener " + printable(e.Addr) + " refused: " + e.Reason
+	return "listener " + plaintext.Name(e.Addr) + " refused: " + e.Reason
 }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
-
-// printable keeps an odd address on one line.
-func printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) {
-			return strconv.Quote(s)
-		}
-	}
-	if s == "" {
-		return `""`
-	}
-	return s
-}
 
 // Open decides and then opens one listener. The error is a *RefusedError.
 // ctx bounds the opening only.

@@ -3,6 +3,8 @@ package listen
 import (
 	"context"
 	"strings"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // Credential is what the daemon has to check callers on TCP with.
@@ -68,11 +70,11 @@ func unfit(s Spec, a address) string {
 	hasTLS := s.CertFile != "" || s.KeyFile != ""
 	switch {
 	case s.Network != "tcp":
-		return "unknown network " + printable(s.Network) + ": write unix or tcp"
+		return "unknown network " + plaintext.Name(s.Network) + ": write unix or tcp"
 	case a.problem != "":
 		return a.problem
 	case s.Auth != "" && s.Auth != AuthAuto && s.Auth != AuthRequired && s.Auth != AuthNone:
-		return "unknown auth " + printable(s.Auth) + ": write auto, required or none"
+		return "unknown auth " + plaintext.Name(s.Auth) + ": write auto, required or none"
 	case s.Auth == AuthNone && !a.loopback:
 		return "auth: none is for loopback addresses only: remove it and set a token, or bind 127.0.0.1"
 	case hasTLS && (s.CertFile == "" || s.KeyFile == ""):

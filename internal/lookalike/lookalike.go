@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // Forms are two forms of a name; names that are equal in either of them look
@@ -23,7 +25,7 @@ import (
 func Forms(name string) [2]string {
 	var folded, stroked strings.Builder
 	for _, r := range norm.NFKD.String(name) {
-		if r = latin(r); unicode.Is(unicode.Mn, r) {
+		if r = latin(r); unicode.Is(unicode.Mn, r) || plaintext.Hidden(r) {
 			continue
 		}
 		folded.WriteRune(fold(r))

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/store"
 )
 
@@ -277,10 +277,7 @@ func (m *Message) cut(n int) {
 	if len(m.Body) <= n {
 		return
 	}
-	for n > 0 && !utf8.RuneStart(m.Body[n]) {
-		n--
-	}
-	m.Body, m.Truncated = m.Body[:n], true
+	m.Body, m.Truncated = plaintext.Cut(m.Body, n), true
 }
 
 const messageColumns = `m.message_id, m.thread_id, m.reply_to, d.seq, m.kind, m.subject, m.body, m.priority, m.bytes, m.sha256, m.refs,

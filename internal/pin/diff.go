@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -67,7 +68,7 @@ func below(path, name string) string {
 func word(name string) string {
 	for _, r := range name {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '$') {
-			return strconv.Quote(name)
+			return plaintext.Quote(name)
 		}
 	}
 	if name == "" {
@@ -78,7 +79,7 @@ func word(name string) string {
 
 func leaf(v []byte) string {
 	if text, ok := wire.Text(v); ok {
-		return strconv.Quote(text)
+		return plaintext.Quote(text)
 	}
 	return string(v)
 }

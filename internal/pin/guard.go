@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -99,7 +100,7 @@ func CleanText(raw []byte, limit int) (out []byte, n int) {
 		if s.IsKey {
 			return nil, false
 		}
-		text, taken := Clean(string(s.Text))
+		text, taken := plaintext.Clean(string(s.Text))
 		if limit > 0 && len(text) > limit {
 			text = cut(text, limit)
 			taken++
@@ -135,7 +136,7 @@ func (g *Guard) Unlisted(k Kind, name string) Reason {
 	if g.manual {
 		return Unlisted
 	}
-	if _, n := Clean(name); n > 0 {
+	if _, n := plaintext.Clean(name); n > 0 {
 		return Refused
 	}
 	return ""

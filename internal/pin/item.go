@@ -3,8 +3,8 @@ package pin
 import (
 	"bytes"
 	"crypto/sha256"
-	"unicode/utf8"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -116,7 +116,7 @@ func cleanValue(raw []byte) (out []byte, n int, hiddenKey bool) {
 		return raw, 0, false
 	}
 	out = wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
-		text, taken := Clean(string(s.Text))
+		text, taken := plaintext.Clean(string(s.Text))
 		if s.IsKey {
 			hiddenKey = hiddenKey || taken > 0
 			return nil, false
@@ -142,11 +142,7 @@ func limitOf(key []byte) int {
 }
 
 func cut(text string, limit int) string {
-	end := limit - len(cutMark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + cutMark
+	return plaintext.Cut(text, limit-len(cutMark)) + cutMark
 }
 
 // plainJSON reports whether raw holds neither a character beyond ASCII nor an

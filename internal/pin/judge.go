@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/lookalike"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -136,7 +137,7 @@ func (g *Guard) NoList(k Kind) *Verdict {
 	v := &Verdict{record: r, epoch: r.epoch.Load(), kind: k, open: make(map[string]opened)}
 	for item, d := range r.approved {
 		if name, ok := strings.CutPrefix(item, k.key("")); ok && r.open[item] == nil {
-			if shown, n := Clean(name); n == 0 {
+			if shown, n := plaintext.Clean(name); n == 0 {
 				v.open[shown] = opened{name, d}
 			}
 		}

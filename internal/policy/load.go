@@ -10,12 +10,13 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // publicPolicy is the same type under the name that Cedar takes it by.
@@ -123,10 +124,7 @@ func annotation(p *ast.Policy, key string) (string, bool) {
 
 // printable: names and reasons stand in records and on terminals.
 func printable(s string, most int) bool {
-	if len(s) > most || !utf8.ValidString(s) {
-		return false
-	}
-	return strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return len(s) <= most && plaintext.AllPrintable(s)
 }
 
 // clip bounds what a message repeats of the file, and keeps it printable.
@@ -135,12 +133,10 @@ func clip(s string) string {
 		return s
 	}
 	const most = 64
-	for i := range s {
-		if i >= most {
-			return strconv.Quote(s[:i]) + "…"
-		}
+	if len(s) > most {
+		return plaintext.Quote(plaintext.Cut(s, most)) + "…"
 	}
-	return strconv.Quote(s)
+	return plaintext.Quote(s)
 }
 
 // The shapes of Cedar's errors.
@@ -186,7 +182,7 @@ func syntaxText(err error) string {
 		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
 	}
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !plaintext.Printable(r) {
 			return ' '
 		}
 		return r

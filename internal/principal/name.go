@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // The kinds of principal. A name is the kind, a colon, and a rest whose form
@@ -107,14 +107,4 @@ func isWord(s, also string) bool {
 // isPrintable refuses controls and the characters that nobody sees
 // (bidirectional, zero-width and tag characters): two names that look alike
 // must not be two principals for that reason.
-func isPrintable(s string) bool {
-	if s == "" || !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
-}
+func isPrintable(s string) bool { return s != "" && plaintext.AllPrintable(s) }

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -49,6 +50,24 @@ func TestQuotedIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
+// No character that cannot be seen stands in a record, nor in the name of a
+// principal.
+func TestNothingHiddenIsQuotedAsItIs(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if !plaintext.Hidden(r) {
+			continue
+		}
+		quoted := string(principal.AppendQuoted(nil, "a"+string(r)+"b", 64))
+		if strings.ContainsRune(quoted, r) || !strings.Contains(quoted, `\u`) {
+			t.Errorf("%U is quoted as %s", r, quoted)
+		}
+		if _, _, err := principal.Parse("oauth:https://i.example#a" + string(r) + "b"); err == nil {
+			t.Errorf("%U may stand in a principal's name", r)
+		}
+	}
+}
+
 // FuzzQuoted: any text gives one JSON string of printable characters that means
 // the same.
 func FuzzQuoted(f *testing.F) {
@@ -72,7 +91,7 @@ func FuzzQuoted(f *testing.F) {
 				t.Fatalf("%q cut at %d gave %q", s, max, b)
 			}
 			for _, r := range string(b) {
-				if !unicode.IsPrint(r) {
+				if !plaintext.Printable(r) {
 					t.Fatalf("%q gave %q, which cannot be shown", s, b)
 				}
 			}

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/store"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -114,7 +113,7 @@ func admit(r Request) (Request, error) {
 		r.TTL = MaxLife
 	}
 	switch {
-	case r.Subject == "" || len(r.Subject) > maxName || !utf8.ValidString(r.Subject) || strings.IndexFunc(r.Subject, hidden) >= 0:
+	case r.Subject == "" || len(r.Subject) > maxName || !plaintext.AllPrintable(r.Subject):
 		return r, fmt.Errorf("%w: its subject is not a principal", ErrRequest)
 	case len(r.Scope) == 0 || slices.ContainsFunc(r.Scope, func(s string) bool { return s != Behavioural && s != Structural }):
 		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
@@ -135,21 +134,14 @@ func plain(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
 }
 
-// hidden are characters that a person would not see, or that would end a line.
-func hidden(r rune) bool { return !unicode.IsPrint(r) }
-
 // line is a claimed text as it is kept: one line that shows all that it holds,
 // cut at a character.
 func line(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
-		if hidden(r) {
+		if !plaintext.Printable(r) {
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
-	for len(s) > limit {
-		_, size := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-size]
-	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(plaintext.Cut(s, limit))
 }

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 const (
@@ -147,7 +147,7 @@ func sweepOutputs(state string) {
 // aside.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+		if r == utf8.RuneError || r != '\n' && r != '\t' && !plaintext.Printable(r) {
 			return -1
 		}
 		return r

@@ -1,0 +1,95 @@
+package plaintext
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Clean takes out of a text what a person would not see and a terminal or a
+// model might obey: hidden characters and terminal sequences; CRLF becomes LF,
+// and a byte that is not UTF-8 becomes U+FFFD. n counts each of them, a whole
+// terminal sequence once. A joiner or selector that shapes what stands beside
+// it stays. What Clean gives, Clean leaves as it is.
+func Clean(s string) (clean string, n int) {
+	if FirstHidden(s) < 0 {
+		return s, 0
+	}
+	c := cleaner{in: s, out: make([]byte, 0, len(s)), before2: noNeighbor, before: noNeighbor}
+	for i := 0; i < len(s); {
+		i += c.next(i)
+	}
+	return string(c.out), c.n
+}
+
+// CleanLine is Clean for what stands on one line: breaks of any kind and tabs
+// become a space, which counts as nothing.
+func CleanLine(s string) (clean string, n int) {
+	s = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(s)
+	clean, n = Clean(s)
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(clean), n
+}
+
+// FirstHidden is where the first byte stands that Clean takes out, -1 where
+// there is none.
+func FirstHidden(s string) int {
+	before2, before := rune(noNeighbor), rune(noNeighbor)
+	for i, size := 0, 0; i < len(s); i += size {
+		var r rune
+		r, size = utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || Hidden(r) && !shapes(before2, before, r, runeAt(s[i+size:])) {
+			return i
+		}
+		before2, before = before, r
+	}
+	return -1
+}
+
+// cleaner is one run of Clean. The last two runes kept decide with the next
+// one what shapes.
+type cleaner struct {
+	in              string
+	out             []byte
+	before2, before rune
+	barren          int // up to here nothing ends a sequence that carries text
+	n               int
+}
+
+// next takes or leaves what stands at i, and gives its length.
+func (c *cleaner) next(i int) int {
+	r, size := utf8.DecodeRuneInString(c.in[i:])
+	switch {
+	case r == utf8.RuneError && size == 1:
+		c.n++
+		c.keep(r)
+	case r == '\r' && strings.HasPrefix(c.in[i+1:], "\n"):
+		c.n++
+		c.keep('\n')
+		return 2
+	case r == esc || r >= 0x90 && r <= 0x9F:
+		c.n++
+		length, looked := sequence(c.in[i:], r, size, i < c.barren)
+		if looked > 0 {
+			c.barren = i + looked
+		}
+		return length
+	case Hidden(r) && !shapes(c.before2, c.before, r, runeAt(c.in[i+size:])):
+		c.n++
+	default:
+		c.keep(r)
+	}
+	return size
+}
+
+func (c *cleaner) keep(r rune) {
+	c.out = utf8.AppendRune(c.out, r)
+	c.before2, c.before = c.before, r
+}
+
+// runeAt is the first rune of s, noNeighbor of an empty one.
+func runeAt(s string) rune {
+	if s == "" {
+		return noNeighbor
+	}
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
+}

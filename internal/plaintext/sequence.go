@@ -1,0 +1,79 @@
+package plaintext
+
+import "strings"
+
+// esc introduces a terminal sequence (ECMA-48), as each C1 control does that
+// stands for esc and the letter 0x40 below it.
+const esc = 0x1B
+
+// sequence is the length of the terminal sequence that s begins with: its
+// introducer is ESC and another byte, or one C1 control, of size bytes. Where
+// the sequence does not end on its line the introducer alone is taken, so that
+// no text disappears in it; what is left is harmless without it. looked says how
+// far there is nothing that ends one which carries text, and barren that this is
+// known already: many introducers must not cost quadratic time.
+func sequence(s string, r rune, size int, barren bool) (length, looked int) {
+	kind, at := byte(r-0x40), size // C1 controls are ESC and the byte 0x40 below
+	if r == esc {
+		if len(s) < 2 {
+			return 1, 0
+		}
+		kind, at = s[1], 2
+	}
+	switch {
+	case kind == '[':
+		return control(s, at), 0
+	case kind == ']' || kind == 'P' || kind == 'X' || kind == '^' || kind == '_':
+		if barren {
+			return at, 0
+		}
+		return text(s, at)
+	case r != esc:
+		return size, 0
+	case kind >= 0x20 && kind <= 0x2F: // ESC, intermediates, final
+		return intermediate(s, at), 0
+	case kind >= 0x30 && kind <= 0x7E:
+		return 2, 0
+	}
+	return 1, 0
+}
+
+// control is the length of a sequence with parameters, up to its final byte.
+func control(s string, at int) int {
+	for i := at; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 0x40 && c <= 0x7E:
+			return i + 1
+		case c < 0x20 || c > 0x3F:
+			return at
+		}
+	}
+	return at
+}
+
+func intermediate(s string, at int) int {
+	for i := at; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 0x30 && c <= 0x7E:
+			return i + 1
+		case c < 0x20 || c > 0x2F:
+			return at
+		}
+	}
+	return at
+}
+
+// text is the length of a sequence that carries text, up to BEL or ST.
+func text(s string, at int) (length, looked int) {
+	for i := at; i < len(s); i++ {
+		switch {
+		case s[i] == '\n':
+			return at, i
+		case s[i] == 0x07:
+			return i + 1, 0
+		case strings.HasPrefix(s[i:], "\x1b\\"), strings.HasPrefix(s[i:], "\u009c"):
+			return i + 2, 0
+		}
+	}
+	return at, len(s)
+}
