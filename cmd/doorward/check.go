@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/config"
@@ -17,6 +18,7 @@ import (
 // test of the policy that fails, without starting anything.
 func check(_ context.Context, args []string) error {
 	o := newOptions("check")
+	o.takesHere, o.unvetted = true, true
 	tokenFile := o.set.String("token-file", "", "as for serve")
 	if _, err := o.parse(args); err != nil {
 		return err
@@ -28,6 +30,7 @@ func check(_ context.Context, args []string) error {
 		problems = append(problems, patternProblems(c)...)
 		problems = append(problems, bindProblems(o, c, *tokenFile)...)
 	}
+	problems = append(problems, o.notAllowed(w)...)
 	if problems == nil {
 		problems = []config.Problem{}
 	}
@@ -48,6 +51,23 @@ func check(_ context.Context, args []string) error {
 		fmt.Println("ok")
 	}
 	return nil
+}
+
+// notAllowed warns that serve will not take the configuration that was checked.
+func (o *options) notAllowed(w whole) []config.Problem {
+	found := o.find()
+	if !found.Here || w.config == nil {
+		return nil
+	}
+	content, err := hereContent()
+	if err == nil {
+		err = errors.Join(o.vet(content), o.vetPolicy(w.config))
+	}
+	if err == nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return []config.Problem{{File: found.Path, Problem: first, Warning: true}}
 }
 
 // bindProblems is what the bind table says of each listener.

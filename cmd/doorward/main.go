@@ -46,6 +46,7 @@ func commands() map[string]command {
 		"call":         {"call SERVER TOOL [key=value… | --args JSON]", "call one tool", call},
 		"status":       {"status [--wait 10s] [--json]", "listeners, servers, what is enforced", status},
 		"check":        {"check [--json]", "check the configuration without starting", check},
+		"allow":        {"allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now", allow},
 		"schema":       {"schema", "print the JSON Schema of doorward.yaml", schema},
 		"version":      {"version", "print the version", printVersion},
 		"whoami":       {"whoami [--json]", "what the daemon knows of this caller, each fact with its grade", whoami},
