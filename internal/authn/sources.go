@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/secret"
 )
@@ -45,6 +46,7 @@ func envSource(v secret.Value, n namer) source {
 type tokenFile struct {
 	path  string
 	namer namer
+	place *durable.Pinned // of path, as it was found first; nil: not yet
 	source
 	stamp   peer.Stamp
 	settled bool
@@ -59,7 +61,7 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	if s, err := peer.StampOf(f.path); err == nil && s == f.stamp && f.settled {
 		return false
 	}
-	token, stamp, err := readTokenFile(f.path)
+	token, stamp, err := f.read()
 	f.stamp, f.settled = stamp, err == nil && stamp.Settled(now)
 	if err != nil {
 		problem := "the token file " + f.path + " " + err.Error()
@@ -76,9 +78,14 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	return true
 }
 
-// readTokenFile reads a token that only its owner, us or root, can read.
-func readTokenFile(path string) (token string, stamp peer.Stamp, err error) {
-	file, err := os.Open(path)
+// read reads a token that only its owner, us or root, can read.
+func (f *tokenFile) read() (token string, stamp peer.Stamp, err error) {
+	if f.place == nil {
+		if f.place, err = durable.Pin(f.path); err != nil {
+			return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+		}
+	}
+	file, err := f.place.Open()
 	if err != nil {
 		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
 	}

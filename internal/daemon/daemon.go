@@ -24,6 +24,7 @@ import (
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/listen"
@@ -65,6 +66,7 @@ type Daemon struct {
 	oauth   *authn.OAuth // nil: no issuer
 	runner  *child.Runner
 	events  *doorEvents
+	places  []*durable.Pinned // the state and the runtime directory
 	servers *serverSet
 	policy  atomic.Pointer[policy.Set] // in force
 	outward *outward
@@ -121,7 +123,10 @@ func (d *Daemon) openState() error {
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	return dir.Close()
+	if err := dir.Close(); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return d.openPlaces()
 }
 
 func (d *Daemon) openAudit() error {

@@ -78,6 +78,9 @@ func (d *Daemon) reset() {
 // startStored opens the store and starts what lives in it. What is open when
 // one part fails is closed again.
 func (d *Daemon) startStored(ctx context.Context) (err error) {
+	if err := d.inPlace(); err != nil {
+		return err
+	}
 	undo := new(undoing)
 	defer func() {
 		if err != nil {
