@@ -23,6 +23,9 @@ func check(_ context.Context, args []string) error {
 	if _, err := o.parse(args); err != nil {
 		return err
 	}
+	if o.noTokenFile() {
+		return errNoTokenFile
+	}
 	w := o.loadWhole()
 	problems := w.problems
 	if c := w.config; c != nil {

@@ -103,7 +103,10 @@ func fail(status int, format string, a ...any) error {
 	return &failure{status: status, err: fmt.Errorf(format, a...)}
 }
 
-var errUsage = errors.New("wrong usage")
+var (
+	errUsage       = errors.New("wrong usage")
+	errNoTokenFile = fmt.Errorf("%w: --token-file names no file", errUsage)
+)
 
 // report says what went wrong and chooses the exit status.
 func report(c command, err error) int {

@@ -42,6 +42,13 @@ func newOptions(name string) *options {
 	return o
 }
 
+// noTokenFile reports that --token-file was given without a name, as an unset
+// variable in a script gives it: that asks for a lock and names no key.
+func (o *options) noTokenFile() (empty bool) {
+	o.set.Visit(func(f *flag.Flag) { empty = empty || f.Name == "token-file" && f.Value.String() == "" })
+	return empty
+}
+
 // parse reads the flags; they may stand before and after the arguments.
 func (o *options) parse(args []string) ([]string, error) {
 	var rest []string

@@ -34,6 +34,9 @@ func serve(ctx context.Context, args []string) error {
 	if len(rest) > 0 {
 		return errUsage
 	}
+	if o.noTokenFile() {
+		return errNoTokenFile
+	}
 	d, files, err := newDaemon(o, *tokenFile, *dev)
 	if err != nil {
 		return err

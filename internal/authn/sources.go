@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/durable"
@@ -254,7 +255,9 @@ func (a *Authenticator) newTable() *table {
 type Configured struct {
 	Set  bool // a usable token from the environment or the file
 	Made bool // a token of the store that is neither revoked nor expired
-	// Problems say which source is not usable and why, never with a token.
+	// Unusable says why a token of the environment or the file that somebody
+	// configured cannot be used, Problems adds the store's; never with a token.
+	Unusable []string
 	Problems []string
 }
 
@@ -268,10 +271,14 @@ func (a *Authenticator) Configured() Configured {
 	for i := range a.stored.creds {
 		c.Made = c.Made || a.stored.creds[i].holds(now)
 	}
-	for _, p := range []string{a.env.problem, a.file.problem, a.stored.problem} {
+	for _, p := range []string{a.env.problem, a.file.problem} {
 		if p != "" {
-			c.Problems = append(c.Problems, p)
+			c.Unusable = append(c.Unusable, p)
 		}
+	}
+	c.Problems = c.Unusable
+	if a.stored.problem != "" {
+		c.Problems = append(slices.Clone(c.Unusable), a.stored.problem)
 	}
 	return c
 }

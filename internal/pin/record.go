@@ -19,7 +19,7 @@ import (
 // approved, and what is withheld now. The definitions themselves stay on disk.
 type record struct {
 	book         *Book
-	server, name string // name is the manifest's file
+	server, name string                 // name is the manifest's file
 	epoch        atomic.Uint64          // changes when verdicts of before may not hold any more
 	public       atomic.Pointer[public] // read without the lock
 

@@ -76,8 +76,8 @@ type source struct {
 	path  string
 	place *durable.Pinned // of path
 	say   func(string, error)
-	set  atomic.Pointer[Set]
-	next atomic.Int64 // when to look at the file again, in Unix nanoseconds
+	set   atomic.Pointer[Set]
+	next  atomic.Int64 // when to look at the file again, in Unix nanoseconds
 
 	mu   sync.Mutex
 	seen look
