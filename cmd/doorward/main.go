@@ -128,6 +128,9 @@ func report(c command, err error) int {
 		fmt.Fprintln(os.Stderr, "doorward: hint: start it with `doorward serve`")
 		return exitAway
 	}
+	if errors.Is(err, client.ErrNotOurs) {
+		fmt.Fprintln(os.Stderr, "doorward: hint: name the state directory of the daemon that you mean with --state-dir or DOORWARD_STATE_DIR, and look at who listens there")
+	}
 	return exitFailed
 }
 

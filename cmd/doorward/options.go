@@ -151,6 +151,13 @@ func (o *options) dial() (*client.Client, error) {
 		return nil, err
 	}
 	c := client.New(path, version)
+	key, err := o.daemonKey()
+	if err != nil {
+		return nil, err
+	}
+	if key != nil {
+		c.Expect(key)
+	}
 	if file := os.Getenv("DOORWARD_TOKEN_FILE"); file != "" {
 		token, err := secret.ReadFile(file)
 		if err != nil {

@@ -42,7 +42,7 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	defer d.Close()
-	go watchConfig(ctx, o, d, files)
+	go watchConfig(ctx, o, d, files, stampsOf(files))
 	err = d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
 		return fail(exitFailed, "no listener is left: see the lines above for each one's reason")
@@ -112,14 +112,14 @@ const lookEvery = 2 * time.Second
 
 // watchConfig reloads the configuration on SIGHUP and when its file, the policy
 // file or the tests beside that change. A reload that fails changes nothing,
-// and says why.
-func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string) {
+// and says why. seen is how the files looked when they were read.
+func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string, seen []stamp) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for seen := stampsOf(files); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return

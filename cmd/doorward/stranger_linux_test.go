@@ -31,6 +31,7 @@ import (
 //	stranger forge SOCK PROGRAM    connects, sends a call, and becomes PROGRAM, which hears the answer
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger reads SOCK [TOKEN]    gets instructions and stays; see reader_linux_test.go
+//	stranger listens SOCK          listens there in the daemon's place, and says `ready`
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger as UID MODE SOCK      any of these as another user
 //	stranger named NAME MODE SOCK  any of these from a program called NAME, which is this one with another digest
@@ -98,6 +99,8 @@ func strange(args []string) error {
 		return pass(sock)
 	case "reads":
 		return reads(sock, args[2:])
+	case "listens":
+		return listens(sock)
 	case "pidns":
 		return again(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}, "ask", sock)
 	case "as":

@@ -8,6 +8,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,8 @@ type Daemon struct {
 	oauth   *authn.OAuth // nil: no issuer
 	runner  *child.Runner
 	events  *doorEvents
-	places  []*durable.Pinned // the state and the runtime directory
+	proof   ed25519.PrivateKey // shows clients of the socket whose daemon this is
+	places  []*durable.Pinned  // the state and the runtime directory
 	servers *serverSet
 	policy  atomic.Pointer[policy.Set] // in force
 	outward *outward
@@ -104,7 +106,7 @@ type Refused struct{ Network, Addr, Reason string }
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{})}
-	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
+	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()

@@ -114,7 +114,7 @@ func (d *Daemon) refuse(s listen.Spec, e *listen.RefusedError) {
 
 func (d *Daemon) serve(l *listen.Listener, failed chan<- error) {
 	srv := &http.Server{
-		Handler:           d.door,
+		Handler:           d.proving(l, d.door),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
