@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -209,4 +210,41 @@ func has(list, name string) bool {
 		}
 	}
 	return false
+}
+
+// A file that names a key leaves the reading to durable, which judges whose the
+// key is and who could have read it.
+func TestKeysAreReadByDurableAlone(t *testing.T) {
+	t.Parallel()
+	key := regexp.MustCompile(`^"[a-z]+\.keys?"$`)
+	found := 0
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), p.Dir+"/"+name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, reads := false, ""
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					names = names || key.MatchString(n.Value)
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "os" && has("ReadFile Open OpenFile WriteFile Create", n.Sel.Name) {
+						reads = n.Sel.Name
+					}
+				}
+				return true
+			})
+			if names {
+				found++
+			}
+			if names && reads != "" {
+				t.Errorf("%s/%s names a key file and calls os.%s: durable.Secret reads and makes keys", p.ImportPath, name, reads)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d files name a key: this test looks for something else", found)
+	}
 }
