@@ -59,7 +59,7 @@ func commands() map[string]command {
 		"agent":        {agentUsage, "the mail of agents: who is registered, what waits, what is held", agentCommand},
 		"auth":         {authUsage, "sessions of instruction delivery: for hooks, for CI, and what is wrong with them", authCommand},
 		"instructions": {instructionsUsage, "the documents that sessions get: versions, labels, who read them", instructionsCommand},
-		"audit":        {"audit tail|verify|export", "read and check the record", auditCommand},
+		"audit":        {"audit tail|verify [--accept]|export", "read and check the record", auditCommand},
 	}
 }
 

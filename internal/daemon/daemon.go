@@ -36,6 +36,7 @@ import (
 	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/secret"
 	"github.com/doorward/doorward/internal/spawn"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // Options are everything that a daemon is told from outside.
@@ -67,14 +68,19 @@ type Daemon struct {
 	oauth   *authn.OAuth // nil: no issuer
 	runner  *child.Runner
 	events  *doorEvents
-	proof   ed25519.PrivateKey // shows clients of the socket whose daemon this is
-	places  []*durable.Pinned  // the state and the runtime directory
-	servers *serverSet
-	policy  atomic.Pointer[policy.Set] // in force
-	outward *outward
-	pins    *pin.Book
-	scans   *scan.Library
-	key     *audit.Key
+	proof   ed25519.PrivateKey       // shows clients of the socket whose daemon this is
+	kept    atomic.Pointer[store.DB] // keeps the log's checkpoints; nil: none does now
+	keeps   bool                     // one did
+	lacking atomic.Pointer[string]   // what the log lacks of them; nil: nothing
+	// checkpointed says that there is a new one.
+	checkpointed chan struct{}
+	places       []*durable.Pinned // the state and the runtime directory
+	servers      *serverSet
+	policy       atomic.Pointer[policy.Set] // in force
+	outward      *outward
+	pins         *pin.Book
+	scans        *scan.Library
+	key          *audit.Key
 	// contained says how the servers are shut in.
 	contained atomic.Pointer[containment]
 	// spawns starts agents, by the launchers that are configured; nil: none are.
@@ -136,9 +142,9 @@ func (d *Daemon) openAudit() error {
 	if err != nil {
 		return err
 	}
-	d.key = key
+	d.key, d.checkpointed = key, make(chan struct{}, 1)
 	log, err := audit.Open(AuditDir(d.o.StateDir, d.o.Config), audit.Options{
-		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log})
+		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.onCheckpoint})
 	if errors.Is(err, audit.ErrLocked) {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
@@ -152,6 +158,7 @@ func (d *Daemon) openAudit() error {
 		if err := log.Close(); err != nil {
 			d.log.Error("closing the audit log", "err", err)
 		}
+		d.keepFinal()
 	})
 	return nil
 }
