@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -29,8 +30,8 @@ var mayImport = map[string]string{
 	"internal/durable":   "",
 	"internal/plaintext": "",
 	"internal/policy":    "principal lookalike plaintext",
-	"internal/audit":     "principal",
-	"internal/listen":    "peer plaintext",
+	"internal/audit":     "principal durable",
+	"internal/listen":    "peer plaintext durable",
 	"internal/authn":     "principal peer secret store durable plaintext",
 	"internal/gate":      "principal policy audit",
 	"internal/egress":    "secret",
@@ -39,7 +40,7 @@ var mayImport = map[string]string{
 	"internal/upstream":  "wire egress child",
 	"internal/pin":       "wire peer durable lookalike plaintext",
 	"internal/resolve":   "wire",
-	"internal/scan":      "wire",
+	"internal/scan":      "wire durable",
 	"internal/mail":      "store plaintext",
 	"internal/spawn":     "child principal secret mail peer policy plaintext",
 	"internal/builtin":   "upstream wire",
@@ -54,7 +55,7 @@ var mayImport = map[string]string{
 
 	"internal/front":    "wire principal",
 	"internal/relay":    "front upstream gate pin resolve scan wire principal policy",
-	"internal/config":   "secret policy plainyaml plaintext",
+	"internal/config":   "secret policy plainyaml plaintext durable",
 	"internal/admin":    "gate pin policy principal audit agent mail peer",
 	"internal/daemon":   "*",
 	"internal/doortest": "",
@@ -212,4 +213,41 @@ func has(list, name string) bool {
 		}
 	}
 	return false
+}
+
+// A file that names a key leaves the reading to durable, which judges whose the
+// key is and who could have read it.
+func TestKeysAreReadByDurableAlone(t *testing.T) {
+	t.Parallel()
+	key := regexp.MustCompile(`^"[a-z]+\.keys?"$`)
+	found := 0
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), p.Dir+"/"+name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names, reads := false, ""
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					names = names || key.MatchString(n.Value)
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "os" && has("ReadFile Open OpenFile WriteFile Create", n.Sel.Name) {
+						reads = n.Sel.Name
+					}
+				}
+				return true
+			})
+			if names {
+				found++
+			}
+			if names && reads != "" {
+				t.Errorf("%s/%s names a key file and calls os.%s: durable.Secret reads and makes keys", p.ImportPath, name, reads)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d files name a key: this test looks for something else", found)
+	}
 }

@@ -2,13 +2,15 @@
 // call them, and carry a stdio client's whole conversation (Connect).
 //
 // Invariant: the client speaks only to a daemon of its own user, or of root,
-// by the kernel's word on the socket; a path that somebody else has taken over
-// is refused before a byte is sent.
+// by the kernel's word on the socket, which is not shut in; and where it knows
+// the daemon's key, only to the process that holds it (Expect). A path that
+// somebody else has taken over is refused before a request is sent.
 package client
 
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -44,8 +46,9 @@ type Client struct {
 	http   *http.Client
 	info   []byte
 
-	namespace string // label of the project; empty: none is sent
-	guide     *guide // the token of a delivery session; nil: none is sent
+	expected  ed25519.PublicKey // of the daemon; nil: it is not known
+	namespace string            // label of the project; empty: none is sent
+	guide     *guide            // the token of a delivery session; nil: none is sent
 }
 
 // New makes a client for the daemon's socket. Nothing is dialled yet.
@@ -95,7 +98,7 @@ func (c *Client) Close() {
 }
 
 // dial connects and checks who listens: whoever called listen on the socket
-// must be this user, or root under socket activation (identity.md 5.4).
+// must be this user, or root under socket activation, and prove itself.
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
@@ -103,17 +106,20 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	who, err := peer.OfUnix(conn.(*net.UnixConn))
-	if errors.Is(err, peer.ErrUnsupported) {
-		return conn, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, peer.ErrUnsupported) {
 		conn.Close()
 		return nil, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
 	}
-	who.Close()
-	if who.UID != uint32(os.Geteuid()) && who.UID != 0 {
+	if who != nil {
+		defer who.Close()
+		if who.UID != uint32(os.Geteuid()) && who.UID != 0 {
+			conn.Close()
+			return nil, fmt.Errorf("%s is served by uid %d, which is neither you nor root", c.socket, who.UID)
+		}
+	}
+	if err := c.proven(ctx, conn, who); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("%s is served by uid %d, which is neither you nor root", c.socket, who.UID)
+		return nil, fmt.Errorf("%s: %w", c.socket, err)
 	}
 	return conn, nil
 }

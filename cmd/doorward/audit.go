@@ -1,14 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
 )
 
@@ -20,6 +27,7 @@ func auditCommand(ctx context.Context, args []string) error {
 	o := newOptions("audit " + args[0])
 	n := o.set.Int("n", 20, "how many records")
 	follow := o.set.Bool("follow", false, "go on with new records")
+	accept := o.set.Bool("accept", false, "take the log as it is, though it lacks what the database says it had")
 	if _, err := o.parse(args[1:]); err != nil {
 		return err
 	}
@@ -33,7 +41,7 @@ func auditCommand(ctx context.Context, args []string) error {
 	case "tail":
 		return auditTail(ctx, o, dir, *n, *follow)
 	case "verify":
-		return auditVerify(o, dir, state)
+		return auditVerify(ctx, o, dir, state, *accept)
 	case "export":
 		return audit.Export(ctx, dir, os.Stdout)
 	}
@@ -108,25 +116,98 @@ func printRecord(line []byte) error {
 	return err
 }
 
-// auditVerify checks the chain and its checkpoints.
-func auditVerify(o *options, dir, state string) error {
+// auditVerified is what `audit verify --json` prints.
+type auditVerified struct {
+	audit.Report
+	Unknown string `json:"unknown,omitempty"` // why it was compared with nothing
+}
+
+// auditVerify checks the chain and its checkpoints, and compares them with the
+// checkpoint that the database keeps.
+func auditVerify(ctx context.Context, o *options, dir, state string, accept bool) error {
 	v, err := audit.LoadVerifier(filepath.Join(state, audit.PublicName))
 	if err != nil {
 		return err
 	}
-	report, err := audit.Verify(dir, v)
+	if accept {
+		if err := o.acceptAudit(ctx, dir, state, v); err != nil {
+			return err
+		}
+	}
+	kept, unknown := o.keptMarks(ctx, state)
+	report, err := audit.Verify(dir, v, kept...)
 	if err != nil {
 		return err
 	}
 	if o.json {
-		if err := printJSON(report); err != nil {
+		if err := printJSON(auditVerified{report, unknown}); err != nil {
 			return err
 		}
 	} else if report.OK {
 		fmt.Printf("ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
+		fmt.Fprintln(os.Stderr, "doorward:", notKnown(report, unknown))
 	}
 	if !report.OK {
 		return &failure{status: exitFailed, err: fmt.Errorf("record %d: %s", report.FirstBad, report.Reason), quiet: o.json}
 	}
 	return nil
+}
+
+// notKnown says what of a whole log cannot be known.
+func notKnown(r audit.Report, unknown string) string {
+	if r.Kept == nil {
+		return "compared with nothing (" + unknown + "): that records were cut off at the end, or all of them removed, would not be noticed"
+	}
+	return fmt.Sprintf("the database keeps a checkpoint of %s about %d records: that records behind it were cut off would not be noticed", r.Kept.Time, r.Kept.Seq)
+}
+
+// keptMarks are the checkpoints that the log must have: the daemon says so, or
+// without one the database; else why nothing is known.
+func (o *options) keptMarks(ctx context.Context, state string) (kept []audit.Mark, unknown string) {
+	c, err := o.dial()
+	if err == nil {
+		defer c.Close()
+		var k admin.Kept
+		err = c.Admin(ctx, "/admin/v1/audit/kept", &k)
+		if err == nil && len(k.Marks) == 0 {
+			return nil, cmp.Or(k.Unknown, nothingKept)
+		} else if err == nil {
+			return k.Marks, ""
+		}
+	}
+	if !errors.Is(err, client.ErrNoDaemon) {
+		return nil, err.Error()
+	}
+	kept, err = daemon.KeptMarks(ctx, o.daemonOptions(state))
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case len(kept) == 0:
+		return nil, nothingKept
+	}
+	return kept, ""
+}
+
+const nothingKept = "the database keeps nothing"
+
+// acceptAudit takes a log that is whole in itself for the log.
+func (o *options) acceptAudit(ctx context.Context, dir, state string, v note.Verifier) error {
+	report, err := audit.Verify(dir, v)
+	if err == nil && !report.OK {
+		err = fail(exitFailed, "the log is not whole in itself and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	return daemon.AcceptAudit(ctx, o.daemonOptions(state))
+}
+
+// daemonOptions are those of a command that works without a daemon.
+func (o *options) daemonOptions(state string) daemon.Options {
+	c, _ := o.load()
+	if c == nil {
+		c, _ = config.Load("", config.Options{Env: lookup})
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: os.Stderr}
 }

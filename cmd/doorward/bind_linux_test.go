@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,25 +87,42 @@ type listener struct {
 // credential is what the daemon is started with.
 type credential struct {
 	name  string
+	bad   bool // cannot be used
 	set   bool // counts everywhere
 	made  bool // counts where a listener says auth: required
 	token string
+	mode  os.FileMode // of the file that holds it; 0: it is in no file
+	alone string      // in the variable, beside the file
 }
+
+// noFile names a file that is not there.
+const noFile = os.ModeIrregular
 
 var bindCredentials = []credential{
 	{name: "none"},
 	{name: "env", set: true, token: "correct-horse-battery"},
-	{name: "file", set: true, token: "correct-horse-in-a-file"},
+	{name: "file", set: true, mode: 0o600, token: "correct-horse-in-a-file"},
 	{name: "made", made: true},
-	{name: "short", token: "fifteen-letters"},
-	{name: "blank", token: "                       "},
+	{name: "short", bad: true, token: "fifteen-letters"},
+	{name: "blank", bad: true, token: "                       "},
+	{name: "unprintable", bad: true, token: "fifteen-letters-\u00fc-and-more"},
+	{name: "missing file", bad: true, mode: noFile},
+	{name: "file for the group", bad: true, mode: 0o640, token: "correct-horse-in-a-file"},
+	{name: "file for all", bad: true, mode: 0o644, token: "correct-horse-in-a-file"},
+	{name: "file that all can write", bad: true, mode: 0o602, token: "correct-horse-in-a-file"},
+	{name: "empty file", bad: true, mode: 0o600},
+	{name: "blank file", bad: true, mode: 0o600, token: " \n\t "},
+	{name: "short file", bad: true, mode: 0o600, token: "  fifteen-letters  "},
+	{name: "directory", bad: true, mode: os.ModeDir},
+	{name: "pipe", bad: true, mode: os.ModeNamedPipe},
+	{name: "bad file beside a good variable", bad: true, alone: "correct-horse-battery", mode: 0o644, token: "correct-horse-in-a-file"},
 }
 
 // outcome is the table itself: refused, open, or token.
 func (l *listener) outcome(c credential) string {
 	loopback := l.class == "loopback"
 	switch {
-	case l.class == "bad", l.class == "elsewhere", l.requireTLS && !l.tls, !loopback && l.auth == "none":
+	case c.bad, l.class == "bad", l.class == "elsewhere", l.requireTLS && !l.tls, !loopback && l.auth == "none":
 		return "refused"
 	case !loopback && (c.set || c.made && l.auth == "required"), loopback && l.auth == "required", loopback && c.set && l.auth == "auto":
 		return "token"
@@ -173,6 +191,9 @@ func TestBindTable(t *testing.T) {
 			for _, l := range table {
 				d.check(l, bound[l.port], states[l.text()])
 			}
+			if c.bad {
+				d.checkFails()
+			}
 			for _, secret := range []string{"correct-horse", "fifteen-letters"} {
 				if strings.Contains(d.log.String(), secret) {
 					t.Errorf("the token is on stderr")
@@ -189,6 +210,8 @@ type bindDaemon struct {
 	dir string
 	env []string
 	log *lines
+
+	flags []string
 }
 
 func startBound(t *testing.T, c credential, table []*listener) *bindDaemon {
@@ -201,11 +224,11 @@ func startBound(t *testing.T, c credential, table []*listener) *bindDaemon {
 	for _, l := range table {
 		config += l.yaml()
 	}
-	args := d.offer()
+	d.flags = d.offer()
 	if err := os.WriteFile(filepath.Join(d.dir, "doorward.yaml"), []byte(config+"mcpServers: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("doorward", append([]string{"serve"}, args...)...)
+	cmd := exec.Command("doorward", append([]string{"serve"}, d.flags...)...)
 	cmd.Dir, cmd.Env, cmd.Stderr = d.dir, d.env, d.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -224,19 +247,46 @@ func startBound(t *testing.T, c credential, table []*listener) *bindDaemon {
 
 // offer puts the credential where the daemon looks for it.
 func (d *bindDaemon) offer() (flags []string) {
-	switch d.name {
-	case "env", "short", "blank":
-		d.env = append(d.env, "DOORWARD_TOKEN="+d.token)
-	case "file":
-		path := filepath.Join(d.dir, "token")
-		if err := os.WriteFile(path, []byte(d.token+"\n"), 0o600); err != nil {
-			d.t.Fatal(err)
-		}
-		return []string{"--token-file", path}
-	case "made":
+	d.t.Helper()
+	if d.made {
 		d.token = strings.TrimSpace(d.command("doorward", "token", "new", "ci"))
+		return nil
 	}
-	return nil
+	if d.alone != "" {
+		d.env = append(d.env, "DOORWARD_TOKEN="+d.alone)
+	}
+	path := filepath.Join(d.dir, "token")
+	var err error
+	switch d.mode {
+	case 0:
+		d.env = append(d.env, "DOORWARD_TOKEN="+d.token)
+		return nil
+	case noFile:
+	case os.ModeDir:
+		err = os.Mkdir(path, 0o700)
+	case os.ModeNamedPipe:
+		err = syscall.Mkfifo(path, 0o600)
+	default:
+		err = errors.Join(os.WriteFile(path, []byte(d.token), 0o600), os.Chmod(path, d.mode))
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return []string{"--token-file", path}
+}
+
+// checkFails: what serve refuses, `doorward check` reports.
+func (d *bindDaemon) checkFails() {
+	d.t.Helper()
+	cmd := exec.Command("doorward", append([]string{"check", "--config", "one.yaml"}, d.flags...)...)
+	cmd.Dir, cmd.Env = d.dir, d.env
+	if err := os.WriteFile(filepath.Join(d.dir, "one.yaml"), []byte("mcpServers: {}\n"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	out, _ := cmd.CombinedOutput() // the exit status says it
+	if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(string(out), "the token is not usable (") {
+		d.t.Errorf("check: %s", out)
+	}
 }
 
 func (d *bindDaemon) command(argv ...string) string {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/config"
@@ -21,9 +22,13 @@ import (
 // test of the policy that fails, without starting anything.
 func check(_ context.Context, args []string) error {
 	o := newOptions("check")
+	o.takesHere, o.unvetted = true, true
 	tokenFile := o.set.String("token-file", "", "as for serve")
 	if _, err := o.parse(args); err != nil {
 		return err
+	}
+	if o.noTokenFile() {
+		return errNoTokenFile
 	}
 	w := o.loadWhole()
 	problems := w.problems
@@ -33,6 +38,7 @@ func check(_ context.Context, args []string) error {
 		problems = append(problems, denyProblems(o, c)...)
 		problems = append(problems, bindProblems(o, c, *tokenFile)...)
 	}
+	problems = append(problems, o.notAllowed(w)...)
 	if problems == nil {
 		problems = []config.Problem{}
 	}
@@ -75,6 +81,23 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 		}
 	}
 	return out
+}
+
+// notAllowed warns that serve will not take the configuration that was checked.
+func (o *options) notAllowed(w whole) []config.Problem {
+	found := o.find()
+	if !found.Here || w.config == nil {
+		return nil
+	}
+	content, err := hereContent()
+	if err == nil {
+		err = errors.Join(o.vet(content), o.vetPolicy(w.config))
+	}
+	if err == nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return []config.Problem{{File: found.Path, Problem: first, Warning: true}}
 }
 
 // bindProblems is what the bind table says of each listener.

@@ -46,6 +46,7 @@ func commands() map[string]command {
 		"call":         {"call SERVER TOOL [key=value… | --args JSON]", "call one tool", call},
 		"status":       {"status [--wait 10s] [--json]", "listeners, servers, what is enforced", status},
 		"check":        {"check [--json]", "check the configuration without starting", check},
+		"allow":        {"allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now", allow},
 		"schema":       {"schema", "print the JSON Schema of doorward.yaml", schema},
 		"version":      {"version", "print the version", printVersion},
 		"whoami":       {"whoami [--json]", "what the daemon knows of this caller, each fact with its grade", whoami},
@@ -58,7 +59,7 @@ func commands() map[string]command {
 		"agent":        {agentUsage, "the mail of agents: who is registered, what waits, what is held", agentCommand},
 		"auth":         {authUsage, "sessions of instruction delivery: for hooks, for CI, and what is wrong with them", authCommand},
 		"instructions": {instructionsUsage, "the documents that sessions get: versions, labels, who read them", instructionsCommand},
-		"audit":        {"audit tail|verify|export", "read and check the record", auditCommand},
+		"audit":        {"audit tail|verify [--accept]|export", "read and check the record", auditCommand},
 	}
 }
 
@@ -102,7 +103,10 @@ func fail(status int, format string, a ...any) error {
 	return &failure{status: status, err: fmt.Errorf(format, a...)}
 }
 
-var errUsage = errors.New("wrong usage")
+var (
+	errUsage       = errors.New("wrong usage")
+	errNoTokenFile = fmt.Errorf("%w: --token-file names no file", errUsage)
+)
 
 // report says what went wrong and chooses the exit status.
 func report(c command, err error) int {
@@ -123,6 +127,9 @@ func report(c command, err error) int {
 	if errors.Is(err, client.ErrNoDaemon) {
 		fmt.Fprintln(os.Stderr, "doorward: hint: start it with `doorward serve`")
 		return exitAway
+	}
+	if errors.Is(err, client.ErrNotOurs) {
+		fmt.Fprintln(os.Stderr, "doorward: hint: name the state directory of the daemon that you mean with --state-dir or DOORWARD_STATE_DIR, and look at who listens there")
 	}
 	return exitFailed
 }

@@ -22,6 +22,13 @@ type options struct {
 	state   string
 	runtime string
 	json    bool
+
+	takesHere bool          // takes ./doorward.yaml whether or not it was allowed
+	unvetted  bool          // and reads it, to say what is in it
+	found     *config.Found // for good, in a daemon
+	pins      *pins         // of a daemon
+	workdir   string        // ./doorward.yaml, once it was asked for
+	noted     bool          // that ./doorward.yaml is left alone
 }
 
 // newOptions makes the flags of one command.
@@ -33,6 +40,13 @@ func newOptions(name string) *options {
 	o.set.StringVar(&o.runtime, "runtime-dir", "", "runtime directory")
 	o.set.BoolVar(&o.json, "json", false, "print JSON")
 	return o
+}
+
+// noTokenFile reports that --token-file was given without a name, as an unset
+// variable in a script gives it: that asks for a lock and names no key.
+func (o *options) noTokenFile() (empty bool) {
+	o.set.Visit(func(f *flag.Flag) { empty = empty || f.Name == "token-file" && f.Value.String() == "" })
+	return empty
 }
 
 // parse reads the flags; they may stand before and after the arguments.
@@ -61,16 +75,32 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func (o *options) configFile() string { return config.FindConfig(o.config, lookup, exists) }
+// find is the configuration that the command goes by.
+func (o *options) find() config.Found {
+	if o.found != nil {
+		return *o.found
+	}
+	return config.FindConfig(o.config, lookup, o.here, exists)
+}
+
+func (o *options) configFile() string { return o.find().Path }
 
 func (o *options) stateDir() (string, error) { return config.FindState(o.state, lookup) }
 
 func (o *options) runtimeDir() (string, error) { return config.FindRuntime(o.runtime, o.state, lookup) }
 
 // load reads the configuration with the checks that the daemon makes.
-func (o *options) load() (*config.Config, []config.Problem) {
-	file := o.configFile()
-	c, problems := config.Load(file, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve})
+func (o *options) load() (*config.Config, []config.Problem) { return o.loadFrom(o.find()) }
+
+func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem) {
+	file, with := found.Path, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve}
+	if found.Here && !o.unvetted {
+		with.Vet = o.vet
+	}
+	if o.pins != nil {
+		with.Open, with.File = o.pins.open, o.pins.secret
+	}
+	c, problems := config.Load(file, with)
 	if c != nil {
 		problems = append(problems, unserved(file, c)...)
 	}
@@ -89,7 +119,8 @@ func checkURL(raw string, allowPrivate bool) error {
 }
 
 // socket is where the daemon listens: the configured path, else the one in
-// the runtime directory.
+// the runtime directory. The working directory has no say in it: what lies
+// there could lead every command to a daemon of somebody else's.
 func (o *options) socket() (string, error) {
 	if path := os.Getenv("DOORWARD_SOCKET"); path != "" && o.runtime == "" && o.config == "" {
 		return path, nil // as a started agent is told
@@ -99,7 +130,8 @@ func (o *options) socket() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "doorward.sock")
-	if c, _ := o.load(); c != nil && c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
+	nowhere := func() bool { return false }
+	if c, _ := o.loadFrom(config.FindConfig(o.config, lookup, nowhere, exists)); c != nil && c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
 		path = c.Listen.Unix
 	}
 	return path, nil
@@ -119,6 +151,13 @@ func (o *options) dial() (*client.Client, error) {
 		return nil, err
 	}
 	c := client.New(path, version)
+	key, err := o.daemonKey()
+	if err != nil {
+		return nil, err
+	}
+	if key != nil {
+		c.Expect(key)
+	}
 	if file := os.Getenv("DOORWARD_TOKEN_FILE"); file != "" {
 		token, err := secret.ReadFile(file)
 		if err != nil {

@@ -25,8 +25,9 @@ type whole struct {
 // loadWhole reads the configuration and the policy file with the checks that
 // the daemon makes.
 func (o *options) loadWhole() whole {
-	file := o.configFile()
-	c, problems := o.load()
+	found := o.find()
+	file := found.Path
+	c, problems := o.loadFrom(found)
 	w := whole{config: c, problems: problems, files: []string{file}}
 	if c == nil {
 		return w
@@ -34,17 +35,29 @@ func (o *options) loadWhole() whole {
 	if c.Policy != "" {
 		w.files = append(w.files, c.Policy, config.PolicyTestsFile(c.Policy))
 	}
-	if err := c.ReadPolicy(); err != nil {
+	err := c.ReadPolicy(o.opener())
+	if err == nil && found.Here && !o.unvetted {
+		err = o.vetPolicy(c)
+	}
+	if err != nil {
 		w.config = nil
 		w.problems = append(w.problems, config.Problem{File: file, Line: lineOf(file, "policy"), Key: "policy", Problem: err.Error()})
 		return w
 	}
-	set, found := daemon.Policy(c, uint32(os.Geteuid()))
-	w.problems = append(w.problems, policyProblems(found)...)
+	set, wrong := daemon.Policy(c, uint32(os.Geteuid()))
+	w.problems = append(w.problems, policyProblems(wrong)...)
 	if w.policy = set; set == nil {
 		w.config = nil
 	}
 	return w
+}
+
+// opener is how the files of the configuration are opened; nil: by their paths.
+func (o *options) opener() func(string) (*os.File, error) {
+	if o.pins == nil {
+		return nil
+	}
+	return o.pins.open
 }
 
 func policyProblems(found []policy.Problem) []config.Problem {

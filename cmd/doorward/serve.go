@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	o := newOptions("serve")
+	o.takesHere, o.pins = true, newPins()
 	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners")
 	dev := o.set.Bool("dev", false, "tell callers the detail of failures")
 	rest, err := o.parse(args)
@@ -32,12 +34,15 @@ func serve(ctx context.Context, args []string) error {
 	if len(rest) > 0 {
 		return errUsage
 	}
+	if o.noTokenFile() {
+		return errNoTokenFile
+	}
 	d, files, err := newDaemon(o, *tokenFile, *dev)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	go watchConfig(ctx, o, d, files)
+	go watchConfig(ctx, o, d, files, stampsOf(files))
 	err = d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
 		return fail(exitFailed, "no listener is left: see the lines above for each one's reason")
@@ -47,7 +52,11 @@ func serve(ctx context.Context, args []string) error {
 
 // newDaemon also gives the files that the daemon was made from.
 func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string, error) {
+	if err := o.settle(); err != nil {
+		return nil, nil, err
+	}
 	w := o.loadWhole()
+	w.problems = append(w.problems, o.pins.start()...)
 	c := w.config
 	for _, p := range append(w.problems, w.triedForServing()...) {
 		fmt.Fprintln(os.Stderr, p)
@@ -70,6 +79,21 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	return d, w.files, err
 }
 
+// settle decides for good which configuration the daemon goes by: what turns up
+// later in a place that comes before is not for the daemon that runs.
+func (o *options) settle() error {
+	found := o.find()
+	if found.Path != "" {
+		abs, err := filepath.Abs(found.Path)
+		if err != nil {
+			return fmt.Errorf("finding the configuration: %w", err)
+		}
+		found.Path = abs
+	}
+	o.found = &found
+	return nil
+}
+
 // newLog writes the daemon's own log to stderr.
 func newLog(c config.Log) *slog.Logger {
 	var level slog.Level
@@ -88,14 +112,14 @@ const lookEvery = 2 * time.Second
 
 // watchConfig reloads the configuration on SIGHUP and when its file, the policy
 // file or the tests beside that change. A reload that fails changes nothing,
-// and says why.
-func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string) {
+// and says why. seen is how the files looked when they were read.
+func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string, seen []stamp) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for seen := stampsOf(files); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -115,6 +139,10 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 
 // reload gives the files that it read, which are those to watch from now on.
 func reload(o *options, d *daemon.Daemon) []string {
+	if o.found.Path == "" {
+		fmt.Fprintln(os.Stderr, "doorward: error: there was no configuration when the daemon started: one that is there now is read at its next start")
+		return []string{""}
+	}
 	w := o.loadWhole()
 	for _, p := range append(w.problems, w.triedForServing()...) {
 		fmt.Fprintln(os.Stderr, p)

@@ -31,6 +31,7 @@ import (
 //	stranger forge SOCK PROGRAM    connects, sends a call, and becomes PROGRAM, which hears the answer
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger reads SOCK [TOKEN]    gets instructions and stays; see reader_linux_test.go
+//	stranger listens SOCK          listens there in the daemon's place, and says `ready`
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger hidden WAY HOST:PORT  asks by a socket that no table of descriptors shows; see hidden_linux_test.go
 //	stranger guess HOST:PORT TOKEN HEADER  shows 21 tokens that begin so, with a header, and says the last status
@@ -104,6 +105,8 @@ func strange(args []string) error {
 		return askUnseen(sock, args[2])
 	case "guess":
 		return guess(sock, args[2], args[3])
+	case "listens":
+		return listens(sock)
 	case "pidns":
 		return again(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}, "ask", sock)
 	case "as":

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/policy"
 	"github.com/doorward/doorward/internal/principal"
@@ -91,6 +92,13 @@ type Audit struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Kept is the answer of /admin/v1/audit/kept: the checkpoints that the log must
+// have, by the database.
+type Kept struct {
+	Marks   []audit.Mark `json:"marks"`
+	Unknown string       `json:"unknown,omitempty"` // why there are none
+}
+
 // Whoami is the answer of /admin/v1/whoami.
 type Whoami struct {
 	Principal string          `json:"principal"`
@@ -122,6 +130,8 @@ type Options struct {
 	Messaging Messaging
 	// Measure is what /metrics shows beside Status.
 	Measure func(ctx context.Context) Measures
+	// Kept is the answer about the audit log's checkpoint, a Kept, and its status.
+	Kept func(*http.Request) (any, int)
 }
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
@@ -133,6 +143,8 @@ func Paths(o Options) map[string]handler {
 		"/admin/v1/explain": o.guarded("explain", o.explain),
 		"/admin/v1/policy":  o.guarded("policy", func(*http.Request) (any, int) { return Policy{Text: o.Policy()}, http.StatusOK }),
 		"/admin/v1/whoami":  whoami,
+
+		"/admin/v1/audit/kept": o.guarded("audit", func(r *http.Request) (any, int) { return o.Kept(r) }),
 
 		"/admin/v1/trust":      o.trust(),
 		"/admin/v1/trust/look": o.trustLook(),

@@ -36,9 +36,10 @@
 //
 // Verify finds every changed, missing, added or exchanged byte in front of the
 // last checkpoint, and behind it every one that was not followed by a rewriting
-// of all the lines after it. Who holds the signing key, or can roll both the log
-// and the checkpoints back to an older copy, can rewrite what is on this disk;
-// against them a checkpoint must have left the machine.
+// of all the lines after it. A log and checkpoints that were removed together, or
+// rolled back to an older copy, it finds with a Mark that was kept elsewhere.
+// Whoever holds the signing key, or can roll that place back too, can rewrite
+// what is on this machine; against them a checkpoint must have left it.
 //
 // A write that fails is cut off again and its records are no part of the chain.
 // A failed fsync is final for this Log, with either sync setting: the kernel may
@@ -115,6 +116,7 @@ type Options struct {
 	SegmentBytes    int64         // a segment that would grow beyond this is closed; default 64 MiB
 	CheckpointEvery time.Duration // default 1 minute
 	Key             *Key          // signs checkpoints; nil: none are written
+	Checkpointed    func(Mark)    // hears of each checkpoint on the disk; must not block; nil: nobody does
 	Log             *slog.Logger  // default: discards
 	Now             func() time.Time
 }

@@ -130,5 +130,11 @@ func (l *Log) checkpoint() error {
 	if err := l.sync(); err != nil {
 		return err
 	}
-	return l.checkpoints.add(c, l.o.Key)
+	if err := l.checkpoints.add(c, l.o.Key); err != nil {
+		return err
+	}
+	if l.o.Checkpointed != nil {
+		l.o.Checkpointed(c.mark())
+	}
+	return nil
 }

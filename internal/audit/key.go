@@ -11,9 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 // Origin is the name of the key and the first line of every checkpoint.
@@ -40,24 +41,34 @@ func (k *Key) String() string { return k.public }
 func (k *Key) GoString() string { return k.public }
 
 // LoadOrCreateKey reads the ed25519 key at path, in the format of
-// golang.org/x/mod/sumdb/note, or makes one. The file must be a regular one
-// with mode 0600; anything else is an error, because whoever could read it can
+// golang.org/x/mod/sumdb/note, or makes one. A file that is not private, as
+// durable.ReadSecret judges it, is an error, because whoever could read it can
 // sign. The verifier string stands in the file PublicName beside it, which is
 // written when it is missing and must fit the key when it is not.
 func LoadOrCreateKey(path string) (*Key, error) {
-	k, err := loadKey(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if k, err = createKey(path); errors.Is(err, fs.ErrExist) {
-			k, err = loadKey(path)
-		}
-	}
+	b, err := durable.Secret(path, maxKey, freshKey)
 	if err != nil {
-		return nil, fmt.Errorf("audit key %s: %w", path, err)
+		return nil, fmt.Errorf("the audit key %w", err)
+	}
+	k, err := parseKey(strings.TrimSpace(string(b)))
+	if err != nil {
+		return nil, fmt.Errorf("the audit key %s: %w", path, err)
 	}
 	if err := k.publish(filepath.Join(filepath.Dir(path), PublicName)); err != nil {
 		return nil, err
 	}
 	return k, nil
+}
+
+// maxKey is more bytes than a key has.
+const maxKey = 1024
+
+func freshKey() ([]byte, error) {
+	private, _, err := note.GenerateKey(rand.Reader, Origin)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return []byte(private + "\n"), nil
 }
 
 // LoadVerifier reads a verifier string, such as the file PublicName holds.
@@ -71,27 +82,6 @@ func LoadVerifier(path string) (note.Verifier, error) {
 		return nil, fmt.Errorf("%s is no verifier of %s", path, Origin)
 	}
 	return v, nil
-}
-
-func loadKey(path string) (*Key, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if fi.Mode() != 0o600 {
-		return nil, fmt.Errorf("mode is %v, must be a regular file with -rw-------", fi.Mode())
-	}
-	b := make([]byte, 1024)
-	n, err := f.Read(b)
-	if err != nil {
-		return nil, fmt.Errorf("reading: %w", err)
-	}
-	return parseKey(strings.TrimSpace(string(b[:n])))
 }
 
 // parseKey never quotes what it was given.
@@ -126,24 +116,11 @@ func publicHalf(private string) (string, error) {
 	return note.NewEd25519VerifierKey(parts[2], public)
 }
 
-// createKey makes a key that is at path either whole or not at all, and never
-// replaces one: of two processes that start together one gets fs.ErrExist.
-func createKey(path string) (*Key, error) {
-	private, _, err := note.GenerateKey(rand.Reader, Origin)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	if err := writeWhole(path, private+"\n", 0o600, os.Link); err != nil {
-		return nil, err
-	}
-	return parseKey(private)
-}
-
 func (k *Key) publish(path string) error {
 	have, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		have = []byte(k.public)
-		err = writeWhole(path, k.public+"\n", 0o644, os.Rename)
+		err = durable.ReplaceAt(path, []byte(k.public+"\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("publishing the audit verifier: %w", err)
@@ -152,23 +129,4 @@ func (k *Key) publish(path string) error {
 		return fmt.Errorf("%s does not belong to the audit key beside it; move one of them away", path)
 	}
 	return nil
-}
-
-// writeWhole writes text to a new file (O_EXCL) beside path, makes it durable
-// and lets place bring it to path.
-func writeWhole(path, text string, mode fs.FileMode, place func(from, to string) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".audit-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := place(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -24,12 +25,17 @@ type Report struct {
 	Covered     uint64 `json:"covered"`     // records that the last good checkpoint vouches for
 	CoveredAt   string `json:"covered_at"`  // its time; empty: none
 	Signatures  bool   `json:"signatures"`  // whether signatures were checked
+	Kept        *Mark  `json:"kept"`        // the last of those that the log was compared with; nil: none
 }
 
 // Verify reads the whole log in dir: the form, number, prev and hash of every
 // record over all segments, and of every checkpoint its signature and that the
 // chain had that hash at that number. A log shorter than a checkpoint says was
 // rolled back, and fails. Times are not compared; clocks are set.
+//
+// All marks that were kept elsewhere must be among the checkpoints, and the log
+// must reach them: without one, a log that was removed or is an older copy of itself
+// looks whole.
 //
 // With a nil verifier checkpoints are compared but not authenticated. With one,
 // a log that has records must have a checkpoint.
@@ -39,9 +45,9 @@ type Report struct {
 // is passed over; otherwise it was torn or cut, and is the first bad record: a
 // start of the daemon would cut it off and record that. Damage is told by the
 // Report; an error means that the log could not be read.
-func Verify(dir string, v note.Verifier) (Report, error) {
+func Verify(dir string, v note.Verifier, kept ...Mark) (Report, error) {
 	for try := 0; ; try++ {
-		r, settled, err := verifyOnce(dir, v)
+		r, settled, err := verifyOnce(dir, v, kept)
 		if err != nil {
 			return Report{}, fmt.Errorf("verifying the audit log: %w", err)
 		}
@@ -56,12 +62,15 @@ func Verify(dir string, v note.Verifier) (Report, error) {
 
 // verifyOnce is one pass. settled says that looking again is of no use, because
 // nobody writes.
-func verifyOnce(dir string, v note.Verifier) (r Report, settled bool, err error) {
+func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled bool, err error) {
 	w, err := newWalk(dir, v)
 	if err != nil {
 		return Report{}, false, err
 	}
 	defer w.close()
+	if w.kept = slices.Clone(kept); len(kept) > 0 {
+		w.report.Kept = &kept[len(kept)-1]
+	}
 	err = w.run()
 	r = w.report
 	r.Records, r.Checkpoints, r.Signatures = w.tip.seq, w.seen, v != nil
@@ -96,6 +105,8 @@ type walk struct {
 	pending     checkpoint // the next one to be met
 	ahead       bool       // pending holds one
 	seen        int
+
+	kept []Mark // that were not met yet
 }
 
 // newWalk looks at the checkpoints before the segments are listed: those that
@@ -135,7 +146,7 @@ func (w *walk) bad(seq uint64, format string, args ...any) error {
 
 func (w *walk) run() error {
 	numbers, err := segments(w.dir)
-	if err != nil {
+	if err != nil && (len(w.kept) == 0 || !isMissing(err)) {
 		return err
 	}
 	if err := w.advance(); err != nil {
@@ -154,6 +165,9 @@ func (w *walk) run() error {
 	}
 	if w.ahead {
 		return w.bad(w.tip.seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.seq+1, w.tip.seq, w.pending.time, w.pending.seq)
+	}
+	if err := w.keptBad(); err != nil {
+		return err
 	}
 	if w.signed && w.seen == 0 && w.tip.seq > 0 {
 		return w.bad(1, "there is no checkpoint, so nobody vouches for any record")
@@ -225,6 +239,7 @@ func (w *walk) meet() error {
 			return w.bad(max(c.seq, 1), "record %d is not the one that the checkpoint of %s vouches for: the log was rewritten", c.seq, c.time)
 		}
 		w.seen++
+		w.kept = slices.DeleteFunc(w.kept, func(m Mark) bool { return c.seq == m.Seq && string(c.hash[:]) == m.Hash })
 		w.report.Covered, w.report.CoveredAt = c.seq, c.time
 		if err := w.advance(); err != nil {
 			return err

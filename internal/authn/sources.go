@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/secret"
 )
@@ -45,6 +47,7 @@ func envSource(v secret.Value, n namer) source {
 type tokenFile struct {
 	path  string
 	namer namer
+	place *durable.Pinned // of path, as it was found first; nil: not yet
 	source
 	stamp   peer.Stamp
 	settled bool
@@ -59,7 +62,7 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	if s, err := peer.StampOf(f.path); err == nil && s == f.stamp && f.settled {
 		return false
 	}
-	token, stamp, err := readTokenFile(f.path)
+	token, stamp, err := f.read()
 	f.stamp, f.settled = stamp, err == nil && stamp.Settled(now)
 	if err != nil {
 		problem := "the token file " + f.path + " " + err.Error()
@@ -76,9 +79,14 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	return true
 }
 
-// readTokenFile reads a token that only its owner, us or root, can read.
-func readTokenFile(path string) (token string, stamp peer.Stamp, err error) {
-	file, err := os.Open(path)
+// read reads a token that only its owner, us or root, can read.
+func (f *tokenFile) read() (token string, stamp peer.Stamp, err error) {
+	if f.place == nil {
+		if f.place, err = durable.Pin(f.path); err != nil {
+			return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+		}
+	}
+	file, err := f.place.Open()
 	if err != nil {
 		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
 	}
@@ -247,7 +255,9 @@ func (a *Authenticator) newTable() *table {
 type Configured struct {
 	Set  bool // a usable token from the environment or the file
 	Made bool // a token of the store that is neither revoked nor expired
-	// Problems say which source is not usable and why, never with a token.
+	// Unusable says why a token of the environment or the file that somebody
+	// configured cannot be used, Problems adds the store's; never with a token.
+	Unusable []string
 	Problems []string
 }
 
@@ -261,10 +271,14 @@ func (a *Authenticator) Configured() Configured {
 	for i := range a.stored.creds {
 		c.Made = c.Made || a.stored.creds[i].holds(now)
 	}
-	for _, p := range []string{a.env.problem, a.file.problem, a.stored.problem} {
+	for _, p := range []string{a.env.problem, a.file.problem} {
 		if p != "" {
-			c.Problems = append(c.Problems, p)
+			c.Unusable = append(c.Unusable, p)
 		}
+	}
+	c.Problems = c.Unusable
+	if a.stored.problem != "" {
+		c.Problems = append(slices.Clone(c.Unusable), a.stored.problem)
 	}
 	return c
 }

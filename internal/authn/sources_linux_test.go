@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -264,5 +265,38 @@ func TestAFreshFileIsReadAgainEvenIfItLooksTheSame(t *testing.T) {
 	}
 	if read(fileToken+"-3", true) {
 		t.Error("a settled file was read again for nothing")
+	}
+}
+
+// Tokens count in the directories in which they were found first, not in what
+// is put in their place.
+func TestTokensOfAnotherDirectoryDoNotCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Configured()
+	own, _ := mustNew(t, w.store, "own", 0, "")
+	w.clock.advance(2 * time.Second)
+	good := func(token string) bool { _, err := w.ask(enforced(), "Bearer "+token); return err == nil }
+	if !good(own) || !good(fileToken) {
+		t.Fatal("the tokens do not count")
+	}
+	top := filepath.Dir(w.dir)
+	if err := errors.Join(os.Rename(top, top+".away"), os.Mkdir(top, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	foreign, _ := mustNew(t, NewStore(w.dir), "foreign", 0, "admin")
+	writeToken(t, w.file, "the-token-of-somebody-else\n")
+	for range 3 {
+		w.clock.advance(2 * time.Second)
+		if good(foreign) || good("the-token-of-somebody-else") || good(own) || good(fileToken) {
+			t.Error("a token of another directory counts")
+		}
+	}
+	if err := errors.Join(os.RemoveAll(top), os.Rename(top+".away", top)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.advance(2 * time.Second)
+	if !good(own) || !good(fileToken) || good(foreign) {
+		t.Errorf("back in place: %s", w.heard())
 	}
 }

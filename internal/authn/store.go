@@ -8,7 +8,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 const (
@@ -35,7 +38,12 @@ var (
 
 // Store is the file of tokens in a state directory. It has no state of its
 // own and may be used by many processes at once.
-type Store struct{ dir string }
+type Store struct {
+	dir string
+
+	mu    sync.Mutex
+	place *durable.Pinned // as it was found first
+}
 
 // NewStore names the store in dir; nothing is opened or made.
 func NewStore(dir string) *Store { return &Store{dir: dir} }

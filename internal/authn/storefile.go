@@ -65,8 +65,8 @@ func (s *Store) stamp() (peer.Stamp, error) {
 // must not be left out.
 func (s *Store) load() ([]record, peer.Stamp, error) {
 	path := filepath.Join(s.dir, storeFile)
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := s.open()
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, durable.ErrMoved) {
 		return nil, peer.Stamp{}, nil
 	}
 	if err != nil {
@@ -89,6 +89,20 @@ func (s *Store) load() ([]record, peer.Stamp, error) {
 		return nil, stamp, fmt.Errorf("the token store %s is damaged: %w", path, err)
 	}
 	return records, stamp, nil
+}
+
+// open opens the file in the directory in which it was looked for first.
+func (s *Store) open() (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.place == nil {
+		place, err := durable.Pin(filepath.Join(s.dir, storeFile))
+		if err != nil {
+			return nil, err
+		}
+		s.place = place
+	}
+	return s.place.Open()
 }
 
 func parseStore(b []byte) ([]record, error) {

@@ -14,11 +14,14 @@ const maxFile = 1 << 20
 // readFile reads the configuration after judging who could have written it: the file holds commands, so whoever may
 // write it may run anything as the daemon's user. Links are followed and the opened file is judged. Who may rename
 // files in its directory is not judged: another's file there fails by its owner.
-func readFile(path string) ([]byte, error) {
+func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) {
+	if open == nil {
+		open = os.Open
+	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	f, err := os.Open(path)
+	f, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("there is no such file")
 	} else if err != nil {

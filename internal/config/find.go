@@ -8,21 +8,30 @@ import (
 // ErrNoHome is the answer when no variable says where the user's files are.
 var ErrNoHome = errors.New("neither an XDG directory nor HOME is set; name the directory by flag or DOORWARD_ variable")
 
-// FindConfig gives the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml, else
-// $XDG_CONFIG_HOME/doorward/doorward.yaml, else empty for the built-in defaults. exists is asked about the last two
-// alone: a file that was named and is missing is Load's to report. A variable that is empty counts as unset, and so
-// does an XDG variable that is not absolute.
-func FindConfig(flag string, env func(string) (string, bool), exists func(path string) bool) string {
+// Here is the configuration file of the working directory.
+const Here = "doorward.yaml"
+
+// Found is a configuration file: the built-in defaults when its path is empty.
+type Found struct {
+	Path string
+	Here bool // it is the working directory's, which nobody named
+}
+
+// FindConfig gives the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml if here takes it,
+// else $XDG_CONFIG_HOME/doorward/doorward.yaml, else the built-in defaults. exists is asked about the file of the XDG
+// directory alone: a file that was named and is missing is Load's to report. A variable that is empty counts as unset,
+// and so does an XDG variable that is not absolute.
+func FindConfig(flag string, env func(string) (string, bool), here func() bool, exists func(path string) bool) Found {
 	if named := either(flag, get(env, "DOORWARD_CONFIG")); named != "" {
-		return named
+		return Found{Path: named}
 	}
-	if here := "doorward.yaml"; exists(here) {
-		return here
+	if here() {
+		return Found{Path: Here, Here: true}
 	}
 	if dir := configHome(env); dir != "" && exists(filepath.Join(dir, "doorward.yaml")) {
-		return filepath.Join(dir, "doorward.yaml")
+		return Found{Path: filepath.Join(dir, "doorward.yaml")}
 	}
-	return ""
+	return Found{}
 }
 
 // FindState gives the state directory: flag, else $DOORWARD_STATE_DIR, else $XDG_STATE_HOME/doorward, where

@@ -27,20 +27,23 @@ func TestFindConfig(t *testing.T) {
 		env    func(string) (string, bool)
 		exists string
 		want   string
+		here   bool
 	}{
-		"the flag":                       {"flag.yaml", full, "doorward.yaml", "flag.yaml"},
-		"the variable":                   {"", full, "doorward.yaml", "env.yaml"},
-		"here":                           {"", env("XDG_CONFIG_HOME", "/xdg"), "doorward.yaml", "doorward.yaml"},
-		"the XDG directory":              {"", env("XDG_CONFIG_HOME", "/xdg", "HOME", "/h"), "/xdg/doorward/doorward.yaml", "/xdg/doorward/doorward.yaml"},
-		"its default":                    {"", env("HOME", "/home/ada"), "/home/ada/.config/doorward/doorward.yaml", "/home/ada/.config/doorward/doorward.yaml"},
-		"an empty variable is unset":     {"", env("DOORWARD_CONFIG", "", "XDG_CONFIG_HOME", "", "HOME", "/h"), "/h/.config/doorward/doorward.yaml", "/h/.config/doorward/doorward.yaml"},
-		"a relative XDG path is not one": {"", env("XDG_CONFIG_HOME", "xdg", "HOME", "/h"), "xdg/doorward/doorward.yaml", ""},
-		"nothing":                        {"", env("HOME", "/h"), "", ""},
-		"no environment":                 {"", nil, "", ""},
+		"the flag":                       {"flag.yaml", full, "doorward.yaml", "flag.yaml", false},
+		"the variable":                   {"", full, "doorward.yaml", "env.yaml", false},
+		"here":                           {"", env("XDG_CONFIG_HOME", "/xdg"), "doorward.yaml", "doorward.yaml", true},
+		"the XDG directory":              {"", env("XDG_CONFIG_HOME", "/xdg", "HOME", "/h"), "/xdg/doorward/doorward.yaml", "/xdg/doorward/doorward.yaml", false},
+		"its default":                    {"", env("HOME", "/home/ada"), "/home/ada/.config/doorward/doorward.yaml", "/home/ada/.config/doorward/doorward.yaml", false},
+		"an empty variable is unset":     {"", env("DOORWARD_CONFIG", "", "XDG_CONFIG_HOME", "", "HOME", "/h"), "/h/.config/doorward/doorward.yaml", "/h/.config/doorward/doorward.yaml", false},
+		"a relative XDG path is not one": {"", env("XDG_CONFIG_HOME", "xdg", "HOME", "/h"), "xdg/doorward/doorward.yaml", "", false},
+		"nothing":                        {"", env("HOME", "/h"), "", "", false},
+		"no environment":                 {"", nil, "", "", false},
+		"here is not taken":              {"", env("HOME", "/h"), "/h/.config/doorward/doorward.yaml", "/h/.config/doorward/doorward.yaml", false},
 	} {
-		got := config.FindConfig(c.flag, c.env, func(path string) bool { return path == c.exists })
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		here := func() bool { return c.exists == config.Here }
+		got := config.FindConfig(c.flag, c.env, here, func(path string) bool { return path == c.exists })
+		if want := (config.Found{Path: c.want, Here: c.here}); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -24,6 +25,10 @@ type Options struct {
 	// ResolveCommand makes an absolute path of a command, which holds a slash only when it is absolute already.
 	// pathEnv is the PATH that the child will have. nil: Server.Path stays empty.
 	ResolveCommand func(command, pathEnv string) (string, error)
+	// Open opens the configuration and the policy file to read. nil: os.Open.
+	Open func(path string) (*os.File, error)
+	// Vet judges the content of the configuration file, before anything of it is looked at. nil: everything will do.
+	Vet func(content []byte) error
 	// File and Keyring fetch ${file:} and ${keyring:} references. nil: package secret's own.
 	File    func(path string) (secret.Value, error)
 	Keyring func(service, name string) (secret.Value, error)
@@ -39,7 +44,10 @@ func Load(path string, o Options) (*Config, []Problem) {
 	if err != nil {
 		return nil, []Problem{{File: path, Problem: fmt.Sprintf("finding the file: %v", err)}}
 	}
-	content, err := readFile(abs)
+	content, err := readFile(abs, o.Open)
+	if err == nil && o.Vet != nil {
+		err = o.Vet(content)
+	}
 	if err != nil {
 		return nil, []Problem{{File: path, Problem: err.Error()}}
 	}

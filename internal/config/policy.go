@@ -14,12 +14,12 @@ import (
 	"github.com/doorward/doorward/internal/policy"
 )
 
-// ReadPolicy reads the policy file into PolicyText. Without one there is nothing to do.
-func (c *Config) ReadPolicy() error {
+// ReadPolicy reads the policy file into PolicyText. Without one there is nothing to do. open is as in Options.
+func (c *Config) ReadPolicy(open func(path string) (*os.File, error)) error {
 	if c.Policy == "" {
 		return nil
 	}
-	b, err := readFile(c.Policy)
+	b, err := readFile(c.Policy, open)
 	if err == nil && len(b) > maxFile {
 		err = fmt.Errorf("the file is larger than %d bytes", maxFile)
 	}
@@ -42,7 +42,7 @@ func PolicyTests(policyFile string) ([]policy.Trial, []Problem) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	content, err := readFile(path)
+	content, err := readFile(path, nil)
 	if err != nil {
 		return nil, []Problem{{File: path, Problem: err.Error()}}
 	}

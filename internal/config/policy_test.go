@@ -108,25 +108,25 @@ func TestReadPolicy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "p.cedar")
 	c := &config.Config{Policy: path}
-	if err := c.ReadPolicy(); err == nil || !strings.Contains(err.Error(), "there is no such file") {
+	if err := c.ReadPolicy(nil); err == nil || !strings.Contains(err.Error(), "there is no such file") {
 		t.Errorf("missing: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("// x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReadPolicy(); err != nil || string(c.PolicyText) != "// x" {
+	if err := c.ReadPolicy(nil); err != nil || string(c.PolicyText) != "// x" {
 		t.Errorf("%q, %v", c.PolicyText, err)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReadPolicy(); err == nil || !strings.Contains(err.Error(), "users other than its owner can write it") {
+	if err := c.ReadPolicy(nil); err == nil || !strings.Contains(err.Error(), "users other than its owner can write it") {
 		t.Errorf("open to all: %v", err)
 	}
 	if got, problems := config.PolicyTests(path); got != nil || problems != nil {
 		t.Errorf("no tests: %v, %v", got, problems)
 	}
-	if err := (&config.Config{}).ReadPolicy(); err != nil {
+	if err := (&config.Config{}).ReadPolicy(nil); err != nil {
 		t.Errorf("without a policy: %v", err)
 	}
 }

@@ -29,5 +29,6 @@ func (d *Daemon) openAuth() error {
 // tokens are checked wherever a token is enforced.
 func Credential(a *authn.Authenticator, config *config.Config) listen.Credential {
 	c := a.Configured()
-	return listen.Credential{Set: c.Set || config.OAuth.Issuer != "", Made: c.Made, Problem: strings.Join(c.Problems, "; ")}
+	return listen.Credential{Set: c.Set || config.OAuth.Issuer != "", Made: c.Made,
+		Unusable: strings.Join(c.Unusable, "; "), Problem: strings.Join(c.Problems, "; ")}
 }

@@ -8,6 +8,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/authn"
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/front"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/listen"
@@ -34,6 +36,7 @@ import (
 	"github.com/doorward/doorward/internal/scan"
 	"github.com/doorward/doorward/internal/secret"
 	"github.com/doorward/doorward/internal/spawn"
+	"github.com/doorward/doorward/internal/store"
 )
 
 // Options are everything that a daemon is told from outside.
@@ -65,12 +68,19 @@ type Daemon struct {
 	oauth   *authn.OAuth // nil: no issuer
 	runner  *child.Runner
 	events  *doorEvents
-	servers *serverSet
-	policy  atomic.Pointer[policy.Set] // in force
-	outward *outward
-	pins    *pin.Book
-	scans   *scan.Library
-	key     *audit.Key
+	proof   ed25519.PrivateKey       // shows clients of the socket whose daemon this is
+	kept    atomic.Pointer[store.DB] // keeps the log's checkpoints; nil: none does now
+	keeps   bool                     // one did
+	lacking atomic.Pointer[string]   // what the log lacks of them; nil: nothing
+	// checkpointed says that there is a new one.
+	checkpointed chan struct{}
+	places       []*durable.Pinned // the state and the runtime directory
+	servers      *serverSet
+	policy       atomic.Pointer[policy.Set] // in force
+	outward      *outward
+	pins         *pin.Book
+	scans        *scan.Library
+	key          *audit.Key
 	// contained says how the servers are shut in.
 	contained atomic.Pointer[containment]
 	// unseen is what servers asked for and could not see.
@@ -106,7 +116,7 @@ type Refused struct{ Network, Addr, Reason string }
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), holders: peer.NewHolders(int32(os.Getpid()))}
-	steps := []func() error{d.openState, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
+	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -125,7 +135,10 @@ func (d *Daemon) openState() error {
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	return dir.Close()
+	if err := dir.Close(); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return d.openPlaces()
 }
 
 func (d *Daemon) openAudit() error {
@@ -133,9 +146,9 @@ func (d *Daemon) openAudit() error {
 	if err != nil {
 		return err
 	}
-	d.key = key
+	d.key, d.checkpointed = key, make(chan struct{}, 1)
 	log, err := audit.Open(AuditDir(d.o.StateDir, d.o.Config), audit.Options{
-		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log})
+		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.onCheckpoint})
 	if errors.Is(err, audit.ErrLocked) {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
@@ -149,6 +162,7 @@ func (d *Daemon) openAudit() error {
 		if err := log.Close(); err != nil {
 			d.log.Error("closing the audit log", "err", err)
 		}
+		d.keepFinal()
 	})
 	return nil
 }

@@ -51,6 +51,11 @@ func (d *Daemon) openOffline(ctx context.Context) error {
 			d.log.Error("closing the store", "err", err)
 		}
 	})
+	end, err := d.keepCheckpoints(ctx, db)
+	if err != nil {
+		return err
+	}
+	undo.add(end)
 	stored, err := d.openStoredInstructions(ctx, db)
 	if err != nil {
 		return err

@@ -15,6 +15,9 @@ import (
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	if err := d.inPlace(); err != nil {
+		return fmt.Errorf("reloading: %w", err)
+	}
 	rules, err := d.compilePolicy(c)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)

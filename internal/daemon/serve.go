@@ -32,6 +32,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	pace := startPacer(func() uint64 { return d.audit.State().Seq })
 	defer pace.close()
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go d.watchPlaces(watching)
 	failed := make(chan error, len(d.listeners))
 	for _, l := range d.listeners {
 		go d.serve(l, failed)
@@ -111,7 +114,7 @@ func (d *Daemon) refuse(s listen.Spec, e *listen.RefusedError) {
 
 func (d *Daemon) serve(l *listen.Listener, failed chan<- error) {
 	srv := &http.Server{
-		Handler:           d.door,
+		Handler:           d.proving(l, d.door),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,

@@ -35,7 +35,7 @@ func (d *Daemon) openSpawns(book spawn.Book, clean func(string) string, note mai
 	if o.RuntimeDir, err = filepath.Abs(cmp.Or(d.o.RuntimeDir, d.o.StateDir)); err != nil {
 		return fmt.Errorf("starting agents: %w", err)
 	}
-	o.Socket = d.socketPath()
+	o.Socket, o.DaemonKey = d.socketPath(), d.publicProof()
 	m := spawn.New(o)
 	if err := m.Recover(context.Background()); err != nil {
 		return fmt.Errorf("ending what an earlier run had started: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/gate"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/listen"
@@ -17,7 +18,7 @@ import (
 
 // paths are what is served beside MCP.
 func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure,
+	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure, Kept: d.keptAnswer,
 		Trust: admin.Truster{List: func() []admin.Trust { return d.trust("") }, Look: d.look, Approve: d.approve}})
 	d.addMailPaths(paths)
 	paths["/auth/"] = d.authPaths
@@ -83,6 +84,9 @@ func (d *Daemon) status() admin.Status {
 	s.Authentication = admin.Authentication{Missing: failed.Missing, Invalid: failed.Invalid, Limited: failed.Limited}
 	a := d.audit.State()
 	s.Audit = admin.Audit{Seq: a.Seq, State: a.State, Reason: a.Reason}
+	if why := d.lacking.Load(); why != nil && a.State == audit.StateOK {
+		s.Audit.State, s.Audit.Reason = "missing", *why
+	}
 	return s
 }
 

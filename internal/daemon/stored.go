@@ -78,6 +78,9 @@ func (d *Daemon) reset() {
 // startStored opens the store and starts what lives in it. What is open when
 // one part fails is closed again.
 func (d *Daemon) startStored(ctx context.Context) (err error) {
+	if err := d.inPlace(); err != nil {
+		return err
+	}
 	undo := new(undoing)
 	defer func() {
 		if err != nil {
@@ -93,6 +96,11 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 			d.log.Error("closing the store", "err", err)
 		}
 	})
+	end, err := d.keepCheckpoints(ctx, db)
+	if err != nil {
+		return err
+	}
+	undo.add(end)
 	d.onClose(undo.all) // after the agents, which openSpawns has ended first
 	if d.o.Config.Agent.Enabled {
 		end, err := d.startMessaging(ctx, db)
@@ -116,5 +124,5 @@ func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, e
 // Migrations are the steps of everything that lives in the daemon's database.
 // Who opens one without all of them is told that it is of a newer version.
 func Migrations() []store.Migration {
-	return slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations())
+	return slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations(), keptMigrations())
 }

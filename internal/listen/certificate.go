@@ -3,9 +3,11 @@ package listen
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 )
 
@@ -14,6 +16,7 @@ import (
 // (half of it written, say) changes nothing; the one in use stays.
 type certificate struct {
 	certFile, keyFile string
+	places            [2]*durable.Pinned
 	notice            func(string)
 
 	mu      sync.Mutex
@@ -24,12 +27,22 @@ type certificate struct {
 	looked  time.Time
 }
 
+// maxCertificate is more bytes than a chain or a key has.
+const maxCertificate = 1 << 20
+
 // lookEvery is how often handshakes look at the files.
 const lookEvery = time.Second
 
 func newCertificate(certFile, keyFile string, notice func(string)) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, notice: notice}
 	now := time.Now()
+	for i, name := range []string{certFile, keyFile} {
+		place, err := durable.Pin(name)
+		if err != nil {
+			return nil, fmt.Errorf("loading the certificate: %w", err)
+		}
+		c.places[i] = place
+	}
 	stamps, err := c.look()
 	if err != nil {
 		return nil, fmt.Errorf("loading the certificate: %w", err)
@@ -92,7 +105,19 @@ func (c *certificate) look() (stamps [2]peer.Stamp, err error) {
 }
 
 func (c *certificate) load(stamps [2]peer.Stamp, now time.Time) error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	var parts [2][]byte
+	for i, place := range c.places {
+		f, err := place.Open()
+		if err != nil {
+			return err
+		}
+		parts[i], err = io.ReadAll(io.LimitReader(f, maxCertificate))
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	pair, err := tls.X509KeyPair(parts[0], parts[1])
 	if err != nil {
 		return err
 	}

@@ -150,3 +150,27 @@ func TestACertificateThatDoesNotLoadIsRefusedBeforeTheBind(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestACertificateOfAnotherDirectoryIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tls")
+	pair := func() []byte {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return writePair(t, filepath.Join(dir, "c"), filepath.Join(dir, "k"))
+	}
+	first := pair()
+	var notices []string
+	c, err := newCertificate(filepath.Join(dir, "c"), filepath.Join(dir, "k"), func(s string) { notices = append(notices, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	pair()
+	if !bytes.Equal(c.current(time.Now().Add(3 * time.Second)).Certificate[0], first) || len(notices) != 1 || !strings.Contains(notices[0], "another directory") {
+		t.Errorf("%q", notices)
+	}
+}

@@ -13,8 +13,11 @@ type Credential struct {
 	Set bool
 	// Made: tokens made with `doorward token new` exist.
 	Made bool
-	// Problem says why a token that was offered is not usable, for instance
-	// "DOORWARD_TOKEN is shorter than 16 characters". Never the token.
+	// Unusable says why DOORWARD_TOKEN or --token-file, which are there, cannot be
+	// used, for instance "DOORWARD_TOKEN is shorter than 16 characters". Whoever
+	// set one asked for a lock, so no listener opens without it. Never the token.
+	Unusable string
+	// Problem says what is wrong with any of the tokens, Unusable included.
 	Problem string
 }
 
@@ -41,6 +44,7 @@ func Plan(s Spec, c Credential) Decision {
 // decide is the table itself.
 //
 //	address      credential  behaviour
+//	any          unusable    refuse, port not bound
 //	loopback     none        serve without authentication
 //	loopback     set         serve, token enforced
 //	else         none        refuse, port not bound
@@ -53,6 +57,10 @@ func Plan(s Spec, c Credential) Decision {
 func decide(s Spec, a address, c Credential) Decision {
 	d := Decision{Loopback: a.loopback && a.problem == ""}
 	if d.Reason = unfit(s, a); d.Reason != "" {
+		return d
+	}
+	if c.Unusable != "" {
+		d.Reason = unusable(a, c)
 		return d
 	}
 	if !a.loopback && !c.Set && (s.Auth != AuthRequired || !c.Made) {
@@ -89,7 +97,7 @@ func unfit(s Spec, a address) string {
 func refusal(s Spec, c Credential) string {
 	why := "not a loopback address, and no token is set"
 	if c.Problem != "" {
-		why = "not a loopback address, and the token is not usable (" + c.Problem + ")"
+		why += " (" + c.Problem + ")"
 	}
 	remedy := ": set DOORWARD_TOKEN or --token-file to a token of at least 16 characters, or oauth in the configuration, or bind a loopback address such as 127.0.0.1"
 	if c.Made && s.Auth != AuthRequired {
@@ -98,16 +106,24 @@ func refusal(s Spec, c Credential) string {
 	return why + remedy
 }
 
+// unusable is the line about a token that was set and cannot be used.
+func unusable(a address, c Credential) string {
+	why, or := "the token is not usable (", "remove it to serve loopback without authentication"
+	if !a.loopback {
+		why, or = "not a loopback address, and the token is not usable (", "bind a loopback address such as 127.0.0.1 without a token"
+	}
+	return why + c.Unusable + "): set DOORWARD_TOKEN, or --token-file to a file that you alone can read, to a token of at least 16 characters, or " + or
+}
+
 func warning(s Spec, c Credential, d Decision) string {
 	var w []string
 	if !d.Loopback && s.CertFile == "" {
 		w = append(w, "no TLS on an address that is not loopback: the token and all data cross the network in the clear; set tls.cert and tls.key, or require_tls: true to refuse")
 	}
+	if c.Problem != "" {
+		w = append(w, "not all tokens are usable ("+c.Problem+")")
+	}
 	switch {
-	case c.Problem != "" && d.Enforce:
-		w = append(w, "the token is not usable ("+c.Problem+")")
-	case c.Problem != "":
-		w = append(w, "the token is not usable ("+c.Problem+"): serving without authentication")
 	case s.Auth == AuthNone && c.Set:
 		w = append(w, "auth: none: a token or oauth is set but not asked for")
 	}

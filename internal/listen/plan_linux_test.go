@@ -97,10 +97,14 @@ var credentials = []struct {
 	Credential
 }{
 	{"none", Credential{}},
-	{"unusable", Credential{Problem: "DOORWARD_TOKEN is shorter than 16 characters"}},
 	{"made", Credential{Made: true}},
 	{"set", Credential{Set: true}},
 	{"set and made", Credential{Set: true, Made: true}},
+	{"unusable", Credential{Unusable: "DOORWARD_TOKEN is shorter than 16 characters"}},
+	{"unusable, beside one that is set", Credential{Set: true, Unusable: "DOORWARD_TOKEN is shorter than 16 characters"}},
+	{"unusable, and tokens made", Credential{Made: true, Unusable: "the token file x cannot be read"}},
+	{"unusable, and all the others", Credential{Set: true, Made: true, Unusable: "x", Problem: "x; y"}},
+	{"a damaged store", Credential{Problem: "the token store is damaged"}},
 }
 
 // row is what the contract says of one cell.
@@ -109,9 +113,9 @@ type row struct{ listen, enforce bool }
 // table is the bind table, by class, auth and credential: `s` serves without
 // authentication, `e` enforces, `-` refuses. The order is that of credentials.
 var table = map[string]map[string]string{
-	"loopback": {"auto": "sssee", "": "sssee", "required": "eeeee", "none": "sssss", "maybe": "-----"},
-	"other":    {"auto": "---ee", "": "---ee", "required": "--eee", "none": "-----", "maybe": "-----"},
-	"bad":      {"auto": "-----", "": "-----", "required": "-----", "none": "-----", "maybe": "-----"},
+	"loopback": {"auto": "ssee----s", "": "ssee----s", "required": "eeee----e", "none": "ssss----s", "maybe": "---------"},
+	"other":    {"auto": "--ee-----", "": "--ee-----", "required": "-eee-----", "none": "---------", "maybe": "---------"},
+	"bad":      {"auto": "---------", "": "---------", "required": "---------", "none": "---------", "maybe": "---------"},
 }
 
 func cell(class, auth string, credential int) row {
@@ -223,14 +227,14 @@ func TestLocalhostIsLoopbackOnlyIfAllItsAddressesAre(t *testing.T) {
 
 func TestTheRefusalNamesListenerReasonAndBothRemedies(t *testing.T) {
 	t.Parallel()
-	for _, c := range []Credential{{}, {Problem: "DOORWARD_TOKEN is shorter than 16 characters"}, {Made: true}} {
+	for _, c := range []Credential{{}, {Unusable: "DOORWARD_TOKEN is shorter than 16 characters"}, {Made: true}} {
 		_, err := Open(t.Context(), Spec{Network: "tcp", Addr: "0.0.0.0:7866"}, c, Options{})
 		var refused *RefusedError
 		if !errors.As(err, &refused) {
 			t.Fatalf("%v is no RefusedError", err)
 		}
 		line := err.Error()
-		for _, want := range []string{"0.0.0.0:7866", "not a loopback address", "DOORWARD_TOKEN", "--token-file", "127.0.0.1", c.Problem} {
+		for _, want := range []string{"0.0.0.0:7866", "not a loopback address", "DOORWARD_TOKEN", "--token-file", "127.0.0.1", c.Unusable} {
 			if !strings.Contains(line, want) {
 				t.Errorf("%q does not say %q", line, want)
 			}
@@ -263,7 +267,9 @@ func TestTLSAndWarnings(t *testing.T) {
 		{"half a pair", Spec{Addr: "127.0.0.1:0", CertFile: "c"}, Credential{}, false, ""},
 		{"the other half", Spec{Addr: "127.0.0.1:0", KeyFile: "k"}, Credential{}, false, ""},
 		{"plain loopback", Spec{Addr: "127.0.0.1:0"}, Credential{}, true, ""},
-		{"unusable token on loopback", Spec{Addr: "127.0.0.1:0"}, Credential{Problem: "too short"}, true, "without authentication"},
+		{"unusable token on loopback", Spec{Addr: "127.0.0.1:0"}, Credential{Unusable: "too short"}, false, ""},
+		{"unusable token and auth none", Spec{Addr: "127.0.0.1:0", Auth: AuthNone}, Credential{Unusable: "too short"}, false, ""},
+		{"damaged store on loopback", Spec{Addr: "127.0.0.1:0"}, Credential{Problem: "too odd"}, true, "too odd"},
 		{"auth none and a token", Spec{Addr: "127.0.0.1:0", Auth: AuthNone}, set, true, "not asked for"},
 		{"required and nothing there", Spec{Addr: "127.0.0.1:0", Auth: AuthRequired}, Credential{}, true, "token new"},
 		{"odd hosts", Spec{Addr: "127.0.0.1:0", Hosts: []string{"http://x"}}, Credential{}, true, "never match"},

@@ -2,6 +2,7 @@ package pin
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/doorward/doorward/internal/durable"
@@ -98,8 +98,12 @@ func decode(b []byte, server string) (*manifest, error) {
 }
 
 // readManifest is empty for a server that nothing was approved of.
-func readManifest(path, server string) (*manifest, error) {
-	f, err := os.Open(path)
+func readManifest(place *durable.Pinned, name, server string) (*manifest, error) {
+	dir, err := place.Root()
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newManifest(), nil
 	}
@@ -119,11 +123,15 @@ func readManifest(path, server string) (*manifest, error) {
 
 // writeManifest puts a manifest in the place of the one before, or leaves
 // that as it was.
-func writeManifest(path string, b []byte) error {
+func writeManifest(place *durable.Pinned, name string, b []byte) error {
 	if len(b) > maxManifest {
 		return errGrown
 	}
-	if err := durable.ReplaceAt(path, b); err != nil {
+	dir, err := place.Root()
+	if err == nil {
+		err = durable.Replace(dir, durable.Draft+rand.Text(), name, b)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
 	return nil

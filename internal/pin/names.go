@@ -1,10 +1,13 @@
 package pin
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 // Names are the names of a kind that a server is known to offer: approved or
@@ -21,7 +24,12 @@ func (b *Book) Names(server string, k Kind) []string {
 
 // Approved is Names by the manifest in a directory alone, where no daemon runs.
 func Approved(dir, server string, k Kind) ([]string, error) {
-	m, err := readManifest(filepath.Join(dir, server+".json"), server)
+	place, err := durable.Pin(filepath.Join(dir, "manifest"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the manifests: %w", err)
+	}
+	defer place.Close()
+	m, err := readManifest(place, server+".json", server)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 )
 
@@ -67,6 +68,7 @@ type Note struct {
 // Book is the manifests of all servers.
 type Book struct {
 	o     Options
+	place *durable.Pinned // of the manifests
 	files files
 
 	mu      sync.Mutex
@@ -90,7 +92,11 @@ func Open(o Options) (*Book, error) {
 	if err := dir.Close(); err != nil {
 		return nil, fmt.Errorf("directory of the manifests: %w", err)
 	}
-	return &Book{o: o, records: make(map[string]*record), guards: make(map[string]*Guard)}, nil
+	place, err := durable.Pin(filepath.Join(o.Dir, "manifest"))
+	if err != nil {
+		return nil, fmt.Errorf("directory of the manifests: %w", err)
+	}
+	return &Book{o: o, place: place, records: make(map[string]*record), guards: make(map[string]*Guard)}, nil
 }
 
 // SetServers says which servers there are: none of them may offer a name that
@@ -143,7 +149,7 @@ func (b *Book) Guard(server string, manual bool, p *Process) *Guard {
 func (b *Book) record(server string) *record {
 	r := b.records[server]
 	if r == nil {
-		r = newRecord(b, server, filepath.Join(b.o.Dir, server+".json"))
+		r = newRecord(b, server, server+".json")
 		b.records[server] = r
 	}
 	return r

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 // shelf is a book in a directory of its own, and what it told the record.
@@ -406,7 +408,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := readManifest(filepath.Join(s.dir, "a.json"), "a"); err != nil {
+	if _, err := readManifest(s.place, "a.json", "a"); err != nil {
 		t.Error(err)
 	}
 }
@@ -421,5 +423,26 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	if n := len(s.said()); n > notesAMinute {
 		t.Errorf("%d notes", n)
+	}
+}
+
+// What was approved in a directory that took the place of ours was not
+// approved here.
+func TestApprovalsOfAnotherDirectoryDoNotCount(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "pins")
+	s := open(t, dir)
+	if v := s.auto("a").Judge(Asker{Era: "legacy"}, Tools, tools("x=1")); v == nil {
+		t.Fatal("no verdict")
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir).auto("b").Judge(Asker{Era: "legacy"}, Tools, tools("y=1"))
+	if m, err := readManifest(s.place, "b.json", "b"); !errors.Is(err, durable.ErrMoved) {
+		t.Errorf("read %v, %v", m, err)
+	}
+	if err := writeManifest(s.place, "a.json", []byte("x")); !errors.Is(err, durable.ErrMoved) {
+		t.Errorf("written: %v", err)
 	}
 }

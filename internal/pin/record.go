@@ -2,6 +2,7 @@ package pin
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -17,7 +19,7 @@ import (
 // approved, and what is withheld now. The definitions themselves stay on disk.
 type record struct {
 	book         *Book
-	server, path string
+	server, name string                 // name is the manifest's file
 	epoch        atomic.Uint64          // changes when verdicts of before may not hold any more
 	public       atomic.Pointer[public] // read without the lock
 
@@ -51,13 +53,13 @@ const ruleFirst = "trust: auto"
 // beyond is withheld all the same, and cannot be approved before the rest is.
 const maxOpen = 32 << 20
 
-func newRecord(b *Book, server, path string) *record {
-	r := &record{book: b, server: server, path: path, open: make(map[string]*Withheld), views: make(map[*View]findings), gone: make(map[string]bool), declared: make(map[string]bool),
+func newRecord(b *Book, server, name string) *record {
+	r := &record{book: b, server: server, name: name, open: make(map[string]*Withheld), views: make(map[*View]findings), gone: make(map[string]bool), declared: make(map[string]bool),
 		last: make(map[string]*Verdict)}
-	m, err := readManifest(path, server)
+	m, err := readManifest(b.place, name, server)
 	if err != nil {
 		b.o.Log.Error("a manifest cannot be read: everything that this server offers is withheld until it is approved again",
-			"server", server, "file", path, "err", err)
+			"server", server, "file", name, "err", err)
 		r.fault, m = err, newManifest()
 	}
 	r.adopt(m)
@@ -97,7 +99,9 @@ func (r *record) reason(item string, d digest, first bool) Reason {
 func (r *record) approve(items map[string][]byte, settled ...string) error {
 	m, err := newManifest(), error(nil)
 	if r.fault == nil {
-		if m, err = readManifest(r.path, r.server); err != nil {
+		if m, err = readManifest(r.book.place, r.name, r.server); errors.Is(err, durable.ErrMoved) {
+			return err // the manifest is whole, elsewhere
+		} else if err != nil {
 			r.fail(err)
 			return err
 		}
@@ -106,7 +110,7 @@ func (r *record) approve(items map[string][]byte, settled ...string) error {
 	for _, s := range settled {
 		m.settled[s] = true
 	}
-	if err := writeManifest(r.path, m.encode(r.server)); err != nil {
+	if err := writeManifest(r.book.place, r.name, m.encode(r.server)); err != nil {
 		return err
 	}
 	r.fault = nil
@@ -219,7 +223,7 @@ func (r *record) withheld() []Withheld {
 
 // definitions are what was approved, as far as the manifest can be read.
 func (r *record) definitions() map[string][]byte {
-	m, err := readManifest(r.path, r.server)
+	m, err := readManifest(r.book.place, r.name, r.server)
 	if err != nil {
 		return nil
 	}

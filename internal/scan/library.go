@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/doorward/doorward/internal/durable"
 )
 
 // Library holds the pattern files in use. A scanner of the same mode and file
@@ -59,17 +61,23 @@ func (l *Library) Scanner(mode Mode, path string) (*Scanner, error) {
 
 // CheckFile says what is wrong with a pattern file.
 func CheckFile(path string) error {
-	_, _, err := read(path)
+	place, err := durable.Pin(path)
+	if err != nil {
+		return fmt.Errorf("reading the patterns: %w", err)
+	}
+	defer place.Close()
+	_, _, err = read(place)
 	return err
 }
 
 // source is a pattern file that is read again when it has changed, or the
 // built-in rules.
 type source struct {
-	path string
-	say  func(string, error)
-	set  atomic.Pointer[Set]
-	next atomic.Int64 // when to look at the file again, in Unix nanoseconds
+	path  string
+	place *durable.Pinned // of path
+	say   func(string, error)
+	set   atomic.Pointer[Set]
+	next  atomic.Int64 // when to look at the file again, in Unix nanoseconds
 
 	mu   sync.Mutex
 	seen look
@@ -91,7 +99,12 @@ func newSource(path string, say func(string, error)) (*source, error) {
 		s.set.Store(set)
 		return s, nil
 	}
-	set, seen, err := read(path)
+	place, err := durable.Pin(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the patterns: %w", err)
+	}
+	s.place = place
+	set, seen, err := read(place)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +140,7 @@ func (s *source) refresh(now time.Time) {
 		return
 	}
 	same := seen == s.seen
-	set, seen, err := read(s.path)
+	set, seen, err := read(s.place)
 	s.seen = seen
 	switch {
 	case err != nil && !same:
@@ -161,9 +174,9 @@ func lookAt(path string) look {
 // maxFile bounds a pattern file.
 const maxFile = 1 << 20
 
-func read(path string) (*Set, look, error) {
-	seen := lookAt(path)
-	f, err := os.Open(path)
+func read(place *durable.Pinned) (*Set, look, error) {
+	seen := lookAt(place.Path())
+	f, err := place.Open()
 	if err != nil {
 		return nil, seen, fmt.Errorf("reading the patterns: %w", err)
 	}

@@ -2,6 +2,7 @@ package scan
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -322,5 +323,33 @@ func BenchmarkLook(b *testing.B) {
 				s.Look(raw)
 			}
 		})
+	}
+}
+
+func TestPatternsOfAnotherDirectoryAreNotTaken(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "rules")
+	write := func(text string) {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "p"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one first")
+	told := make(chan error, 8)
+	s, err := NewLibrary(func(_ string, err error) { told <- err }).Scanner(Monitor, filepath.Join(dir, "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	write("two second")
+	for end := time.Now().Add(8 * time.Second); len(told) == 0; time.Sleep(20 * time.Millisecond) {
+		if s.Text("x"); time.Now().After(end) {
+			t.Fatal("never told")
+		}
+	}
+	if _, r := s.Text("first second"); <-told == nil || counts(r.Found) != "one=1" {
+		t.Errorf("found %s", counts(r.Found))
 	}
 }

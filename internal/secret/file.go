@@ -26,11 +26,14 @@ func isAbs(path string) bool { return filepath.IsAbs(path) }
 
 // ReadFile reads a secret from the regular file at the absolute path, without its last line end. Links are followed,
 // since service managers hand over secrets that way; what counts is the file that was opened.
-func ReadFile(path string) (Value, error) {
+func ReadFile(path string) (Value, error) { return ReadFileBy(path, os.Open) }
+
+// ReadFileBy is ReadFile with another way to open the file.
+func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, error) {
 	if !isAbs(path) {
 		return Value{}, ErrPath
 	}
-	b, err := readRegular(path)
+	b, err := readRegular(path, open)
 	if err != nil {
 		// The operating system's errors name the path themselves.
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -48,13 +51,13 @@ func ReadFile(path string) (Value, error) {
 
 // readRegular opens and reads the file after judging it. The look before opening keeps us from waiting for the other
 // end of a pipe; the one that decides is at the open file, which nobody can exchange.
-func readRegular(path string) ([]byte, error) {
+func readRegular(path string, open func(string) (*os.File, error)) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
 		return nil, ErrNotRegular
 	}
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,9 @@ package session
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/internal/durable"
@@ -74,7 +72,7 @@ func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 	path := filepath.Join(dir, keyFile)
 	before, err := readKeys(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the session keys %s: %w: remove the file to get new keys; every session then begins again", path, err)
+		return nil, fmt.Errorf("the session keys %w: remove the file to get new keys; every session then begins again", err)
 	}
 	after := change(before)
 	if after == before {
@@ -86,59 +84,17 @@ func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 	return after, nil
 }
 
-// readKeys reads the file after judging it. A Root follows links that stay
-// within it, so what was opened is compared with what stands under the name;
-// and a pipe that was put there is not waited for.
+// readKeys reads the file.
 func readKeys(root *os.Root) (*ring, error) {
-	seen, err := root.Lstat(keyFile)
-	if err != nil {
-		return nil, err
-	}
-	if err := judge(seen); err != nil {
-		return nil, err
-	}
-	f, err := root.OpenFile(keyFile, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	is, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !os.SameFile(is, seen):
-		return nil, errors.New("it was exchanged while it was opened")
-	}
-	if err := judge(is); err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxKeys+1))
+	b, err := durable.ReadSecret(root, keyFile, maxKeys)
 	if err != nil {
 		return nil, err
 	}
 	r, err := parseRing(b)
 	if err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", err)
+		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(root.Name(), keyFile), err)
 	}
 	return r, nil
-}
-
-func judge(fi fs.FileInfo) error {
-	uid, _, known := peer.Owner(fi)
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	switch {
-	case !fi.Mode().IsRegular():
-		return errors.New("it is not a regular file")
-	case !known || !ok || uid != uint32(os.Geteuid()):
-		return fmt.Errorf("it belongs to uid %d, not to us", uid)
-	case fi.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("others may have read or changed it (mode %04o, want 0600)", fi.Mode().Perm())
-	case st.Nlink > 1:
-		return errors.New("it has more than one name")
-	case fi.Size() > maxKeys:
-		return errors.New("it is too large")
-	}
-	return nil
 }
 
 // writeKeys replaces the file. The caller holds the lock.

@@ -345,3 +345,22 @@ func FuzzKeys(f *testing.F) {
 		}
 	})
 }
+
+// Keys that were put in the place of ours, with a directory above them, do not
+// become ours when it is time for others.
+func TestARotationTakesNoKeysOfAnotherDirectory(t *testing.T) {
+	onSQLite(t, func(t *testing.T, b *bed) {
+		first := b.ring.Load().newest().id
+		b.pass(keyLife)
+		must(t, os.Rename(b.dir, b.dir+".away"))
+		must(t, os.Mkdir(b.dir, 0o700))
+		planted, err := openKeys(b.dir, b.now())
+		must(t, err)
+		if err := b.Keeper.rotate(); err == nil || b.ring.Load().newest().id != first || b.ring.Load().newest().id == planted.newest().id {
+			t.Errorf("rotated: %v", err)
+		}
+		must(t, os.RemoveAll(b.dir))
+		must(t, os.Rename(b.dir+".away", b.dir))
+		must(t, b.Keeper.rotate())
+	})
+}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -235,6 +236,9 @@ func (k *Keeper) rotate() error {
 	now, held := k.o.Now(), k.ring.Load()
 	if !held.due(now) {
 		return nil
+	}
+	if err := k.place.Check(); err != nil { // else another directory's keys would be taken for ours
+		return fmt.Errorf("rotating the session keys: %w", err)
 	}
 	next, err := held.rotate(k.o.Dir, now)
 	if err != nil {

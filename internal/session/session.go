@@ -22,11 +22,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/durable"
 	"github.com/doorward/doorward/internal/peer"
 	"github.com/doorward/doorward/internal/store"
 )
@@ -175,6 +177,7 @@ type Keeper struct {
 	o      Options
 	aud    string // Installation as tokens name it
 	ring   atomic.Pointer[ring]
+	place  *durable.Pinned // of the keys
 	limits limits
 	count  counters
 	over   chan struct{} // closed: what is waited for where there is nothing
@@ -241,6 +244,9 @@ func Open(ctx context.Context, o Options) (*Keeper, error) {
 		sessions: make(map[string]*entry), grants: make(map[digest]*grant), live: make(map[string]int)}
 	close(k.over)
 	keys, err := openKeys(o.Dir, o.Now())
+	if err == nil {
+		k.place, err = durable.Pin(filepath.Join(o.Dir, keyFile))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}

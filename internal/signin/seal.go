@@ -6,10 +6,7 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/doorward/doorward/internal/durable"
@@ -44,15 +41,13 @@ func newSeal(dir string, configured secret.Value) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// ownKey reads the key, or makes it. Two who make it at once agree on one: a file gets its name when it is complete,
-// and only if that name is free.
+// ownKey reads the key, or makes it.
 func ownKey(path string) ([]byte, error) {
-	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeKey(path); err == nil || errors.Is(err, fs.ErrExist) {
-			key, err = os.ReadFile(path)
-		}
-	}
+	key, err := durable.Secret(path, 1<<10, func() ([]byte, error) {
+		key := make([]byte, minKey)
+		rand.Read(key) // never fails
+		return key, nil
+	})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the key for sign-ins: %w", err)
@@ -60,19 +55,4 @@ func ownKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("the key for sign-ins %s has %d bytes instead of %d: remove it, and sign in again", path, len(key), minKey)
 	}
 	return key, nil
-}
-
-func makeKey(path string) error {
-	key := make([]byte, minKey)
-	rand.Read(key)
-	dir, err := os.OpenRoot(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	draft := durable.Draft + rand.Text()
-	if err := durable.Write(dir, draft, key); err != nil {
-		return err
-	}
-	return errors.Join(dir.Link(draft, filepath.Base(path)), durable.Forget(dir, draft), durable.Sync(dir))
 }

@@ -161,13 +161,13 @@ func TestTheEnvironmentIsTheAgentsOwn(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	allowed := []string{"DECLARED", "DOORWARD_RUNTIME_DIR", "DOORWARD_TOKEN_FILE", "GORACE", "HOME", "LANG", "PATH", "TMPDIR", "USER"}
+	allowed := []string{"DECLARED", "DOORWARD_DAEMON_KEY", "DOORWARD_RUNTIME_DIR", "DOORWARD_TOKEN_FILE", "GORACE", "HOME", "LANG", "PATH", "TMPDIR", "USER"}
 	for _, n := range names {
 		if !slices.Contains(allowed, n) {
 			t.Errorf("it has the variable %s", n)
 		}
 	}
-	for _, n := range []string{"DECLARED", "DOORWARD_RUNTIME_DIR", "DOORWARD_TOKEN_FILE", "PATH"} {
+	for _, n := range []string{"DECLARED", "DOORWARD_DAEMON_KEY", "DOORWARD_RUNTIME_DIR", "DOORWARD_TOKEN_FILE", "PATH"} {
 		if !slices.Contains(names, n) {
 			t.Errorf("it has no variable %s", n)
 		}

@@ -270,7 +270,7 @@ func newStage(t *testing.T, mode string) *stage {
 	s := &stage{t: t, book: newBook(), runner: runner, dir: dir,
 		parent: principal.New(principal.UID(uint32(os.Geteuid()))).WithLocal()}
 	s.Manager = New(Options{Runner: runner, Book: s.book, StateDir: dir + "/state", RuntimeDir: dir + "/run",
-		Socket: dir + "/run/doorward.sock", TokenPrefix: authn.SpawnToken})
+		Socket: dir + "/run/doorward.sock", TokenPrefix: authn.SpawnToken, DaemonKey: "a-public-key"})
 	s.launchers(s.helper(mode))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

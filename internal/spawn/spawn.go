@@ -86,6 +86,7 @@ type Options struct {
 	// their tokens, and Socket is where the daemon listens. Absolute.
 	StateDir, RuntimeDir, Socket string
 	TokenPrefix                  string
+	DaemonKey                    string // by which an agent knows the daemon; empty: it does not
 	// Clean makes a text harmless that goes into a message; nil: what is not
 	// printable is dropped.
 	Clean func(string) string

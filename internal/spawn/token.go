@@ -66,6 +66,9 @@ func (m *Manager) environment(a *agent, l *Launcher) map[string]string {
 	}
 	env["DOORWARD_TOKEN_FILE"] = a.token
 	env["DOORWARD_RUNTIME_DIR"] = m.o.RuntimeDir
+	if m.o.DaemonKey != "" {
+		env["DOORWARD_DAEMON_KEY"] = m.o.DaemonKey
+	}
 	switch dir, name := filepath.Split(m.o.Socket); {
 	case name == socketName:
 		env["DOORWARD_RUNTIME_DIR"] = filepath.Clean(dir)

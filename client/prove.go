@@ -1,0 +1,86 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/peer"
+)
+
+// ErrNotOurs is wrapped by errors that say that somebody else than the daemon
+// listens on the socket.
+var ErrNotOurs = errors.New("the socket is not served by the daemon that it belongs to")
+
+// Expect has every connection prove, before anything is sent on it, that the
+// daemon holds the private half of key. Call it before the first request.
+func (c *Client) Expect(key ed25519.PublicKey) { c.expected = key }
+
+// proofTime is how long a daemon may take to prove itself.
+const proofTime = 10 * time.Second
+
+// proven asks whoever listens for a proof. who is what the kernel says of the
+// listener, nil where it says nothing.
+func (c *Client) proven(ctx context.Context, conn net.Conn, who *peer.Credentials) error {
+	if who != nil && who.Nested() {
+		return fmt.Errorf("%w: process %d is shut in", ErrNotOurs, who.PID)
+	}
+	if c.expected == nil {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	conn.SetDeadline(time.Now().Add(proofTime))
+	proof, nonce, err := askProof(conn)
+	if err != nil {
+		return fmt.Errorf("asking the daemon to prove itself: %w", err)
+	}
+	pid := int32(0)
+	if who != nil {
+		pid = who.PID
+	}
+	if err := peer.CheckProof(c.expected, nonce, proof, pid); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotOurs, err)
+	}
+	if stop() {
+		return conn.SetDeadline(time.Time{})
+	}
+	return ctx.Err()
+}
+
+// askProof sends a nonce as the connection's first request.
+func askProof(conn net.Conn) (proof, nonce string, err error) {
+	var random [32]byte
+	rand.Read(random[:]) // never fails
+	nonce = base64.RawURLEncoding.EncodeToString(random[:])
+	req, err := http.NewRequest(http.MethodGet, base+peer.ProofPath, nil)
+	if err != nil {
+		return "", "", err
+	}
+	req.Header.Set(peer.ProofNonce, nonce)
+	if err := req.Write(conn); err != nil {
+		return "", "", err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, req)
+	if err != nil {
+		return "", "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, peer.MaxProof))
+	switch {
+	case err != nil:
+		return "", "", err
+	case resp.StatusCode != http.StatusOK, resp.Close, r.Buffered() > 0:
+		return "", "", fmt.Errorf("%w: it answered %s", ErrNotOurs, resp.Status)
+	}
+	return string(b), nonce, nil
+}

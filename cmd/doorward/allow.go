@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// allow shows what ./doorward.yaml would run, and records that this very
+// content may be run in this directory.
+func allow(_ context.Context, args []string) error {
+	o := newOptions("allow")
+	yes := o.set.Bool("yes", false, "allow what is shown without a question")
+	revoke := o.set.Bool("revoke", false, "take it back")
+	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
+		return errors.Join(errUsage, err)
+	}
+	path, err := hereOf()
+	if err != nil {
+		return err
+	}
+	store, err := o.allowances()
+	if err != nil {
+		return err
+	}
+	if *revoke {
+		return revokeAllowance(store, path)
+	}
+	a, text, err := o.preview(path)
+	if err != nil {
+		return err
+	}
+	fmt.Print(text)
+	if !*yes {
+		if err := askToAllow(os.Stdin); err != nil {
+			return err
+		}
+	}
+	if err := store.keep(a); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "doorward: %s is allowed as it is now\n", printable(path))
+	return nil
+}
+
+func revokeAllowance(store allowances, path string) error {
+	was, err := store.forget(path)
+	switch {
+	case err != nil:
+		return err
+	case !was:
+		return fail(exitFailed, "%s was not allowed", printable(path))
+	}
+	fmt.Fprintf(os.Stderr, "doorward: %s is not allowed any more; a daemon that runs on it goes on\n", printable(path))
+	return nil
+}
+
+// preview reads the configuration without fetching any of its secrets, and
+// gives what is to be recorded and what a person has to know for that.
+func (o *options) preview(path string) (a allowance, text string, err error) {
+	var content []byte
+	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
+	c, problems := config.Load(config.Here, config.Options{
+		Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve, File: none,
+		Keyring: func(string, string) (secret.Value, error) { return none("") },
+		Vet:     func(b []byte) error { content = b; return nil }})
+	for _, p := range problems {
+		fmt.Fprintln(os.Stderr, p)
+	}
+	if c == nil {
+		return a, "", fail(exitFailed, "./%s cannot be allowed: it has problems", config.Here)
+	}
+	if err := c.ReadPolicy(nil); err != nil {
+		return a, "", fail(exitFailed, "./%s cannot be allowed: its policy cannot be read: %v", config.Here, err)
+	}
+	var written allowed
+	if err := yaml.Unmarshal(content, &written); err != nil {
+		return a, "", fail(exitFailed, "./%s cannot be shown: %v", config.Here, err)
+	}
+	a = allowance{Path: path, Config: digest(content), Policy: policyDigest(c), Allowed: time.Now().UTC()}
+	return a, written.text(path, c), nil
+}
+
+// allowed is what of a configuration is shown as it is written, without the
+// values that references stand for.
+type allowed struct {
+	Servers map[string]allowedProgram `yaml:"mcpServers"`
+	Agent   struct {
+		Launchers map[string]allowedProgram
+	}
+}
+
+type allowedProgram struct {
+	Command, URL, Cwd, Sandbox string
+	Args                       []string
+	Env                        map[string]string
+	Doorward                   struct{ Sandbox string }
+}
+
+func (w allowed) text(path string, c *config.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", printable(path))
+	for _, name := range slices.Sorted(maps.Keys(w.Servers)) {
+		w.Servers[name].show(&b, "server", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Agent.Launchers)) {
+		w.Agent.Launchers[name].show(&b, "launcher", name)
+	}
+	if c.Policy != "" {
+		fmt.Fprintf(&b, "  policy %s: allowed as it is now\n", printable(c.Policy))
+	}
+	if i := c.Instructions; i.URL != "" {
+		fmt.Fprintf(&b, "  instructions from %s\n", printable(i.URL))
+	} else if exists(i.Dir) {
+		fmt.Fprintf(&b, "  instructions %s: read whenever they change\n", printable(i.Dir+string(filepath.Separator)))
+	}
+	return b.String()
+}
+
+func (p allowedProgram) show(b *strings.Builder, kind, name string) {
+	what := append([]string{p.Command}, p.Args...)
+	if p.Command == "" {
+		what = []string{p.URL}
+	}
+	fmt.Fprintf(b, "  %s %s:", kind, printable(name))
+	for _, word := range what {
+		fmt.Fprintf(b, " %s", shellWord(word))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		fmt.Fprintf(b, "  %s=…", printable(name))
+	}
+	if p.Cwd != "" {
+		fmt.Fprintf(b, "  (in %s)", shellWord(p.Cwd))
+	}
+	if p.Sandbox == child.Off || p.Doorward.Sandbox == child.Off {
+		b.WriteString("  (sandbox: off, may do all that you may)")
+	}
+	b.WriteString("\n")
+}
+
+// shellWord shows a word of a command so that its end can be seen.
+func shellWord(word string) string {
+	if word == "" || strings.ContainsAny(word, " \t\"'\\") || printable(word) != word {
+		return fmt.Sprintf("%+q", word)
+	}
+	return word
+}
+
+// askToAllow asks, where there is a terminal to ask at.
+func askToAllow(in *os.File) error {
+	hint := refusal("not allowed: look at the above and use --yes, or ask from a terminal")
+	fi, err := in.Stat()
+	if err != nil || fi.Mode()&os.ModeCharDevice == 0 {
+		return hint
+	}
+	fmt.Fprint(os.Stderr, "allow this configuration to run? [y/N] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
+		fmt.Fprintln(os.Stderr)
+		return hint
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return refusal("not allowed")
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/durable"
+	"github.com/doorward/doorward/internal/peer"
+)
+
+// A configuration names programs to run, and one that lies in the working
+// directory came there with a clone or an archive as easily as by its user's
+// hand. It is run when the user has allowed that content in that directory.
+
+// allowance is what was allowed of one directory: the content of its
+// configuration, and of the policy file that the configuration names.
+type allowance struct {
+	Path    string    `json:"path"`
+	Config  string    `json:"sha256"`
+	Policy  string    `json:"policy_sha256"` // empty: it names none
+	Allowed time.Time `json:"allowed"`
+}
+
+var (
+	errNotAllowed = errors.New("this configuration of the working directory was not allowed to run: look at it and run `doorward allow` here, or name it with --config")
+	errChanged    = errors.New("this configuration of the working directory has changed since it was allowed: look at it and run `doorward allow` here, or name it with --config")
+	errPolicy     = errors.New("the policy file is not the one that was allowed with this configuration of the working directory: look at it and run `doorward allow` here")
+)
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// hereOf is the configuration of the working directory by its one true path.
+func hereOf() (string, error) {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	return filepath.Join(dir, config.Here), nil
+}
+
+// allowances are the files of the state directory that say what was allowed.
+type allowances struct{ dir string }
+
+func (o *options) allowances() (allowances, error) {
+	state, err := o.stateDir()
+	return allowances{filepath.Join(state, "allowed")}, err
+}
+
+func nameOf(path string) string { return digest([]byte(path)) + ".json" }
+
+// maxAllowance is more bytes than an allowance has.
+const maxAllowance = 16 << 10
+
+// find is the allowance of a path; nil: there is none.
+func (s allowances) find(path string) (*allowance, error) {
+	dir, err := os.OpenRoot(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what was allowed: %w", err)
+	}
+	defer dir.Close()
+	b, err := durable.ReadSecret(dir, nameOf(path), maxAllowance)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var a allowance
+	if err == nil {
+		err = json.Unmarshal(b, &a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what was allowed: %w", err)
+	}
+	if a.Path != path {
+		return nil, fmt.Errorf("reading what was allowed: %s is about another directory", nameOf(path))
+	}
+	return &a, nil
+}
+
+func (s allowances) keep(a allowance) error {
+	dir, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	b, err := json.MarshalIndent(a, "", " ")
+	if err != nil {
+		return fmt.Errorf("writing what was allowed: %w", err)
+	}
+	return durable.ReplaceAt(filepath.Join(s.dir, nameOf(a.Path)), append(b, '\n'))
+}
+
+// forget takes an allowance back, and reports whether there was one.
+func (s allowances) forget(path string) (bool, error) {
+	dir, err := s.open()
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	err = os.Remove(filepath.Join(s.dir, nameOf(path)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// open makes the directory private, and the state directory above it.
+func (s allowances) open() (*os.File, error) {
+	state, err := peer.PrivateDir(filepath.Dir(s.dir))
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	defer state.Close()
+	return peer.PrivateDir(s.dir)
+}
+
+// vet tells whether the content of ./doorward.yaml was allowed.
+func (o *options) vet(content []byte) error {
+	a, err := o.allowance()
+	switch {
+	case err != nil:
+		return err
+	case a == nil:
+		return errNotAllowed
+	case a.Config != digest(content):
+		return errChanged
+	}
+	return nil
+}
+
+// vetPolicy tells the same of the policy file that it names.
+func (o *options) vetPolicy(c *config.Config) error {
+	a, err := o.allowance()
+	switch {
+	case err != nil:
+		return err
+	case a == nil:
+		return errNotAllowed
+	case a.Policy != policyDigest(c):
+		return errPolicy
+	}
+	return nil
+}
+
+func policyDigest(c *config.Config) string {
+	if c.Policy == "" {
+		return ""
+	}
+	return digest(c.PolicyText)
+}
+
+func (o *options) allowance() (*allowance, error) {
+	if o.workdir == "" {
+		path, err := hereOf()
+		if err != nil {
+			return nil, err
+		}
+		o.workdir = path
+	}
+	s, err := o.allowances()
+	if err != nil {
+		return nil, err
+	}
+	return s.find(o.workdir)
+}
+
+// here tells whether a command takes the configuration of the working
+// directory. serve and check take whatever is there, and say what is wrong with
+// it; the others take it once it was allowed and else leave it alone.
+func (o *options) here() bool {
+	if _, err := os.Lstat(config.Here); err != nil {
+		return false
+	}
+	if o.takesHere {
+		return true
+	}
+	content, err := hereContent()
+	if err == nil {
+		err = o.vet(content)
+	}
+	if err != nil && !o.noted {
+		o.noted = true
+		fmt.Fprintf(os.Stderr, "doorward: ./%s is left alone: %v\n", config.Here, err)
+	}
+	return err == nil
+}
+
+// hereContent is what stands in the configuration of the working directory; a
+// pipe in its place is not waited for.
+func hereContent() ([]byte, error) {
+	if fi, err := os.Stat(config.Here); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(err, errNotAllowed)
+	}
+	return os.ReadFile(config.Here)
+}

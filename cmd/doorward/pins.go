@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/durable"
+	"github.com/doorward/doorward/internal/secret"
+)
+
+// pins open the files that a configuration consists of, as often as it is read,
+// through the directories in which they were found first.
+type pins struct {
+	mu      sync.Mutex
+	all     map[string]*durable.Pinned
+	started bool // what is read now is read again
+}
+
+func newPins() *pins { return &pins{all: make(map[string]*durable.Pinned)} }
+
+func (p *pins) open(path string) (*os.File, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.all[path]
+	if f == nil {
+		if f, err = durable.Pin(path); err != nil {
+			return nil, err
+		}
+		p.all[path] = f
+	}
+	if p.started {
+		if err := f.Exposed(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Open()
+}
+
+// start says that whatever is read from now on is read again, and names the
+// files that will not be: other users could have put them there.
+func (p *pins) start() []config.Problem {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started = true
+	var out []config.Problem
+	for path, f := range p.all {
+		if err := f.Exposed(); err != nil {
+			out = append(out, config.Problem{File: path, Problem: err.Error() + ": a change is not read while the daemon runs", Warning: true})
+		}
+	}
+	return out
+}
+
+// secret is the file of a reference.
+func (p *pins) secret(path string) (secret.Value, error) { return secret.ReadFileBy(path, p.open) }

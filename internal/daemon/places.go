@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/doorward/doorward/internal/audit"
+	"github.com/doorward/doorward/internal/durable"
+	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/peer"
+)
+
+// openPlaces pins the state and the runtime directory. Keys, tokens and
+// approvals lie in the one, the socket in the other: a tree that is put in
+// their place could pass for this daemon.
+func (d *Daemon) openPlaces() error {
+	files := []string{filepath.Join(d.o.StateDir, "doorward.db")}
+	if d.o.RuntimeDir != "" && !d.offline && d.o.Config.Listen.Unix == "auto" {
+		dir, err := peer.PrivateDir(d.o.RuntimeDir)
+		if err != nil {
+			return nil // the listener will be refused, and says so
+		}
+		dir.Close()
+		files = append(files, filepath.Join(d.o.RuntimeDir, listen.SocketName))
+	}
+	for _, file := range files {
+		place, err := durable.Pin(file)
+		if err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+		d.places = append(d.places, place)
+		d.onClose(place.Close)
+	}
+	return nil
+}
+
+// inPlace reports whether the directories are reached by their paths still.
+func (d *Daemon) inPlace() error {
+	for _, place := range d.places {
+		if err := place.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeEvery is how often the directories are looked at.
+const placeEvery = time.Second
+
+// watchPlaces says when a directory is not where it was, and when it is again.
+// What is read there is refused meanwhile by those who read it.
+func (d *Daemon) watchPlaces(ctx context.Context) {
+	tick := time.NewTicker(placeEvery)
+	defer tick.Stop()
+	for moved := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := d.inPlace()
+		switch {
+		case err != nil && !moved:
+			d.log.Error("a directory of the daemon was moved away: nothing is read from what is in its place", "err", err)
+			d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.moved"})
+		case err == nil && moved:
+			d.log.Info("the daemon's directories are where they were")
+			d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.back"})
+		}
+		moved = err != nil
+	}
+}

@@ -1,0 +1,226 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// ErrMoved is wrapped by the errors of a Pinned whose path leads through other
+// directories than it did when it was made.
+var ErrMoved = errors.New("its path leads through another directory than at the start")
+
+// Pinned is a file that is read again and again under one name. Whoever may
+// rename a directory above the file could put a tree of its own in that place,
+// so a Pinned keeps every directory of the path, and symbolic link of it, and
+// opens the file only in the directory that was there at the start and only
+// while the path still leads there. The file itself may be replaced: editors do
+// so. Its own link may lead to other files of its directory, of a directory
+// below, or of the directory that it led to at the start.
+//
+// What moves the directories away, writes there and moves them back is not
+// noticed. A sandbox has to keep that from being possible.
+type Pinned struct {
+	path   string
+	steps  []step
+	dir    *os.Root
+	target *Pinned // where the link under the name led, outside of dir; nil: nowhere
+}
+
+// step is one directory of a path.
+type step struct {
+	path string
+	is   fs.FileInfo
+}
+
+// maxLinks is how many links a path may have.
+const maxLinks = 40
+
+// Pin pins the path of a file. The file need not be there, its directory must.
+// The caller must Close it.
+func Pin(path string) (*Pinned, error) { return pin(path, maxLinks) }
+
+func pin(path string, links int) (*Pinned, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pinned{path: path}
+	if p.steps, err = walk(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.OpenRoot(p.last().path); err != nil {
+		return nil, err
+	}
+	if err := p.held(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	to, ok := p.leads()
+	if !ok {
+		return p, nil
+	}
+	if links == 0 {
+		p.Close()
+		return nil, fmt.Errorf("%s: there are too many links", path)
+	}
+	if p.target, err = pin(to, links-1); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pinned) last() step { return p.steps[len(p.steps)-1] }
+
+// leads is where the file's name leads outside of its directory, if it does.
+func (p *Pinned) leads() (to string, ok bool) {
+	name := filepath.Base(p.path)
+	if to, err := p.dir.Readlink(name); err == nil {
+		if _, err := p.dir.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(p.last().path, to)
+			}
+			return to, true
+		}
+	}
+	return "", false
+}
+
+// Exposed says in which directory of the path other users can exchange things;
+// nil: in none.
+func (p *Pinned) Exposed() error {
+	for _, s := range p.steps {
+		if err := judgeAncestor(s.is); err != nil {
+			return fmt.Errorf("the directory %s cannot be relied on: %w", s.path, err)
+		}
+	}
+	if p.target != nil {
+		return p.target.Exposed()
+	}
+	return nil
+}
+
+// Close frees what the Pinned holds.
+func (p *Pinned) Close() {
+	p.dir.Close()
+	if p.target != nil {
+		p.target.Close()
+	}
+}
+
+// Path is the absolute path.
+func (p *Pinned) Path() string { return p.path }
+
+// held reports whether the directory that was opened is the last of the path.
+func (p *Pinned) held() error {
+	is, err := p.dir.Stat(".")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(is, p.last().is) {
+		return fmt.Errorf("%s: %w", p.path, ErrMoved)
+	}
+	return nil
+}
+
+// Check reports whether the path of the file's directory still leads where it
+// did. The error wraps ErrMoved when it does not.
+func (p *Pinned) Check() error {
+	now, err := walk(filepath.Dir(p.path))
+	if err != nil {
+		return fmt.Errorf("%s: %w (%w)", p.path, ErrMoved, err)
+	}
+	return p.compare(now)
+}
+
+func (p *Pinned) compare(now []step) error {
+	for i, s := range now {
+		if i >= len(p.steps) || !os.SameFile(s.is, p.steps[i].is) {
+			return fmt.Errorf("%s: %w (%s)", p.path, ErrMoved, s.path)
+		}
+	}
+	if len(now) < len(p.steps) {
+		return fmt.Errorf("%s: %w", p.path, ErrMoved)
+	}
+	return p.held()
+}
+
+// Open opens the file to read it.
+func (p *Pinned) Open() (*os.File, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	to, ok := p.leads()
+	if !ok {
+		return p.dir.OpenFile(filepath.Base(p.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	}
+	if p.target == nil {
+		return nil, fmt.Errorf("%s: %w (it is a link to %s now)", p.path, ErrMoved, to)
+	}
+	return p.target.openAs(to)
+}
+
+// openAs opens another file of the same directory.
+func (p *Pinned) openAs(path string) (*os.File, error) {
+	other := *p
+	other.path = filepath.Clean(path)
+	return other.Open()
+}
+
+// Stat looks at the file.
+func (p *Pinned) Stat() (fs.FileInfo, error) {
+	f, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Stat()
+}
+
+// Root is the file's directory, while the path leads to it.
+func (p *Pinned) Root() (*os.Root, error) { return p.dir, p.Check() }
+
+// walk follows an absolute path as the kernel would, and gives the directories
+// that it passes.
+func walk(path string) ([]step, error) {
+	at := filepath.VolumeName(path) + string(filepath.Separator)
+	root, err := os.Lstat(at)
+	if err != nil {
+		return nil, err
+	}
+	steps, todo := []step{{at, root}}, parts(path)
+	for links := 0; len(todo) > 0; {
+		next := filepath.Join(at, todo[0])
+		todo = todo[1:]
+		fi, err := os.Lstat(next)
+		if err != nil {
+			return nil, err
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 {
+			at, steps = next, append(steps, step{next, fi})
+			continue
+		}
+		if links++; links > maxLinks {
+			return nil, fmt.Errorf("%s: there are too many links", path)
+		}
+		to, err := os.Readlink(next)
+		if err != nil {
+			return nil, err
+		}
+		if filepath.IsAbs(to) {
+			at = filepath.VolumeName(to) + string(filepath.Separator)
+		}
+		todo = append(parts(to), todo...)
+	}
+	return steps, nil
+}
+
+// parts are the names of a path, `..` among them.
+func parts(path string) []string {
+	return strings.FieldsFunc(path[len(filepath.VolumeName(path)):], func(r rune) bool { return r == '/' || r == filepath.Separator })
+}

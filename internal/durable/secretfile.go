@@ -1,0 +1,102 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrNotPrivate is wrapped by the errors of ReadSecret that say that somebody
+// else may know or have made the content of a file.
+var ErrNotPrivate = errors.New("it cannot be trusted")
+
+// ReadSecret reads the file name of dir, which has to be a regular file of this
+// process's user with mode 0600, one name and at most limit bytes. Anything else
+// is ErrNotPrivate and stays as it is: a mode that was mended would hide that
+// the secret may be known. A link is not followed and a pipe not waited for.
+func ReadSecret(dir *os.Root, name string, limit int64) ([]byte, error) {
+	b, err := readSecret(dir, name, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir.Name(), name), inner(err))
+	}
+	return b, nil
+}
+
+func readSecret(dir *os.Root, name string, limit int64) ([]byte, error) {
+	seen, err := dir.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := judgeSecret(seen, limit); err != nil {
+		return nil, err
+	}
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	is, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !os.SameFile(is, seen) { // a Root follows links that stay within it
+		return nil, fmt.Errorf("%w: it was exchanged while it was opened", ErrNotPrivate)
+	}
+	if err := judgeSecret(is, limit); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// inner drops the path of an error, which the caller names.
+func inner(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+func judgeSecret(fi fs.FileInfo, limit int64) error {
+	switch {
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("%w: it is not a regular file", ErrNotPrivate)
+	case fi.Size() > limit:
+		return fmt.Errorf("%w: it is too large", ErrNotPrivate)
+	}
+	return judgeOwner(fi)
+}
+
+// Secret reads the secret file at path, which need not be there: then it holds
+// what fresh makes. Processes that make it at once agree on one content.
+func Secret(path string, limit int64, fresh func() ([]byte, error)) ([]byte, error) {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	b, err := ReadSecret(dir, name, limit)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	end, err := alone(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer end()
+	b, err = ReadSecret(dir, name, limit)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	if b, err = fresh(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := Replace(dir, name+".new", name, b); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,64 @@
+//go:build unix
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// judgeOwner refuses a file that another user could have read or written.
+func judgeOwner(fi fs.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: this system does not say whose it is", ErrNotPrivate)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%w: it belongs to uid %d, not to us", ErrNotPrivate, st.Uid)
+	case fi.Mode() != 0o600:
+		return fmt.Errorf("%w: others may have read or changed it (mode %04o, want 0600)", ErrNotPrivate, fi.Mode().Perm())
+	case st.Nlink > 1:
+		return fmt.Errorf("%w: it has more than one name", ErrNotPrivate)
+	}
+	return nil
+}
+
+// judgeAncestor refuses a directory in which another user can exchange what is
+// there. In a directory with the sticky bit only the owner of an entry can.
+func judgeAncestor(fi fs.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return errors.New("this system does not say whose it is")
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to uid %d", st.Uid)
+	case fi.Mode().Perm()&0o002 != 0 && fi.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("every user can write it (mode %04o); run chmod o-w on it", fi.Mode().Perm())
+	}
+	return nil
+}
+
+// alone waits until no other caller of alone, in any process, holds dir. The
+// lock ends with end, or with the process.
+func alone(dir *os.Root) (end func(), err error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking the directory: %w", err)
+	}
+	return func() {
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing would do, unless a child has just been forked
+		f.Close()
+	}, nil
+}

@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A daemon shows its clients that it holds the key of its state directory: a
+// client sends a nonce, and the daemon signs it together with its own pid. The
+// client compares that pid with the one that the kernel gives for whoever
+// listens on the socket, so that a process in between cannot pass the answer of
+// the daemon on as its own.
+
+// ProofPath is where a daemon is asked on its Unix socket, and ProofNonce the
+// header with the nonce.
+const (
+	ProofPath  = "/proof"
+	ProofNonce = "Doorward-Nonce"
+)
+
+// MaxProof is more bytes than a proof has.
+const MaxProof = 256
+
+// nonceLen is the length of a nonce in base64url: 32 random bytes.
+const nonceLen = 43
+
+// ErrProof is wrapped by the errors of CheckProof.
+var ErrProof = errors.New("the daemon did not show that it holds its key")
+
+func proofText(nonce string, pid int) []byte {
+	return []byte("doorward daemon proof 1\n" + nonce + "\n" + strconv.Itoa(pid) + "\n")
+}
+
+// Prove answers a nonce for the process pid; false: it is no nonce.
+func Prove(key ed25519.PrivateKey, nonce string, pid int) (string, bool) {
+	if b, err := base64.RawURLEncoding.Strict().DecodeString(nonce); err != nil || len(nonce) != nonceLen || len(b) != 32 {
+		return "", false
+	}
+	return strconv.Itoa(pid) + " " + base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, proofText(nonce, pid))), true
+}
+
+// CheckProof judges the answer to a nonce. listener is the pid of whoever
+// listens on the socket; 0: it is in a pid namespace that is not visible here,
+// and then the key alone is checked.
+func CheckProof(key ed25519.PublicKey, nonce, proof string, listener int32) error {
+	number, text, _ := strings.Cut(proof, " ")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
+		return fmt.Errorf("%w: its answer has another form", ErrProof)
+	}
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, proofText(nonce, pid), signature) {
+		return fmt.Errorf("%w: its signature is not right", ErrProof)
+	}
+	if listener != 0 && int(listener) != pid {
+		return fmt.Errorf("%w: process %d listens, and process %d answered", ErrProof, listener, pid)
+	}
+	return nil
+}
