@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/daemon"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // auditCommand reads the record, with and without a running daemon.
@@ -35,7 +35,7 @@ func auditCommand(ctx context.Context, args []string) error {
 	case "verify":
 		return auditVerify(o, dir, state)
 	case "export":
-		return audit.Export(ctx, dir, os.Stdout)
+		return audit.Export(ctx, dir, exactly())
 	}
 	return errUsage
 }
@@ -45,7 +45,7 @@ func auditCommand(ctx context.Context, args []string) error {
 func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) error {
 	show := func(line []byte) error {
 		if o.json {
-			_, err := fmt.Println(string(line))
+			_, err := fmt.Fprintln(stdout(), string(line))
 			return err
 		}
 		return printRecord(line)
@@ -104,7 +104,7 @@ func printRecord(line []byte) error {
 	if r.Rule != "" {
 		what += " by " + r.Rule
 	}
-	_, err := fmt.Printf("%d  %s  %s  %s %s  %s\n", r.Seq, r.Time, printable(r.Principal), printable(r.Action), printable(r.Resource), printable(what))
+	_, err := fmt.Fprintf(stdout(), "%d  %s  %s  %s %s  %s\n", r.Seq, r.Time, plaintext.Line(r.Principal), plaintext.Line(r.Action), plaintext.Line(r.Resource), plaintext.Line(what))
 	return err
 }
 
@@ -123,7 +123,7 @@ func auditVerify(o *options, dir, state string) error {
 			return err
 		}
 	} else if report.OK {
-		fmt.Printf("ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
+		fmt.Fprintf(stdout(), "ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
 	}
 	if !report.OK {
 		return &failure{status: exitFailed, err: fmt.Errorf("record %d: %s", report.FirstBad, report.Reason), quiet: o.json}
