@@ -99,7 +99,7 @@ func (o *operator) print(v any, text string) error {
 			return err
 		}
 	}
-	_, err := fmt.Print(text)
+	_, err := fmt.Fprint(stdout(), text)
 	return err
 }
 

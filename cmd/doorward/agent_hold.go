@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -47,7 +46,7 @@ func (o *operator) listHolds(ctx context.Context) error {
 		letter(&b, m)
 	}
 	if len(held.Messages) == 0 {
-		fmt.Fprintln(os.Stderr, "doorward: nothing is held")
+		fmt.Fprintln(stderr(), "doorward: nothing is held")
 	}
 	return o.print(nil, b.String())
 }

@@ -28,12 +28,12 @@ const hookInput = 4 << 20
 func hook(ctx context.Context, args []string) {
 	defer func() {
 		if r := recover(); r != nil { // the runtime would exit with 2, which refuses
-			fmt.Fprintln(os.Stderr, "doorward: the hook failed")
+			fmt.Fprintln(stderr(), "doorward: the hook failed")
 		}
 	}()
 	err := runHook(ctx, args)
 	if err != nil && !errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, client.ErrStatus(http.StatusForbidden)) {
-		fmt.Fprintf(os.Stderr, "doorward: no word on mail: %v\n", err)
+		fmt.Fprintf(stderr(), "doorward: no word on mail: %v\n", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func runHook(ctx context.Context, args []string) error {
 	if !counts.Known || !counts.Tell || counts.Unread <= 0 {
 		return nil
 	}
-	_, err = fmt.Println(hookText(rest[0], event, o.json, counts))
+	_, err = fmt.Fprintln(stdout(), hookText(rest[0], event, o.json, counts))
 	return err
 }
 

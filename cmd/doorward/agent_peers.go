@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -46,10 +45,10 @@ func (o *operator) listPeers(ctx context.Context) error {
 		return o.print(all.Peers, "")
 	}
 	if len(all.Peers) == 0 {
-		fmt.Fprintln(os.Stderr, "doorward: no agent is registered")
+		fmt.Fprintln(stderr(), "doorward: no agent is registered")
 		return nil
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PEER\tPRESENCE\tOWNER\tGRADE\tEPOCH\tUNREAD\tHELD\tID")
 	for _, p := range all.Peers {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", address(p), oneWord(p.Presence), oneWord(p.Principal), oneWord(p.Grade), p.Epoch, p.Pending, p.Held, oneWord(p.PeerID))

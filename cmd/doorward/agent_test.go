@@ -12,19 +12,19 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/agent"
 	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // hostile is what an agent may say where it chooses the text.
 func hostile() []string {
 	return []string{
 		"plain", "", "two\nlines", "ends\n", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x9b2J", "over\rwritten", "back\x08\x08\x08", "tab\there", "nul\x00",
-		"\u202eright to left", "\u2066isolated\u2069", "zero\u200bwidth", "join\u2060er", "\ufeffmark", "tag\U000E0041", "line\u2028sep", "para\u2029sep", "next\u0085line",
+		"\u202eright to left", "fill\u3164er\u115f", "select\ufe01or\U000E0101", "soft\u00adhyphen", "\u2066isolated\u2069", "zero\u200bwidth", "join\u2060er", "\ufeffmark", "tag\U000E0041", "line\u2028sep", "para\u2029sep", "next\u0085line",
 		"| forged mark", strings.Repeat("x", 71) + "y\u200bdoorward: error: forged", strings.Repeat("a", 500), strings.Repeat("漢", 90), "bad \xff utf8", `"quoted" \n`, strings.Repeat(" ", 200) + "far right",
 	}
 }
@@ -47,7 +47,7 @@ func TestNothingThatAnAgentSaysForgesALineOrMovesTheCursor(t *testing.T) {
 			"sent":      sentText(agent.OperatorSent{MessageID: text, To: text, Presence: text, Wake: text}),
 		} {
 			for _, r := range shown {
-				if r != '\n' && !unicode.IsPrint(r) {
+				if r != '\n' && !plaintext.Printable(r) {
 					t.Errorf("%q in %s: %U reaches the terminal", text, what, r)
 				}
 			}
@@ -101,7 +101,7 @@ func TestABlockLosesNothingThatCanBeSeen(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	block(&b, "", "one\ttwo\n\n\x1bthree\n")
-	if want := "| one    two\n| \n| \\x1bthree\n"; b.String() != want {
+	if want := "| one    two\n| \n| \\u001bthree\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
 	long := strings.Repeat("0123456789", 20)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
+
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // What an agent chose may be shown in three ways, and none of them moves the
@@ -18,14 +16,14 @@ import (
 func oneWord(s string) string {
 	for _, r := range s {
 		if r <= ' ' || r > '~' || r == '"' {
-			return strconv.Quote(s)
+			return plaintext.Quote(s)
 		}
 	}
 	return orDash(s)
 }
 
 // quoted is s in quotes, with everything escaped that cannot be seen.
-func quoted(s string) string { return strconv.Quote(s) }
+func quoted(s string) string { return plaintext.Quote(s) }
 
 // blockWidth is where the lines of a block are broken. A terminal that breaks
 // them itself would start the rest at its left edge, without the mark.
@@ -36,50 +34,26 @@ func block(b *strings.Builder, indent, text string) {
 	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		mark, used := "| ", 0
 		b.WriteString(indent + mark)
-		for _, r := range line {
-			s := visible(r)
-			n := cells(s)
+		for _, r := range plaintext.Line(strings.ReplaceAll(line, "\t", "    ")) {
+			n := cells(string(r))
 			if used+n > blockWidth {
 				b.WriteString("\n" + indent + "|+")
 				used = 0
 			}
-			b.WriteString(s)
+			b.WriteRune(r)
 			used += n
 		}
 		b.WriteString("\n")
 	}
 }
 
-func visible(r rune) string {
-	switch {
-	case r == '\t':
-		return "    "
-	case unicode.IsPrint(r):
-		return string(r)
-	}
-	return strings.Trim(strconv.QuoteRune(r), "'")
-}
-
-// plainJSON is v on one line, with everything escaped that cannot be seen: it is
-// the same JSON to a program, and as harmless to a terminal as the rest.
+// plainJSON is v on one line, as the printer shows it.
 func plainJSON(v any) (string, error) {
-	var b, out strings.Builder
+	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return "", err
-	}
-	for _, r := range b.String() {
-		switch hi, lo := utf16.EncodeRune(r); {
-		case r == '\n' || unicode.IsPrint(r):
-			out.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	return out.String(), nil
+	err := e.Encode(v)
+	return plaintext.Text(b.String()), err
 }
 
 // cells is how much room s takes at most.

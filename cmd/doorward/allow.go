@@ -17,6 +17,7 @@ import (
 
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/secret"
 )
 
@@ -44,7 +45,7 @@ func allow(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(text)
+	fmt.Fprint(stdout(), text)
 	if !*yes {
 		if err := askToAllow(os.Stdin); err != nil {
 			return err
@@ -53,7 +54,7 @@ func allow(_ context.Context, args []string) error {
 	if err := store.keep(a); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "doorward: %s is allowed as it is now\n", printable(path))
+	fmt.Fprintf(stderr(), "doorward: %s is allowed as it is now\n", plaintext.Line(path))
 	return nil
 }
 
@@ -63,9 +64,9 @@ func revokeAllowance(store allowances, path string) error {
 	case err != nil:
 		return err
 	case !was:
-		return fail(exitFailed, "%s was not allowed", printable(path))
+		return fail(exitFailed, "%s was not allowed", plaintext.Line(path))
 	}
-	fmt.Fprintf(os.Stderr, "doorward: %s is not allowed any more; a daemon that runs on it goes on\n", printable(path))
+	fmt.Fprintf(stderr(), "doorward: %s is not allowed any more; a daemon that runs on it goes on\n", plaintext.Line(path))
 	return nil
 }
 
@@ -79,7 +80,7 @@ func (o *options) preview(path string) (a allowance, text string, err error) {
 		Keyring: func(string, string) (secret.Value, error) { return none("") },
 		Vet:     func(b []byte) error { content = b; return nil }})
 	for _, p := range problems {
-		fmt.Fprintln(os.Stderr, p)
+		fmt.Fprintln(stderr(), p)
 	}
 	if c == nil {
 		return a, "", fail(exitFailed, "./%s cannot be allowed: it has problems", config.Here)
@@ -113,7 +114,7 @@ type allowedProgram struct {
 
 func (w allowed) text(path string, c *config.Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", printable(path))
+	fmt.Fprintf(&b, "%s\n", plaintext.Line(path))
 	for _, name := range slices.Sorted(maps.Keys(w.Servers)) {
 		w.Servers[name].show(&b, "server", name)
 	}
@@ -121,12 +122,12 @@ func (w allowed) text(path string, c *config.Config) string {
 		w.Agent.Launchers[name].show(&b, "launcher", name)
 	}
 	if c.Policy != "" {
-		fmt.Fprintf(&b, "  policy %s: allowed as it is now\n", printable(c.Policy))
+		fmt.Fprintf(&b, "  policy %s: allowed as it is now\n", plaintext.Line(c.Policy))
 	}
 	if i := c.Instructions; i.URL != "" {
-		fmt.Fprintf(&b, "  instructions from %s\n", printable(i.URL))
+		fmt.Fprintf(&b, "  instructions from %s\n", plaintext.Line(i.URL))
 	} else if exists(i.Dir) {
-		fmt.Fprintf(&b, "  instructions %s: read whenever they change\n", printable(i.Dir+string(filepath.Separator)))
+		fmt.Fprintf(&b, "  instructions %s: read whenever they change\n", plaintext.Line(i.Dir+string(filepath.Separator)))
 	}
 	return b.String()
 }
@@ -136,12 +137,12 @@ func (p allowedProgram) show(b *strings.Builder, kind, name string) {
 	if p.Command == "" {
 		what = []string{p.URL}
 	}
-	fmt.Fprintf(b, "  %s %s:", kind, printable(name))
+	fmt.Fprintf(b, "  %s %s:", kind, plaintext.Line(name))
 	for _, word := range what {
 		fmt.Fprintf(b, " %s", shellWord(word))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
-		fmt.Fprintf(b, "  %s=…", printable(name))
+		fmt.Fprintf(b, "  %s=…", plaintext.Line(name))
 	}
 	if p.Cwd != "" {
 		fmt.Fprintf(b, "  (in %s)", shellWord(p.Cwd))
@@ -154,7 +155,7 @@ func (p allowedProgram) show(b *strings.Builder, kind, name string) {
 
 // shellWord shows a word of a command so that its end can be seen.
 func shellWord(word string) string {
-	if word == "" || strings.ContainsAny(word, " \t\"'\\") || printable(word) != word {
+	if word == "" || strings.ContainsAny(word, " \t\"'\\") || plaintext.Line(word) != word {
 		return fmt.Sprintf("%+q", word)
 	}
 	return word
@@ -167,7 +168,7 @@ func askToAllow(in *os.File) error {
 	if err != nil || fi.Mode()&os.ModeCharDevice == 0 {
 		return hint
 	}
-	fmt.Fprint(os.Stderr, "allow this configuration to run? [y/N] ")
+	fmt.Fprint(stderr(), "allow this configuration to run? [y/N] ")
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
 		fmt.Fprintln(os.Stderr)

@@ -195,7 +195,7 @@ func (o *options) here() bool {
 	}
 	if err != nil && !o.noted {
 		o.noted = true
-		fmt.Fprintf(os.Stderr, "doorward: ./%s is left alone: %v\n", config.Here, err)
+		fmt.Fprintf(stderr(), "doorward: ./%s is left alone: %v\n", config.Here, err)
 	}
 	return err == nil
 }

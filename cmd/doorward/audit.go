@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
@@ -17,6 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/audit"
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // auditCommand reads the record, with and without a running daemon.
@@ -43,7 +43,7 @@ func auditCommand(ctx context.Context, args []string) error {
 	case "verify":
 		return auditVerify(ctx, o, dir, state, *accept)
 	case "export":
-		return audit.Export(ctx, dir, os.Stdout)
+		return audit.Export(ctx, dir, exactly())
 	}
 	return errUsage
 }
@@ -53,7 +53,7 @@ func auditCommand(ctx context.Context, args []string) error {
 func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) error {
 	show := func(line []byte) error {
 		if o.json {
-			_, err := fmt.Println(string(line))
+			_, err := fmt.Fprintln(stdout(), string(line))
 			return err
 		}
 		return printRecord(line)
@@ -112,7 +112,7 @@ func printRecord(line []byte) error {
 	if r.Rule != "" {
 		what += " by " + r.Rule
 	}
-	_, err := fmt.Printf("%d  %s  %s  %s %s  %s\n", r.Seq, r.Time, printable(r.Principal), printable(r.Action), printable(r.Resource), printable(what))
+	_, err := fmt.Fprintf(stdout(), "%d  %s  %s  %s %s  %s\n", r.Seq, r.Time, plaintext.Line(r.Principal), plaintext.Line(r.Action), plaintext.Line(r.Resource), plaintext.Line(what))
 	return err
 }
 
@@ -144,8 +144,8 @@ func auditVerify(ctx context.Context, o *options, dir, state string, accept bool
 			return err
 		}
 	} else if report.OK {
-		fmt.Printf("ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
-		fmt.Fprintln(os.Stderr, "doorward:", notKnown(report, unknown))
+		fmt.Fprintf(stdout(), "ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
+		fmt.Fprintln(stderr(), "doorward:", notKnown(report, unknown))
 	}
 	if !report.OK {
 		return &failure{status: exitFailed, err: fmt.Errorf("record %d: %s", report.FirstBad, report.Reason), quiet: o.json}
@@ -208,6 +208,6 @@ func (o *options) daemonOptions(state string) daemon.Options {
 	if c == nil {
 		c, _ = config.Load("", config.Options{Env: lookup})
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: os.Stderr}
+	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/sessionfile"
 	"github.com/doorward/doorward/internal/wire"
 )
@@ -193,7 +193,7 @@ func (o *options) printDelivery(d delivery) error {
 	} else {
 		text = deliveryText(d)
 	}
-	_, err := fmt.Print(text)
+	_, err := fmt.Fprint(stdout(), text)
 	return err
 }
 
@@ -201,7 +201,7 @@ func deliveryText(d delivery) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-9s %s\n", name, printable(value))
+			fmt.Fprintf(&b, "%-9s %s\n", name, plaintext.Line(value))
 		}
 	}
 	state := d.State
@@ -234,7 +234,7 @@ func authHeader(ctx context.Context, args []string) error {
 	defer cancel()
 	token, err := o.headerToken(ctx)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
 	}
 	header := map[string]string{}
 	if token != "" {
@@ -255,7 +255,7 @@ func (o *options) headerToken(ctx context.Context) (string, error) {
 	defer k.client.Close()
 	f, kept, err := k.ensure(ctx, projectOf("", ""))
 	if kept != nil { // the client has it all the same, until the agent ends
-		fmt.Fprintf(os.Stderr, "doorward: the session is in no file: %v\n", kept)
+		fmt.Fprintf(stderr(), "doorward: the session is in no file: %v\n", kept)
 	}
 	return f.Token, err
 }
@@ -279,10 +279,10 @@ func deliveryFailure(err error) error {
 	}
 	if text := deliveryFailures()[p.Code]; text != "" {
 		if p.Detail != "" {
-			text += ": " + printable(p.Detail)
+			text += ": " + plaintext.Line(p.Detail)
 		}
 		for _, m := range p.Problems {
-			text += "\n  " + printable(fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.Text))
+			text += "\n  " + plaintext.Line(fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.Text))
 		}
 		return fail(exitFailed, "%s (%s)", text, p.Code)
 	}

@@ -86,7 +86,7 @@ func sessionStart(ctx context.Context, args []string) error {
 			return errors.Join(kept, k.client.EndSession(ctx, f.Token))
 		}
 		d, err := k.client.Delivery(ctx, f.Token)
-		return errors.Join(err, o.started(os.Stdout, event, f, d))
+		return errors.Join(err, o.started(stdout(), event, f, d))
 	})
 }
 
@@ -102,7 +102,7 @@ func (o *options) started(out io.Writer, event hookEvent, f sessionfile.File, d 
 	case o.json:
 		return json.NewEncoder(out).Encode(map[string]any{"session_id": f.SessionID, "expires": f.Expires.UTC().Format(time.RFC3339), "scope": d.Scope, "state": d.State})
 	}
-	fmt.Fprintf(os.Stderr, "doorward: session %s until %s\n", f.SessionID, f.Expires.Local().Format(time.RFC3339))
+	fmt.Fprintf(stderr(), "doorward: session %s until %s\n", f.SessionID, f.Expires.Local().Format(time.RFC3339))
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (o *options) harmless(ctx context.Context, args []string, f func(context.Co
 		err = errUsage
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
@@ -149,7 +149,7 @@ func (o *options) harmless(ctx context.Context, args []string, f func(context.Co
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "doorward: no session: %v\n", err)
+		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
 	}
 	return nil
 }

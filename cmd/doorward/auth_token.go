@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -87,10 +86,10 @@ func (o *operator) showSession(s client.Session) error {
 	if o.json {
 		return printJSON(s)
 	}
-	if _, err := fmt.Println(s.Token); err != nil {
+	if _, err := fmt.Fprintln(stdout(), s.Token); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "doorward: session %s, valid until %s; this token is shown once, give it to the job as DOORWARD_SESSION\n",
+	fmt.Fprintf(stderr(), "doorward: session %s, valid until %s; this token is shown once, give it to the job as DOORWARD_SESSION\n",
 		s.ID, s.Expires.Local().Format(time.RFC3339))
 	return nil
 }
@@ -109,7 +108,7 @@ func (o *operator) listSessions(ctx context.Context, args []string) error {
 	if o.json {
 		return o.print(all.Sessions, "")
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "SESSION\tSUBJECT\tSCOPE\tEXPIRES\tSTATE\tCLIENT\tPROJECT")
 	for _, s := range all.Sessions {
 		state := "lives"

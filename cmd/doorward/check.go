@@ -49,14 +49,14 @@ func check(_ context.Context, args []string) error {
 		}
 	} else {
 		for _, p := range problems {
-			fmt.Fprintln(os.Stderr, p)
+			fmt.Fprintln(stderr(), p)
 		}
 	}
 	if !ok {
 		return &failure{status: exitFailed, err: errors.New("the configuration has problems"), quiet: true}
 	}
 	if !o.json {
-		fmt.Println("ok")
+		fmt.Fprintln(stdout(), "ok")
 	}
 	return nil
 }
@@ -128,6 +128,6 @@ func schema(context.Context, []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = os.Stdout.Write(append(b, '\n'))
+	_, err = stdout().Write(append(b, '\n'))
 	return err
 }

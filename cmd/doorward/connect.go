@@ -44,13 +44,13 @@ func connect(ctx context.Context, args []string) error {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: level}))
 	greeted := server == "" || server == "instructions"
 	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: label, Log: log})
 	// A signal must end a read that never returns: the client holds stdin.
 	stop := context.AfterFunc(ctx, func() { os.Stdin.Close() })
 	defer stop()
-	return client.Connect(ctx, c, client.ConnectOptions{Server: server, In: os.Stdin, Out: os.Stdout, Log: log,
+	return client.Connect(ctx, c, client.ConnectOptions{Server: server, In: os.Stdin, Out: exactly(), Log: log,
 		Namespace: label, Channel: mode})
 }
 

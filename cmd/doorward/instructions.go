@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 const instructionsUsage = "instructions list|show|diff|verify|promote|rollback|revoke|edit|import|access|canary [arguments]"
@@ -97,7 +98,7 @@ func (i *instructor) open(ctx context.Context) error {
 	}
 	err := i.client.Reach(ctx)
 	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(os.Stderr, "doorward: no daemon runs: this goes to the store itself")
+		fmt.Fprintln(stderr(), "doorward: no daemon runs: this goes to the store itself")
 		i.shelf, i.close, err = offlineInstructions(ctx, i.options)
 		return err
 	}
@@ -144,13 +145,13 @@ func (i *instructor) list(ctx context.Context, args []string) error {
 // sayProblems says what is wrong with the store.
 func sayProblems(all *instruct.Listing) {
 	for _, p := range all.Problems {
-		fmt.Fprintln(os.Stderr, mistakeText(p))
+		fmt.Fprintln(stderr(), mistakeText(p))
 	}
 	switch {
 	case all.Store.Unused:
-		fmt.Fprintln(os.Stderr, "doorward: there are no instructions: put documents into the directory instructions beside doorward.yaml, or set instructions.dir")
+		fmt.Fprintln(stderr(), "doorward: there are no instructions: put documents into the directory instructions beside doorward.yaml, or set instructions.dir")
 	case !all.Store.OK:
-		fmt.Fprintln(os.Stderr, "doorward: the store is unreachable:", printable(all.Store.Reason))
+		fmt.Fprintln(stderr(), "doorward: the store is unreachable:", plaintext.Line(all.Store.Reason))
 	}
 }
 
@@ -173,21 +174,16 @@ func (i *instructor) show(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return i.print(doc, forTerminal(doc.Content))
+	return i.printExactly(doc, doc.Content)
 }
 
-// forTerminal is a document as it can be shown: a file or a pipe gets every
-// byte, a terminal nothing that moves its cursor.
-func forTerminal(text string) string {
-	if terminal(os.Stdout) {
-		return printableText(text)
+// printExactly is print for a document: a file or a pipe gets every byte of it.
+func (i *instructor) printExactly(v any, text string) error {
+	if i.json {
+		return i.print(v, text)
 	}
-	return text
-}
-
-func terminal(f *os.File) bool {
-	fi, err := f.Stat()
-	return err == nil && fi.Mode()&os.ModeCharDevice != 0
+	_, err := io.WriteString(exactly(), text)
+	return err
 }
 
 // diff shows what differs between two versions: the second is production, or
@@ -205,7 +201,7 @@ func (i *instructor) diff(ctx context.Context, args []string) error {
 		return err
 	}
 	text := unified(rest[0]+"@"+short(from.Version), rest[0]+"@"+short(to.Version), from.Content, to.Content)
-	return i.print(map[string]string{"name": rest[0], "from": from.Version, "to": to.Version, "diff": text}, forTerminal(text))
+	return i.printExactly(map[string]string{"name": rest[0], "from": from.Version, "to": to.Version, "diff": text}, text)
 }
 
 // two are the versions that a diff is of.

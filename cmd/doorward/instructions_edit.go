@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/instruct"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // edit becomes the operator's editor with a document's file. What it writes is
@@ -78,5 +79,5 @@ func fileOf(versions []instruct.VersionInfo, version string) (string, error) {
 	case 1:
 		return files[0], nil
 	}
-	return "", fail(exitFailed, "it has several audiences, each with a file: choose one by --version: %s", printable(strings.Join(files, ", ")))
+	return "", fail(exitFailed, "it has several audiences, each with a file: choose one by --version: %s", plaintext.Line(strings.Join(files, ", ")))
 }

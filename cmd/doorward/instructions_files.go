@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // verified is what `instructions verify --json` prints, as `check --json` does.
@@ -52,14 +53,14 @@ func (i *instructor) verify(_ context.Context, args []string) error {
 		err = printJSON(v)
 	} else {
 		for _, p := range problems {
-			fmt.Fprintln(os.Stderr, printable(p.String()))
+			fmt.Fprintln(stderr(), plaintext.Line(p.String()))
 		}
 	}
 	if err == nil && !v.OK {
 		return &failure{status: exitFailed, err: errors.New("the documents have problems"), quiet: true}
 	}
 	if err == nil && !i.json {
-		fmt.Printf("ok: %d documents\n", v.Documents)
+		fmt.Fprintf(stdout(), "ok: %d documents\n", v.Documents)
 	}
 	return err
 }
@@ -144,7 +145,7 @@ func (o *options) instructionsDir() (string, error) {
 	c, problems := o.load()
 	if c == nil {
 		for _, p := range problems {
-			fmt.Fprintln(os.Stderr, p)
+			fmt.Fprintln(stderr(), p)
 		}
 		return "", fail(exitFailed, "the configuration has problems")
 	}
@@ -183,13 +184,13 @@ func (i *instructor) importAll(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, p := range g.problems {
-		fmt.Fprintln(os.Stderr, printable(p.String()))
+		fmt.Fprintln(stderr(), plaintext.Line(p.String()))
 	}
 	switch {
 	case len(g.problems) > 0:
 		return fail(exitFailed, "nothing was imported: %d problems", len(g.problems))
 	case len(g.drafts) == 0:
-		return fail(exitFailed, "%s holds no documents: they are files that end with .md", printable(from))
+		return fail(exitFailed, "%s holds no documents: they are files that end with .md", plaintext.Line(from))
 	}
 	if err := i.open(ctx); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/gate"
@@ -19,7 +18,7 @@ import (
 func offlineInstructions(ctx context.Context, o *options) (instructionsOperator, func(), error) {
 	w := o.loadWhole()
 	for _, p := range w.problems {
-		fmt.Fprintln(os.Stderr, p)
+		fmt.Fprintln(stderr(), p)
 	}
 	if w.config == nil {
 		return nil, nil, fail(exitFailed, "the configuration has problems")
@@ -32,9 +31,9 @@ func offlineInstructions(ctx context.Context, o *options) (instructionsOperator,
 	if err != nil {
 		return nil, nil, err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
+	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
 	op, by, end, err := daemon.OpenInstructions(ctx, daemon.Options{Config: w.config, StateDir: state, RuntimeDir: runtime,
-		Version: version, Log: log, Say: os.Stderr})
+		Version: version, Log: log, Say: stderr()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the instructions: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/doorward/doorward/internal/instruct"
 	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // short is as much of a version as people need; commands take it too.
@@ -89,5 +90,5 @@ func mistakeText(m instruct.Mistake) string {
 	if m.Warning {
 		text = "warning: " + text
 	}
-	return printable(fmt.Sprintf("%s:%d: %s", m.File, m.Line, text))
+	return plaintext.Line(fmt.Sprintf("%s:%d: %s", m.File, m.Line, text))
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/secret"
 	"github.com/doorward/doorward/internal/signin"
 )
@@ -58,13 +57,13 @@ func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait ti
 		return fmt.Errorf("signing in to %s: %w", s.Server, err)
 	}
 	defer l.Close()
-	fmt.Fprintf(os.Stderr, "doorward: to sign in to %s, open this address in a browser on this machine, if it is one you trust:\n", s.Server)
-	fmt.Println(l.URL)
+	fmt.Fprintf(stderr(), "doorward: to sign in to %s, open this address in a browser on this machine, if it is one you trust:\n", s.Server)
+	fmt.Fprintln(stdout(), l.URL)
 	r, err := l.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("signing in to %s: %w", s.Server, err)
 	}
-	fmt.Fprintf(os.Stderr, "doorward: signed in to %s at %s%s\n", s.Server, ascii(r.Issuer), lasts(r))
+	fmt.Fprintf(stderr(), "doorward: signed in to %s at %s%s\n", s.Server, plaintext.Line(r.Issuer), lasts(r))
 	return nil
 }
 
@@ -83,15 +82,12 @@ func lasts(r signin.Result) string {
 	return text
 }
 
-// ascii shows what a stranger wrote without what a terminal would act on.
-func ascii(s string) string { return strings.Trim(strconv.QuoteToASCII(s), `"`) }
-
 // server finds a server of the configuration.
 func (o *options) server(name string) (*config.Config, *config.Server, error) {
 	c, problems := o.load()
 	if c == nil {
 		for _, p := range problems {
-			fmt.Fprintln(os.Stderr, p)
+			fmt.Fprintln(stderr(), p)
 		}
 		return nil, nil, fail(exitFailed, "the configuration has problems")
 	}
@@ -132,14 +128,14 @@ func loginList(o *options) error {
 		return err
 	}
 	if sealed > 0 {
-		fmt.Fprintf(os.Stderr, "doorward: %d sign-ins do not open with this key\n", sealed)
+		fmt.Fprintf(stderr(), "doorward: %d sign-ins do not open with this key\n", sealed)
 	}
 	if o.json {
 		return printJSON(all)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	for _, l := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\tsince %s\n", l.Server, l.State, ascii(l.Issuer), strings.Join(l.Scopes, " "), l.Signed.Format(time.RFC3339))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\tsince %s\n", l.Server, l.State, plaintext.Line(l.Issuer), strings.Join(l.Scopes, " "), l.Signed.Format(time.RFC3339))
 	}
 	return w.Flush()
 }
@@ -171,9 +167,9 @@ func logout(ctx context.Context, args []string) error {
 	case gone == 0:
 		return &failure{status: exitFailed, err: errors.New("there was no sign-in to " + rest[0])}
 	case told != nil:
-		fmt.Fprintf(os.Stderr, "doorward: signed out of %s here; tokens may live on at the authorization server: %v\n", rest[0], told)
+		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may live on at the authorization server: %v\n", rest[0], told)
 	default:
-		fmt.Fprintf(os.Stderr, "doorward: signed out of %s\n", rest[0])
+		fmt.Fprintf(stderr(), "doorward: signed out of %s\n", rest[0])
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"sort"
@@ -67,6 +69,8 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "child-supervisor" {
 		os.Exit(child.Supervise(os.Args[2:]))
 	}
+	// net/http logs there, in its own words, what an upstream sends unasked.
+	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:]))
@@ -82,7 +86,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	c, ok := commands()[args[0]]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "doorward: error: unknown command %q\ndoorward: hint: doorward help lists the commands\n", args[0])
+		fmt.Fprintf(stderr(), "doorward: error: unknown command %q\ndoorward: hint: doorward help lists the commands\n", args[0])
 		return exitUsage
 	}
 	return report(c, c.run(ctx, args[1:]))
@@ -115,23 +119,30 @@ func report(c command, err error) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "doorward: error: %v\ndoorward: hint: doorward %s\n", err, c.usage)
+		sayError(err)
+		fmt.Fprintf(stderr(), "doorward: hint: doorward %s\n", c.usage)
 		return exitUsage
 	case errors.As(err, &f):
 		if !f.quiet {
-			fmt.Fprintf(os.Stderr, "doorward: error: %v\n", f.err)
+			sayError(f.err)
 		}
 		return f.status
 	}
-	fmt.Fprintf(os.Stderr, "doorward: error: %v\n", err)
+	sayError(err)
 	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(os.Stderr, "doorward: hint: start it with `doorward serve`")
+		fmt.Fprintln(stderr(), "doorward: hint: start it with `doorward serve`")
 		return exitAway
 	}
 	if errors.Is(err, client.ErrNotOurs) {
-		fmt.Fprintln(os.Stderr, "doorward: hint: name the state directory of the daemon that you mean with --state-dir or DOORWARD_STATE_DIR, and look at who listens there")
+		fmt.Fprintln(stderr(), "doorward: hint: name the state directory of the daemon that you mean with --state-dir or DOORWARD_STATE_DIR, and look at who listens there")
 	}
 	return exitFailed
+}
+
+// sayError indents the further lines of an error, so that none of them can be
+// taken for a line of ours.
+func sayError(err error) {
+	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }
 
 func usage() {
@@ -147,10 +158,10 @@ func usage() {
 		fmt.Fprintf(&b, "  %-48s %s\n", all[n].usage, all[n].help)
 	}
 	b.WriteString("\nexample:\n  doorward serve &\n  doorward tools\n  doorward call notes add_note text=hello\n")
-	fmt.Fprint(os.Stderr, b.String())
+	fmt.Fprint(stderr(), b.String())
 }
 
 func printVersion(context.Context, []string) error {
-	fmt.Println("doorward", version)
+	fmt.Fprintln(stdout(), "doorward", version)
 	return nil
 }

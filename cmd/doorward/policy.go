@@ -101,7 +101,7 @@ func policyCommand(ctx context.Context, args []string) error {
 	var p admin.Policy
 	err = c.Admin(ctx, "/admin/v1/policy", &p)
 	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(os.Stderr, "doorward: no daemon runs: this is what the configuration on disk says")
+		fmt.Fprintln(stderr(), "doorward: no daemon runs: this is what the configuration on disk says")
 		p.Text, err = o.policyOnDisk()
 	}
 	if err != nil {
@@ -110,14 +110,14 @@ func policyCommand(ctx context.Context, args []string) error {
 	if o.json {
 		return printJSON(p)
 	}
-	fmt.Print(p.Text)
+	fmt.Fprint(stdout(), p.Text)
 	return nil
 }
 
 func (o *options) policyOnDisk() (string, error) {
 	w := o.loadWhole()
 	for _, p := range w.problems {
-		fmt.Fprintln(os.Stderr, p)
+		fmt.Fprintln(stderr(), p)
 	}
 	if w.policy == nil {
 		return "", fail(exitFailed, "the configuration has problems")

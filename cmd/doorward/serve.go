@@ -59,7 +59,7 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	w.problems = append(w.problems, o.pins.start()...)
 	c := w.config
 	for _, p := range append(w.problems, w.triedForServing()...) {
-		fmt.Fprintln(os.Stderr, p)
+		fmt.Fprintln(stderr(), p)
 	}
 	if c == nil {
 		return nil, nil, fail(exitFailed, "the configuration has %d problems: nothing was started", len(w.problems))
@@ -75,7 +75,7 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	token := secret.New(os.Getenv("DOORWARD_TOKEN"))
 	os.Unsetenv("DOORWARD_TOKEN")
 	d, err := daemon.New(daemon.Options{Config: c, StateDir: state, RuntimeDir: runtime, Token: token,
-		TokenFile: tokenFile, Dev: dev, Version: version, Log: newLog(c.Log), Say: os.Stderr})
+		TokenFile: tokenFile, Dev: dev, Version: version, Log: newLog(c.Log), Say: stderr()})
 	return d, w.files, err
 }
 
@@ -102,9 +102,9 @@ func newLog(c config.Log) *slog.Logger {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		return slog.New(slog.NewJSONHandler(stderr(), o))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	return slog.New(slog.NewTextHandler(stderr(), o))
 }
 
 // lookEvery is how often the files are looked at for a change.
@@ -140,19 +140,19 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 // reload gives the files that it read, which are those to watch from now on.
 func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
-		fmt.Fprintln(os.Stderr, "doorward: error: there was no configuration when the daemon started: one that is there now is read at its next start")
+		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: one that is there now is read at its next start")
 		return []string{""}
 	}
 	w := o.loadWhole()
 	for _, p := range append(w.problems, w.triedForServing()...) {
-		fmt.Fprintln(os.Stderr, p)
+		fmt.Fprintln(stderr(), p)
 	}
 	if w.config == nil {
-		fmt.Fprintln(os.Stderr, "doorward: error: the configuration was not reloaded: the running one stays")
+		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one stays")
 		return w.files
 	}
 	if err := d.Reload(w.config); err != nil {
-		fmt.Fprintln(os.Stderr, "doorward: error:", err)
+		fmt.Fprintln(stderr(), "doorward: error:", err)
 	}
 	return w.files
 }

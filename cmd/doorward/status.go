@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/principal"
 )
 
@@ -47,7 +47,7 @@ func status(ctx context.Context, args []string) error {
 }
 
 func printStatus(s admin.Status) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
@@ -60,7 +60,7 @@ func printStatus(s admin.Status) error {
 	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
-		fmt.Fprintf(w, "%s\t%s\t%s\tera %s\tinstances %d\tsandbox %s\t%s\n", v.Name, v.Kind, v.State, v.Era, v.Instances, v.Sandbox, v.Reason)
+		fmt.Fprintf(w, "%s\t%s\t%s\tera %s\tinstances %d\tsandbox %s\t%s\n", v.Name, v.Kind, v.State, v.Era, v.Instances, v.Sandbox, plaintext.Line(v.Reason))
 	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
@@ -87,7 +87,7 @@ func printContainment(w io.Writer, v admin.Server) {
 			enforced = append(enforced, m.Name)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, m.State, m.Name, m.Detail)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, m.State, m.Name, plaintext.Line(m.Detail))
 	}
 	if len(enforced) > 0 {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, child.Enforced, strings.Join(enforced, ", "))
@@ -119,10 +119,10 @@ func whoami(ctx context.Context, args []string) error {
 	if o.json {
 		return printJSON(who)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n", who.Principal)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\n", plaintext.Line(who.Principal))
 	for _, f := range who.Facts {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", f.Name, f.Value, f.Grade)
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", plaintext.Line(f.Name), plaintext.Line(f.Value), f.Grade)
 	}
 	return w.Flush()
 }
@@ -172,7 +172,7 @@ func (o *options) explain(ctx context.Context, q url.Values) error {
 	if o.json {
 		err = printJSON(e)
 	} else {
-		fmt.Println(explained(e))
+		fmt.Fprintln(stdout(), explained(e))
 	}
 	if err == nil && e.Decision != "allow" {
 		return &failure{status: exitRefused, err: fmt.Errorf("denied by %s", e.Rule), quiet: true}

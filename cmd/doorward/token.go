@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -84,7 +83,7 @@ func (n *newToken) rotate(name string) error {
 		return err
 	}
 	until := made.Before.Expires.UTC().Format(time.RFC3339)
-	fmt.Fprintf(os.Stderr, "doorward: the token before it (%s) is accepted until %s\n", made.Before.ID, until)
+	fmt.Fprintf(stderr(), "doorward: the token before it (%s) is accepted until %s\n", made.Before.ID, until)
 	return n.show(made.Secret, made.ID, map[string]string{"id": made.ID, "name": name, "token": made.Secret,
 		"succeeds": made.Before.ID, "until": until})
 }
@@ -95,14 +94,14 @@ func (n *newToken) show(secret, id string, fields map[string]string) (err error)
 	if n.json {
 		err = printJSON(fields)
 	} else {
-		_, err = fmt.Println(secret)
+		_, err = fmt.Fprintln(stdout(), secret)
 	}
 	if err != nil {
 		_, undone := n.store.Revoke(id)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
 	if !n.json {
-		fmt.Fprintln(os.Stderr, "doorward: this token is shown once; only its digest is kept")
+		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")
 	}
 	return nil
 }
@@ -110,7 +109,7 @@ func (n *newToken) show(secret, id string, fields map[string]string) (err error)
 func tokenRevoke(store *authn.Store, idOrName string) error {
 	revoked, err := store.Revoke(idOrName)
 	for _, t := range revoked {
-		fmt.Fprintf(os.Stderr, "doorward: token %s (%s) is revoked\n", t.Name, t.ID)
+		fmt.Fprintf(stderr(), "doorward: token %s (%s) is revoked\n", t.Name, t.ID)
 	}
 	return err
 }
@@ -123,7 +122,7 @@ func tokenList(o *options, store *authn.Store) error {
 	if o.json {
 		return printJSON(shown(all))
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	for _, t := range shown(all) {
 		fmt.Fprintf(w, "%s\t%s\tscope %s\texpires %s\trevoked %v\n", t.ID, t.Name, orDash(t.Scope), orDash(t.Expires), t.Revoked)
 	}

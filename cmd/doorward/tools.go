@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/plaintext"
 	"github.com/doorward/doorward/internal/wire"
 )
 
@@ -44,10 +44,10 @@ func tools(ctx context.Context, args []string) error {
 	if o.json {
 		return printJSON(all)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
 	for _, t := range all {
 		first, _, _ := strings.Cut(t.Description, "\n")
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Server, printable(t.Name), printable(first))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", plaintext.Line(t.Server), plaintext.Line(t.Name), plaintext.Line(first))
 	}
 	return w.Flush()
 }
@@ -104,7 +104,7 @@ func call(ctx context.Context, args []string) error {
 		return rpcFailure(err)
 	}
 	if o.json {
-		fmt.Println(string(result))
+		fmt.Fprintln(stdout(), string(result))
 	} else {
 		printContent(result)
 	}
@@ -156,10 +156,10 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 func printContent(result []byte) {
 	for item := range wire.Elements(wire.Get(result, "content")) {
 		if text, ok := wire.GetString(item, "text"); ok {
-			fmt.Println(printableText(text))
+			fmt.Fprintln(stdout(), text)
 			continue
 		}
-		fmt.Println(string(item))
+		fmt.Fprintln(stdout(), string(item))
 	}
 }
 
@@ -176,31 +176,7 @@ func rpcFailure(err error) error {
 }
 
 func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
+	e := json.NewEncoder(stdout())
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// printable keeps a server's text on one line and out of the terminal's
-// control.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r <= 0x9f || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-}
-
-// printableText is printable with line ends and tabs left in.
-func printableText(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, l := range lines {
-		cells := strings.Split(l, "\t")
-		for j, c := range cells {
-			cells[j] = printable(c)
-		}
-		lines[i] = strings.Join(cells, "\t")
-	}
-	return strings.Join(lines, "\n")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/admin"
 	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/plaintext"
 )
 
 // trust shows what is withheld of a server, or of all, and approves it as it
@@ -85,7 +86,7 @@ func (t *truster) one(ctx context.Context, server string) error {
 		return trustFailure(server, err)
 	}
 	if s.Unreached {
-		fmt.Fprintf(os.Stderr, "doorward: %s did not say what it offers: this is what was known before\n", server)
+		fmt.Fprintf(stderr(), "doorward: %s did not say what it offers: this is what was known before\n", server)
 	}
 	return t.settle(ctx, s)
 }
@@ -99,7 +100,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 		return nil
 	}
 	if !t.json {
-		fmt.Print(withheldText(s))
+		fmt.Fprint(stdout(), withheldText(s))
 	}
 	items := approvable(s)
 	if len(items) == 0 {
@@ -145,10 +146,10 @@ func (t *truster) agreed(server string, n int) error {
 	if t.json || err != nil || fi.Mode()&os.ModeCharDevice == 0 {
 		return hint
 	}
-	fmt.Fprintf(os.Stderr, "approve %d of %s? [y/N] ", n, server)
+	fmt.Fprintf(stderr(), "approve %d of %s? [y/N] ", n, server)
 	line, err := t.in.ReadString('\n')
 	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
-		fmt.Fprintln(os.Stderr)
+		fmt.Fprintln(stderr())
 		return hint
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
@@ -160,7 +161,7 @@ func (t *truster) agreed(server string, n int) error {
 
 func (t *truster) say(text string) {
 	if !t.json {
-		fmt.Fprintln(os.Stderr, "doorward:", text)
+		fmt.Fprintln(stderr(), "doorward:", text)
 	}
 }
 
@@ -194,7 +195,7 @@ func withheldText(s admin.Trust) string {
 	for _, w := range s.Withheld {
 		fmt.Fprintf(&b, "\n  %s %s", w.Reason, itemName(w.Item))
 		if w.Detail != "" {
-			fmt.Fprintf(&b, ": %s", printable(w.Detail))
+			fmt.Fprintf(&b, ": %s", plaintext.Line(w.Detail))
 		}
 		b.WriteString("\n")
 		for _, c := range pin.Diff(w.Before, w.After) {
@@ -225,7 +226,7 @@ func itemName(item string) string {
 	if !ok {
 		return item
 	}
-	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` {
+	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` { // letters that look alike are spelt out too
 		name = q
 	}
 	return kind + " " + name

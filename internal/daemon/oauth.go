@@ -54,14 +54,14 @@ func issuerClient(c config.OAuth, proxy string) (*http.Client, error) {
 	t := egress.NewTransport(egress.Options{AllowPrivate: c.AllowPrivate, Proxy: proxy, Origin: egress.Origin(u),
 		Dial: issuerTime, TLS: issuerTime, Header: issuerTime, MaxIdle: 2})
 	return &http.Client{
-		Transport:     httpsOnly{t},
+		Transport:     httpsOnly{egress.Worded{Transport: t}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }
 
 // httpsOnly judges each URL as the one of an upstream, for jwks_uri is the
 // issuer's word.
-type httpsOnly struct{ *http.Transport }
+type httpsOnly struct{ egress.Worded }
 
 func (t httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	u, err := egress.CheckURL(r.URL.String())
@@ -71,7 +71,7 @@ func (t httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if u.Scheme != "https" || u.Host != strings.ToLower(r.URL.Host) {
 		return nil, errors.New("not a plain https address")
 	}
-	return t.Transport.RoundTrip(r)
+	return t.Worded.RoundTrip(r)
 }
 
 // resource is what the door tells clients about the issuer.

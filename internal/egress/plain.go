@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -40,12 +39,13 @@ func cmpMax(n int) int {
 	return n
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. Its errors are in our own words, as
+// those of [Worded].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && !t.proxy {
-		return t.plain.roundTrip(req)
+		return worded(t.plain.roundTrip(req))
 	}
-	return t.Secure.RoundTrip(req)
+	return worded(t.Secure.RoundTrip(req))
 }
 
 // CloseIdleConnections closes the connections that no request uses.
@@ -75,8 +75,6 @@ type plainConn struct {
 	body  bool  // the header is through: no limit here
 	since time.Time
 }
-
-var errLongHeader = errors.New("the header of the answer exceeds the limit")
 
 // Read bounds the header, which http.ReadResponse does not.
 func (c *plainConn) Read(b []byte) (int, error) {
@@ -162,7 +160,7 @@ func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 			break
 		}
 	}
-	return nil, errors.New("reading the answer: no final status")
+	return nil, errNoStatus
 }
 
 const maxInterim = 5

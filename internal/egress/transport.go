@@ -75,10 +75,10 @@ func NewTransport(o Options) *http.Transport {
 }
 
 // NewClient makes a client over NewTransport that follows no redirect, the answer being the redirect itself, keeps no cookie
-// and sets no total time limit.
+// and sets no total time limit. Its errors are those of [Worded].
 func NewClient(o Options) *http.Client {
 	return &http.Client{
-		Transport:     NewTransport(o),
+		Transport:     Worded{NewTransport(o)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -1,6 +1,7 @@
 package library
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,11 +13,13 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	strict "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/doorward/doorward/internal/guide"
 	"github.com/doorward/doorward/internal/plaintext"
@@ -323,7 +326,26 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 	if err := strict.Unmarshal(body, into); err != nil {
 		return "", &wrongAnswer{"the answer is not the JSON object that belongs here"} // the error may quote it
 	}
+	if repeats(body, req.Header.Get("Authorization")) {
+		return "", errors.New("the answer repeats the credential")
+	}
 	return resp.Header.Get("ETag"), nil
+}
+
+// repeats reports whether a JSON answer holds the credential, however it is
+// escaped: names in it are shown and recorded.
+func repeats(body []byte, authorization string) bool {
+	_, token, _ := strings.Cut(authorization, " ")
+	if token == "" {
+		return false
+	}
+	if bytes.Contains(body, []byte(`\`)) {
+		v := jsontext.Value(bytes.Clone(body))
+		if v.Canonicalize() == nil {
+			body = v
+		}
+	}
+	return bytes.Contains(body, []byte(token))
 }
 
 func (r *remote) request(ctx context.Context, u *url.URL, etag string) (*http.Request, error) {

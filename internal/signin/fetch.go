@@ -9,7 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -136,7 +136,14 @@ func (a answer) code() string {
 	return e.Error
 }
 
-// isCode keeps a stranger's text from reaching a terminal as an error code.
-func isCode(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == ""
+// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749). Any other is
+// the text of a stranger who knows our secrets, and is shown nowhere.
+func isCode(s string) bool { return slices.Contains(codes, s) }
+
+var codes = []string{
+	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+	"access_denied", "unsupported_response_type", "server_error", "temporarily_unavailable", "invalid_target",
+	"invalid_redirect_uri", "invalid_client_metadata", "invalid_software_statement", "unapproved_software_statement",
+	"unsupported_token_type", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce",
+	"insufficient_user_authentication", "interaction_required", "login_required", "account_selection_required", "consent_required",
 }

@@ -70,7 +70,7 @@ func (s *Source) stepUp(ctx context.Context, used string, c challenge) (again bo
 	defer s.mu.Unlock()
 	if s.need == "" {
 		s.need = "doorward login " + s.target.Server
-		s.log.Warn("the server asks for more scopes", "hint", s.need, "scopes", joinScopes(c.scopes))
+		s.log.Warn("the server asks for more scopes", "hint", s.need, "scopes", len(c.scopes))
 		s.notice(NoticeScopes)
 	}
 	return false, errors.Join(fmt.Errorf("server %s asks for more scopes: %w", s.target.Server, ErrSignIn), err)

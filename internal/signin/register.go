@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (t *target) register(ctx context.Context, endpoint, redirect string) (clien
 	case code == "invalid_redirect_uri":
 		return client{}, errRedirectRefused
 	case a.status/100 != 2:
-		return client{}, fmt.Errorf("registering: the authorization server refused: %s (HTTP %d)", code, a.status)
+		return client{}, fmt.Errorf("registering: the authorization server refused: %s (HTTP %d)", cmp.Or(code, "no known code"), a.status)
 	}
 	return readClient(a, redirect)
 }
