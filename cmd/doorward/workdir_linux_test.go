@@ -157,6 +157,37 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// The socket is not taken from the working directory even when its configuration
+// was allowed: what a user allows to be served does not say where a daemon is.
+func TestAnAllowedConfigurationNamesNoSocket(t *testing.T) {
+	home := shortDir(t)
+	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
+	p := plant(t)
+	allowed := exec.Command("doorward", "allow", "--yes")
+	allowed.Dir, allowed.Env = p.dir, env
+	if err := errors.Join(os.Chmod(filepath.Join(p.dir, "planted.cedar"), 0o600), os.Chmod(filepath.Join(p.dir, "doorward.yaml"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := allowed.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, ways := range everyCommand {
+		if name == "serve" || name == "allow" {
+			continue
+		}
+		for _, args := range ways {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			cmd := exec.CommandContext(ctx, "doorward", append([]string{name}, args...)...)
+			cmd.Dir, cmd.Env = p.dir, env
+			out, _ := cmd.CombinedOutput() // whatever it says
+			cancel()
+			if n := p.accepted.Swap(0); n > 0 {
+				t.Errorf("%s %v connected to a planted socket: %s", name, args, out)
+			}
+		}
+	}
+}
+
 // serveAt runs a daemon on a home directory's defaults.
 func serveAt(t *testing.T, home string, env []string) {
 	t.Helper()
