@@ -21,6 +21,13 @@ import (
 
 func init() {
 	stages["holder"] = func(args []string) error { return holdSocket(args[0], args[1]) }
+	stages["hide"] = func([]string) error {
+		if err := ProtectSelf(); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	}
 	stages["full"] = func(args []string) error { return full(args[0]) }
 	stages["dial-many"] = func(args []string) error { return dialMany(args[0], args[1]) }
 	stages["dial-again"] = func(args []string) error { return dialAgain(args[0]) }
@@ -113,6 +120,19 @@ func holdSocket(addr, how string) error {
 		}
 		unix.Close(s)
 		return waitHolding(pid)
+	case "held by another user who hides":
+		pid, err := heir(s, asUID(12345), "hide")
+		if err != nil {
+			return err
+		}
+		unix.Close(s)
+		for st := (unix.Stat_t{Uid: 1}); st.Uid != 0; { // its files in /proc are root's once it hides
+			if err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/fd", &st); err != nil {
+				return err
+			}
+			runtime.Gosched()
+		}
+		return waitHolding(pid)
 	case "in flight to itself":
 		if _, err := fly(s); err != nil {
 			return err
@@ -192,7 +212,7 @@ func waitHolding(pid int) error {
 }
 
 // heir is a process that has the descriptor and does nothing with it.
-func heir(fd int, attr *syscall.SysProcAttr) (pid int, err error) {
+func heir(fd int, attr *syscall.SysProcAttr, mode ...string) (pid int, err error) {
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -200,7 +220,7 @@ func heir(fd int, attr *syscall.SysProcAttr) (pid int, err error) {
 	f := os.NewFile(uintptr(copied), "handed on")
 	defer f.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{helperEnv + "=hold"}
+	cmd.Env = []string{helperEnv + "=" + append(mode, "hold")[0]}
 	cmd.Stdin, cmd.ExtraFiles, cmd.SysProcAttr = os.Stdin, []*os.File{f}, attr
 	if err := cmd.Start(); err != nil {
 		return 0, err
