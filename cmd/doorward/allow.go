@@ -171,7 +171,7 @@ func askToAllow(in *os.File) error {
 	fmt.Fprint(stderr(), "allow this configuration to run? [y/N] ")
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
-		fmt.Fprintln(os.Stderr)
+		fmt.Fprintln(stderr())
 		return hint
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
