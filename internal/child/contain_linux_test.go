@@ -282,7 +282,9 @@ func TestRootIsShutInToo(t *testing.T) {
 	s := newStage(t, Options{})
 	got := s.attempts(&inmate{t: t}, order{Sandbox: Sandbox{Mode: Contain}},
 		"overwrite /proc/sys/kernel/core_pattern", "overwrite /proc/sysrq-trigger", "overwrite /proc/irq/default_smp_affinity",
-		"overwrite /sys/kernel/mm/transparent_hugepage/enabled", "list /dev", "read /etc/shadow")
+		"overwrite /sys/kernel/mm/transparent_hugepage/enabled", "list /dev", "read /etc/shadow", "chmod /dev/null", "chmod /dev/urandom", "overwrite /dev/null")
+	s.refused(got, "EROFS", "chmod /dev/null", "chmod /dev/urandom")
+	s.refused(got, "ok", "overwrite /dev/null")
 	s.refused(got, "[fd full null ptmx pts random shm stderr stdin stdout tty urandom zero]", "list /dev")
 	s.refused(got, "[]", "read /etc/shadow")
 	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity",

@@ -82,7 +82,8 @@ func (v *view) mountDevices(r *root) error {
 		return err
 	}
 	for _, held := range v.devices {
-		if err := r.bind(held.fd, held.path, false, true, true); err != nil {
+		// Read-only, since it is the host's own device: it can be written to all the same, but not given other rights.
+		if err := r.bind(held.fd, held.path, false, true, false); err != nil {
 			return err
 		}
 	}

@@ -40,6 +40,7 @@ func verbs() map[string]func(args []string) (string, error) {
 			}
 			return "", f.Close()
 		},
+		"chmod":    func(a []string) (string, error) { return "", unix.Chmod(a[0], 0o600) },
 		"rename":   func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
 		"truncate": func(a []string) (string, error) { return "", os.Truncate(a[0], 0) },
 		"stat": func(a []string) (string, error) {
