@@ -1,6 +1,7 @@
 package library_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -74,6 +75,7 @@ func TestARemoteThatRepeatsTheCredentialIsNotQuoted(t *testing.T) {
 			options, log := from(o), new(said)
 			options.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			options.Remote.Every = time.Millisecond
+			options.Remote.Authorize = func(context.Context) (string, error) { return "Bearer " + hidden, nil }
 			b := newBed(t, options, "")
 			asked.Wait()
 			_, state := b.Set()
