@@ -31,6 +31,7 @@ import (
 //	fakemcp mute                    reads and never answers
 //	fakemcp stubborn                legacy; ignores TERM and the end of its input
 //	fakemcp grandchild              what the tool fork leaves behind
+//	fakemcp hides                   hides characters in all it says; see printed_linux_test.go
 //	fakemcp cert                    no server: writes cert.pem and key.pem
 //	fakemcp agent [ARG…]            no server: a shell reads the prompt; see fakeagent_linux_test.go
 //	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
@@ -71,6 +72,8 @@ func fakeMCP() {
 		select {}
 	case "stubborn":
 		deaf()
+	case "hides":
+		fmt.Fprintln(os.Stderr, unseen)
 	}
 	(&fake{mode: mode}).run()
 	if mode == "stubborn" {
@@ -143,7 +146,7 @@ func (f *fake) modern() bool { return f.mode == "modern" || f.mode == "both" }
 const fakeTools = `{"name":"echo","title":"Echo","description":"gives back what it gets","inputSchema":{"type":"object"},"x-vendor":{"n":1.0}}`
 
 func (f *fake) serve(r fakeRequest) {
-	if f.mode == "offers" && f.offered(r) || f.modern() && f.handles(r) {
+	if f.mode == "hides" && f.hides(r) || f.mode == "offers" && f.offered(r) || f.modern() && f.handles(r) {
 		return
 	}
 	switch {

@@ -51,7 +51,7 @@ func Echoes(secret string) map[string]string {
 		"endpoint that is no URL":     events + body("event: endpoint\ndata: http://[%"+secret+"\n\n"),
 		"close":                       "",
 	}
-	for _, status := range []int{301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 409, 415, 429, 500, 502, 503} {
+	for _, status := range []int{302, 307, 400, 401, 403, 404, 429, 500, 503} {
 		head := fmt.Sprintf("HTTP/1.1 %d %s\r\nWWW-Authenticate: Bearer realm=%q, error=%q, error_description=%q, scope=%q\r\nRetry-After: %s\r\nX: %s\r\n",
 			status, secret, secret, secret, secret, secret, secret, secret)
 		for what, location := range map[string]string{"": "", " and a place": "Location: https://" + secret + "/?a=" + secret + "\r\n",
