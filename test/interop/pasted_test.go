@@ -33,7 +33,7 @@ func TestPastedServersStart(t *testing.T) {
 	for name, server := range p.Servers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := toolsOf(t, direct(t, d.Dir, p, server))
+			want := toolsOf(t, direct(t, p, server))
 			got := toolsOf(t, connect(t, d, name))
 			if len(want) == 0 {
 				t.Error("no tools without Doorward")
@@ -66,9 +66,8 @@ func startPasted(t *testing.T, p fixture.Pasted, o doortest.Options) *doortest.D
 	return doortest.Start(t, "mcpServers: "+string(p.Text)+"\n", o)
 }
 
-// direct starts a server as a client does that has no Doorward, in the directory
-// where the daemon was started: server-figma names it in a description.
-func direct(t *testing.T, dir string, p fixture.Pasted, s fixture.PastedServer) *pipe {
+// direct starts a server as a client does that has no Doorward.
+func direct(t *testing.T, p fixture.Pasted, s fixture.PastedServer) *pipe {
 	t.Helper()
 	home := func(text string) string { return strings.ReplaceAll(text, "${HOME}", p.Home) }
 	argv := []string{"env", "PATH=" + p.Path, s.Command} // env looks the command up in this PATH
@@ -79,7 +78,7 @@ func direct(t *testing.T, dir string, p fixture.Pasted, s fixture.PastedServer) 
 	for name, value := range s.Env {
 		env = append(env, name+"="+home(value))
 	}
-	return dialIn(t, dir, env, argv)
+	return dialIn(t, p.Home, env, argv)
 }
 
 func connect(t *testing.T, d *doortest.Daemon, name string) *pipe {

@@ -225,7 +225,9 @@ func dialCommand(t *testing.T, cmd *exec.Cmd, modern bool) *pipe {
 	})
 	p := &pipe{in: in, out: bufio.NewReaderSize(out, 1<<20), modern: modern}
 	if !modern {
-		p.call(t, "initialize", legacyInit)
+		if _, rpcError := p.call(t, "initialize", legacyInit); rpcError != nil {
+			t.Fatalf("initialize: %s", rpcError)
+		}
 		fmt.Fprintln(p.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
 	return p
