@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run test lint unit powerloss interop conformance bench fuzz clean install clients postgres
+.PHONY: build run test lint unit powerloss interop conformance bench fuzz clean install clients postgres servers
 
 build:
 	@mkdir -p $(BIN)
@@ -20,11 +20,11 @@ build:
 run: build
 	$(BIN)/doorward serve --config examples/quickstart.yaml
 
-install: clients postgres
+install: clients postgres servers
 
 # clients are the foreign programs of interop and conformance; postgres is the
-# other store of the unit tests.
-clients postgres:
+# other store of the unit tests; servers are what interop pastes.
+clients postgres servers:
 	test/install.sh $@
 
 lint:
@@ -49,7 +49,7 @@ powerloss: build
 	cd test/powerloss && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) build -o $(BIN)/powerloss .
 	$(BIN)/powerloss -doorward $(BIN)/doorward $(POWERLOSS)
 
-interop: build clients
+interop: build clients servers
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
 
 conformance: build clients

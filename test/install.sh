@@ -3,6 +3,7 @@
 #
 #	install.sh clients    the pinned MCP clients, servers and conformance suites, under test/node_modules
 #	install.sh postgres   PostgreSQL 15 or later: Debian's package, as root
+#	install.sh servers    the servers of servers/pasted.json, in a home below ~/.cache/doorward-test
 #
 # No install script of any npm package runs; Node itself comes as a package too.
 set -eu
@@ -36,9 +37,26 @@ postgres() {
 	apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql >/dev/null
 }
 
+# A home as npx leaves it after the first start of each server, so that a test
+# downloads nothing. mcp-grafana is no npm package.
+servers() {
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/doorward-test/servers
+	stamp=$cache/stamp
+	if [ -f "$stamp" ] && cat install.sh servers/pasted.json servers/npmrc | cmp -s - "$stamp"; then
+		return
+	fi
+	command -v npm >/dev/null || { echo "test/install.sh: npm is needed (Node.js 20 or later)" >&2; exit 1; }
+	rm -rf "$stamp" "$cache/home/.npm/_npx"
+	mkdir -p "$cache/home"
+	cp servers/npmrc "$cache/home/.npmrc"
+	GOBIN=$cache/home/go/bin go install github.com/grafana/mcp-grafana/cmd/mcp-grafana@v1.6.3
+	packages=$(node -p 'Object.values(require("./servers/pasted.json").mcpServers).filter(s => s.command === "npx").map(s => s.args[1]).join("\n")')
+	(cd "$cache/home" && echo "$packages" | HOME=$PWD xargs -P 3 -I{} npm exec --yes --loglevel=error --package={} -- true)
+	cat install.sh servers/pasted.json servers/npmrc >"$stamp"
+}
+
 case "${1:-}" in
-clients) clients ;;
-postgres) postgres ;;
-'') clients && postgres ;;
-*) echo "usage: test/install.sh [clients|postgres]" >&2 && exit 2 ;;
+clients | postgres | servers) "$1" ;;
+'') clients && postgres && servers ;;
+*) echo "usage: test/install.sh [clients|postgres|servers]" >&2 && exit 2 ;;
 esac

@@ -196,6 +196,11 @@ func dialPipe(t *testing.T, argv []string, env []string, modern bool) *pipe {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = env
+	return dialCommand(t, cmd, modern)
+}
+
+func dialCommand(t *testing.T, cmd *exec.Cmd, modern bool) *pipe {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -215,12 +220,14 @@ func dialPipe(t *testing.T, argv []string, env []string, modern bool) *pipe {
 		_ = cmd.Wait()
 		hurry.Stop()
 		if t.Failed() {
-			t.Logf("stderr of %s:\n%s", argv[0], stderr.String())
+			t.Logf("stderr of %s:\n%s", cmd.Args[0], stderr.String())
 		}
 	})
 	p := &pipe{in: in, out: bufio.NewReaderSize(out, 1<<20), modern: modern}
 	if !modern {
-		p.call(t, "initialize", legacyInit)
+		if _, rpcError := p.call(t, "initialize", legacyInit); rpcError != nil {
+			t.Fatalf("initialize: %s", rpcError)
+		}
 		fmt.Fprintln(p.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	}
 	return p
