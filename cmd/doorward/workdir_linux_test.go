@@ -104,9 +104,9 @@ func (p *planted) tree(t *testing.T) []string {
 	return all
 }
 
-// everyCommand runs each subcommand, in the ways in which it looks for
+// commandsOfAUser runs each subcommand, in the ways in which it looks for
 // something.
-var everyCommand = map[string][][]string{
+var commandsOfAUser = map[string][][]string{
 	"serve": {{}, {"--dev"}}, "connect": {{}, {"evil"}, {"agent"}}, "tools": {{}, {"evil"}, {"--json"}}, "call": {{"evil", "run"}},
 	"status": {{}, {"--json"}}, "check": {{}, {"--json"}}, "allow": {{}, {"--revoke"}}, "schema": {{}}, "version": {{}}, "whoami": {{}},
 	"explain": {{"--as", "token:ci", "tools/call", "evil/run"}}, "policy": {{}}, "login": {{"evil"}, {"away"}, {"--list"}}, "logout": {{"away"}},
@@ -121,7 +121,7 @@ var everyCommand = map[string][][]string{
 // it, reads a state of it or runs a program of it. Only check and allow read the
 // configuration there, and say what is in it.
 func TestTheWorkingDirectoryRedirectsNoCommand(t *testing.T) {
-	if got, want := slices.Sorted(maps.Keys(everyCommand)), slices.Sorted(maps.Keys(commands())); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(commandsOfAUser)), slices.Sorted(maps.Keys(commands())); !slices.Equal(got, want) {
 		t.Fatalf("the commands are %v, not %v", want, got)
 	}
 	for name, running := range map[string]bool{"without a daemon": false, "with a daemon elsewhere": true} {
@@ -136,7 +136,7 @@ func TestTheWorkingDirectoryRedirectsNoCommand(t *testing.T) {
 				if running {
 					serveAt(t, home, env)
 				}
-				for name, ways := range everyCommand {
+				for name, ways := range commandsOfAUser {
 					for _, args := range ways {
 						p.run(t, env, name, args)
 					}
@@ -171,7 +171,7 @@ func TestAnAllowedConfigurationNamesNoSocket(t *testing.T) {
 	if out, err := allowed.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for name, ways := range everyCommand {
+	for name, ways := range commandsOfAUser {
 		if name == "serve" || name == "allow" {
 			continue
 		}
