@@ -21,7 +21,7 @@ import (
 
 // pastedLimit is the time that one server gets to start, on a machine that
 // starts others at the same time. npx alone takes two seconds.
-const pastedLimit = 2 * time.Minute
+const pastedLimit = 4 * time.Minute
 
 // TestPastedServersStart: a configuration of nothing but entries that users
 // paste starts each of these servers in the default sandbox, and their tools
