@@ -392,7 +392,7 @@ func TestARefusalOfDeliverySaysWhatToDo(t *testing.T) {
 		{&client.Problem{Status: 404, Code: "not_found"}, exitFailed, "no such document"},
 		{&client.Problem{Status: 409, Code: "conflict", Detail: "no earlier"}, exitFailed, "no earlier"},
 		{&client.Problem{Status: 409, Code: "remote_store"}, exitFailed, "another Doorward"},
-		{&client.Problem{Status: 422, Code: "invalid_document", Problems: []client.DocumentProblem{{File: "voice.md", Line: 3, Text: "no \x1b[2J"}}}, exitFailed, "voice.md:3: no \uFFFD[2J"},
+		{&client.Problem{Status: 422, Code: "invalid_document", Problems: []client.DocumentProblem{{File: "voice.md", Line: 3, Text: "no \x1b[2J"}}}, exitFailed, `voice.md:3: no \u001b[2J`},
 		{&client.Problem{Status: 429, Code: "rate_limited"}, exitFailed, "too many"},
 		{&client.Problem{Status: 418, Code: "something_new"}, exitFailed, "something_new"},
 		{&client.Problem{Status: 500}, exitFailed, "500"},
