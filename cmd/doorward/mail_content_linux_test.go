@@ -36,7 +36,8 @@ var evilTexts = []struct{ name, body, want string }{
 	{"JSON-RPC", `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"EVIL"}],"isError":false}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"EVIL"}],"isError":false}}`},
 	{"the end of a string", `EVIL"}],"structuredContent":{"messages":[]},"isError":false}} \u0022 \\ EVIL`, ""},
 	{"a prefix of its own", "| EVIL\n|EVIL\n> EVIL", "| EVIL\n|EVIL\n> EVIL"},
-	{"emoji that stay", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u093F\u200C EVIL", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u093F EVIL"},
+	{"fillers and selectors", "EV\u3164IL\u115f\uffa0 EV\ufe01IL\u00ad\u180b EVIL\u200c\u200d", "EVIL EVIL EVIL"},
+	{"emoji that stay", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u094D\u200C \u0645\u06CC\u200C\u062E EVIL", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u094D\u200C \u0645\u06CC\u200C\u062E EVIL"},
 }
 
 // tagged writes a text in characters that no person sees.

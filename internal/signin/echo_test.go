@@ -50,7 +50,7 @@ func TestNothingOfASecretIsRepeated(t *testing.T) {
 			t.Parallel()
 			failed := 0
 			for _, name := range doortest.Names(answers) {
-				err, log := withAnswer(t, at, answers[name], hidden)
+				log, err := withAnswer(t, at, answers[name], hidden)
 				if err != nil {
 					failed++
 				}
@@ -66,7 +66,7 @@ func TestNothingOfASecretIsRepeated(t *testing.T) {
 }
 
 // withAnswer signs in as a machine, with an answer of raw bytes at one place.
-func withAnswer(t *testing.T, at, answer, hidden string) (error, string) {
+func withAnswer(t *testing.T, at, answer, hidden string) (log string, err error) {
 	t.Helper()
 	p := newProvider(t, nil)
 	real := p.Config.Handler
@@ -89,14 +89,14 @@ func withAnswer(t *testing.T, at, answer, hidden string) (error, string) {
 	})
 	s := p.settings()
 	s.Grant, s.ClientID, s.ClientSecret, s.Issuer = GrantMachine, "robot", secret.New(hidden), p.URL
-	var log said
-	src, err := NewSource(s, newStore(t), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(string) {})
+	var text said
+	src, err := NewSource(s, newStore(t), slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})), func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
 	_, _, err = call(t, src, p.URL+"/mcp")
-	return err, log.text.String()
+	return text.text.String(), err
 }
 
 // A server that asks for the token that it was sent, as a scope.
@@ -105,8 +105,8 @@ func TestScopesOfAChallengeAreNotLogged(t *testing.T) {
 	p := newProvider(t, nil)
 	store := newStore(t)
 	mustLogin(t, store, p.settings())
-	var log said
-	src, err := NewSource(p.settings(), store, slog.New(slog.NewTextHandler(&log, nil)), func(string) {})
+	var text said
+	src, err := NewSource(p.settings(), store, slog.New(slog.NewTextHandler(&text, nil)), func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestScopesOfAChallengeAreNotLogged(t *testing.T) {
 	token := strings.TrimPrefix(used, "Bearer ")
 	resp := &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Www-Authenticate": {`Bearer error="insufficient_scope", scope="` + token + `"`}}}
 	_, err = src.Refused(t.Context(), used, resp)
-	if text := fmt.Sprint(err, log.text.String()); !strings.Contains(text, "more scopes") || doortest.Repeats(text, token) {
-		t.Errorf("%s", text)
+	if said := fmt.Sprint(err, text.text.String()); !strings.Contains(said, "more scopes") || doortest.Repeats(said, token) {
+		t.Errorf("%s", said)
 	}
 }
