@@ -59,10 +59,27 @@ type world struct {
 	t          *testing.T
 	uid        int
 	base, home string
-	daemon     *exec.Cmd
-	log        bytes.Buffer
+	log        lockedBuffer
 	canaries   []string // paths that hold the word CANARY
 	frozen     []string // paths that only must not change
+}
+
+// lockedBuffer is what a process writes, readable while it runs.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func newWorld(t *testing.T, uid int, entry string) *world {
@@ -194,12 +211,12 @@ func (w *world) start() {
 	w.t.Helper()
 	w.check(os.MkdirAll(w.base+"/run", 0o700))
 	w.own()
-	w.daemon = w.command("serve")
-	w.daemon.Stderr = &w.log
-	w.check(w.daemon.Start())
+	daemon := w.command("serve")
+	daemon.Stderr = &w.log
+	w.check(daemon.Start())
 	w.t.Cleanup(func() {
-		_ = w.daemon.Process.Signal(syscall.SIGTERM)
-		_ = w.daemon.Wait()
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		_ = daemon.Wait()
 	})
 	w.run("status", "--wait", "20s", "--json")
 }

@@ -73,6 +73,7 @@ func everyCommand() map[string][][]string {
 		"call":    {{"hides", "text"}, {"hides", "fails"}, {"hides", "error"}, {"hides", "link"}, {"hides", "structured"}, {"hides", "name"}, {"hides", bad}, {bad, bad}, {"hides", "text", bad}, {"hides", "text", bad + "=" + bad}},
 		"status":  {{}, {"--wait", bad}},
 		"check":   {{}, {"--config", "bad.yaml"}, {"--config", bad}, {bad}},
+		"allow":   {{}, {"--revoke"}, {bad}},
 		"schema":  {{}},
 		"version": {{}},
 		"whoami":  {{}},

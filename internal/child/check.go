@@ -28,7 +28,7 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	}
 	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // what a server names changes nothing about the system
 	p := r.plan(Spec{Sandbox: s, Path: "/"})
-	p.Probe = true
+	p.Probe, p.Shared = true, nil
 	p.Cgroup = r.groups != nil
 	key := p.String()
 	r.checks.mu.Lock()
@@ -64,6 +64,9 @@ func (r *Runner) plan(s Spec) *plan {
 	}
 	p := &plan{Sandbox: s.Sandbox, Dir: s.Dir, Fixed: s.Folder != nil, Homes: r.o.Homes}
 	p.Hide = slices.Concat(r.o.Hide, s.Sandbox.Hide)
+	if shared := r.shared.Load(); shared != nil {
+		p.Shared = *shared
+	}
 	if p.Home != "" {
 		p.Home = filepath.Join(r.o.Private, p.Home)
 	}

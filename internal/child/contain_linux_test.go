@@ -268,7 +268,7 @@ func TestNoNetworkIsNone(t *testing.T) {
 func TestKeysStayBehind(t *testing.T) {
 	everybody(t, func(t *testing.T, s *stage, who *inmate) {
 		for mode, want := range map[string]string{Off: "found", Contain: "EPERM"} {
-			s.refused(s.attempts(who, order{Sandbox: Sandbox{Mode: mode}}, "key "+wardensKey), want, "key "+wardensKey)
+			s.refused(s.attempts(who, order{Key: true, Sandbox: Sandbox{Mode: mode}}, "key "+wardensKey), want, "key "+wardensKey)
 		}
 	})
 }

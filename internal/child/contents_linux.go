@@ -42,26 +42,19 @@ func grab(path string) (grabbed, error) {
 	return grabbed{path: string(buf[:n]), fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, mode: st.Mode}, nil
 }
 
-// resolve follows all links of a path.
-func resolve(path string) (string, error) {
-	held, err := grab(path)
-	if err != nil {
-		return "", err
+// bothWays is a path and where it leads, if that may be opened.
+func (v *view) bothWays(path string) []string {
+	if !filepath.IsAbs(path) {
+		return nil
 	}
-	return held.path, unix.Close(held.fd)
-}
-
-// bothWays adds to paths where they lead.
-func bothWays(paths []string) []string {
-	var all []string
-	for _, p := range paths {
-		if !filepath.IsAbs(p) {
-			continue
-		}
-		all = append(all, filepath.Clean(p))
-		if real, err := resolve(p); err == nil && real != filepath.Clean(p) {
-			all = append(all, real)
-		}
+	all := []string{filepath.Clean(path)}
+	held, err := v.open(path, false)
+	if err != nil {
+		return all
+	}
+	_ = unix.Close(held.fd)
+	if held.path != all[0] {
+		all = append(all, held.path)
 	}
 	return all
 }
@@ -92,7 +85,7 @@ func (v *view) addSystem() {
 
 // addProgram adds the server's program and what it needs with itself, and the directories of PATH.
 func (v *view) addProgram(program string) {
-	for _, path := range bothWays([]string{program}) {
+	for _, path := range v.bothWays(program) {
 		v.program = append(v.program, path)
 		v.program = append(v.program, v.company(path)...)
 	}
@@ -167,7 +160,7 @@ func (v *view) addScript(path string) {
 	if !isScript(path) {
 		return
 	}
-	for _, at := range bothWays([]string{path}) {
+	for _, at := range v.bothWays(path) {
 		v.addModules(at)
 		if dir := packageOf(at); dir != "" && v.narrow(dir) {
 			v.addPaths(programLayer, false, dir)

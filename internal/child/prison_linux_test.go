@@ -21,7 +21,9 @@ import (
 // order is what a warden is told: how to shut in which server.
 type order struct {
 	Hide, Homes []string
+	Shared      []string // what other servers write
 	Roots       []string // Dir is held from here on, and lies in one of them
+	Key         bool     // the warden has a key, of which the kernel gives a user few
 	Path, Dir   string
 	Args, Env   []string
 	Sandbox     Sandbox
@@ -41,9 +43,11 @@ func asWarden(args []string) int {
 	}
 	// Key rings belong to threads, and the thread that starts a child is this one.
 	runtime.LockOSThread()
-	if err := giveKey(); err != nil {
-		log.Print(err)
-		return 1
+	if o.Key {
+		if err := giveKey(); err != nil {
+			log.Print(err)
+			return 1
+		}
 	}
 	fmt.Println("ready")
 	r, err := NewRunner(Options{Hide: o.Hide, Homes: o.Homes, Private: "/"})
@@ -51,6 +55,7 @@ func asWarden(args []string) int {
 		log.Print(err)
 		return 1
 	}
+	r.Share(o.Shared)
 	var folder *os.File
 	if o.Roots != nil {
 		if folder, o.Dir, err = OpenFolder(o.Dir, o.Roots); err != nil {

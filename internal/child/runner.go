@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type Runner struct {
 	groups *cgroups // nil: none
 	checks checks
 	homes  homes
+	shared atomic.Pointer[[]string]
 }
 
 // NewRunner makes a [Runner]. It fails only where the path of the own binary cannot be found.
@@ -49,6 +51,10 @@ func NewRunner(o Options) (*Runner, error) {
 	}
 	return r, nil
 }
+
+// Share says which paths some contained server writes. What the configuration names below one of them is followed by no link
+// that leads out of it, for servers that are started from now on.
+func (r *Runner) Share(paths []string) { r.shared.Store(&paths) }
 
 func orDefault[T int | time.Duration](v, def T) T {
 	if v == 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -50,6 +51,14 @@ type Limits struct {
 
 func (s Sandbox) off() bool { return s.Mode == "" || s.Mode == Off }
 
+// Writable are the paths that a server may write if its user may, beside its working directory and its private home.
+func (s Sandbox) Writable() []string {
+	if s.Mode == Contain {
+		return slices.Concat(s.Write, s.Named)
+	}
+	return s.Write
+}
+
 // Degrees of a [Measure].
 const (
 	Enforced    = "enforced"
@@ -82,9 +91,10 @@ func Summary(mode string, measures []Measure) string {
 // can be read by every process of the machine.
 type plan struct {
 	Sandbox
-	Dir    string   `json:"dir,omitempty"`   // the configured working directory
-	Fixed  bool     `json:"fixed,omitempty"` // it is the one that the first stage was started in, and no other
-	Hide   []string `json:"hide,omitempty"`  // Doorward's own: hidden whatever is named
+	Dir    string   `json:"dir,omitempty"`    // the configured working directory
+	Fixed  bool     `json:"fixed,omitempty"`  // it is the one that the first stage was started in, and no other
+	Hide   []string `json:"hide,omitempty"`   // Doorward's own: hidden whatever is named
+	Shared []string `json:"shared,omitempty"` // what any server writes
 	Homes  []string `json:"homes,omitempty"`
 	Cgroup bool     `json:"cgroup,omitempty"` // memory and processes are limited by a cgroup already
 	Probe  bool     `json:"probe,omitempty"`  // start nothing, only say what would hold
@@ -97,6 +107,15 @@ func (p plan) String() string {
 		return "{}"
 	}
 	return string(b)
+}
+
+// writable are the paths that some contained server writes, this one among them.
+func (p plan) writable() []string {
+	all := slices.Concat(p.Shared, p.Writable())
+	if p.Dir != "" {
+		all = append(all, p.Dir)
+	}
+	return all
 }
 
 func parsePlan(word string) (*plan, error) {

@@ -103,7 +103,7 @@ func TestStrictClosesTheHoles(t *testing.T) {
 		p := must(net.Listen("unix", socket))
 		defer p.Close()
 		who.own(socket)
-		got := s.attempts(who, order{Sandbox: Sandbox{Mode: Strict}},
+		got := s.attempts(who, order{Key: true, Sandbox: Sandbox{Mode: Strict}},
 			"unshare", "clone", "clone3", "ptrace 1", "peek 1", "mount /mnt", "umount /tmp", "remount /tmp", "uring", "bpf", "key "+wardensKey,
 			"socket 2 1 262", "socket 2 1 132", "socket 2 1 256", "socket 16 3 0", "socket 17 3 0", "socket 2 3 1", "socket 40 1 0", "socket 38 5 0",
 			"socket 1 1 0", "socket 2 1 0", "socket 10 1 6", "socket 2 2 17", "dial abstract "+abstract, "signal 1 9", "processes")

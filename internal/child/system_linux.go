@@ -123,7 +123,8 @@ func (v *view) summary() string {
 	for _, p := range []struct {
 		what  string
 		paths []string
-	}{{"reads", reads}, {"writes", writes}, {"hides", v.hidden}, {"not there", v.absent}} {
+	}{{"reads", reads}, {"writes", writes}, {"hides", v.hidden}, {"not there", v.absent},
+		{"refused, since a link in a directory that servers write leads elsewhere:", v.refused}} {
 		if len(p.paths) > 0 {
 			parts = append(parts, p.what+" "+strings.Join(p.paths, " "))
 		}

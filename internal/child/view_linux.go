@@ -2,7 +2,9 @@ package child
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +21,7 @@ import (
 type view struct {
 	plan    *plan
 	home    string // where the server's home is: its environment says so
+	reach   reach
 	layers  []layer
 	links   map[string]string // symbolic links on the way to what is granted
 	covers  []cover
@@ -26,6 +29,7 @@ type view struct {
 	scratch []string // directories of its own that it may write, in memory
 	devices []grabbed
 	absent  []string // what the configuration names and the host has not
+	refused []string // what it names, and a link that a server can have made leads elsewhere
 	hidden  []string // what covers hide inside of a grant
 	npmrc   []byte
 	note    func(name, state, detail string) // of measures
@@ -68,7 +72,7 @@ func (l layer) close() {
 func (l layer) ofHost() bool { return l.fd >= 0 && l.kind != homeLayer }
 
 func newView(p *plan, program string) (*view, error) {
-	v := &view{plan: p, home: homeOf(p), links: map[string]string{}}
+	v := &view{plan: p, home: homeOf(p), reach: newReach(p.writable()), links: map[string]string{}}
 	if err := v.grabDevices(); err != nil {
 		return nil, err
 	}
@@ -77,7 +81,9 @@ func newView(p *plan, program string) (*view, error) {
 	v.addNamed()
 	v.addPaths(readLayer, false, p.Read...)
 	v.addPaths(writeLayer, true, p.Write...)
-	v.addDir()
+	if err := v.addDir(); err != nil {
+		return nil, err
+	}
 	if err := v.addHome(); err != nil {
 		return nil, err
 	}
@@ -106,7 +112,7 @@ func homeOf(p *plan) string {
 // addPaths adds what stands at paths of the host, and reports whether all of it is there.
 func (v *view) addPaths(kind int, write bool, paths ...string) {
 	for _, path := range paths {
-		if v.addPath(kind, write, path) != nil && kind >= namedLayer {
+		if err := v.addPath(kind, write, path); err != nil && kind >= namedLayer && !errors.Is(err, errLeadsOut) {
 			v.absent = append(v.absent, path)
 		}
 	}
@@ -120,7 +126,7 @@ func (v *view) addPath(kind int, write bool, path string) error {
 		return unix.EINVAL
 	}
 	path = filepath.Clean(path)
-	held, err := grab(path)
+	held, err := v.open(path, write)
 	if err != nil {
 		return err
 	}
@@ -128,46 +134,62 @@ func (v *view) addPath(kind int, write bool, path string) error {
 		_ = unix.Close(held.fd)
 		return nil
 	}
-	v.follow(path)
 	v.layers = append(v.layers, layer{path: held.path, kind: kind, write: write, fd: held.fd, dir: held.dir})
 	return nil
 }
 
+// open opens a path to be granted. One that leads out of what servers write is opened where every server sees it anyway, and
+// to read.
+func (v *view) open(path string, write bool) (grabbed, error) {
+	held, w, err := v.reach.grab(path)
+	if errors.Is(err, errLeadsOut) {
+		if write || !v.ofSystem(w.at) {
+			v.refuse(path)
+			return grabbed{}, err
+		}
+		held, err = grab(w.at)
+	}
+	if err == nil {
+		maps.Copy(v.links, w.links)
+	}
+	return held, err
+}
+
+func (v *view) refuse(path string) {
+	if !slices.Contains(v.refused, path) {
+		v.refused = append(v.refused, path)
+	}
+}
+
+// ofSystem tells whether every server sees a path.
+func (v *view) ofSystem(path string) bool {
+	return slices.ContainsFunc(v.layers, func(l layer) bool { return l.kind == systemLayer && within(path, l.path) })
+}
+
 // follow remembers the symbolic links on the way to a path.
 func (v *view) follow(path string) {
-	const most = 40 // as the kernel
-	at, rest := "/", strings.Split(strings.Trim(path, "/"), "/")
-	for links := 0; len(rest) > 0 && links < most; {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		target, err := os.Readlink(next)
-		if err != nil {
-			at = next
-			continue
-		}
-		links++
-		v.links[next] = target
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
+	if w, err := v.reach.walk(path); err == nil {
+		maps.Copy(v.links, w.links)
 	}
 }
 
 // addDir adds the working directory, by what the stage was started in where that was looked at before.
-func (v *view) addDir() {
+func (v *view) addDir() error {
 	if v.plan.Dir == "" {
-		return
+		return nil
 	}
 	if !v.plan.Fixed {
-		v.addPaths(writeLayer, true, v.plan.Dir)
-		return
+		err := v.addPath(writeLayer, true, v.plan.Dir)
+		if errors.Is(err, errLeadsOut) {
+			return fmt.Errorf("going to the working directory %s: %w", v.plan.Dir, err)
+		}
+		return nil // one that is not there is said when the server is to go there
 	}
 	held, err := grab(".")
-	if err != nil || held.path == "/" {
-		return
+	if err == nil && held.path != "/" {
+		v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
 	}
-	v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
+	return nil
 }
 
 // addHome adds the private home, and the directories for temporary files.

@@ -98,6 +98,25 @@ func pathsIn(word string) []string {
 	return []string{filepath.Clean(word)}
 }
 
+// written are the paths that some contained server or launched agent of a
+// configuration may write.
+func written(c *config.Config) []string {
+	var all []string
+	for name, s := range c.Servers {
+		if box := sandboxOf(c, serverHome(name), s); box.Mode != "" {
+			all = append(all, s.Cwd)
+			all = append(all, box.Writable()...)
+		}
+	}
+	for _, l := range c.Agent.Launchers {
+		if l.Sandbox != child.Off {
+			all = slices.Concat(all, l.Write, l.Roots, []string{l.Cwd})
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // checkSandbox refuses a server that cannot be shut in as it is to be, and says
 // so where somebody reads it: a server that is missing is noticed late.
 func checkSandbox(deps upstream.Deps, def upstream.Definition) error {

@@ -38,6 +38,7 @@ func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, versio
 	if err != nil {
 		return nil, fmt.Errorf("naming ourselves: %w", err)
 	}
+	runner.Share(written(c))
 	set := &serverSet{config: c, open: make(map[string]opened)}
 	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit, Stderr: stderr}
 	for name, s := range c.Servers {

@@ -19,11 +19,12 @@ import (
 type bed struct {
 	t *testing.T
 	*mail.Book
-	db    *store.DB
-	dsn   string
-	dir   string
-	clock *atomic.Int64 // added to the time of the start; SQLite only, where nothing else moves it
-	notes atomic.Int64
+	db     *store.DB
+	limits mail.Limits
+	dsn    string
+	dir    string
+	clock  *atomic.Int64 // added to the time of the start; SQLite only, where nothing else moves it
+	notes  atomic.Int64
 
 	broken atomic.Bool // no record can be made
 }
@@ -76,7 +77,7 @@ func openBed(t *testing.T, o mail.Options, b *bed) *bed {
 		o.Node = "here"
 	}
 	o.Upkeep = said
-	b.db = db
+	b.db, b.limits = db, o.Limits
 	b.Book, err = mail.Open(t.Context(), db, o)
 	must(t, err)
 	return b

@@ -20,7 +20,7 @@ func books(t *testing.T, b *bed) []*mail.Book {
 	if b.dsn == "" {
 		return []*mail.Book{b.Book}
 	}
-	return []*mail.Book{b.Book, openBed(t, mail.Options{Node: "there"}, &bed{dsn: b.dsn}).Book}
+	return []*mail.Book{b.Book, openBed(t, mail.Options{Node: "there", Limits: b.limits}, &bed{dsn: b.dsn}).Book}
 }
 
 func TestOfSixtyFourSessionsThatRaceForANameOneWins(t *testing.T) {
