@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,21 @@ func (r *reportReader) first() error {
 	}
 	r.holds.Store(&n.Measures)
 	return nil
+}
+
+// share keeps what holds once for all processes of a server for which the same holds.
+func (r *reportReader) share(server string, all *sync.Map) {
+	if r == nil {
+		return
+	}
+	own := r.holds.Load()
+	kept, known := all.LoadOrStore(server, own)
+	switch {
+	case known && slices.Equal(*kept.(*[]Measure), *own):
+		r.holds.Store(kept.(*[]Measure))
+	case known:
+		all.Store(server, own)
+	}
 }
 
 // last says which limit the server was ended for, if it was for one. No stage is left that could write more.

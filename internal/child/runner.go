@@ -23,6 +23,7 @@ type Runner struct {
 	groups *cgroups // nil: none
 	checks checks
 	homes  homes
+	holds  sync.Map // by server: the measures of the last process that was started
 	shared atomic.Pointer[[]string]
 }
 
@@ -85,6 +86,7 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 		_ = p.Stdout.Close()
 		return nil, fmt.Errorf("starting server %s: %w", s.Server, err)
 	}
+	p.report.share(s.Server, &r.holds)
 	if !open {
 		p.Stop()
 		_ = p.Stdout.Close()
