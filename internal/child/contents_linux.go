@@ -50,6 +50,7 @@ func (v *view) bothWays(path string) []string {
 	all := []string{filepath.Clean(path)}
 	held, err := v.open(path, false)
 	if err != nil {
+		v.stray(err)
 		return all
 	}
 	_ = unix.Close(held.fd)
@@ -143,7 +144,9 @@ func (v *view) addNamed() {
 		v.addScript(path)
 		v.addPaths(namedLayer, v.plan.Mode == Contain && !isScript(path), path)
 	}
-	v.addPaths(namedLayer, false, v.plan.Listed...)
+	for _, path := range v.plan.Listed {
+		_ = v.addPath(namedLayer, false, path) // such lists name what is not there, too
+	}
 }
 
 // scripts are the endings of files that an interpreter runs.

@@ -77,7 +77,7 @@ func (j *jail) refuse(err error) int {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		err = fmt.Errorf("%w%s", err, hint())
 	}
-	tell(note{Error: err.Error()})
+	tell(note{Error: err.Error(), Astray: errors.Is(err, errLeadsOut)})
 	return refuse(exitSupervisor, err)
 }
 

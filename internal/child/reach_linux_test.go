@@ -95,15 +95,23 @@ func TestHonestLinksAreFollowed(t *testing.T) {
 	})
 }
 
-// Who is refused a working directory for a link is told so.
+// A server that is not started for a link, or sees less for one in a list of paths, says for which.
 func TestALinkThatLeadsOutIsNamed(t *testing.T) {
 	everybody(t, func(t *testing.T, s *stage, who *inmate) {
 		base := s.vault(who, planted["relative"])
-		said := s.prison(who, order{Dir: base + "/S/run", Sandbox: Sandbox{Mode: Contain, Write: []string{base + "/S"}}})
-		if !strings.Contains(said["not started"], base+"/S/run: a link in a directory that servers write leads out of it; name the path that it leads to") {
-			t.Errorf("the reason is %v", said)
+		for kind, o := range map[string]order{
+			"directory": {Dir: base + "/S/run"},
+			"read":      {Sandbox: Sandbox{Read: []string{base + "/S/run"}}},
+			"named":     {Sandbox: Sandbox{Named: []string{base + "/S/run"}}},
+			"program":   {Path: base + "/S/run/program"},
+		} {
+			o.Sandbox.Mode, o.Shared = Contain, []string{base + "/S"}
+			said := s.prison(who, o)
+			if want := "starting server s: sandbox: " + base + "/S/run"; !strings.HasPrefix(said["not started"], want) || !strings.Contains(said["not started"], errLeadsOut.Error()) {
+				t.Errorf("%s: the reason is %v", kind, said)
+			}
 		}
-		said = s.prison(who, order{Sandbox: Sandbox{Mode: Contain, Write: []string{base + "/S"}, Read: []string{base + "/S/run"}}})
+		said := s.prison(who, order{Sandbox: Sandbox{Mode: Contain, Write: []string{base + "/S"}, Listed: []string{base + "/S/run"}}})
 		if !strings.Contains(said["measure root by allow-list"], "leads elsewhere: "+base+"/S/run") {
 			t.Errorf("the measure says %v", said)
 		}

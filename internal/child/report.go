@@ -22,6 +22,7 @@ const reportFD = 4
 type note struct {
 	Measures []Measure `json:"measures,omitempty"`
 	Error    string    `json:"error,omitempty"`
+	Astray   bool      `json:"astray,omitempty"` // the error is of the configuration's paths, not of this system
 	Limit    string    `json:"limit,omitempty"` // the limit that was exceeded, and by how much
 }
 
@@ -70,6 +71,8 @@ func (r *reportReader) first() error {
 		return fmt.Errorf("%w: the process that was to shut the server in ended without a word", ErrNotContained)
 	case err != nil:
 		return fmt.Errorf("%w: waiting for the server to be shut in: %w", ErrNotContained, err)
+	case n.Astray:
+		return fmt.Errorf("%w: %s", ErrNotContained, n.Error)
 	case n.Error != "":
 		return fmt.Errorf("%w: %s cannot be had here: %s", ErrNotContained, r.mode, n.Error)
 	}

@@ -29,7 +29,8 @@ type view struct {
 	scratch []string // directories of its own that it may write, in memory
 	devices []grabbed
 	absent  []string // what the configuration names and the host has not
-	refused []string // what it names, and a link that a server can have made leads elsewhere
+	refused []string // lists name it, and a link that a server can have made leads elsewhere
+	astray  []error  // the same for what the configuration names by itself: the server is not started
 	hidden  []string // what covers hide inside of a grant
 	npmrc   []byte
 	note    func(name, state, detail string) // of measures
@@ -81,8 +82,9 @@ func newView(p *plan, program string) (*view, error) {
 	v.addNamed()
 	v.addPaths(readLayer, false, p.Read...)
 	v.addPaths(writeLayer, true, p.Write...)
-	if err := v.addDir(); err != nil {
-		return nil, err
+	v.addDir()
+	if len(v.astray) > 0 {
+		return nil, errors.Join(v.astray...)
 	}
 	if err := v.addHome(); err != nil {
 		return nil, err
@@ -109,10 +111,14 @@ func homeOf(p *plan) string {
 	return ""
 }
 
-// addPaths adds what stands at paths of the host, and reports whether all of it is there.
+// addPaths adds what stands at paths of the host.
 func (v *view) addPaths(kind int, write bool, paths ...string) {
 	for _, path := range paths {
-		if err := v.addPath(kind, write, path); err != nil && kind >= namedLayer && !errors.Is(err, errLeadsOut) {
+		err := v.addPath(kind, write, path)
+		if err == nil || kind < namedLayer {
+			continue
+		}
+		if !v.stray(err) {
 			v.absent = append(v.absent, path)
 		}
 	}
@@ -145,7 +151,7 @@ func (v *view) open(path string, write bool) (grabbed, error) {
 	if errors.Is(err, errLeadsOut) {
 		if write || !v.ofSystem(w.at) {
 			v.refuse(path)
-			return grabbed{}, err
+			return grabbed{}, fmt.Errorf("%s: %w", path, err)
 		}
 		held, err = grab(w.at)
 	}
@@ -161,6 +167,17 @@ func (v *view) refuse(path string) {
 	}
 }
 
+// stray keeps an error for which the server is not started, and reports whether it is one.
+func (v *view) stray(err error) bool {
+	if !errors.Is(err, errLeadsOut) {
+		return false
+	}
+	if !slices.ContainsFunc(v.astray, func(e error) bool { return e.Error() == err.Error() }) {
+		v.astray = append(v.astray, err)
+	}
+	return true
+}
+
 // ofSystem tells whether every server sees a path.
 func (v *view) ofSystem(path string) bool {
 	return slices.ContainsFunc(v.layers, func(l layer) bool { return l.kind == systemLayer && within(path, l.path) })
@@ -174,22 +191,16 @@ func (v *view) follow(path string) {
 }
 
 // addDir adds the working directory, by what the stage was started in where that was looked at before.
-func (v *view) addDir() error {
-	if v.plan.Dir == "" {
-		return nil
-	}
-	if !v.plan.Fixed {
-		err := v.addPath(writeLayer, true, v.plan.Dir)
-		if errors.Is(err, errLeadsOut) {
-			return fmt.Errorf("going to the working directory %s: %w", v.plan.Dir, err)
+func (v *view) addDir() {
+	switch {
+	case v.plan.Dir == "":
+	case v.plan.Fixed:
+		if held, err := grab("."); err == nil && held.path != "/" {
+			v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
 		}
-		return nil // one that is not there is said when the server is to go there
+	default:
+		v.addPaths(writeLayer, true, v.plan.Dir)
 	}
-	held, err := grab(".")
-	if err == nil && held.path != "/" {
-		v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
-	}
-	return nil
 }
 
 // addHome adds the private home, and the directories for temporary files.
