@@ -23,7 +23,7 @@ type note struct {
 	Measures []Measure `json:"measures,omitempty"`
 	Error    string    `json:"error,omitempty"`
 	Astray   bool      `json:"astray,omitempty"` // the error is of the configuration's paths, not of this system
-	Limit    string    `json:"limit,omitempty"` // the limit that was exceeded, and by how much
+	Limit    string    `json:"limit,omitempty"`  // the limit that was exceeded, and by how much
 }
 
 // tell writes one note. When nobody reads it there is no daemon any more.
