@@ -19,7 +19,7 @@ func evidence(t *testing.T) map[string]bool {
 		switch {
 		case err != nil:
 			return err
-		case d.Name() == "node_modules" || d.Name() == ".git":
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".txtar"):
 			found[d.Name()] = true

@@ -18,49 +18,56 @@ import (
 
 const module = "github.com/doorward/doorward/"
 
-// mayImport is the house from the ground up: data moves one way.
+// mayImport is the order of the wings and of the packages in them, from the
+// ground up: data moves one way. A name that ends in a slash stands for all
+// packages below it.
 var mayImport = map[string]string{
-	"internal/principal": "plaintext",
-	"internal/secret":    "",
-	"internal/peer":      "",
-	"internal/store":     "",
-	"internal/wire":      "",
-	"internal/plainyaml": "",
-	"internal/lookalike": "plaintext",
-	"internal/durable":   "",
-	"internal/plaintext": "",
-	"internal/policy":    "principal lookalike plaintext",
-	"internal/audit":     "principal durable",
-	"internal/listen":    "peer plaintext durable",
-	"internal/authn":     "principal peer secret store durable plaintext",
-	"internal/gate":      "principal policy audit",
-	"internal/egress":    "secret",
-	"internal/child":     "secret plaintext",
-	"internal/signin":    "secret egress peer durable",
-	"internal/upstream":  "wire egress child",
-	"internal/pin":       "wire peer durable lookalike plaintext",
-	"internal/resolve":   "wire",
-	"internal/scan":      "wire durable",
-	"internal/mail":      "store plaintext",
-	"internal/spawn":     "child principal secret mail peer policy plaintext",
-	"internal/builtin":   "upstream wire",
-	"internal/agent":     "builtin gate audit policy principal mail spawn store upstream wire plaintext",
+	"internal/base/durable":   "",
+	"internal/base/plaintext": "",
+	"internal/base/lookalike": "base/plaintext",
+	"internal/base/plainyaml": "",
+	"internal/base/secret":    "",
+	"internal/base/store":     "",
 
-	"internal/guide":       "plainyaml plaintext",
-	"internal/canary":      "wire plaintext",
-	"internal/library":     "guide store egress peer durable plaintext",
-	"internal/session":     "store peer durable wire plaintext",
-	"internal/sessionfile": "peer durable",
-	"internal/instruct":    "builtin guide canary library session sessionfile gate audit policy principal upstream wire",
+	"internal/trust/principal": "base/plaintext",
+	"internal/trust/wire":      "",
+	"internal/trust/resolve":   "trust/wire",
+	"internal/trust/policy":    "trust/principal base/lookalike base/plaintext",
+	"internal/trust/audit":     "trust/principal base/durable",
+	"internal/trust/gate":      "trust/principal trust/policy trust/audit",
 
-	"internal/front":    "wire principal",
-	"internal/relay":    "front upstream gate pin resolve scan wire principal policy",
-	"internal/config":   "secret policy plainyaml plaintext durable",
-	"internal/admin":    "gate pin policy principal audit agent mail peer",
-	"internal/daemon":   "*",
-	"internal/doortest": "",
-	"client":            "wire peer sessionfile",
-	"cmd/doorward":      "*",
+	"internal/downstream/peer":       "",
+	"internal/downstream/listen":     "downstream/peer base/plaintext base/durable",
+	"internal/downstream/credential": "downstream/peer base/durable",
+	"internal/downstream/authn":      "downstream/peer trust/principal base/",
+	"internal/downstream/front":      "trust/wire trust/principal",
+
+	"internal/upstream":         "upstream/egress upstream/process trust/wire",
+	"internal/upstream/builtin": "upstream trust/wire",
+	"internal/upstream/egress":  "base/secret",
+	"internal/upstream/pin":     "downstream/peer trust/wire base/durable base/lookalike base/plaintext",
+	"internal/upstream/process": "base/secret base/plaintext",
+	"internal/upstream/scan":    "trust/wire base/durable",
+	"internal/upstream/signin":  "upstream/egress downstream/peer base/secret base/durable",
+
+	"internal/relay": "downstream/front upstream upstream/pin upstream/scan trust/",
+
+	"internal/messaging/mail":  "base/store base/plaintext",
+	"internal/messaging/spawn": "messaging/mail upstream/process downstream/peer trust/principal trust/policy base/secret base/plaintext",
+	"internal/messaging/agent": "messaging/mail messaging/spawn upstream upstream/builtin trust/ base/store base/plaintext",
+
+	"internal/instructions/document":  "base/plainyaml base/plaintext",
+	"internal/instructions/watermark": "trust/wire base/plaintext",
+	"internal/instructions/library":   "instructions/document upstream/egress downstream/peer base/",
+	"internal/instructions/session":   "downstream/peer trust/wire base/store base/durable base/plaintext",
+	"internal/instructions/deliver":   "instructions/ downstream/credential upstream upstream/builtin trust/",
+
+	"internal/daemon/config": "trust/policy base/",
+	"internal/daemon/admin":  "messaging/ upstream/pin downstream/peer trust/",
+	"internal/daemon":        "*",
+
+	"client":       "downstream/peer downstream/credential trust/wire",
+	"cmd/doorward": "*",
 }
 
 // only says what one or a few packages may do.
@@ -69,16 +76,16 @@ var only = []struct {
 	where string
 	why   string
 }{
-	{"os/exec", "child doortest", "only child starts processes: it owns their groups and ends"},
-	{"golang.org/x/sys/unix", "peer child", "only peer and child use raw system calls"},
-	{"net.Listen", "listen", "only listen opens listeners: the bind table is decided there"},
-	{"net.ListenTCP", "listen", "only listen opens listeners: the bind table is decided there"},
-	{"net.ListenUnix", "listen", "only listen opens listeners: the bind table is decided there"},
+	{"os/exec", "upstream/process", "only child starts processes: it owns their groups and ends"},
+	{"golang.org/x/sys/unix", "downstream/peer upstream/process", "only peer and child use raw system calls"},
+	{"net.Listen", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
+	{"net.ListenTCP", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
+	{"net.ListenUnix", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
 	{"net.Dial", "", "only egress dials upstream addresses, and it judges the dialled address"},
 	{"net.DialTimeout", "", "only egress dials upstream addresses, and it judges the dialled address"},
 	{"net.DialTCP", "", "only egress dials upstream addresses, and it judges the dialled address"},
-	{"net.Dialer", "egress client", "only egress dials upstream addresses, and client the daemon's socket"},
-	{"net/http.Transport", "egress client daemon doortest", "only egress makes transports to upstream addresses; its dialler judges them"},
+	{"net.Dialer", "upstream/egress client", "only egress dials upstream addresses, and client the daemon's socket"},
+	{"net/http.Transport", "upstream/egress client daemon", "only egress makes transports to upstream addresses; its dialler judges them"},
 	{"crypto/tls.Dial", "", "only egress dials upstream addresses, and it judges the dialled address"},
 	{"crypto/tls.Dialer", "", "only egress dials upstream addresses, and it judges the dialled address"},
 	{"net/http.ListenAndServe", "", "only listen opens listeners"},
@@ -88,11 +95,11 @@ var only = []struct {
 	{"net/http.DefaultTransport", "", "only egress dials; the default transport honours HTTP_PROXY"},
 	{"net/http.DefaultServeMux", "", "imports register handlers on it"},
 	{"os.Exit", "cmd/doorward", "the exit status is decided in one place"},
-	{"github.com/ncruces/go-sqlite3", "store", "only store knows which database it is"},
-	{"github.com/ncruces/go-sqlite3/driver", "store", "only store knows which database it is"},
-	{"github.com/jackc/pgx/v5", "store", "only store knows which database it is"},
-	{"github.com/jackc/pgx/v5/stdlib", "store", "only store knows which database it is"},
-	{"database/sql", "store", "only store knows which database it is"},
+	{"github.com/ncruces/go-sqlite3", "base/store", "only store knows which database it is"},
+	{"github.com/ncruces/go-sqlite3/driver", "base/store", "only store knows which database it is"},
+	{"github.com/jackc/pgx/v5", "base/store", "only store knows which database it is"},
+	{"github.com/jackc/pgx/v5/stdlib", "base/store", "only store knows which database it is"},
+	{"database/sql", "base/store", "only store knows which database it is"},
 	{"flag", "cmd/doorward", "a package takes options, not flags"},
 	{"net/http/pprof", "", "importing it registers handlers"},
 }
@@ -214,8 +221,8 @@ func TestTheCommandLinePrintsThroughOnePrinter(t *testing.T) {
 	streams := map[string]bool{"os.Stdout": true, "os.Stderr": true, "fmt.Print": true, "fmt.Println": true, "fmt.Printf": true,
 		"syscall.Stdout": true, "syscall.Stderr": true, "print": true, "println": true}
 	for _, p := range packages(t) {
-		if p.ImportPath == "internal/doortest" || p.ImportPath == "internal/child" {
-			continue // tests alone, and the streams of children
+		if p.ImportPath == "internal/upstream/process" {
+			continue // the streams of children
 		}
 		for _, name := range p.GoFiles {
 			if p.ImportPath == "cmd/doorward" && name == "print.go" {
@@ -248,7 +255,7 @@ func TestTheCommandLinePrintsThroughOnePrinter(t *testing.T) {
 
 func has(list, name string) bool {
 	for _, f := range strings.Fields(list) {
-		if f == name {
+		if f == name || strings.HasSuffix(f, "/") && strings.HasPrefix(name, f) {
 			return true
 		}
 	}

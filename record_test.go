@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,14 +52,14 @@ var recorders = []string{"mail.Note", "session.Note", "library.Note", "library.R
 func TestNoMethodChangesTheBooksWithoutARecorder(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, name := range []string{"mail", "session", "library"} {
+	for _, name := range []string{"messaging/mail", "instructions/session", "instructions/library"} {
 		for _, f := range functions(t, name) {
-			full := name + "." + f.name()
-			direct := f.uses["(*"+module+"internal/store.DB).Write"]
+			full := path.Base(name) + "." + f.name()
+			direct := f.uses["(*"+module+"internal/base/store.DB).Write"]
 			if direct && unrecorded[full] == "" {
 				t.Errorf("%s writes to the store without a record: use Act", full)
 			}
-			reaches := f.reaches["(*"+module+"internal/store.DB).Write"] || f.reaches["(*"+module+"internal/store.DB).Act"]
+			reaches := f.reaches["(*"+module+"internal/base/store.DB).Write"] || f.reaches["(*"+module+"internal/base/store.DB).Act"]
 			if !f.obj.Exported() || !reaches {
 				seen[full] = seen[full] || direct
 				continue

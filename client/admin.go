@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // AdminError is an answer of the local API that is a failure, with what its body

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // Apart reports whether the daemon is beyond the pid namespace of this process,

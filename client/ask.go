@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // question is one request for JSON.

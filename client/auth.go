@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Problem is an answer of instruction delivery that is a failure (RFC 9457). It

@@ -3,7 +3,7 @@ package client
 import (
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // enter notes a request in flight; over ends it. The second of two under one

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // mailbox is what a scripted server `agent` keeps; it outlives its daemons.

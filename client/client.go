@@ -19,8 +19,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // ErrNoDaemon says that nothing answers on the socket.

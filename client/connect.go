@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // ConnectOptions describe one stdio client's connection.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // GuideOptions say where the token of a delivery session comes from.

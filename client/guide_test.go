@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/sessionfile"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/credential"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // keeper is a daemon of nothing but sessions and a server that answers
@@ -556,8 +556,8 @@ func keep(t *testing.T, run, token string, life time.Duration) {
 	if err := os.Chmod(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := sessionfile.File{Token: token, SessionID: "00112233445566ff", Expires: time.Now().Add(life)}
-	if _, err := sessionfile.Write(run, f); err != nil {
+	f := credential.File{Token: token, SessionID: "00112233445566ff", Expires: time.Now().Add(life)}
+	if _, err := credential.Write(run, f); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // legacySession is the shim's session with the daemon: what is needed to open

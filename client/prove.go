@@ -13,7 +13,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // ErrNotOurs is wrapped by errors that say that somebody else than the daemon

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // Whoever listens has to prove itself with the first answer on each connection,

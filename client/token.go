@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/sessionfile"
+	"github.com/doorward/doorward/internal/downstream/credential"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // The variables that may hold a token, the first before the second.
@@ -66,12 +66,12 @@ func presentable(token string) bool {
 // TokenFromFile finds the newest session file in the runtime directory that is
 // for this process, or for one above it. refused are files that were not used,
 // with the reason. sessionfile.ErrNone: there is none.
-func TokenFromFile(runtimeDir string) (f sessionfile.File, refused []error, err error) {
+func TokenFromFile(runtimeDir string) (f credential.File, refused []error, err error) {
 	above, err := peer.Above()
 	if err != nil {
 		above = nil // then a file that is bound to a process is not known to be ours
 	}
-	return sessionfile.Find(runtimeDir, func(bind string) bool {
+	return credential.Find(runtimeDir, func(bind string) bool {
 		return bind == "" || slices.ContainsFunc(above, func(p peer.Process) bool { return p.Instance == bind })
 	})
 }

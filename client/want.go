@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // codeDenied is the JSON-RPC code of a refusal.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 const agentUsage = "agent peers|send|inbox|tail|trace|hold|transfer|fsck|hook [arguments]"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
 // hold decides what waits for the operator's word, and has all that comes for a

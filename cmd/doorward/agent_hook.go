@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/agent"
+	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
 // hookTime bounds a hook: its client waits for it.

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/mail"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // send writes to a peer with the operator's authority.

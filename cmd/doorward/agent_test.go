@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // hostile is what an agent may say where it chooses the text.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // What an agent chose may be shown in three ways, and none of them moves the

@@ -15,10 +15,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/plaintext"
-	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // allow shows what ./doorward.yaml would run, and records that this very
@@ -76,7 +76,7 @@ func (o *options) preview(path string) (a allowance, text string, err error) {
 	var content []byte
 	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
 	c, problems := config.Load(config.Here, config.Options{
-		Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve, File: none,
+		Env: lookup, CheckURL: checkURL, ResolveCommand: process.Resolve, File: none,
 		Keyring: func(string, string) (secret.Value, error) { return none("") },
 		Vet:     func(b []byte) error { content = b; return nil }})
 	for _, p := range problems {
@@ -147,7 +147,7 @@ func (p allowedProgram) show(b *strings.Builder, kind, name string) {
 	if p.Cwd != "" {
 		fmt.Fprintf(b, "  (in %s)", shellWord(p.Cwd))
 	}
-	if p.Sandbox == child.Off || p.Doorward.Sandbox == child.Off {
+	if p.Sandbox == process.Off || p.Doorward.Sandbox == process.Off {
 		b.WriteString("  (sandbox: off, may do all that you may)")
 	}
 	b.WriteString("\n")

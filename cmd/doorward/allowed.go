@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/durable"
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // A configuration names programs to run, and one that lies in the working

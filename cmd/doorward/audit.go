@@ -12,11 +12,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // auditCommand reads the record, with and without a running daemon.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/plaintext"
-	"github.com/doorward/doorward/internal/sessionfile"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/downstream/credential"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 const authUsage = "auth session-start|session-end|status|check|header|token [arguments]"
@@ -82,7 +82,7 @@ func (o *options) presented() presented {
 	switch {
 	case err == nil:
 		p.token, p.source = f.Token, sourceFile
-	case !errors.Is(err, sessionfile.ErrNone):
+	case !errors.Is(err, credential.ErrNone):
 		p.passed = append(p.passed, err.Error())
 	}
 	return p

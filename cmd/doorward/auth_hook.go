@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/sessionfile"
+	"github.com/doorward/doorward/internal/downstream/credential"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // sessionHooks are the events at which a text of ours reaches the model, by the
@@ -92,7 +92,7 @@ func sessionStart(ctx context.Context, args []string) error {
 
 // started says that there is a session, in the form that reaches whom it is
 // for, and nothing that is secret.
-func (o *options) started(out io.Writer, event hookEvent, f sessionfile.File, d client.Delivery) error {
+func (o *options) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
 	switch {
 	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":
 		return json.NewEncoder(out).Encode(map[string]any{"hookSpecificOutput": map[string]string{
@@ -253,8 +253,8 @@ const enough = time.Hour
 
 // ensure gives the agent's session: the one that there is, as after a resume or
 // a compaction, or a new one. kept is why a new one is in no file.
-func (k *sessionKeeper) ensure(ctx context.Context, project string) (f sessionfile.File, kept, err error) {
-	before, _, none := sessionfile.Find(k.dir, k.mine)
+func (k *sessionKeeper) ensure(ctx context.Context, project string) (f credential.File, kept, err error) {
+	before, _, none := credential.Find(k.dir, k.mine)
 	if none == nil && time.Until(before.Expires) > enough {
 		if _, err := k.client.Delivery(ctx, before.Token); err == nil {
 			return before, nil, nil
@@ -263,9 +263,9 @@ func (k *sessionKeeper) ensure(ctx context.Context, project string) (f sessionfi
 	if f, err = k.open(ctx, project); err != nil {
 		return f, nil, err
 	}
-	if _, kept = sessionfile.Write(k.dir, f); kept == nil && none == nil { // the old one is not needed any more
+	if _, kept = credential.Write(k.dir, f); kept == nil && none == nil { // the old one is not needed any more
 		_ = k.client.EndSession(ctx, before.Token)
-		_ = sessionfile.Remove(k.dir, before.SessionID)
+		_ = credential.Remove(k.dir, before.SessionID)
 	}
 	return f, kept, nil
 }
@@ -273,9 +273,9 @@ func (k *sessionKeeper) ensure(ctx context.Context, project string) (f sessionfi
 // open makes a session. That of an agent which the daemon started and shut in is
 // bound to no process by name, and needs none: it is its principal's, which is
 // nobody outside of that agent's process tree, and nobody after its end.
-func (k *sessionKeeper) open(ctx context.Context, project string) (sessionfile.File, error) {
+func (k *sessionKeeper) open(ctx context.Context, project string) (credential.File, error) {
 	if k.agent.Instance == "" && !k.apart && runtime.GOOS == "linux" { // elsewhere nothing is bound
-		return sessionfile.File{}, errNoAgent
+		return credential.File{}, errNoAgent
 	}
 	claims := client.SessionClaims{Project: project, Bind: k.agent.Instance}
 	if k.agent.Name != "" {
@@ -283,9 +283,9 @@ func (k *sessionKeeper) open(ctx context.Context, project string) (sessionfile.F
 	}
 	s, err := k.client.OpenSession(ctx, claims)
 	if err != nil {
-		return sessionfile.File{}, deliveryFailure(err)
+		return credential.File{}, deliveryFailure(err)
 	}
-	return sessionfile.File{Token: s.Token, SessionID: s.ID, Bind: k.agent.Instance, Expires: s.Expires}, nil
+	return credential.File{Token: s.Token, SessionID: s.ID, Bind: k.agent.Instance, Expires: s.Expires}, nil
 }
 
 // maxOwn bounds how many sessions of one agent are ended at once; there is one.
@@ -296,8 +296,8 @@ const maxOwn = 16
 func (k *sessionKeeper) end(ctx context.Context) error {
 	var problem error
 	for range maxOwn {
-		f, _, err := sessionfile.Find(k.dir, k.mine)
-		if errors.Is(err, sessionfile.ErrNone) {
+		f, _, err := credential.Find(k.dir, k.mine)
+		if errors.Is(err, credential.ErrNone) {
 			return problem
 		}
 		if err != nil {
@@ -306,7 +306,7 @@ func (k *sessionKeeper) end(ctx context.Context) error {
 		if err := k.client.EndSession(ctx, f.Token); err != nil && !errors.Is(err, client.ErrNoDaemon) {
 			problem = deliveryFailure(err)
 		}
-		if err := sessionfile.Remove(k.dir, f.SessionID); err != nil {
+		if err := credential.Remove(k.dir, f.SessionID); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/sessionfile"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/downstream/credential"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 func TestASessionEndsWithTheAgentAndNotWithItsShells(t *testing.T) {
@@ -350,7 +350,7 @@ func TestWhatACheckLooksAt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sessionfile.Write(dir, sessionfile.File{Token: s.Token, SessionID: s.ID, Expires: s.Expires}); err != nil {
+		if _, err := credential.Write(dir, credential.File{Token: s.Token, SessionID: s.ID, Expires: s.Expires}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,7 +414,7 @@ func TestARefusalOfDeliverySaysWhatToDo(t *testing.T) {
 // What a hook prints reaches a model or a log: it holds no token.
 func TestASessionsStartPrintsNothingSecret(t *testing.T) {
 	t.Parallel()
-	f := sessionfile.File{Token: "dws1.SECRET", SessionID: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}
+	f := credential.File{Token: "dws1.SECRET", SessionID: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}
 	full := client.Delivery{State: "full", Store: "ok", Scope: []string{"structural"}}
 	for _, tc := range []struct {
 		what  string

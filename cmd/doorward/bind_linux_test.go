@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
+	"github.com/doorward/doorward/internal/daemon/admin"
 )
 
 // The bind table of the contract on the real program: every form of address,
@@ -84,8 +84,8 @@ type listener struct {
 	port       int
 }
 
-// credential is what the daemon is started with.
-type credential struct {
+// bindCredential is what the daemon is started with.
+type bindCredential struct {
 	name  string
 	bad   bool // cannot be used
 	set   bool // counts everywhere
@@ -98,7 +98,7 @@ type credential struct {
 // noFile names a file that is not there.
 const noFile = os.ModeIrregular
 
-var bindCredentials = []credential{
+var credentials = []bindCredential{
 	{name: "none"},
 	{name: "env", set: true, token: "correct-horse-battery"},
 	{name: "file", set: true, mode: 0o600, token: "correct-horse-in-a-file"},
@@ -119,7 +119,7 @@ var bindCredentials = []credential{
 }
 
 // outcome is the table itself: refused, open, or token.
-func (l *listener) outcome(c credential) string {
+func (l *listener) outcome(c bindCredential) string {
 	loopback := l.class == "loopback"
 	switch {
 	case c.bad, l.class == "bad", l.class == "elsewhere", l.requireTLS && !l.tls, !loopback && l.auth == "none":
@@ -182,7 +182,7 @@ func (l *listener) yaml() string {
 
 func TestBindTable(t *testing.T) {
 	t.Parallel()
-	for _, c := range bindCredentials {
+	for _, c := range credentials {
 		t.Run(c.name, func(t *testing.T) {
 			table := bindTable(t)
 			d := startBound(t, c, table)
@@ -205,7 +205,7 @@ func TestBindTable(t *testing.T) {
 
 // bindDaemon is a daemon with the whole table.
 type bindDaemon struct {
-	credential
+	bindCredential
 	t   *testing.T
 	dir string
 	env []string
@@ -214,9 +214,9 @@ type bindDaemon struct {
 	flags []string
 }
 
-func startBound(t *testing.T, c credential, table []*listener) *bindDaemon {
+func startBound(t *testing.T, c bindCredential, table []*listener) *bindDaemon {
 	t.Helper()
-	d := &bindDaemon{credential: c, t: t, dir: t.TempDir(), log: newLines("")}
+	d := &bindDaemon{bindCredential: c, t: t, dir: t.TempDir(), log: newLines("")}
 	d.env = []string{"HOME=" + d.dir, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + filepath.Join(d.dir, "s"),
 		"DOORWARD_RUNTIME_DIR=" + filepath.Join(d.dir, "r"), "DOORWARD_CONFIG=" + filepath.Join(d.dir, "doorward.yaml")}
 	d.command("fakemcp", "cert")
@@ -318,7 +318,7 @@ func (d *bindDaemon) states() map[string]admin.Listener {
 // check holds one listener to the table.
 func (d *bindDaemon) check(l *listener, bound []string, refused admin.Listener) {
 	d.t.Helper()
-	want := l.outcome(d.credential)
+	want := l.outcome(d.bindCredential)
 	what := fmt.Sprintf("%s auth %s tls %v require_tls %v, credential %s", l.text(), l.auth, l.tls, l.requireTLS, d.name)
 	said := strings.Contains(d.log.String(), "refused "+l.text()+": ") || strings.Contains(d.log.String(), "refused "+fmt.Sprintf("%q", l.text())+": ")
 	if want == "refused" {

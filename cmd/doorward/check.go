@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // check reports every problem of the configuration and the policy, and every

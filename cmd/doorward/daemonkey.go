@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/durable"
 )
 
 // daemonKey is the key by which the daemon of this state directory is known: as

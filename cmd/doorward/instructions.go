@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/library"
 )
 
 const instructionsUsage = "instructions list|show|diff|verify|promote|rollback|revoke|edit|import|access|canary [arguments]"
@@ -64,14 +64,14 @@ func instructionsCommand(ctx context.Context, args []string) error {
 type instructionsOperator interface {
 	// List gives each name and audience that is in the directory, bears a label
 	// or waits, and what is wrong in the directory.
-	List(ctx context.Context) (*instruct.Listing, error)
+	List(ctx context.Context) (*deliver.Listing, error)
 	// Versions are those of one name, newest first.
-	Versions(ctx context.Context, name string) (*instruct.Versions, error)
+	Versions(ctx context.Context, name string) (*deliver.Versions, error)
 	// Show gives one version with its text, the whole file. ref is a label or the
 	// beginning of a version.
-	Show(ctx context.Context, name, ref string) (*instruct.Shown, error)
+	Show(ctx context.Context, name, ref string) (*deliver.Shown, error)
 	// Put writes a document into the directory.
-	Put(ctx context.Context, name, content string) (*instruct.VersionInfo, error)
+	Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error)
 	// Promote gives a label, empty for production, to a version; empty: to what
 	// the directory holds.
 	Promote(ctx context.Context, name, version, label string) (*library.Act, error)
@@ -79,9 +79,9 @@ type instructionsOperator interface {
 	// Revoke withdraws one version, or with "" the name.
 	Revoke(ctx context.Context, name, version string) (*library.Act, error)
 	// Access is who read what, newest first.
-	Access(ctx context.Context) (*instruct.Accessed, error)
+	Access(ctx context.Context) (*deliver.Accessed, error)
 	// Canary says which delivery a ref is from.
-	Canary(ctx context.Context, ref string) (*instruct.Access, error)
+	Canary(ctx context.Context, ref string) (*deliver.Access, error)
 }
 
 // instructor is one run of a command.
@@ -143,7 +143,7 @@ func (i *instructor) list(ctx context.Context, args []string) error {
 }
 
 // sayProblems says what is wrong with the store.
-func sayProblems(all *instruct.Listing) {
+func sayProblems(all *deliver.Listing) {
 	for _, p := range all.Problems {
 		fmt.Fprintln(stderr(), mistakeText(p))
 	}
@@ -205,7 +205,7 @@ func (i *instructor) diff(ctx context.Context, args []string) error {
 }
 
 // two are the versions that a diff is of.
-func (i *instructor) two(ctx context.Context, name string, refs []string) (from, to *instruct.Shown, err error) {
+func (i *instructor) two(ctx context.Context, name string, refs []string) (from, to *deliver.Shown, err error) {
 	switch len(refs) {
 	case 0:
 		all, err := i.shelf.Versions(ctx, name)
@@ -227,12 +227,12 @@ func (i *instructor) two(ctx context.Context, name string, refs []string) (from,
 
 // pairOf chooses what a diff without versions is of: production and the newest
 // version that waits, or, where none waits, what was before production.
-func pairOf(versions []instruct.VersionInfo) ([]string, error) {
-	p := slices.IndexFunc(versions, func(v instruct.VersionInfo) bool { return slices.Contains(v.Labels, library.Production) })
+func pairOf(versions []deliver.VersionInfo) ([]string, error) {
+	p := slices.IndexFunc(versions, func(v deliver.VersionInfo) bool { return slices.Contains(v.Labels, library.Production) })
 	if p < 0 {
 		return nil, fail(exitFailed, "no version is production: name two")
 	}
-	same := func(v instruct.VersionInfo) bool { return v.Variant == versions[p].Variant && v.Revoked == "" }
+	same := func(v deliver.VersionInfo) bool { return v.Variant == versions[p].Variant && v.Revoked == "" }
 	if n := slices.IndexFunc(versions[:p], same); n >= 0 {
 		return []string{versions[p].Version, versions[n].Version}, nil
 	}

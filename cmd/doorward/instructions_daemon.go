@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/library"
 )
 
 // pathTemplates is the operator's side of the documents.
@@ -24,23 +24,23 @@ func templatePath(name, act string) string {
 	return path
 }
 
-func (s shelfOfDaemon) List(ctx context.Context) (*instruct.Listing, error) {
-	all := &instruct.Listing{}
+func (s shelfOfDaemon) List(ctx context.Context) (*deliver.Listing, error) {
+	all := &deliver.Listing{}
 	return all, s.o.auth(ctx, http.MethodGet, pathTemplates, nil, all)
 }
 
-func (s shelfOfDaemon) Versions(ctx context.Context, name string) (*instruct.Versions, error) {
-	all := &instruct.Versions{}
+func (s shelfOfDaemon) Versions(ctx context.Context, name string) (*deliver.Versions, error) {
+	all := &deliver.Versions{}
 	return all, s.o.auth(ctx, http.MethodGet, templatePath(name, ""), nil, all)
 }
 
-func (s shelfOfDaemon) Show(ctx context.Context, name, ref string) (*instruct.Shown, error) {
-	doc := &instruct.Shown{}
+func (s shelfOfDaemon) Show(ctx context.Context, name, ref string) (*deliver.Shown, error) {
+	doc := &deliver.Shown{}
 	return doc, s.o.auth(ctx, http.MethodGet, templatePath(name, "")+"?"+url.Values{"version": {ref}}.Encode(), nil, doc)
 }
 
-func (s shelfOfDaemon) Put(ctx context.Context, name, content string) (*instruct.VersionInfo, error) {
-	v := &instruct.VersionInfo{}
+func (s shelfOfDaemon) Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error) {
+	v := &deliver.VersionInfo{}
 	return v, s.o.auth(ctx, http.MethodPut, templatePath(name, ""), map[string]string{"content": content}, v)
 }
 
@@ -61,13 +61,13 @@ func (s shelfOfDaemon) Revoke(ctx context.Context, name, version string) (*libra
 	return s.act(ctx, name, "revoke", map[string]string{"version": version})
 }
 
-func (s shelfOfDaemon) Access(ctx context.Context) (*instruct.Accessed, error) {
-	all := &instruct.Accessed{}
+func (s shelfOfDaemon) Access(ctx context.Context) (*deliver.Accessed, error) {
+	all := &deliver.Accessed{}
 	return all, s.o.auth(ctx, http.MethodGet, "/auth/admin/access", nil, all)
 }
 
-func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*instruct.Access, error) {
-	leak := &instruct.Access{}
+func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*deliver.Access, error) {
+	leak := &deliver.Access{}
 	return leak, s.o.auth(ctx, http.MethodPost, "/auth/admin/canary", map[string]string{"ref": ref}, leak)
 }
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // edit becomes the operator's editor with a document's file. What it writes is
@@ -57,7 +57,7 @@ func editorCommand() ([]string, error) {
 	if len(words) == 0 {
 		return nil, fail(exitFailed, "VISUAL or EDITOR is nothing but spaces")
 	}
-	program, err := child.Resolve(words[0], os.Getenv("PATH"))
+	program, err := process.Resolve(words[0], os.Getenv("PATH"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the editor: %w", err)
 	}
@@ -66,7 +66,7 @@ func editorCommand() ([]string, error) {
 }
 
 // fileOf chooses the file of a document.
-func fileOf(versions []instruct.VersionInfo, version string) (string, error) {
+func fileOf(versions []deliver.VersionInfo, version string) (string, error) {
 	var files []string
 	for _, v := range versions {
 		if v.File != "" && strings.HasPrefix(v.Version, version) && !slices.Contains(files, v.File) {

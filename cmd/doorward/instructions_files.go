@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/guide"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
 )
 
 // verified is what `instructions verify --json` prints, as `check --json` does.
@@ -65,7 +65,7 @@ func (i *instructor) verify(_ context.Context, args []string) error {
 	return err
 }
 
-func verifiedOf(docs []*guide.Document, problems guide.Problems) verified {
+func verifiedOf(docs []*document.Document, problems document.Problems) verified {
 	v := verified{OK: true, Documents: len(docs), Problems: []fileProblem{}}
 	for _, p := range problems {
 		v.OK = v.OK && p.Warning
@@ -76,7 +76,7 @@ func verifiedOf(docs []*guide.Document, problems guide.Problems) verified {
 
 // documents reads a directory or a file and checks what is in it. Of one file
 // nobody knows what it may include.
-func documents(path string) ([]*guide.Document, guide.Problems, error) {
+func documents(path string) ([]*document.Document, document.Problems, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -86,7 +86,7 @@ func documents(path string) ([]*guide.Document, guide.Problems, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		_, more := guide.NewSet(docs)
+		_, more := document.NewSet(docs)
 		return docs, append(problems, more...), nil
 	}
 	content, err := readDocument(path)
@@ -97,22 +97,22 @@ func documents(path string) ([]*guide.Document, guide.Problems, error) {
 	if d == nil {
 		return nil, problems, nil
 	}
-	return []*guide.Document{d}, nil, nil
+	return []*document.Document{d}, nil, nil
 }
 
 // parsed is a document, or what is wrong with it.
-func parsed(file string, content []byte) (*guide.Document, guide.Problems) {
-	d, err := guide.Parse(file, content)
-	var problems guide.Problems
+func parsed(file string, content []byte) (*document.Document, document.Problems) {
+	d, err := document.Parse(file, content)
+	var problems document.Problems
 	switch {
 	case err == nil:
 		return d, nil
 	case encrypted(content):
-		return nil, guide.Problems{{File: file, Line: 1, Text: "this is encrypted: decrypt it into a pipe, as in `age -d FILE | doorward instructions import -`, or sops -d"}}
+		return nil, document.Problems{{File: file, Line: 1, Text: "this is encrypted: decrypt it into a pipe, as in `age -d FILE | doorward instructions import -`, or sops -d"}}
 	case errors.As(err, &problems):
 		return nil, problems
 	}
-	return nil, guide.Problems{{File: file, Line: 1, Text: err.Error()}}
+	return nil, document.Problems{{File: file, Line: 1, Text: err.Error()}}
 }
 
 // encrypted knows what age and SOPS write. It helps with an error, no more.
@@ -133,7 +133,7 @@ func readDocument(path string) ([]byte, error) {
 // readContent reads a document; one that is too long is read a little further,
 // so that its check says so.
 func readContent(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, guide.MaxBytes+1))
+	b, err := io.ReadAll(io.LimitReader(r, document.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
 	}
@@ -157,13 +157,13 @@ func (o *options) instructionsDir() (string, error) {
 
 // imported is what `instructions import --json` prints.
 type imported struct {
-	Imported  []instruct.VersionInfo `json:"imported"`
-	Unchanged []string               `json:"unchanged"` // names of what was there already
+	Imported  []deliver.VersionInfo `json:"imported"`
+	Unchanged []string              `json:"unchanged"` // names of what was there already
 }
 
 // draft is a document that is to be imported.
 type draft struct {
-	doc     *guide.Document
+	doc     *document.Document
 	content []byte
 }
 
@@ -208,7 +208,7 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 	if len(taken) > 0 && !replace {
 		return fail(exitFailed, "nothing was imported: there are other documents of these names and audiences, which --replace replaces: %s", strings.Join(taken, ", "))
 	}
-	out := imported{Imported: []instruct.VersionInfo{}, Unchanged: unchanged}
+	out := imported{Imported: []deliver.VersionInfo{}, Unchanged: unchanged}
 	for _, d := range fresh {
 		v, err := i.shelf.Put(ctx, d.doc.Name, string(d.content))
 		if err != nil {
@@ -221,10 +221,10 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 
 // sorted tells drafts that the directory has as they are from others; taken are
 // the names of those that would replace something.
-func sorted(drafts []draft, there []instruct.VersionInfo) (fresh []draft, unchanged, taken []string) {
+func sorted(drafts []draft, there []deliver.VersionInfo) (fresh []draft, unchanged, taken []string) {
 	unchanged = []string{}
 	for _, d := range drafts {
-		n := slices.IndexFunc(there, func(v instruct.VersionInfo) bool {
+		n := slices.IndexFunc(there, func(v deliver.VersionInfo) bool {
 			return v.File != "" && v.Name == d.doc.Name && v.Variant == d.doc.Variant()
 		})
 		switch {
@@ -253,7 +253,7 @@ func importedText(out imported) string {
 // gathering is what is to be imported, and what is wrong with it.
 type gathering struct {
 	drafts   []draft
-	problems guide.Problems
+	problems document.Problems
 }
 
 func (g *gathering) add(file string, content []byte) {
@@ -263,7 +263,7 @@ func (g *gathering) add(file string, content []byte) {
 		return
 	}
 	if slices.ContainsFunc(g.drafts, func(o draft) bool { return o.doc.Name == d.Name && o.doc.Variant() == d.Variant() }) {
-		g.problems = append(g.problems, guide.Problem{File: file, Line: 1, Text: "another file has the same name and audience"})
+		g.problems = append(g.problems, document.Problem{File: file, Line: 1, Text: "another file has the same name and audience"})
 	}
 	g.drafts = append(g.drafts, draft{d, content})
 }

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/guide"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/gate"
 )
 
 // offlineInstructions opens the store of a daemon that does not run. What is
@@ -42,14 +42,14 @@ func offlineInstructions(ctx context.Context, o *options) (instructionsOperator,
 
 // shelfOfStore are the documents without a daemon.
 type shelfOfStore struct {
-	op *instruct.Operator
-	by instruct.Caller
+	op *deliver.Operator
+	by deliver.Caller
 }
 
 // in says what a refusal of the store means.
 func in[T any](out T, err error) (T, error) {
 	var refusal *gate.Refusal
-	var problems guide.Problems
+	var problems document.Problems
 	switch {
 	case errors.As(err, &refusal):
 		return out, fail(exitRefused, "refused: policy does not permit it (audit record %d)", refusal.Ref)
@@ -59,19 +59,19 @@ func in[T any](out T, err error) (T, error) {
 	return out, err
 }
 
-func (s shelfOfStore) List(ctx context.Context) (*instruct.Listing, error) {
+func (s shelfOfStore) List(ctx context.Context) (*deliver.Listing, error) {
 	return in(s.op.List(ctx, s.by))
 }
 
-func (s shelfOfStore) Versions(ctx context.Context, name string) (*instruct.Versions, error) {
+func (s shelfOfStore) Versions(ctx context.Context, name string) (*deliver.Versions, error) {
 	return in(s.op.Versions(ctx, s.by, name))
 }
 
-func (s shelfOfStore) Show(ctx context.Context, name, ref string) (*instruct.Shown, error) {
+func (s shelfOfStore) Show(ctx context.Context, name, ref string) (*deliver.Shown, error) {
 	return in(s.op.Show(ctx, s.by, name, ref))
 }
 
-func (s shelfOfStore) Put(ctx context.Context, name, content string) (*instruct.VersionInfo, error) {
+func (s shelfOfStore) Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error) {
 	return in(s.op.Put(ctx, s.by, name, content, ""))
 }
 
@@ -87,10 +87,10 @@ func (s shelfOfStore) Revoke(ctx context.Context, name, version string) (*librar
 	return in(s.op.Revoke(ctx, s.by, name, version))
 }
 
-func (s shelfOfStore) Access(ctx context.Context) (*instruct.Accessed, error) {
+func (s shelfOfStore) Access(ctx context.Context) (*deliver.Accessed, error) {
 	return in(s.op.Access(ctx, s.by))
 }
 
-func (s shelfOfStore) Canary(ctx context.Context, ref string) (*instruct.Access, error) {
+func (s shelfOfStore) Canary(ctx context.Context, ref string) (*deliver.Access, error) {
 	return in(s.op.Canary(ctx, s.by, ref))
 }

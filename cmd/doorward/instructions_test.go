@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/guide"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
 )
 
 func TestADiffIsUnified(t *testing.T) {
@@ -99,11 +99,11 @@ func TestADiffTurnsOneTextIntoTheOther(t *testing.T) {
 
 func TestADiffOfLongTextsTakesNoLongTime(t *testing.T) {
 	t.Parallel()
-	a := strings.Repeat("a\n", guide.MaxBytes/2)
-	b := strings.Repeat("b\n", guide.MaxBytes/2)
+	a := strings.Repeat("a\n", document.MaxBytes/2)
+	b := strings.Repeat("b\n", document.MaxBytes/2)
 	began := time.Now()
 	got := unified("a", "b", "x\n"+a, "x\n"+b)
-	if want := len("--- a\n+++ b\n@@ -1,131073 +1,131073 @@\n x\n") + 3*guide.MaxBytes; len(got) != want {
+	if want := len("--- a\n+++ b\n@@ -1,131073 +1,131073 @@\n x\n") + 3*document.MaxBytes; len(got) != want {
 		t.Errorf("it has %d bytes, want %d", len(got), want)
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -116,15 +116,15 @@ func TestADiffWithoutVersionsIsOfWhatMatters(t *testing.T) {
 	production := []string{library.Production}
 	for _, tc := range []struct {
 		what     string
-		versions []instruct.VersionInfo // newest first
-		want     []string               // nil: an error
+		versions []deliver.VersionInfo // newest first
+		want     []string              // nil: an error
 	}{
-		{"one waits", []instruct.VersionInfo{{Version: "3"}, {Version: "2", Labels: production}, {Version: "1"}}, []string{"2", "3"}},
-		{"none waits", []instruct.VersionInfo{{Version: "2", Labels: production}, {Version: "1"}}, []string{"1", "2"}},
-		{"the one before is revoked", []instruct.VersionInfo{{Version: "3", Labels: production}, {Version: "2", Revoked: "now"}, {Version: "1"}}, []string{"1", "3"}},
-		{"another audience", []instruct.VersionInfo{{Version: "3", Variant: "x"}, {Version: "2", Labels: production}, {Version: "1"}}, []string{"1", "2"}},
-		{"one alone", []instruct.VersionInfo{{Version: "1", Labels: production}}, nil},
-		{"none is production", []instruct.VersionInfo{{Version: "2"}, {Version: "1"}}, nil},
+		{"one waits", []deliver.VersionInfo{{Version: "3"}, {Version: "2", Labels: production}, {Version: "1"}}, []string{"2", "3"}},
+		{"none waits", []deliver.VersionInfo{{Version: "2", Labels: production}, {Version: "1"}}, []string{"1", "2"}},
+		{"the one before is revoked", []deliver.VersionInfo{{Version: "3", Labels: production}, {Version: "2", Revoked: "now"}, {Version: "1"}}, []string{"1", "3"}},
+		{"another audience", []deliver.VersionInfo{{Version: "3", Variant: "x"}, {Version: "2", Labels: production}, {Version: "1"}}, []string{"1", "2"}},
+		{"one alone", []deliver.VersionInfo{{Version: "1", Labels: production}}, nil},
+		{"none is production", []deliver.VersionInfo{{Version: "2"}, {Version: "1"}}, nil},
 	} {
 		if got, err := pairOf(tc.versions); !slices.Equal(got, tc.want) || (err == nil) != (tc.want != nil) {
 			t.Errorf("%s: %q, %v", tc.what, got, err)
@@ -181,7 +181,7 @@ func TestVerifyTellsEveryProblemWithItsLine(t *testing.T) {
 
 func TestVerifyOfOneFile(t *testing.T) {
 	t.Parallel()
-	dir := docsIn(t, map[string]string{"voice.md": voice, "bad.md": "no header\n", "long.md": voice + strings.Repeat("x", guide.MaxBytes)})
+	dir := docsIn(t, map[string]string{"voice.md": voice, "bad.md": "no header\n", "long.md": voice + strings.Repeat("x", document.MaxBytes)})
 	for name, ok := range map[string]bool{"voice.md": true, "bad.md": false, "long.md": false} {
 		docs, problems, err := documents(filepath.Join(dir, name))
 		if v := verifiedOf(docs, problems); err != nil || v.OK != ok {
@@ -238,15 +238,15 @@ func TestAnImportReplacesNothingUnasked(t *testing.T) {
 	version := g.drafts[0].doc.Version
 	for _, tc := range []struct {
 		what                    string
-		there                   []instruct.VersionInfo
+		there                   []deliver.VersionInfo
 		fresh, unchanged, taken int
 	}{
 		{"nothing is there", nil, 1, 0, 0},
-		{"the same", []instruct.VersionInfo{{Name: "voice", Version: version, File: "voice.md"}}, 0, 1, 0},
-		{"another text", []instruct.VersionInfo{{Name: "voice", Version: "0", File: "voice.md"}}, 1, 0, 1},
-		{"another audience", []instruct.VersionInfo{{Name: "voice", Variant: "x", Version: "0", File: "voice.md"}}, 1, 0, 0},
-		{"a version without a file", []instruct.VersionInfo{{Name: "voice", Version: version}}, 1, 0, 0},
-		{"another name", []instruct.VersionInfo{{Name: "notes", Version: "0", File: "notes.md"}}, 1, 0, 0},
+		{"the same", []deliver.VersionInfo{{Name: "voice", Version: version, File: "voice.md"}}, 0, 1, 0},
+		{"another text", []deliver.VersionInfo{{Name: "voice", Version: "0", File: "voice.md"}}, 1, 0, 1},
+		{"another audience", []deliver.VersionInfo{{Name: "voice", Variant: "x", Version: "0", File: "voice.md"}}, 1, 0, 0},
+		{"a version without a file", []deliver.VersionInfo{{Name: "voice", Version: version}}, 1, 0, 0},
+		{"another name", []deliver.VersionInfo{{Name: "notes", Version: "0", File: "notes.md"}}, 1, 0, 0},
 	} {
 		fresh, unchanged, taken := sorted(g.drafts, tc.there)
 		if len(fresh) != tc.fresh || len(unchanged) != tc.unchanged || len(taken) != tc.taken {
@@ -257,9 +257,9 @@ func TestAnImportReplacesNothingUnasked(t *testing.T) {
 
 func TestTheFileToEditIsOneFile(t *testing.T) {
 	t.Parallel()
-	versions := []instruct.VersionInfo{{Version: "aa1", File: "a.md"}, {Version: "aa0"}, {Version: "bb1", File: "b.md"}}
+	versions := []deliver.VersionInfo{{Version: "aa1", File: "a.md"}, {Version: "aa0"}, {Version: "bb1", File: "b.md"}}
 	for _, tc := range []struct {
-		all           []instruct.VersionInfo
+		all           []deliver.VersionInfo
 		version, want string // empty: an error
 	}{
 		{versions, "aa1", "a.md"}, {versions, "b", "b.md"}, {versions, "", ""}, {versions, "aa0", ""}, {versions, "cc", ""}, {versions[:2], "", "a.md"}, {nil, "", ""},
@@ -275,16 +275,16 @@ func TestTheFileToEditIsOneFile(t *testing.T) {
 func TestNothingOfADocumentForgesALineOrMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {
-		v := instruct.VersionInfo{Name: text, Variant: text, Version: text, Class: text, Tier: text, Labels: []string{text}, State: text, File: text, FirstSeen: text}
-		read := instruct.Access{Session: text, Principal: text, Template: text, Revision: text, First: text, Last: text}
+		v := deliver.VersionInfo{Name: text, Variant: text, Version: text, Class: text, Tier: text, Labels: []string{text}, State: text, File: text, FirstSeen: text}
+		read := deliver.Access{Session: text, Principal: text, Template: text, Revision: text, First: text, Last: text}
 		for what, shown := range map[string]string{
-			"a list":   versionsText([]instruct.VersionInfo{v}),
-			"reads":    readsText([]instruct.Access{read}),
+			"a list":   versionsText([]deliver.VersionInfo{v}),
+			"reads":    readsText([]deliver.Access{read}),
 			"a canary": leakText(&read),
 			"an act":   actText(&library.Act{Op: text, Name: text, Label: text, Moves: []library.Move{{Variant: text, From: text, To: text}}}),
 			"a no act": actText(&library.Act{Op: text, Name: text}),
-			"imported": importedText(imported{Imported: []instruct.VersionInfo{v}, Unchanged: []string{text}}),
-			"problem":  mistakeText(instruct.Mistake{File: text, Line: 1, Text: text}),
+			"imported": importedText(imported{Imported: []deliver.VersionInfo{v}, Unchanged: []string{text}}),
+			"problem":  mistakeText(deliver.Mistake{File: text, Line: 1, Text: text}),
 		} {
 			if lines := strings.Count(shown, "\n"); lines > 2 {
 				t.Errorf("%q in %s: %d lines", text, what, lines)

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/library"
 )
 
 // short is as much of a version as people need; commands take it too.
@@ -30,7 +30,7 @@ func table(header string, rows func(row func(cells ...string))) string {
 	return b.String()
 }
 
-func versionsText(versions []instruct.VersionInfo) string {
+func versionsText(versions []deliver.VersionInfo) string {
 	return table("NAME\tVERSION\tCLASS\tTIER\tLABELS\tSTATE\tAUDIENCE\tFIRST SEEN\tFILE", func(row func(...string)) {
 		for _, v := range versions {
 			audience := "everybody"
@@ -44,7 +44,7 @@ func versionsText(versions []instruct.VersionInfo) string {
 }
 
 // stateOf is what becomes of a version.
-func stateOf(v instruct.VersionInfo) string {
+func stateOf(v deliver.VersionInfo) string {
 	switch {
 	case v.Revoked != "":
 		return "revoked"
@@ -56,7 +56,7 @@ func stateOf(v instruct.VersionInfo) string {
 	return oneWord(v.State)
 }
 
-func readsText(reads []instruct.Access) string {
+func readsText(reads []deliver.Access) string {
 	return table("LAST\tTIMES\tBYTES\tSESSION\tPRINCIPAL\tDOCUMENT\tREVISION", func(row func(...string)) {
 		for _, r := range reads {
 			row(oneWord(r.Last), fmt.Sprint(r.Count), fmt.Sprint(r.Bytes), oneWord(r.Session), oneWord(r.Principal), oneWord(r.Template), short(r.Revision))
@@ -64,7 +64,7 @@ func readsText(reads []instruct.Access) string {
 	})
 }
 
-func leakText(l *instruct.Access) string {
+func leakText(l *deliver.Access) string {
 	return fmt.Sprintf("session %s of %s read %s, revision %s\n", oneWord(l.Session), oneWord(l.Principal), oneWord(l.Template), short(l.Revision))
 }
 
@@ -85,7 +85,7 @@ func actText(a *library.Act) string {
 }
 
 // mistakeText is one thing that is wrong with a document, on a line.
-func mistakeText(m instruct.Mistake) string {
+func mistakeText(m deliver.Mistake) string {
 	text := m.Text
 	if m.Warning {
 		text = "warning: " + text

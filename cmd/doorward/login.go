@@ -8,12 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/plaintext"
-	"github.com/doorward/doorward/internal/secret"
-	"github.com/doorward/doorward/internal/signin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
 // login signs a person in to a server that asks for OAuth, with and without a

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // mailSoon bounds what a working daemon answers in milliseconds. It is not a
@@ -31,7 +31,7 @@ type mailDaemon struct {
 	name string // of its node
 
 	mu     sync.Mutex
-	proc   *process
+	proc   *daemonProc
 	url    string
 	socket string
 	said   strings.Builder // stderr of the runs before
@@ -97,7 +97,7 @@ func (d *mailDaemon) write(name, text string) {
 // start starts it, once more if it has ended, and waits until it is ready.
 func (d *mailDaemon) start() {
 	d.t.Helper()
-	p := &process{cmd: exec.Command("doorward", "serve"), log: newLines(""), done: make(chan struct{})}
+	p := &daemonProc{cmd: exec.Command("doorward", "serve"), log: newLines(""), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = d.dir, d.env, p.log
 	p.cmd.WaitDelay = 5 * time.Second
 	if err := p.cmd.Start(); err != nil {

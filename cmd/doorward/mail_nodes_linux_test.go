@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // mailPoll is how often a daemon looks at the database by itself. What comes

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // mailRacers is how many sessions race for one name.

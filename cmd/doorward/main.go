@@ -19,7 +19,7 @@ import (
 	"syscall"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // The exit statuses of the contract.
@@ -67,7 +67,7 @@ func commands() map[string]command {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "child-supervisor" {
-		os.Exit(child.Supervise(os.Args[2:]))
+		os.Exit(process.Supervise(os.Args[2:]))
 	}
 	// net/http logs there, in its own words, what an upstream sends unasked.
 	log.SetOutput(io.Discard)

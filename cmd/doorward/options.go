@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/egress"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // options are the flags that several commands share.
@@ -93,7 +93,7 @@ func (o *options) runtimeDir() (string, error) { return config.FindRuntime(o.run
 func (o *options) load() (*config.Config, []config.Problem) { return o.loadFrom(o.find()) }
 
 func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem) {
-	file, with := found.Path, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: child.Resolve}
+	file, with := found.Path, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: process.Resolve}
 	if found.Here && !o.unvetted {
 		with.Vet = o.vet
 	}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/scan"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // patternProblems is what is wrong with the pattern files of servers that are

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/durable"
-	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
 )
 
 // pins open the files that a configuration consists of, as often as it is read,

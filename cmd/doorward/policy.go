@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/config"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
 // whole is a configuration with its policy file, as the daemon takes it.

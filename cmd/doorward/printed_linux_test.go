@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/doorward/doorward/internal/doortest"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // unseen is a text with a character of each kind that a terminal acts on or

@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one daemon of a script.
-type process struct {
+// daemonProc is one daemon of a script.
+type daemonProc struct {
 	cmd  *exec.Cmd
 	log  *lines
 	done chan struct{}
 }
 
-func (p *process) over(within time.Duration) bool {
+func (p *daemonProc) over(within time.Duration) bool {
 	select {
 	case <-p.done:
 		return true
@@ -52,7 +52,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command(program(ts, "doorward"), append([]string{"serve"}, flags...)...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
 	cmd.WaitDelay = 5 * time.Second // somebody who holds stderr must not hang the script
-	p := &process{cmd: cmd, log: newLines(ts.MkAbs(name + ".log")), done: make(chan struct{})}
+	p := &daemonProc{cmd: cmd, log: newLines(ts.MkAbs(name + ".log")), done: make(chan struct{})}
 	cmd.Stderr = p.log
 	ts.Check(cmd.Start())
 	go func() {
@@ -69,7 +69,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // export sets the variables that a script meets the daemon with.
-func (p *process) export(ts *testscript.TestScript) {
+func (p *daemonProc) export(ts *testscript.TestScript) {
 	ts.Setenv("PID", strconv.Itoa(p.cmd.Process.Pid))
 	urls := 0
 	for _, line := range p.log.seen() {
@@ -92,7 +92,7 @@ func (p *process) export(ts *testscript.TestScript) {
 
 // finish ends a daemon with its script. It must end by itself and well, and
 // nothing that it said may be the runtime's complaint.
-func (p *process) finish(ts *testscript.TestScript, t testing.TB) {
+func (p *daemonProc) finish(ts *testscript.TestScript, t testing.TB) {
 	asked := p.cmd.Process.Signal(syscall.SIGTERM) == nil // else it is gone
 	if !p.over(15 * time.Second) {
 		_ = p.cmd.Process.Kill()

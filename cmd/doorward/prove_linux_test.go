@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // impostor listens on a socket as the daemon's own user, which is all that the

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // cmdProvider starts an MCP server that wants OAuth tokens, or changes one:

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // The scripts of testdata drive the real program: `doorward` in a script is
@@ -98,7 +98,7 @@ const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 // stage is what one script has running.
 type stage struct {
 	t         testing.TB
-	daemons   map[string]*process
+	daemons   map[string]*daemonProc
 	talks     map[string]*talk
 	issuers   map[string]*doortest.Issuer
 	providers map[string]*doortest.Provider
@@ -120,7 +120,7 @@ func setup(e *testscript.Env) error {
 	}
 	t := e.T().(testing.TB)
 	e.Defer(func() { leaveNothing(t, e.WorkDir) })
-	e.Values[stageKey{}] = &stage{t: t, daemons: make(map[string]*process), talks: make(map[string]*talk), issuers: make(map[string]*doortest.Issuer),
+	e.Values[stageKey{}] = &stage{t: t, daemons: make(map[string]*daemonProc), talks: make(map[string]*talk), issuers: make(map[string]*doortest.Issuer),
 		providers: make(map[string]*doortest.Provider)}
 	e.Vars = append(e.Vars, "ROOT="+root, "HOME="+home, "USER=tester", "LANG=C.UTF-8", "META="+meta,
 		"STATE="+filepath.Join(e.WorkDir, "state"),

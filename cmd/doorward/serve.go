@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // serve runs the daemon until a signal ends it.

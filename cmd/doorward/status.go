@@ -12,10 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/plaintext"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // status shows listeners and servers.
@@ -83,14 +83,14 @@ func printStatus(s admin.Status) error {
 func printContainment(w io.Writer, v admin.Server) {
 	var enforced []string
 	for _, m := range v.Containment {
-		if m.State == child.Enforced {
+		if m.State == process.Enforced {
 			enforced = append(enforced, m.Name)
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Name, m.State, m.Name, plaintext.Line(m.Detail))
 	}
 	if len(enforced) > 0 {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, child.Enforced, strings.Join(enforced, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, process.Enforced, strings.Join(enforced, ", "))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/doorward/doorward/internal/authn"
+	"github.com/doorward/doorward/internal/downstream/authn"
 )
 
 // token makes, lists and revokes bearer tokens, with and without a running

@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/plaintext"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // tool is one line of `doorward tools`.

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // trust shows what is withheld of a server, or of all, and approves it as it

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // unserved refuses what a configuration may say and this version does not do.
@@ -26,7 +26,7 @@ func unserved(file string, c *config.Config) []config.Problem {
 // is refused then, since it would run with less than was asked for.
 func unservedServer(s *config.Server) (key, what string) {
 	switch {
-	case s.Doorward.Sandbox == child.Strict && !child.CanContain:
+	case s.Doorward.Sandbox == process.Strict && !process.CanContain:
 		return "sandbox", "sandbox: strict on this system"
 	}
 	return "", ""

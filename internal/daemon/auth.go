@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/listen"
 )
 
 func (d *Daemon) openAuth() error {

@@ -21,22 +21,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/durable"
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/messaging/spawn"
 	"github.com/doorward/doorward/internal/relay"
-	"github.com/doorward/doorward/internal/scan"
-	"github.com/doorward/doorward/internal/secret"
-	"github.com/doorward/doorward/internal/spawn"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/upstream/pin"
+	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // Options are everything that a daemon is told from outside.
@@ -66,7 +66,7 @@ type Daemon struct {
 	door    *front.Door
 	auth    *authn.Authenticator
 	oauth   *authn.OAuth // nil: no issuer
-	runner  *child.Runner
+	runner  *process.Runner
 	events  *doorEvents
 	proof   ed25519.PrivateKey       // shows clients of the socket whose daemon this is
 	kept    atomic.Pointer[store.DB] // keeps the log's checkpoints; nil: none does now
@@ -178,7 +178,7 @@ func AuditDir(state string, c *config.Config) string {
 func (d *Daemon) openRunner() error {
 	own := d.ownPaths()
 	d.unseen.never = own
-	r, err := child.NewRunner(child.Options{Max: d.o.Config.Limits.Children, Hide: own, Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
+	r, err := process.NewRunner(process.Options{Max: d.o.Config.Limits.Children, Hide: own, Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 type callerKey struct{}
@@ -111,7 +111,7 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 func (d *Daemon) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
 	who, err := d.instructing.server.Authenticate(r)
 	var many *authn.TooManyError
-	if errors.Is(err, instruct.ErrStore) && errors.As(d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header)), &many) {
+	if errors.Is(err, deliver.ErrStore) && errors.As(d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header)), &many) {
 		return nil, front.Limited{RetryAfter: many.RetryAfter()}
 	}
 	return who, err

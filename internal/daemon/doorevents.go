@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // sumTime is how long equal refusals at the door are counted before they are

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // recorded is what the refusals are in the record, a line each.

@@ -7,32 +7,32 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/session"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // ahead serves what of instruction delivery needs no caller. While its database
 // is away nobody can say who bears the token of a session: where one counts it is
 // not told that it is no good, and everywhere else it is nobody's.
 func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
-	if instruct.Ahead(w, r, path) {
+	if deliver.Ahead(w, r, path) {
 		return true
 	}
-	if !d.instructing.server.Away() || !showsSession(r) || !instruct.Serves(path) {
+	if !d.instructing.server.Away() || !showsSession(r) || !deliver.Serves(path) {
 		return false
 	}
 	var many *authn.TooManyError
 	if errors.As(d.unjudged(r), &many) {
-		instruct.TooMany(w, many.RetryAfter())
+		deliver.TooMany(w, many.RetryAfter())
 		return true
 	}
-	instruct.Unavailable(w)
+	deliver.Unavailable(w)
 	return true
 }
 
@@ -124,7 +124,7 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 	if m := d.messaging.Load(); m != nil {
 		err := m.server.Operator().AgentShell(ctx, processes, complete)
 		if storeFailed(ctx, err) {
-			return fmt.Errorf("asking who is an agent: %w", errors.Join(instruct.ErrStore, err))
+			return fmt.Errorf("asking who is an agent: %w", errors.Join(deliver.ErrStore, err))
 		}
 		return err
 	}
@@ -132,7 +132,7 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 		return agent.ErrAgentShell
 	}
 	if d.o.Config.Agent.Enabled {
-		return fmt.Errorf("asking who is an agent: %w", instruct.ErrStore) // an earlier run knew some
+		return fmt.Errorf("asking who is an agent: %w", deliver.ErrStore) // an earlier run knew some
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // TestOnlyAFailureOfTheDatabaseIsAnOutage: nothing that a caller does is one.

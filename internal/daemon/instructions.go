@@ -14,17 +14,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/canary"
-	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/instructions/watermark"
 	"github.com/doorward/doorward/internal/relay"
-	"github.com/doorward/doorward/internal/session"
-	"github.com/doorward/doorward/internal/signin"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/egress"
+	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
 // refsKept is how many refs of deliveries are looked for, the newest.
@@ -33,13 +33,13 @@ const refsKept = 200_000
 // instructing is the server instructions. It is there from the start, so that
 // who calls finds one and the same before and after its database is to be had.
 type instructing struct {
-	server *instruct.Server
+	server *deliver.Server
 	keys   instructionKeys
 	unkept error                  // why there are no keys; nil: there are
 	failed atomic.Pointer[string] // why it cannot deliver, though there is a database; nil: it can
-	refs   *canary.Index
-	used   atomic.Bool                     // the relay offers the server
-	stored atomic.Pointer[instruct.Stored] // nil: its database is away
+	refs   *watermark.Index
+	used   atomic.Bool                    // the relay offers the server
+	stored atomic.Pointer[deliver.Stored] // nil: its database is away
 }
 
 // instructionKeys are the secrets of delivery. They outlive a restart.
@@ -70,11 +70,11 @@ func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
 
 // openInstructing makes the server, without what it lives on.
 func (d *Daemon) openInstructing() {
-	m := &instructing{refs: canary.NewIndex(refsKept)}
+	m := &instructing{refs: watermark.NewIndex(refsKept)}
 	if m.keys, m.unkept = newInstructionKeys(d.o.StateDir); m.unkept != nil {
 		d.log.Error("instructions cannot be delivered until a restart", "err", m.unkept)
 	}
-	m.server = instruct.New(d.instructOptions(m))
+	m.server = deliver.New(d.instructOptions(m))
 	d.instructing = m
 	d.onClose(m.server.Close)
 }
@@ -134,7 +134,7 @@ const firstLook = 500 * time.Millisecond
 
 // runInstructions has everything look after what happens by itself, and the
 // server deliver.
-func (d *Daemon) runInstructions(ctx context.Context, stored *instruct.Stored) (end func()) {
+func (d *Daemon) runInstructions(ctx context.Context, stored *deliver.Stored) (end func()) {
 	m := d.instructing
 	running, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -164,10 +164,10 @@ func (d *Daemon) runInstructions(ctx context.Context, stored *instruct.Stored) (
 const libraryTime = 2 * time.Second
 
 // openStoredInstructions opens what of delivery lives in the store.
-func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*instruct.Stored, error) {
+func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*deliver.Stored, error) {
 	m := d.instructing
 	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: m.keys.installation, Log: d.log,
-		Record: instruct.SessionOver, Ended: m.server.Ended})
+		Record: deliver.SessionOver, Ended: m.server.Ended})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
@@ -182,18 +182,18 @@ func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*ins
 	if err != nil {
 		return nil, fmt.Errorf("opening the library: %w", err)
 	}
-	return &instruct.Stored{Shelf: shelf, Sessions: sessions}, nil
+	return &deliver.Stored{Shelf: shelf, Sessions: sessions}, nil
 }
 
 func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Options {
 	i := o.Config.Instructions
 	return library.Options{DB: db, Key: keys.seals, Installation: keys.installation, Dir: i.Dir, Required: i.Given || i.FailClosed, Review: i.Review,
-		Entered: instruct.Entered}
+		Entered: deliver.Entered}
 }
 
-func (d *Daemon) instructOptions(m *instructing) instruct.Options {
+func (d *Daemon) instructOptions(m *instructing) deliver.Options {
 	i := d.o.Config.Instructions
-	return instruct.Options{Wanted: d.wantsInstructions(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: d.pastRecords(), Mode: canary.Mode(i.Canary),
+	return deliver.Options{Wanted: d.wantsInstructions(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: d.pastRecords(), Mode: watermark.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
 		Above: above, Held: held, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
 		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Own: d.owner, Log: d.log}
@@ -212,7 +212,7 @@ func (d *Daemon) remoteLibrary() (*library.Remote, error) {
 		r.Authorize = func(context.Context) (string, error) { return "Bearer " + strings.TrimSpace(i.Token.Reveal()), nil }
 		return r, nil
 	}
-	tokens := d.outward.tokens(signin.Settings{Server: instruct.ServerName, URL: i.URL, AllowPrivate: i.AllowPrivate, Grant: i.OAuth.Grant,
+	tokens := d.outward.tokens(signin.Settings{Server: deliver.ServerName, URL: i.URL, AllowPrivate: i.AllowPrivate, Grant: i.OAuth.Grant,
 		ClientID: i.OAuth.ClientID, ClientSecret: i.OAuth.ClientSecret, Issuer: i.OAuth.AuthorizationServer, Scopes: i.OAuth.Scopes,
 		Proxy: d.o.Config.Egress.Proxy})
 	if tokens == nil {
@@ -254,7 +254,7 @@ func (d *Daemon) libraryReplaced() {
 
 // instructionServer is the server for the relay, where instructions are used.
 func (d *Daemon) instructionServer() (relay.Server, bool) {
-	s := relay.Server{Name: instruct.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
+	s := relay.Server{Name: deliver.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
 	m := d.instructing
 	used := m.server.Used()
 	m.used.Store(used)

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // The database keeps the last checkpoint of the audit log. A log that was

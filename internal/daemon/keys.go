@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"github.com/doorward/doorward/internal/durable"
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // sealKey reads a key of the state directory, or makes it: 32 random bytes. It

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // The collector is paced for a small heap: with the default it would run every

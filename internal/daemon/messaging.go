@@ -15,17 +15,17 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/messaging/spawn"
 	"github.com/doorward/doorward/internal/relay"
-	"github.com/doorward/doorward/internal/spawn"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // sourceMail is the source of the records of messaging.

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/doortest"
-	"github.com/doorward/doorward/internal/secret"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // before are the steps of the databases that were made when all of them were

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // openOAuth makes what verifies the issuer's tokens; nothing where none is

@@ -6,11 +6,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // lookTime is how long the first look at the documents may take.
@@ -20,13 +20,13 @@ const lookTime = 5 * time.Second
 // daemon runs: what it does is decided and recorded as the daemon would. By is
 // this process's own user. A daemon that runs on the state directory is an
 // error, since its record and its database are its own. Call end when done.
-func OpenInstructions(ctx context.Context, o Options) (op *instruct.Operator, by instruct.Caller, end func(), err error) {
+func OpenInstructions(ctx context.Context, o Options) (op *deliver.Operator, by deliver.Caller, end func(), err error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), offline: true}
 	if err := d.openOffline(ctx); err != nil {
 		d.Close()
 		return nil, by, nil, err
 	}
-	by = instruct.Caller{Who: principal.New(principal.UID(d.uid)).WithLocal(), Complete: true}
+	by = deliver.Caller{Who: principal.New(principal.UID(d.uid)).WithLocal(), Complete: true}
 	return d.instructing.server.Operator(), by, d.Close, nil
 }
 

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/relay"
-	"github.com/doorward/doorward/internal/scan"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/pin"
+	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // openPins opens what was approved of the servers, and the content rules.

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/durable"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // openPlaces pins the state and the runtime directory. Keys, tokens and

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // Policy compiles who may do what by c for a daemon that runs as uid: the
@@ -29,7 +29,7 @@ func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 	if c.Agent.Enabled {
 		rules[agent.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	}
-	rules[instruct.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
+	rules[deliver.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	return policy.Compile(policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText})
 }
 

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/doorward/doorward/internal/durable"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/peer"
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // PublicProofName is the file of the state directory with the public key by

@@ -4,8 +4,8 @@ import (
 	"context"
 	"iter"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/library"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // pastRecords is the record, from its end on, where somebody counts on

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // Reload takes what can change while the daemon runs from c: the servers, their

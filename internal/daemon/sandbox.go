@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // ownPaths are the directories that no contained server sees, whatever the
@@ -36,17 +36,17 @@ func (d *Daemon) ownPaths() []string {
 
 // sandboxOf says how a server of a configuration is shut in. home is the name
 // of its private home.
-func sandboxOf(c *config.Config, home string, s *config.Server) child.Sandbox {
+func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox {
 	h := s.Doorward
-	if s.Kind != upstream.KindStdio || h.Sandbox == child.Off || h.Sandbox == child.Contain && !child.CanContain {
-		return child.Sandbox{}
+	if s.Kind != upstream.KindStdio || h.Sandbox == process.Off || h.Sandbox == process.Contain && !process.CanContain {
+		return process.Sandbox{}
 	}
-	box := child.Sandbox{Mode: h.Sandbox, Network: string(h.Network), Nested: h.NestedSandbox, Home: home,
-		Limits: child.Limits{Memory: int64(h.Limits.Memory), Processes: h.Limits.Processes, Files: h.Limits.Files}}
+	box := process.Sandbox{Mode: h.Sandbox, Network: string(h.Network), Nested: h.NestedSandbox, Home: home,
+		Limits: process.Limits{Memory: int64(h.Limits.Memory), Processes: h.Limits.Processes, Files: h.Limits.Files}}
 	user, _ := os.UserHomeDir()
 	box.Grant(h.Read, h.Write, user)
 	if box.Ports = h.Network.Ports(); box.Ports != nil {
-		box.Network = child.NetworkPorts
+		box.Network = process.NetworkPorts
 	}
 	for _, a := range s.Args {
 		box.Named = append(box.Named, pathsIn(a.Reveal())...)
@@ -61,7 +61,7 @@ func sandboxOf(c *config.Config, home string, s *config.Server) child.Sandbox {
 // nameVariable adds the paths in a variable. A list of paths is for looking
 // things up, and HOME and TMPDIR are where things go: the user's own HOME is
 // not meant by it.
-func nameVariable(box *child.Sandbox, name, value, user string) {
+func nameVariable(box *process.Sandbox, name, value, user string) {
 	switch list := filepath.SplitList(value); {
 	case name == "TMPDIR", name == "HOME" && filepath.Clean(value) == user:
 	case name == "PATH", len(list) > 1 && !slices.ContainsFunc(list, notAbsolute):
@@ -75,7 +75,7 @@ func notAbsolute(path string) bool { return !filepath.IsAbs(path) }
 
 // hidden are the files of the configuration that a server does not see, even
 // where it is granted a directory above: all of them but those it names itself.
-func hidden(c *config.Config, box child.Sandbox) []string {
+func hidden(c *config.Config, box process.Sandbox) []string {
 	named := slices.Concat(box.Named, box.Read, box.Write)
 	return slices.DeleteFunc(c.Files(), func(path string) bool {
 		return slices.Contains(c.Secrets, path) && slices.Contains(named, path)
@@ -109,7 +109,7 @@ func written(c *config.Config) []string {
 		}
 	}
 	for _, l := range c.Agent.Launchers {
-		if l.Sandbox != child.Off {
+		if l.Sandbox != process.Off {
 			all = slices.Concat(all, l.Write, l.Roots, []string{l.Cwd})
 		}
 	}
@@ -138,7 +138,7 @@ type containment map[string]contained
 
 type contained struct {
 	server *config.Server
-	box    child.Sandbox
+	box    process.Sandbox
 }
 
 func (set *serverSet) containment() *containment {
@@ -151,26 +151,26 @@ func (set *serverSet) containment() *containment {
 
 // describe fills in how a server is shut in: by what was found out when it was
 // configured, and for each of its processes by what holds there.
-func (d *Daemon) describe(s *admin.Server, children []child.Child) {
-	s.Sandbox, s.Containment, s.Processes = child.Off, []admin.Measure{}, []admin.Process{}
+func (d *Daemon) describe(s *admin.Server, children []process.Child) {
+	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}
 	if in := (*d.contained.Load())[s.Name]; in.box.Mode != "" {
 		box := in.box
 		s.Unseen = d.unseen.of(s.Name, in.server, box)
 		measures, err := d.runner.Check(box)
-		s.Sandbox, s.Containment = child.Summary(box.Mode, measures), measuresOf(measures)
+		s.Sandbox, s.Containment = process.Summary(box.Mode, measures), measuresOf(measures)
 		if err != nil {
 			s.Sandbox = box.Mode + " (refused)"
 		}
 	}
 	for _, c := range children {
 		if c.Server == s.Name {
-			s.Processes = append(s.Processes, admin.Process{PID: c.PID, Sandbox: child.Summary(c.Mode, c.Measures),
+			s.Processes = append(s.Processes, admin.Process{PID: c.PID, Sandbox: process.Summary(c.Mode, c.Measures),
 				Containment: measuresOf(c.Measures)})
 		}
 	}
 }
 
-func measuresOf(from []child.Measure) []admin.Measure {
+func measuresOf(from []process.Measure) []admin.Measure {
 	all := make([]admin.Measure, 0, len(from))
 	for _, m := range from {
 		all = append(all, admin.Measure{Name: m.Name, State: m.State, Detail: m.Detail})

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/listen"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // Time limits of every HTTP server. There is no WriteTimeout: it would cut

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/relay"
-	"github.com/doorward/doorward/internal/signin"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
 // serverSet is the configured servers, ready for the relay.
@@ -32,7 +32,7 @@ type opened struct {
 
 // newServers makes the set of c. An upstream of before whose definition is
 // the same goes over into it.
-func newServers(c *config.Config, runner *child.Runner, log *slog.Logger, version string, out *outward, before *serverSet,
+func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, version string, out *outward, before *serverSet,
 	stderr func(server, line string)) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
 	if err != nil {
@@ -90,7 +90,7 @@ func definition(c *config.Config, name string, s *config.Server) upstream.Defini
 	for k, v := range s.Env {
 		env[k] = v.Reveal()
 	}
-	def.Env = child.Environment(env)
+	def.Env = process.Environment(env)
 	def.Headers = make(http.Header, len(s.Headers))
 	for k, v := range s.Headers {
 		def.Headers.Set(k, v.Reveal())

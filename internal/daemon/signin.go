@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/secret"
-	"github.com/doorward/doorward/internal/signin"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
 // SignIn is how a server is signed in to; false where it is not: a child, a

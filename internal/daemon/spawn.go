@@ -11,17 +11,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/authn"
-	"github.com/doorward/doorward/internal/config"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/peer"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/spawn"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/authn"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/messaging/spawn"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // openSpawns makes what starts agents, and ends in the book what an earlier run

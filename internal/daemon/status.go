@@ -5,15 +5,15 @@ import (
 	"net/http"
 	"sort"
 
-	"github.com/doorward/doorward/internal/admin"
-	"github.com/doorward/doorward/internal/agent"
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/instruct"
-	"github.com/doorward/doorward/internal/listen"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // paths are what is served beside MCP.
@@ -93,7 +93,7 @@ func (d *Daemon) status() admin.Status {
 // builtinTrouble is what keeps a server that is part of the daemon from working.
 func (d *Daemon) builtinTrouble(name string) string {
 	why := d.storeless.Load()
-	if why == nil && name == instruct.ServerName {
+	if why == nil && name == deliver.ServerName {
 		why = d.instructing.failed.Load()
 	}
 	if why == nil {

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/doorward/doorward/internal/library"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/session"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // openStored starts what lives in the store: messaging, and the delivery of

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/config"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // unseen remembers which paths contained servers complain of on standard error
@@ -59,7 +59,7 @@ func (u *unseen) add(server, path string) {
 
 // of says for each path that a server asked for, or that its kind is known to
 // need, which key grants it.
-func (u *unseen) of(name string, s *config.Server, box child.Sandbox) []string {
+func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string {
 	if box.Mode == "" {
 		return nil
 	}
@@ -92,8 +92,8 @@ func within(dirs []string, path string) bool {
 
 // remedy is the line of the configuration that grants a path.
 func remedy(path, home string) string {
-	for _, name := range child.ProfileNames() {
-		var box child.Sandbox
+	for _, name := range process.ProfileNames() {
+		var box process.Sandbox
 		box.Grant([]string{name}, nil, home)
 		if within(slices.Concat(box.Read, box.Write), path) {
 			return fmt.Sprintf("read: [%s] grants it", name)
@@ -120,7 +120,7 @@ func known(s *config.Server, home string) []string {
 			if word != part && !slices.Contains(strings.Split(word, "-"), part) {
 				continue
 			}
-			var box child.Sandbox
+			var box process.Sandbox
 			box.Grant([]string{profile}, nil, home)
 			paths = append(paths, slices.Concat(box.Read, box.Write)...)
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/resolve"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // aggregate serves a request on /mcp: every server the caller may use.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/resolve"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // clients are one of each era on the same path.

@@ -3,7 +3,7 @@ package relay
 import (
 	"testing"
 
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
 // Who listens hears that its lists may have changed when the policy has: a

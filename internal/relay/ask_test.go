@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
 const form = `{"message":"who are you?","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":9007199254740993}}},"x":1.0}`

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Two first requests at once share one start.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // binding is what a legacy session holds of the servers: a link for each one

@@ -3,9 +3,9 @@ package relay
 import (
 	"context"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // levels are the severities of log messages, least first (RFC 5424).

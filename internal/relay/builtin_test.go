@@ -6,11 +6,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // clerk is a server that is part of the daemon: its tool says who called it,

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/resolve"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // target is what is asked of one server, in that server's own names.

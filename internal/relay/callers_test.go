@@ -17,7 +17,7 @@ import (
 	"time"
 
 	doorward "github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // caller is a client of one era on one transport and one route. It sends what no

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Two clients that choose the same ids and tokens get each their own answer,

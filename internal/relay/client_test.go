@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/resolve"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // reply is the answer to one POST while it comes, or a stream.

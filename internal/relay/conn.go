@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // liveConn is an open connection and what its server said at the start.

@@ -3,10 +3,10 @@ package relay
 import (
 	"strings"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // embedded takes every question inside a part of a server's message through

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // A client of one era and a server that speaks the other alone.

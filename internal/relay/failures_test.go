@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 )
 

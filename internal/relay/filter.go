@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // The notifications of changes, which belong to no call, whatever stream they

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // usher is a guide: it greets by name, refuses whom it is told to, and stops or

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // quizzing is a modern server that asks before it answers.

@@ -3,8 +3,8 @@ package relay
 import (
 	"context"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // initialize opens a legacy session on the route of one server. The server is

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // herald is a server that is part of the daemon and tells each listen what is

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 const (

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // house is a relay behind the real door on a real socket, with a real gate and

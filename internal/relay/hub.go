@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // watcher hears a server's changes. What it wants is guarded by its hub.

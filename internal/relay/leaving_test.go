@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
 )
 

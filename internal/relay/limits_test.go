@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/gate"
+	"github.com/doorward/doorward/internal/trust/gate"
 )
 
 func limited(l gate.Limits) option { return func(h *house, _ *Options) { h.limits = l } }

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // listening is one upstream subscriptions/listen, or what stands for it on a

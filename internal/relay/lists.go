@@ -1,9 +1,9 @@
 package relay
 
 import (
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // listing says what a list method lists: the member of its result, the member

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // TestMain lets the test binary play the supervisor of children, and the child
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "child-supervisor":
-			os.Exit(child.Supervise(os.Args[2:]))
+			os.Exit(process.Supervise(os.Args[2:]))
 		case "pump":
 			os.Exit(pump(os.Args[2]))
 		}
@@ -69,7 +69,7 @@ func leftovers() string {
 		if strings.Contains(g, "leaked()") {
 			continue
 		}
-		for _, where := range []string{"internal/relay.", "internal/front.", "internal/upstream.", "internal/child.", "net/http."} {
+		for _, where := range []string{"internal/relay.", "internal/downstream/front.", "internal/upstream.", "internal/upstream/process.", "net/http."} {
 			if strings.Contains(g, where) {
 				return "goroutine left over:\n" + g
 			}

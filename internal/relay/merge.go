@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/resolve"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 const (

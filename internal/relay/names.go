@@ -1,9 +1,9 @@
 package relay
 
 import (
-	"github.com/doorward/doorward/internal/resolve"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 func clientURI(aggregate bool, server, uri string) string {

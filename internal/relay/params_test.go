@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // annotated is a tool whose parameters have headers of all kinds.

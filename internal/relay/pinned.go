@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // offer is what is known of one list of one connection.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/pin"
+	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // What the pin and the content rules add to a call of a server whose tools are

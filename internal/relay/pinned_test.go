@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/pin"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // shelf is a book of manifests for a test.

@@ -3,9 +3,9 @@ package relay
 import (
 	"fmt"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // inputRequired passes a multi-round-trip result on, whose questions have been

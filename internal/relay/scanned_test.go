@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/audit"
-	"github.com/doorward/doorward/internal/scan"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // scannedBy puts a server under content rules that look for canaries, which

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // startPipe serves children: each is a pump to our socket.

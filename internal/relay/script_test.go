@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // script is an MCP server that a test plays: behind the standard streams of a
@@ -98,11 +98,11 @@ func instances(kind string) func(*Server, *upstream.Definition) {
 	return func(s *Server, _ *upstream.Definition) { s.Instances = kind }
 }
 
-var sharedRunner = sync.OnceValues(func() (*child.Runner, error) {
-	return child.NewRunner(child.Options{Max: -1, Stdin: 300 * time.Millisecond, Term: 300 * time.Millisecond})
+var sharedRunner = sync.OnceValues(func() (*process.Runner, error) {
+	return process.NewRunner(process.Options{Max: -1, Stdin: 300 * time.Millisecond, Term: 300 * time.Millisecond})
 })
 
-func runner(t testing.TB) *child.Runner {
+func runner(t testing.TB) *process.Runner {
 	t.Helper()
 	r, err := sharedRunner()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"sync"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // startWeb serves the script over Streamable HTTP in both eras.

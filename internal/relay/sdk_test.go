@@ -14,8 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/doorward/doorward/internal/child"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // builtDir is removed when all tests have run.
@@ -45,7 +45,7 @@ func TestSDKServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &script{t: t, name: "sdk", kind: "stdio"}
-	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Path, d.Args, d.Env = path, nil, child.Environment(nil) })},
+	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Path, d.Args, d.Env = path, nil, process.Environment(nil) })},
 		withRules("sdk", everyTool, askAll))
 	t.Run("legacy", func(t *testing.T) {
 		c := h.legacy("/mcp/sdk", "uid:1000", `{"elicitation":{},"sampling":{}}`)

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // How long a sealed handle can come back.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
+	"github.com/doorward/doorward/internal/downstream/front"
 )
 
 // Status is what `doorward status` shows of one server.

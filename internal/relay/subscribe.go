@@ -5,13 +5,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/gate"
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
-	"github.com/doorward/doorward/internal/resolve"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // ackTime is how long the acknowledgement of a listen on the aggregate waits

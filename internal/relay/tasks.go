@@ -3,8 +3,8 @@ package relay
 import (
 	"strings"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 var errNoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}

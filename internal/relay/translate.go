@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/doorward/doorward/internal/front"
-	"github.com/doorward/doorward/internal/policy"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/wire"
 )
 
 // outgoing makes the upstream request of an exchange: the params as they

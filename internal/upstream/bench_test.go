@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // The benchmarks compare a call through this package with the least that any

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // DialLegacy opens a connection with the handshake of the legacy era:

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // A stranger holds the child's standard output open: no end of file comes, yet
@@ -52,7 +52,7 @@ func TestStdioDeathIsNoticedWithoutEndOfFile(t *testing.T) {
 
 func TestStdioCapOnChildren(t *testing.T) {
 	t.Parallel()
-	runner, err := child.NewRunner(child.Options{Max: 1, Stdin: 100 * time.Millisecond, Term: 100 * time.Millisecond})
+	runner, err := process.NewRunner(process.Options{Max: 1, Stdin: 100 * time.Millisecond, Term: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

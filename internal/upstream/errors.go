@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // What can go wrong, seen from whoever made the call. Every error of this

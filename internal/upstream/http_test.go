@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func TestHTTPLegacySession(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func (s *Server) legacyHTTP(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {

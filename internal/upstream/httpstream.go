@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Resumption of a broken stream (2025-11-25 Transports, "Resumability and

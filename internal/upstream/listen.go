@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Pauses before the stream for unasked messages is opened again after a

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // TestMain lets the test binary play the supervisor of children and the
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "child-supervisor":
-			os.Exit(child.Supervise(os.Args[2:]))
+			os.Exit(process.Supervise(os.Args[2:]))
 		case "fake-server":
 			os.Exit(fakeServer(os.Args[2:]))
 		}
@@ -59,7 +59,7 @@ func leftovers() string {
 		if strings.Contains(g, "leaked()") {
 			continue
 		}
-		if strings.Contains(g, "internal/upstream.") || strings.Contains(g, "internal/child.") || strings.Contains(g, "net/http.") {
+		if strings.Contains(g, "internal/upstream.") || strings.Contains(g, "internal/upstream/process.") || strings.Contains(g, "net/http.") {
 			return "goroutine left over:\n" + g
 		}
 	}
@@ -87,8 +87,8 @@ func openPipesAndSockets() int {
 	return n
 }
 
-var sharedRunner = sync.OnceValues(func() (*child.Runner, error) {
-	return child.NewRunner(child.Options{Max: -1, Stdin: 300 * time.Millisecond, Term: 300 * time.Millisecond})
+var sharedRunner = sync.OnceValues(func() (*process.Runner, error) {
+	return process.NewRunner(process.Options{Max: -1, Stdin: 300 * time.Millisecond, Term: 300 * time.Millisecond})
 })
 
 func self(t testing.TB) string {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func TestHTTPModernHeadersRepeatTheBody(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // maxRefusal bounds what is read of the body of an error status, in bytes.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // restarts spaces the starts of one server's children: it is what the circuit is to a server over the network. A child
@@ -13,8 +13,8 @@ import (
 // client's words must not keep a server from everybody else.
 type restarts struct {
 	mu    sync.Mutex
-	all   child.Backoff // children that could not be started, and those that served
-	by    map[uint64]*child.Backoff
+	all   process.Backoff // children that could not be started, and those that served
+	by    map[uint64]*process.Backoff
 	order []uint64 // keys of by, the oldest first
 }
 
@@ -55,18 +55,18 @@ func (r *restarts) ended(key uint64, started, now time.Time) time.Duration {
 }
 
 // of is the backoff of one handshake. The caller holds mu.
-func (r *restarts) of(key uint64) *child.Backoff {
+func (r *restarts) of(key uint64) *process.Backoff {
 	if b := r.by[key]; b != nil {
 		return b
 	}
 	if r.by == nil {
-		r.by = make(map[uint64]*child.Backoff)
+		r.by = make(map[uint64]*process.Backoff)
 	}
 	if len(r.order) == maxHellos {
 		delete(r.by, r.order[0])
 		r.order = r.order[1:]
 	}
-	b := new(child.Backoff)
+	b := new(process.Backoff)
 	r.by[key], r.order = b, append(r.order, key)
 	return b
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }

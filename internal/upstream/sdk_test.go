@@ -14,8 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // everythingServer is go-sdk's conformance server, built once.
@@ -39,7 +39,7 @@ func sdkServer(t *testing.T, transport string) *Server {
 		if err != nil {
 			t.Fatalf("building the server: %v", err)
 		}
-		return fake(t, "", func(d *Definition, _ *Deps) { d.Path, d.Args, d.Env = path, nil, child.Environment(nil) })
+		return fake(t, "", func(d *Definition, _ *Deps) { d.Path, d.Args, d.Env = path, nil, process.Environment(nil) })
 	}
 	server := sdkFixture()
 	get := func(*http.Request) *mcp.Server { return server }

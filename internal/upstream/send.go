@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/egress"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // Credential proves to one server who is calling, where Definition.Headers do not. It is safe for concurrent use.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // maxEndpoint bounds the announced endpoint, in bytes.

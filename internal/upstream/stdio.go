@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // After a child has ended, or was told to, its output is read on for a while:
@@ -25,7 +25,7 @@ const (
 // stdioConn is a child and what it says.
 type stdioConn struct {
 	stream
-	proc    *child.Process
+	proc    *process.Process
 	started time.Time
 	out     lineWriter
 	quiet   atomic.Bool // its end says nothing about the server: asked for, or a probe's
@@ -41,11 +41,11 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it keeps ending, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
 	started := time.Now()
-	proc, err := s.deps.Runner.Start(child.Spec{
+	proc, err := s.deps.Runner.Start(process.Spec{
 		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(),
 	})
 	switch {
-	case errors.Is(err, child.ErrTooMany):
+	case errors.Is(err, process.ErrTooMany):
 		return nil, newFault(ErrBusy, "")
 	case err != nil:
 		s.backoff.ended(ours, started, time.Now())

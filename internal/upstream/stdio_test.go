@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func TestStdioCallReturnsTheBytesThatCame(t *testing.T) {

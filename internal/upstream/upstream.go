@@ -25,9 +25,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/child"
-	"github.com/doorward/doorward/internal/egress"
-	"github.com/doorward/doorward/internal/wire"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/egress"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // Kinds of server, the values of Definition.Kind.
@@ -57,7 +57,7 @@ type Definition struct {
 	Env  []string // stdio: the complete environment, "NAME=value"
 	Dir  string   // stdio: working directory, "" for the daemon's
 
-	Sandbox child.Sandbox // stdio: how far it is shut in
+	Sandbox process.Sandbox // stdio: how far it is shut in
 
 	URL          string      // http, sse
 	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only
@@ -74,10 +74,10 @@ type Definition struct {
 
 // Deps are what all servers share.
 type Deps struct {
-	Runner       *child.Runner // starts the children; needed for stdio
-	Log          *slog.Logger  // nil: slog.Default
-	ClientInfo   []byte        // raw {"name":…,"version":…}; becomes the User-Agent of HTTP requests
-	ProbeTimeout time.Duration // 0: DefaultProbeTimeout
+	Runner       *process.Runner // starts the children; needed for stdio
+	Log          *slog.Logger    // nil: slog.Default
+	ClientInfo   []byte          // raw {"name":…,"version":…}; becomes the User-Agent of HTTP requests
+	ProbeTimeout time.Duration   // 0: DefaultProbeTimeout
 
 	Credential Credential                     // http, sse: of this one server; nil: Headers say all
 	Proxy      string                         // http, sse: egress.Options.Proxy

@@ -24,19 +24,19 @@ const (
 // rendered is the template that is filled in. It has variables of three types and includes another one.
 const rendered = "template-00"
 
-// document is one file of the set.
-type document struct{ name, text string }
+// guidanceDoc is one file of the set.
+type guidanceDoc struct{ name, text string }
 
 // guidance makes the set. Each document begins with a sentence that no other one has (see planted).
-func guidance() []document {
-	var all []document
+func guidance() []guidanceDoc {
+	var all []guidanceDoc
 	add := func(n int, class, prefix string) {
 		for i := range n {
 			name := fmt.Sprintf("%s-%02d", prefix, i)
 			if class == "voice" && i == 0 {
 				name = "voice" // the one that /auth/voice gives
 			}
-			all = append(all, document{name, documentOf(name, class, i)})
+			all = append(all, guidanceDoc{name, documentOf(name, class, i)})
 		}
 	}
 	add(instructionDocs, "instructions", "guide")

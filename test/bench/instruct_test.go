@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/guide"
+	"github.com/doorward/doorward/internal/instructions/document"
 )
 
 func TestTheDocumentsAreThoseOfATeam(t *testing.T) {
@@ -36,19 +36,19 @@ func TestTheDocumentsAreThoseOfATeam(t *testing.T) {
 // The product takes the set as it is, and who fetches gets what the paths look for.
 func TestTheDocumentsAreOnesThatAReaderGets(t *testing.T) {
 	t.Parallel()
-	var docs []*guide.Document
+	var docs []*document.Document
 	for _, d := range guidance() {
-		parsed, err := guide.Parse(d.name+".md", []byte(d.text))
+		parsed, err := document.Parse(d.name+".md", []byte(d.text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		docs = append(docs, parsed)
 	}
-	set, problems := guide.NewSet(docs)
+	set, problems := document.NewSet(docs)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	view := set.View(guide.Caller{Principal: "uid:1000"}, func(d *guide.Document) bool { return set.Tier(d) == guide.Structural })
+	view := set.View(document.Caller{Principal: "uid:1000"}, func(d *document.Document) bool { return set.Tier(d) == document.Structural })
 	short, long := view.Compose(2048, markA), view.Compose(65536, markA)
 	filled, err := view.Render(rendered, []byte(`{"title":"it","count":3}`))
 	if err != nil || !strings.Contains(filled, planted("template-02")) {

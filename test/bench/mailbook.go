@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon"
-	"github.com/doorward/doorward/internal/mail"
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // book is the mail itself, in this process: what the daemon calls once a call has passed the gate. There is no

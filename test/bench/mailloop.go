@@ -12,7 +12,7 @@ import (
 
 	_ "github.com/ncruces/go-sqlite3/driver" // the driver of the store
 
-	"github.com/doorward/doorward/internal/store"
+	"github.com/doorward/doorward/internal/base/store"
 )
 
 // bareLoop is what a message costs at least on this disk: a row with an id of its own and a counter that goes

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/doorward/doorward/internal/policy"
-	"github.com/doorward/doorward/internal/principal"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // decision is what one decision of the policy costs, in this process.

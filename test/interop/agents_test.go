@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
 )
 

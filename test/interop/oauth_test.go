@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"github.com/doorward/doorward/internal/doortest"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
 )
 

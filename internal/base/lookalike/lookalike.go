@@ -1,0 +1,90 @@
+// Package lookalike tells names apart as people do: by their looks.
+//
+// It exists so that a name that looks like another one is not taken for something
+// else: by a deny list, by a pin, by somebody who reads a list.
+package lookalike
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// Forms are two forms of a name; names that are equal in either of them look
+// alike. Both fold case, compatibility forms such as full-width and mathematical
+// letters, accents, and the letters of other scripts that most fonts draw like
+// Latin ones. The second also takes I, l, 1 and | for one stroke, which must come
+// before the case is folded: else every i would be an l.
+//
+// It is a table of the common cases in the manner of Unicode TS 39, not all of
+// that report: scripts that are not in it, letter pairs such as rn and m, and
+// names that differ in separators alone are not found.
+func Forms(name string) [2]string {
+	var folded, stroked strings.Builder
+	for _, r := range norm.NFKD.String(name) {
+		if r = latin(r); unicode.Is(unicode.Mn, r) || plaintext.Hidden(r) {
+			continue
+		}
+		folded.WriteRune(fold(r))
+		if r == 'I' || r == '1' || r == '|' {
+			r = 'l'
+		}
+		stroked.WriteRune(fold(r))
+	}
+	return [2]string{folded.String(), stroked.String()}
+}
+
+// Shown are the Forms of a name without what nobody sees of it: white space,
+// control and format characters, and those that are ignored by default.
+func Shown(name string) [2]string {
+	return Forms(strings.Map(func(r rune) rune {
+		if unicode.IsOneOf(unseen, r) {
+			return -1
+		}
+		return r
+	}, name))
+}
+
+var unseen = []*unicode.RangeTable{unicode.White_Space, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector}
+
+// Alike reports whether two forms are those of names that look alike.
+func Alike(a, b [2]string) bool { return a[0] == b[0] || a[1] == b[1] }
+
+// fold is one representative of the cases of r, as Latin as its looks.
+func fold(r rune) rune { return latin(unicode.ToLower(unicode.ToUpper(r))) }
+
+func latin(r rune) rune {
+	if l, ok := lookalikes[r]; ok {
+		return l
+	}
+	return r
+}
+
+// lookalikes maps letters to the ASCII letters they are drawn like.
+var lookalikes = pairs(
+	// Cyrillic
+	"аa", "вb", "сc", "ԁd", "еe", "ёe", "һh", "іi", "їi", "јj", "кk", "ӏl", "мm", "нh", "оo", "рp", "ԛq", "гr", "ѕs", "тt", "уy", "ѵv", "ԝw", "хx", "ьb", "зz", "пn",
+	"АA", "ВB", "СC", "ЕE", "НH", "ІI", "ЈJ", "КK", "МM", "ОO", "РP", "Ѕs", "ТT", "УY", "ХX", "ӀI", "ԌG", "ԚQ", "ԜW",
+	// Greek
+	"αa", "βb", "γy", "εe", "ηn", "ιi", "κk", "νv", "οo", "ρp", "τt", "υu", "χx", "ωw",
+	"ΑA", "ΒB", "ΕE", "ΖZ", "ΗH", "ΙI", "ΚK", "ΜM", "ΝN", "ΟO", "ΡP", "ΤT", "ΥY", "ΧX", "ϲc", "ϳj",
+	// Armenian
+	"աw", "ցg", "հh", "յj", "ոn", "սu", "օo", "ԱU", "ՍU", "ՕO", "զq", "լl",
+	// Latin that is drawn like ASCII, dotless and stroked forms
+	"ıi", "ɑa", "ɡg", "ȷj", "ɩi", "ʀr", "ꜱs", "ℓl", "ℎh", "ǀl", "łl", "øo", "đd", "ħh", "ŧt",
+	"ᴀa", "ʙb", "ᴄc", "ᴅd", "ᴇe", "ɢg", "ʜh", "ɪi", "ᴊj", "ᴋk", "ʟl", "ᴍm", "ɴn", "ᴏo", "ᴘp", "ᴛt", "ᴜu", "ᴠv", "ᴡw", "ʏy", "ᴢz",
+	// digits and punctuation
+	"0o", "‐-", "‑-", "‒-", "–-", "—-", "−-", "﹣-", "＿_", "․.", "∕/", "⁄/",
+)
+
+func pairs(of ...string) map[rune]rune {
+	m := make(map[rune]rune, len(of))
+	for _, p := range of {
+		r := []rune(p)
+		m[r[0]] = r[1]
+	}
+	return m
+}

@@ -1,0 +1,24 @@
+//go:build unix
+
+package secret_test
+
+import (
+	"errors"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// A pipe that nobody writes to must not hold up a daemon that starts.
+func TestReadFileDoesNotWaitForAPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secret.ReadFile(pipe); !errors.Is(err, secret.ErrNotRegular) {
+		t.Errorf("got %v", err)
+	}
+}

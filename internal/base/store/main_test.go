@@ -1,0 +1,57 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary play the processes that are killed or run out
+// of space, and looks for what is left when every test has closed its stores.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		switch os.Args[1] {
+		case "write-for-ever":
+			os.Exit(writeForEver(os.Args[2:]))
+		case "limited-files":
+			os.Exit(limitedFiles(os.Args[2]))
+		case "small-disk":
+			os.Exit(smallDisk(os.Args[2]))
+		}
+	}
+	code := m.Run()
+	if leak := leaked(); code == 0 && leak != "" {
+		fmt.Fprintln(os.Stderr, leak)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked is a goroutine of this package or its drivers that does not end.
+func leaked() (left string) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if left = leftovers(); left == "" {
+			return ""
+		}
+	}
+	return left
+}
+
+func leftovers() string {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for _, g := range strings.Split(string(buf), "\n\n") {
+		if strings.Contains(g, "store.leaked(") {
+			continue
+		}
+		for _, owner := range []string{"internal/base/store.", "database/sql.", "pgconn."} {
+			if strings.Contains(g, owner) {
+				return "goroutine left over:\n" + g
+			}
+		}
+	}
+	return ""
+}

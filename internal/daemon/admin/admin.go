@@ -1,0 +1,237 @@
+// Package admin is the local API behind the command line: what the daemon is
+// doing, who it thinks is calling, and why it decides as it does.
+//
+// Invariant: every path passes the gate as action `admin` before anything is
+// looked up, in here or in what it calls. Two are apart: `whoami` tells a caller
+// only what it is itself, and the hook of a client only how much mail waits for
+// the agent that it belongs to.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Status is the answer of /admin/v1/status.
+type Status struct {
+	Version   string     `json:"version"`
+	Ready     bool       `json:"ready"`
+	Listeners []Listener `json:"listeners"`
+	Servers   []Server   `json:"servers"`
+	Sessions  int        `json:"sessions"`
+	Audit     Audit      `json:"audit"`
+	// Authentication counts what failed since the start.
+	Authentication Authentication `json:"authentication"`
+}
+
+// Authentication counts failed attempts: without a token, with one that is
+// not good, and with one that was not looked at, since its source had failed
+// too often.
+type Authentication struct {
+	Missing uint64 `json:"missing"`
+	Invalid uint64 `json:"invalid"`
+	Limited uint64 `json:"limited"`
+}
+
+// Listener is one line of the bind table as it came out.
+type Listener struct {
+	Network string `json:"network"`
+	Addr    string `json:"addr"`
+	State   string `json:"state"` // listening or refused
+	Auth    string `json:"auth"`  // peer, token or none
+	TLS     bool   `json:"tls"`
+	Reason  string `json:"reason"`
+	// Refused counts the connections that were closed unheard, by reason.
+	Refused map[string]uint64 `json:"refused,omitempty"`
+}
+
+// Server is one configured server.
+type Server struct {
+	Name      string   `json:"name"`
+	Kind      string   `json:"kind"`
+	State     string   `json:"state"` // idle, connected, refused, unreachable, sign-in needed or sign-in failed
+	Era       string   `json:"era"`   // legacy, modern, both or unknown
+	Instances int      `json:"instances"`
+	Sandbox   string   `json:"sandbox"` // the mode, and what of it does not hold in full
+	Withheld  []string `json:"withheld"`
+	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
+	Reason    string   `json:"reason,omitempty"`
+
+	Containment []Measure `json:"containment"`      // what a process of it is shut in by
+	Processes   []Process `json:"processes"`        // those that run
+	Unseen      []string  `json:"unseen,omitempty"` // paths that it needs and is not granted, each with the key that grants it
+}
+
+// Measure is one thing that shuts a server in.
+type Measure struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // enforced, partial or unavailable
+	Detail string `json:"detail,omitempty"`
+}
+
+// Process is one process of a server, with everything below it.
+type Process struct {
+	PID         int       `json:"pid"`
+	Sandbox     string    `json:"sandbox"`
+	Containment []Measure `json:"containment"`
+}
+
+// Audit is how the record is doing.
+type Audit struct {
+	Seq    uint64 `json:"seq"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Kept is the answer of /admin/v1/audit/kept: the checkpoints that the log must
+// have, by the database.
+type Kept struct {
+	Marks   []audit.Mark `json:"marks"`
+	Unknown string       `json:"unknown,omitempty"` // why there are none
+}
+
+// Whoami is the answer of /admin/v1/whoami.
+type Whoami struct {
+	Principal string          `json:"principal"`
+	Facts     json.RawMessage `json:"facts"`
+}
+
+// Explanation is the answer of /admin/v1/explain.
+type Explanation struct {
+	Decision string `json:"decision"`
+	Rule     string `json:"rule"`
+	Reason   string `json:"reason"`
+	At       string `json:"at,omitempty"` // where the rule stands, FILE:LINE
+}
+
+// Policy is the answer of /admin/v1/policy.
+type Policy struct {
+	Text string `json:"text"`
+}
+
+// Options are what the API needs from the daemon.
+type Options struct {
+	Status func() Status
+	// Enter passes the gate; leave records the end.
+	Enter  func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
+	Decide func(policy.Request) policy.Decision
+	Policy func() string // in force, as text
+	Trust  Truster
+
+	Messaging Messaging
+	// Measure is what /metrics shows beside Status.
+	Measure func(ctx context.Context) Measures
+	// Kept is the answer about the audit log's checkpoint, a Kept, and its status.
+	Kept func(*http.Request) (any, int)
+}
+
+type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
+
+// Paths are the handlers by exact path.
+func Paths(o Options) map[string]handler {
+	paths := map[string]handler{
+		"/admin/v1/status":  o.guarded("status", func(*http.Request) (any, int) { return o.Status(), http.StatusOK }),
+		"/admin/v1/explain": o.guarded("explain", o.explain),
+		"/admin/v1/policy":  o.guarded("policy", func(*http.Request) (any, int) { return Policy{Text: o.Policy()}, http.StatusOK }),
+		"/admin/v1/whoami":  whoami,
+
+		"/admin/v1/audit/kept": o.guarded("audit", func(r *http.Request) (any, int) { return o.Kept(r) }),
+
+		"/admin/v1/trust":      o.trust(),
+		"/admin/v1/trust/look": o.trustLook(),
+
+		"/metrics": o.metrics(),
+	}
+	maps.Copy(paths, o.agentPaths())
+	return paths
+}
+
+func whoami(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET")
+		answer(w, http.StatusMethodNotAllowed, nil)
+		return
+	}
+	answer(w, http.StatusOK, Whoami{Principal: who.Name(), Facts: who.FactsJSON()})
+}
+
+// guarded wraps what only an administrator may see.
+func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", "GET")
+			answer(w, http.StatusMethodNotAllowed, nil)
+			return
+		}
+		leave, err := o.Enter(r, who, what)
+		if err != nil {
+			refused(w, err)
+			return
+		}
+		defer leave()
+		body, status := f(r)
+		answer(w, status, body)
+	}
+}
+
+func refused(w http.ResponseWriter, err error) {
+	var refusal *gate.Refusal
+	status := http.StatusForbidden
+	if errors.As(err, &refusal) {
+		status = refusalStatus(w.Header(), refusal)
+	}
+	answer(w, status, nil)
+}
+
+func refusalStatus(h http.Header, refusal *gate.Refusal) int {
+	if wait := refusal.RetryAfter(); wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(wait))
+	}
+	switch refusal.Code {
+	case gate.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case gate.CodeRate:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusForbidden
+}
+
+// explain decides a question without acting on it.
+func (o Options) explain(r *http.Request) (any, int) {
+	q := r.URL.Query()
+	if _, _, err := principal.Parse(q.Get("as")); err != nil {
+		return nil, http.StatusBadRequest
+	}
+	ask := policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name"),
+		Confirmed: q.Get("confirmed") == "true"}
+	if q.Get("local") == "true" {
+		ask.Who = ask.Who.WithLocal()
+	}
+	if q.Has("args") {
+		ask.Args = []byte(q.Get("args"))
+	}
+	d := o.Decide(ask)
+	e := Explanation{Decision: "deny", Rule: d.Rule, Reason: d.Reason, At: d.At}
+	if d.Allow {
+		e.Decision = "allow"
+	}
+	return e, http.StatusOK
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if body == nil {
+		body = map[string]string{"error": http.StatusText(status)}
+	}
+	json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,227 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Agents is the human's side of messaging (agent.Operator). Each method passes
+// the gate as action `admin`, refuses the shell of an agent, and leaves one
+// record, so nothing of that is done here.
+type Agents interface {
+	Peers(ctx context.Context, by agent.Caller) ([]agent.PeerInfo, error)
+	Show(ctx context.Context, by agent.Caller, peer string) (*agent.PeerInfo, error)
+	Retire(ctx context.Context, by agent.Caller, peer string) (*agent.PeerInfo, error)
+	Send(ctx context.Context, by agent.Caller, d agent.OperatorDraft) (*agent.OperatorSent, error)
+	Inbox(ctx context.Context, by agent.Caller, peer string, bodies, ack bool) (*agent.Inbox, error)
+	Tail(ctx context.Context, by agent.Caller, peer string, after int64, waitMS int) (*agent.Tailed, error)
+	Trace(ctx context.Context, by agent.Caller, messageID string) (*agent.Traced, error)
+	Holds(ctx context.Context, by agent.Caller) ([]agent.Letter, error)
+	Settle(ctx context.Context, by agent.Caller, what, messageID string) ([]mail.Settled, error)
+	Pause(ctx context.Context, by agent.Caller, peer string, on bool) (*agent.PeerInfo, error)
+	Transfer(ctx context.Context, by agent.Caller, peer, to string) (*agent.PeerInfo, error)
+	Fsck(ctx context.Context, by agent.Caller, repair bool) (*agent.Checked, error)
+}
+
+// Messaging is what the paths of messaging need from the daemon. What is wrong
+// in form passes the gate too before it is refused: nobody asks unrecorded.
+type Messaging struct {
+	Agents Agents // nil: messaging is off, and its paths are not there
+	// Above names the process behind a request and all above it, in the form
+	// of peer.Ancestors. complete is false when they cannot be told to the end,
+	// as never of a caller over TCP: its operator's acts are refused.
+	Above func(*http.Request) (processes []string, complete bool)
+	// Holds reports whether what proved a caller still does; nil: always.
+	Holds func(*principal.Principal) bool
+	// Hook counts the mail of the peer that a client's hook belongs to. It is
+	// no operator's act; it passes the gate and is recorded there.
+	Hook func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error)
+}
+
+// AgentPeers is the answer of /admin/v1/agent/peers.
+type AgentPeers struct {
+	Peers []agent.PeerInfo `json:"peers"`
+}
+
+// AgentHolds is the answer of GET /admin/v1/agent/hold.
+type AgentHolds struct {
+	Messages []agent.Letter `json:"messages"`
+}
+
+// AgentSettled is the answer of POST /admin/v1/agent/hold.
+type AgentSettled struct {
+	Settled []AgentSettlement `json:"settled"`
+}
+
+// AgentSettlement is what was done to a message.
+type AgentSettlement struct {
+	MessageID string `json:"message_id"`
+	PeerID    string `json:"peer_id"`
+	State     string `json:"state"`
+	Seq       int64  `json:"seq,omitempty"`
+	NewID     string `json:"new_id,omitempty"` // of what was sent again
+}
+
+// The bodies of what acts.
+type (
+	AgentPeer struct {
+		Peer string `json:"peer"`
+	}
+	AgentInbox struct {
+		Ack bool `json:"ack"`
+	}
+	AgentHold struct {
+		Do        string `json:"do"` // approve, refuse, requeue or purge
+		MessageID string `json:"message_id"`
+	}
+	AgentPause struct {
+		Peer   string `json:"peer"`
+		Paused bool   `json:"paused"`
+	}
+	AgentTransfer struct {
+		Peer string `json:"peer"`
+		To   string `json:"to"`
+	}
+	AgentFsck struct {
+		Repair bool `json:"repair"`
+	}
+)
+
+// Failure is the body of a refusal. Code is constant, of gate, agent or mail.
+type Failure struct {
+	Error string `json:"error"`
+	Code  string `json:"code,omitempty"`
+	Why   string `json:"why,omitempty"` // of AGENT_SHELL: agent or unknown
+	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
+}
+
+// What is above a caller that is refused as an agent's shell.
+const (
+	WhyAgent   = "agent"   // a registered agent
+	WhyUnknown = "unknown" // what could not be read to the end
+)
+
+const (
+	codeAgentShell = "AGENT_SHELL"
+	codeNotAllowed = "NOT_ALLOWED"
+)
+
+// errArgument refuses a query or a body that is not as it must be.
+var errArgument = errors.New("wrong argument")
+
+func (o Options) agentPaths() map[string]handler {
+	m := o.Messaging
+	a := m.Agents
+	if a == nil {
+		return nil
+	}
+	return map[string]handler{
+		"/admin/v1/agent/peers": o.methods(lookup(m, []string{"peer"}, func(ctx context.Context, by agent.Caller, q url.Values) (any, error) {
+			return peers(ctx, a, by, q.Get("peer"))
+		}), nil),
+		"/admin/v1/agent/retire": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in AgentPeer) (any, error) {
+			return a.Retire(ctx, by, in.Peer)
+		})),
+		"/admin/v1/agent/send": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in agent.OperatorDraft) (any, error) {
+			return a.Send(ctx, by, in)
+		})),
+		"/admin/v1/agent/inbox": o.methods(lookup(m, []string{"peer", "bodies"}, func(ctx context.Context, by agent.Caller, q url.Values) (any, error) {
+			if b := q.Get("bodies"); b != "" && b != "true" {
+				return nil, errArgument
+			}
+			return inbox(a.Inbox(ctx, by, q.Get("peer"), q.Has("bodies"), false))
+		}), act(m, func(ctx context.Context, by agent.Caller, in AgentInbox) (any, error) {
+			return inbox(a.Inbox(ctx, by, "", true, in.Ack))
+		})),
+		"/admin/v1/agent/tail": o.tail,
+		"/admin/v1/agent/trace": o.methods(lookup(m, []string{"message_id"}, func(ctx context.Context, by agent.Caller, q url.Values) (any, error) {
+			return traced(a.Trace(ctx, by, q.Get("message_id")))
+		}), nil),
+		"/admin/v1/agent/hold": o.methods(lookup(m, nil, func(ctx context.Context, by agent.Caller, _ url.Values) (any, error) {
+			held, err := a.Holds(ctx, by)
+			return AgentHolds{Messages: list(held)}, err
+		}), act(m, m.settle)),
+		"/admin/v1/agent/pause": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in AgentPause) (any, error) {
+			return a.Pause(ctx, by, in.Peer, in.Paused)
+		})),
+		"/admin/v1/agent/transfer": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in AgentTransfer) (any, error) {
+			return a.Transfer(ctx, by, in.Peer, in.To)
+		})),
+		"/admin/v1/agent/fsck": o.methods(lookup(m, nil, func(ctx context.Context, by agent.Caller, _ url.Values) (any, error) {
+			return checked(a.Fsck(ctx, by, false))
+		}), act(m, func(ctx context.Context, by agent.Caller, in AgentFsck) (any, error) {
+			return checked(a.Fsck(ctx, by, in.Repair))
+		})),
+		"/agent/v1/hook": o.methods(nil, m.hook),
+	}
+}
+
+func peers(ctx context.Context, a Agents, by agent.Caller, one string) (any, error) {
+	if one == "" {
+		all, err := a.Peers(ctx, by)
+		return AgentPeers{Peers: list(all)}, err
+	}
+	p, err := a.Show(ctx, by, one)
+	if err != nil {
+		return nil, err
+	}
+	return AgentPeers{Peers: []agent.PeerInfo{*p}}, nil
+}
+
+// list is never null in JSON.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func inbox(in *agent.Inbox, err error) (any, error) {
+	if err == nil {
+		in.Messages = list(in.Messages)
+	}
+	return in, err
+}
+
+func traced(t *agent.Traced, err error) (any, error) {
+	if err == nil {
+		t.Letters, t.Changes, t.Audit = list(t.Letters), list(t.Changes), list(t.Audit)
+	}
+	return t, err
+}
+
+func checked(c *agent.Checked, err error) (any, error) {
+	if err == nil {
+		c.Problems = list(c.Problems)
+		if c.States == nil {
+			c.States = map[string]int64{}
+		}
+	}
+	return c, err
+}
+
+func (m Messaging) settle(ctx context.Context, by agent.Caller, in AgentHold) (any, error) {
+	if !slices.Contains([]string{agent.HoldApprove, agent.HoldRefuse, agent.HoldRequeue, agent.HoldPurge}, in.Do) || in.MessageID == "" {
+		return nil, errArgument
+	}
+	done, err := m.Agents.Settle(ctx, by, in.Do, in.MessageID)
+	out := AgentSettled{Settled: []AgentSettlement{}}
+	for _, s := range done {
+		out.Settled = append(out.Settled, AgentSettlement{MessageID: s.MessageID, PeerID: s.PeerID, State: s.State, Seq: s.Seq, NewID: s.NewID})
+	}
+	return out, err
+}
+
+// hook answers with counts alone, to callers that the gate lets read their
+// mailbox; one that belongs to no peer has none.
+func (m Messaging) hook(r *http.Request, who *principal.Principal, _ []byte) (any, error) {
+	processes, _ := m.Above(r) // what can be seen of the chain is enough to inform
+	return m.Hook(r.Context(), who, processes)
+}

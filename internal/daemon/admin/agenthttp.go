@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// answerer does what a request asks for, whose body it gets.
+type answerer func(r *http.Request, who *principal.Principal, body []byte) (any, error)
+
+// lookup makes a GET out of f, which knows these parameters and no others.
+func lookup(m Messaging, known []string, f func(context.Context, agent.Caller, url.Values) (any, error)) answerer {
+	return func(r *http.Request, who *principal.Principal, _ []byte) (any, error) {
+		q, err := query(r, known)
+		if err != nil {
+			return nil, err
+		}
+		return f(r.Context(), m.caller(r, who), q)
+	}
+}
+
+// query are the parameters of a request, each of them known and there once.
+func query(r *http.Request, known []string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, errArgument
+	}
+	for name, values := range q {
+		if !slices.Contains(known, name) || len(values) != 1 {
+			return nil, errArgument
+		}
+	}
+	return q, nil
+}
+
+// act makes a POST out of f: its body is one object of that form and nothing
+// else.
+func act[In any](m Messaging, f func(context.Context, agent.Caller, In) (any, error)) answerer {
+	return func(r *http.Request, who *principal.Principal, body []byte) (any, error) {
+		var in In
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		if d.Decode(&in) != nil || d.Decode(&struct{}{}) != io.EOF {
+			return nil, errArgument
+		}
+		return f(r.Context(), m.caller(r, who), in)
+	}
+}
+
+func (m Messaging) caller(r *http.Request, who *principal.Principal) agent.Caller {
+	processes, complete := m.Above(r)
+	return agent.Caller{Who: who, Processes: processes, Complete: complete}
+}
+
+// maxAct bounds a body: a message of the largest size that can be configured, in
+// its longest spelling.
+const maxAct = 6<<20 + 64<<10
+
+// methods serves a path that looks by GET, acts by POST, or both.
+func (o Options) methods(get, post answerer) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		f, allow := get, "GET, POST"
+		switch {
+		case get == nil:
+			allow = "POST"
+		case post == nil:
+			allow = "GET"
+		}
+		var body []byte
+		if r.Method == http.MethodPost && post != nil {
+			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+				answer(w, http.StatusUnsupportedMediaType, nil)
+				return
+			}
+			var err error
+			if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxAct)); err != nil {
+				o.malformed(w, r, who, http.StatusRequestEntityTooLarge)
+				return
+			}
+			f = post
+		} else if r.Method != http.MethodGet || get == nil {
+			w.Header().Set("Allow", allow)
+			answer(w, http.StatusMethodNotAllowed, nil)
+			return
+		}
+		out, err := f(r, who, body)
+		if err != nil {
+			o.failed(w, r, who, err)
+			return
+		}
+		answer(w, http.StatusOK, out)
+	}
+}
+
+func (o Options) failed(w http.ResponseWriter, r *http.Request, who *principal.Principal, err error) {
+	if errors.Is(err, errArgument) {
+		o.malformed(w, r, who, http.StatusBadRequest)
+		return
+	}
+	status, f := o.Messaging.failure(w.Header(), r, err)
+	answer(w, status, f)
+}
+
+// malformed refuses what has not come to a gate yet.
+func (o Options) malformed(w http.ResponseWriter, r *http.Request, who *principal.Principal, status int) {
+	leave, err := o.Enter(r, who, "agent.malformed")
+	if err != nil {
+		refused(w, err)
+		return
+	}
+	defer leave()
+	answer(w, status, Failure{Error: http.StatusText(status), Code: mail.InvalidArgument})
+}
+
+// failure says why, in constants alone.
+func (m Messaging) failure(h http.Header, r *http.Request, err error) (status int, f Failure) {
+	var refusal *gate.Refusal
+	var wrong *mail.Error
+	status = http.StatusInternalServerError
+	switch {
+	case errors.As(err, &refusal):
+		status, f.Code, f.Ref = refusalStatus(h, refusal), codeNotAllowed, refusal.Ref
+	case errors.Is(err, agent.ErrAgentShell):
+		status, f.Code, f.Why = http.StatusForbidden, codeAgentShell, WhyAgent
+		if _, complete := m.Above(r); !complete {
+			f.Why = WhyUnknown
+		}
+	case errors.As(err, &wrong):
+		status, f.Code = mailStatus(wrong.Code), wrong.Code
+	}
+	f.Error = http.StatusText(status)
+	return status, f
+}
+
+func mailStatus(code string) int {
+	switch code {
+	case mail.UnknownRecipient, mail.UnknownMessage:
+		return http.StatusNotFound
+	case mail.InvalidArgument, mail.NameInvalid, mail.NameReserved:
+		return http.StatusBadRequest
+	case mail.StoreUnavailable, mail.AuditUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusConflict
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Measures are what /metrics shows beside Status.
+type Measures struct {
+	// Messaging is on; Agent is nil when its store does not answer.
+	Messaging bool
+	Agent     *AgentMeasures
+	// Refused counts, since the start, what the gate refused, by the kind of
+	// rule that struck.
+	Refused map[string]uint64
+	// Instructions is nil when their database does not answer.
+	Instructions *InstructionMeasures
+}
+
+// AgentMeasures are those of messaging. The keys are constants.
+type AgentMeasures struct {
+	Accepted int64             // deliveries that were ever accepted
+	States   map[string]int64  // of these, by state
+	Peers    map[string]int    // by presence
+	Waits    int               // calls that wait now
+	Sends    map[string]uint64 // since the start, by outcome
+}
+
+// metrics serves GET /metrics in the formats of Prometheus. What is shown is
+// counted when it is asked for, on a registry of the request's own: nothing is
+// registered where another package could add to it. No label is an id or the
+// name of a caller or a peer, so there are as many series as this file, the
+// configured servers and the states have.
+func (o Options) metrics() handler {
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", "GET")
+			answer(w, http.StatusMethodNotAllowed, nil)
+			return
+		}
+		leave, err := o.Enter(r, who, "metrics")
+		if err != nil {
+			refused(w, err)
+			return
+		}
+		defer leave()
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(measured{o.Status(), o.Measure(r.Context())})
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
+	}
+}
+
+// measured is one look, as a collector.
+type measured struct {
+	status Status
+	m      Measures
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("doorward_"+name, help, labels, nil)
+}
+
+var (
+	metricInfo       = desc("info", "The version that runs; always 1.", "version")
+	metricSessions   = desc("sessions", "Open MCP sessions.")
+	metricInstances  = desc("server_instances", "Running instances of a server.", "server")
+	metricState      = desc("server_state", "1 for the state that a server is in.", "server", "state")
+	metricAuthFailed = desc("authentication_failures_total", "Failed attempts to authenticate.", "reason")
+	metricRefused    = desc("refused_total", "Calls that the gate refused, by the kind of rule that struck.", "class")
+	metricAuditSeq   = desc("audit_seq", "The number of the last audit record.")
+	metricAuditOK    = desc("audit_ok", "1 while the audit log can be written.")
+
+	metricStoreUp    = desc("agent_store_up", "1 while the store of messaging answers.")
+	metricAccepted   = desc("agent_accepted_total", "Deliveries that were accepted, one for each recipient of a message.")
+	metricMessages   = desc("agent_messages", "Deliveries by state.", "state")
+	metricDifference = desc("agent_invariant_difference", "Accepted less the sum of all states: 0, or mail was lost or made up.")
+	metricPeers      = desc("agent_peers", "Registered peers by presence.", "presence")
+	metricWaits      = desc("agent_waits_open", "Calls that wait for mail now.")
+	metricSends      = desc("agent_sends_total", "Calls of send since the start, by outcome.", "result")
+)
+
+// mailStates are all states of a delivery, so that each has its series from the
+// start.
+func mailStates() []string {
+	return []string{mail.Held, mail.Queued, mail.Leased, mail.Acked, mail.Rejected, mail.Expired, mail.Dead, mail.Refused, mail.Purged, mail.Evicted}
+}
+
+// Describe sends nothing: the collector lives for one request, and is checked
+// as it collects.
+func (c measured) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends what was seen.
+func (c measured) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	s := c.status
+	gauge(metricInfo, 1, s.Version)
+	gauge(metricSessions, float64(s.Sessions))
+	for _, v := range s.Servers {
+		gauge(metricInstances, float64(v.Instances), v.Name)
+		gauge(metricState, 1, v.Name, v.State)
+	}
+	count(metricAuthFailed, float64(s.Authentication.Missing), "missing")
+	count(metricAuthFailed, float64(s.Authentication.Invalid), "invalid")
+	count(metricAuthFailed, float64(s.Authentication.Limited), "limited")
+	for class, n := range c.m.Refused {
+		count(metricRefused, float64(n), class)
+	}
+	gauge(metricAuditSeq, float64(s.Audit.Seq))
+	gauge(metricAuditOK, truth(s.Audit.State == "ok"))
+	if c.m.Messaging {
+		gauge(metricStoreUp, truth(c.m.Agent != nil))
+	}
+	if a := c.m.Agent; a != nil {
+		a.collect(gauge, count)
+	}
+	if i := c.m.Instructions; i != nil {
+		i.collect(ch, gauge, count)
+	}
+}
+
+type sample func(d *prometheus.Desc, v float64, labels ...string)
+
+func (a *AgentMeasures) collect(gauge, count sample) {
+	difference := a.Accepted
+	for _, state := range mailStates() {
+		difference -= a.States[state]
+		gauge(metricMessages, float64(a.States[state]), state)
+	}
+	count(metricAccepted, float64(a.Accepted))
+	gauge(metricDifference, float64(difference))
+	for _, presence := range []string{"live", "away", "paused"} {
+		gauge(metricPeers, float64(a.Peers[presence]), presence)
+	}
+	gauge(metricWaits, float64(a.Waits))
+	for _, result := range results(a.Sends) {
+		count(metricSends, float64(a.Sends[result]), result)
+	}
+}
+
+// results are the outcomes of sends, of which success always has its series.
+func results(sends map[string]uint64) []string {
+	out := []string{"accepted"}
+	for r := range sends {
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,134 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// Trust is what is withheld of one server.
+type Trust struct {
+	Server   string         `json:"server"`
+	Withheld []pin.Withheld `json:"withheld"`
+	Reason   string         `json:"reason,omitempty"` // why the server cannot be used
+	// Unreached: the server did not tell what it offers, so that this is what
+	// was known before.
+	Unreached bool `json:"unreached,omitempty"`
+}
+
+// TrustList is the answer of GET /admin/v1/trust.
+type TrustList struct {
+	Servers []Trust `json:"servers"`
+}
+
+// TrustLook is the body of POST /admin/v1/trust/look.
+type TrustLook struct {
+	Server string `json:"server"`
+}
+
+// TrustApproval is the body of POST /admin/v1/trust: the items of a server,
+// each with the digest of what was shown.
+type TrustApproval struct {
+	Server string         `json:"server"`
+	Items  []pin.Approval `json:"items"`
+}
+
+var (
+	// ErrNotFound: there is no such server. 404.
+	ErrNotFound = errors.New("no such server")
+	// ErrStale: what is withheld is not what was shown. 409.
+	ErrStale = errors.New("not what was shown")
+)
+
+// Truster is what the paths of trust need from the daemon.
+type Truster struct {
+	List    func() []Trust
+	Look    func(ctx context.Context, who *principal.Principal, server string) (Trust, error)
+	Approve func(who *principal.Principal, server string, items []pin.Approval) error
+}
+
+// trust serves /admin/v1/trust: GET lists, POST approves.
+func (o Options) trust() handler {
+	list := o.guarded("trust", func(*http.Request) (any, int) { return TrustList{Servers: o.Trust.List()}, http.StatusOK })
+	approve := o.posted("trust.approve", func(_ context.Context, who *principal.Principal, body []byte) (any, int) {
+		var a TrustApproval
+		if err := json.Unmarshal(body, &a); err != nil || a.Server == "" || len(a.Items) == 0 {
+			return nil, http.StatusBadRequest
+		}
+		if err := o.Trust.Approve(who, a.Server, a.Items); err != nil {
+			return nil, statusOf(err)
+		}
+		return map[string]int{"approved": len(a.Items)}, http.StatusOK
+	})
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		if r.Method == http.MethodPost {
+			approve(w, r, who)
+			return
+		}
+		list(w, r, who)
+	}
+}
+
+// trustLook asks a server what it offers: it may start the server, so it is
+// no GET.
+func (o Options) trustLook() handler {
+	return o.posted("trust", func(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
+		var l TrustLook
+		if err := json.Unmarshal(body, &l); err != nil || l.Server == "" {
+			return nil, http.StatusBadRequest
+		}
+		t, err := o.Trust.Look(ctx, who, l.Server)
+		if err != nil {
+			return nil, statusOf(err)
+		}
+		return t, http.StatusOK
+	})
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrStale):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}
+
+// maxBody bounds what an administrator may post.
+const maxBody = 8 << 20
+
+// posted is guarded for what changes something. A page in a browser cannot
+// send this media type without being asked first.
+func (o Options) posted(what string, f func(context.Context, *principal.Principal, []byte) (any, int)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", "POST")
+			answer(w, http.StatusMethodNotAllowed, nil)
+			return
+		}
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			answer(w, http.StatusUnsupportedMediaType, nil)
+			return
+		}
+		leave, err := o.Enter(r, who, what)
+		if err != nil {
+			refused(w, err)
+			return
+		}
+		defer leave()
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			answer(w, http.StatusBadRequest, nil)
+			return
+		}
+		out, status := f(r.Context(), who, body)
+		answer(w, status, out)
+	}
+}

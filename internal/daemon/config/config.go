@@ -1,0 +1,228 @@
+// Package config turns doorward.yaml into a Config, or into the list of everything that is wrong with it.
+//
+// It exists because a configuration is a promise about what runs on a machine: what was misspelt, written twice or
+// left unset must not be guessed at. Its invariant: a Config that Load returned is complete and valid in all its
+// parts, each server that could not be made valid carries the reason in Refused, and nothing that was read is lost
+// without a Problem that names its file, line and key.
+//
+// The structs of this file are the manual. The tag `doc` of a field is its text in docs/configuration.md and in the
+// JSON Schema, the tags `default`, `enum`, `min` and `max` are what Load enforces, so the three cannot drift. Further
+// tags: `refs:"any"` allows references to secrets, `refs:"env"` references to variables alone, `path:"a|b"` marks a
+// path that is taken from the directory of the file unless it is one of the words, and `cost:"server"` a value that
+// costs its server alone when it is bad.
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// Config is a whole configuration, with defaults filled in and references resolved. It is not changed after Load.
+type Config struct {
+	SchemaURL    string             `yaml:"$schema" doc:"Where an editor finds the JSON Schema of this file. Doorward does not read it."`
+	Listen       Listen             `yaml:"listen" doc:"Where callers reach Doorward."`
+	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case. The names agent and instructions are taken by the built-in servers."`
+	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file, on top of the default policy; see policy.md. The tests beside it, NAME.tests.yaml for NAME.cedar, are run by doorward check."`
+	OAuth        OAuth              `yaml:"oauth" doc:"Accept the access tokens of one issuer on TCP listeners. Off while issuer is empty."`
+	Agent        Agent              `yaml:"agent" doc:"Messaging between agents, the built-in server agent."`
+	Instructions Instructions       `yaml:"instructions" doc:"Instruction delivery, the built-in server instructions."`
+	Scan         Scanning           `yaml:"scan" doc:"The content rules of servers with doorward.scan."`
+	Egress       Egress             `yaml:"egress" doc:"The way out to servers over the network."`
+	Audit        Audit              `yaml:"audit" doc:"The audit log."`
+	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
+	Limits       Limits             `yaml:"limits" doc:"Limits that hold for the whole daemon."`
+	Log          Log                `yaml:"log" doc:"The daemon's own log, on standard error."`
+
+	// File is the absolute path of the file that was read, empty for the built-in defaults.
+	File string `yaml:"-"`
+	// Dir is the absolute directory from which relative paths were taken.
+	Dir string `yaml:"-"`
+	// Secrets are the paths of ${file:…} references, as they are written.
+	Secrets []string `yaml:"-"`
+	// PolicyText is what stands in the policy file, once ReadPolicy has read it.
+	PolicyText []byte `yaml:"-"`
+}
+
+// Listen says where callers reach the daemon.
+type Listen struct {
+	Unix string     `yaml:"unix" default:"auto" refs:"env" path:"auto|off" doc:"The Unix socket: auto is doorward.sock in the runtime directory, off is none, anything else is its path."`
+	HTTP []Listener `yaml:"http" doc:"TCP listeners, judged one by one. When the key is missing there is one on 127.0.0.1:7866; [] is none."`
+}
+
+// Listener is one TCP listener. What its address and the credentials at hand mean for it is decided by package listen.
+type Listener struct {
+	Addr       string   `yaml:"addr" required:"yes" doc:"Host and port. An address that is not loopback is refused unless a token is set."`
+	Auth       string   `yaml:"auth" default:"auto" enum:"auto|required|none" doc:"auto enforces a token when one is set; required refuses to listen without one; none is possible on loopback only."`
+	TLS        *TLS     `yaml:"tls" doc:"Serve https with this certificate."`
+	RequireTLS bool     `yaml:"require_tls" default:"false" doc:"Refuse to listen off loopback without TLS, instead of warning."`
+	Hosts      []string `yaml:"hosts" doc:"Further Host names to accept, each a name or literal address, with :port when it differs from the listener's."`
+	Origins    []string `yaml:"origins" doc:"Further Origins to accept, each as https://name or https://name:port."`
+	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. What a Forwarded or X-Forwarded-For header of theirs names as the client is what failed tokens are counted for, and is recorded; it allows nothing. From others the headers are ignored."`
+}
+
+// TrustedProxies are the networks of Proxies, as far as they are well formed.
+func (l Listener) TrustedProxies() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range l.Proxies {
+		if p, err := proxyNetwork(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// TLS names a certificate chain and its key, both PEM.
+type TLS struct {
+	Cert string `yaml:"cert" required:"yes" refs:"env" path:"" doc:"Certificate chain, PEM."`
+	Key  string `yaml:"key" required:"yes" refs:"env" path:"" doc:"Private key, PEM."`
+}
+
+// Server is one MCP server. Kind is stdio, with Command, or http or sse, with URL, unless Refused says otherwise.
+type Server struct {
+	Kind     string                  `yaml:"type" cost:"server" enum:"stdio|http|sse|streamable-http|streamableHttp" doc:"The transport. A command alone means stdio, a url alone means http; streamable-http and streamableHttp are other spellings of http."`
+	Command  string                  `yaml:"command" refs:"env" doc:"The program to start: a name found on PATH, or a path; a relative path with a slash in it is taken from the directory of this file. No shell reads it."`
+	Args     []secret.Value          `yaml:"args" refs:"env" doc:"Its arguments, one string each. Every user of the machine can see them: secrets belong in env."`
+	Env      map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR. It gets no others."`
+	Cwd      string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which the program starts."`
+	URL      secret.Value            `yaml:"url" refs:"env" doc:"The server's address, http or https."`
+	Headers  map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers to send, such as the server's own credential."`
+	Disabled bool                    `yaml:"disabled" default:"false" doc:"Leave this server out. Its references are not resolved."`
+	Doorward Handling                `yaml:"doorward" doc:"How Doorward treats the server. Clients that read the same file ignore this key."`
+
+	// Name is the server's key in mcpServers.
+	Name string `yaml:"-"`
+	// Line is where it stands in the file, from 1.
+	Line int `yaml:"-"`
+	// Path is what Options.ResolveCommand made of Command: an absolute path. Empty for http and sse.
+	Path string `yaml:"-"`
+	// Display is the command line, or the address without its query, as it stands in the file: references are not
+	// resolved in it, so it may be shown and logged.
+	Display string `yaml:"-"`
+	// Refused is why the server must not be used, empty when it may.
+	Refused string `yaml:"-"`
+}
+
+// Handling is everything about a server that is Doorward's own.
+type Handling struct {
+	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
+	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
+	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one a session for servers of the older protocol and one a principal for the newer."`
+	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
+	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
+	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
+	NestedSandbox  bool          `yaml:"nested_sandbox" default:"false" doc:"Let the program make user namespaces of its own under contain, as browsers do for their sandbox."`
+	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is none. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
+	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
+	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`
+	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams held open at once beside the calls, for changes and messages; the next is refused at once with 503."`
+	MaxConcurrency int           `yaml:"max_concurrency" default:"64" min:"1" max:"65536" doc:"Most calls under way at once; the next is refused at once with 503."`
+	Timeout        time.Duration `yaml:"timeout" default:"120s" max:"24h" doc:"Longest time for one call. 0 is no limit."`
+	Connect        time.Duration `yaml:"connect_timeout" default:"10s" max:"10m" doc:"Longest time to connect to the server, and as long again for the TLS handshake. 0 is the default."`
+	FirstByte      time.Duration `yaml:"first_byte_timeout" default:"0s" max:"24h" doc:"Longest time from a request to the beginning of its answer. 0 is no limit: a server that answers with JSON begins when the tool is done."`
+	Idle           time.Duration `yaml:"idle_timeout" default:"15m" max:"24h" doc:"Longest silence during a call or on a stream from the server; progress and keep-alives end it. 0 is no limit."`
+	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to speak to it. auto finds out."`
+	Trust          string        `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves what the server offers at first use; manual withholds it until doorward trust. A change is withheld either way."`
+	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: with doorward login, by what the server's own metadata say."`
+	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens to what a content rule meets in arguments and results: monitor counts it in the record, redact cuts it out, block holds the message back. See scan.md."`
+	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
+	AllowPrivate   bool          `yaml:"allow_private" default:"false" doc:"Let the url lead to loopback, private and link-local addresses, and allow plain http to them."`
+}
+
+// Scanning is what all servers with scan share.
+type Scanning struct {
+	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression a line. Empty is the built-in one, which knows common forms of credentials. A changed file is read again; a bad one keeps the rules of before."`
+}
+
+// Tools lists tool names; * stands for any run of characters.
+type Tools struct {
+	Allow []string `yaml:"allow" default:"*" doc:"Tool names; * stands for any run of characters. [] allows none."`
+	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list of what is allowed is safer: it holds for tools that come later too."`
+}
+
+// Ask lists what a server may ask of its client.
+type Ask struct {
+	Allow []string `yaml:"allow" default:"elicitation" enum:"elicitation|sampling|roots" doc:"Requests that are passed on, labelled with the server's name."`
+	Deny  []string `yaml:"deny" enum:"elicitation|sampling|roots" doc:"Requests that are refused even when allowed above."`
+}
+
+// OAuth accepts one issuer's access tokens. It is off while Issuer is empty.
+type OAuth struct {
+	Issuer       string              `yaml:"issuer" doc:"The issuer's URL, https, exactly as its tokens and metadata write it. Its keys are fetched from where its metadata says."`
+	Audience     string              `yaml:"audience" doc:"This daemon's own URL as callers write it, without a path: https, or http for loopback. A token's aud must be it, or it with /mcp, or with /mcp/NAME for that server alone. Required with an issuer."`
+	Scopes       map[string][]string `yaml:"scopes" doc:"What each scope of the issuer grants here, in the words of doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
+	Algorithms   []string            `yaml:"algorithms" default:"RS256,PS256,ES256,EdDSA" enum:"RS256|RS384|RS512|PS256|PS384|PS512|ES256|ES384|ES512|EdDSA" doc:"The signatures that are accepted. Those without a key, or with one that both sides know, are not to be had."`
+	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. It is https all the same."`
+}
+
+// Agent is messaging.
+type Agent struct {
+	Enabled         bool   `yaml:"enabled" default:"true" doc:"Offer the server agent."`
+	Overflow        string `yaml:"overflow" default:"reject" enum:"reject|evict-oldest" doc:"What a full mailbox does: tell the sender, or drop its oldest message, counted and reported to both sides."`
+	MessageBytes    int    `yaml:"message_bytes" default:"65536" min:"1" max:"1048576" doc:"Largest message in bytes."`
+	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most open messages in one mailbox."`
+	MailboxBytes    int64  `yaml:"mailbox_bytes" default:"8388608" min:"1024" max:"1073741824" doc:"Most bytes of open messages in one mailbox."`
+	SenderMessages  int    `yaml:"sender_messages" default:"100" min:"1" max:"1000000" doc:"Most open messages from one sender in one mailbox."`
+	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one peer in a minute, of which it may have 20 at once or a third, whichever is more. A principal may register half as often, or 30 times, whichever is more."`
+	Peers           int    `yaml:"peers" default:"256" min:"1" max:"100000" doc:"Most registered peers in one namespace."`
+
+	TTL     time.Duration `yaml:"ttl" default:"24h" min:"60s" max:"168h" doc:"How long a message waits for its recipient where the sender does not say."`
+	Hold    time.Duration `yaml:"hold" default:"1h" min:"1s" max:"168h" doc:"How long a held message waits for doorward agent hold."`
+	Lease   time.Duration `yaml:"lease" default:"120s" min:"1s" max:"1h" doc:"How long a message that was given to its recipient waits for the acknowledgement before it is given again."`
+	Retries int           `yaml:"attempts" default:"5" min:"1" max:"100" doc:"How often a message is given without an acknowledgement until it is dead."`
+	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
+	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
+
+	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
+
+	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. None unless they stand here."`
+}
+
+// Instructions is instruction delivery.
+type Instructions struct {
+	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it is used if it is there when the daemon starts."`
+	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store instead: the https address of another Doorward. What comes from it is held in memory alone."`
+	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, one of that Doorward's doorward token new."`
+	OAuth        SignIn       `yaml:"oauth" doc:"Or how to get access tokens for url. It needs grant: client_credentials."`
+	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. It is https all the same."`
+	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to whom full guidance does not reach, with the reason, instead of giving generic instructions and a warning."`
+	Review       bool         `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
+	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"What happens when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block holds the call back."`
+	Environment  string       `yaml:"environment" refs:"env" doc:"What audience.environments of a document is compared with, such as prod."`
+
+	// Given: the file names another dir than the default, so that a missing
+	// one is a fault.
+	Given bool `yaml:"-"`
+}
+
+// Audit is the audit log.
+type Audit struct {
+	Dir  string `yaml:"dir" refs:"env" path:"" doc:"Its directory. Empty is audit in the state directory."`
+	Sync string `yaml:"sync" default:"interval" enum:"interval|always" doc:"When records are forced to the disk: every 100 ms and at checkpoints, or before each act."`
+}
+
+// Store is where state is kept.
+type Store struct {
+	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
+	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a file system that is refused otherwise: one of the network, or of a program (FUSE). You vouch for its locks and for what its fsync promises."`
+	Node          string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
+	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes; one to another host names sslmode=verify-full, or require. Empty is the embedded SQLite in the state directory."`
+}
+
+// Limits hold for the whole daemon.
+type Limits struct {
+	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
+	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
+	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one."`
+	Children             int           `yaml:"children" default:"64" min:"1" max:"65536" doc:"Most child processes of all servers together."`
+	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Streams of subscriptions/listen are counted by sessions_per_principal instead."`
+	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429."`
+	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is held open; a client of 2025-11-25 is then asked to come back for the rest. For proxies in front that cut long responses. 0 is no limit."`
+}
+
+// Log is the daemon's own log.
+type Log struct {
+	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error" doc:"The least important level that is written."`
+	Format string `yaml:"format" default:"text" enum:"text|json" doc:"text is key=value, json one object a line."`
+}

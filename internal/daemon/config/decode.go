@@ -1,0 +1,344 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// decoder carries one reading of a file. It never stops at a problem.
+type decoder struct {
+	name, dir string
+	o         Options
+	known     map[reflect.Type][]field
+	lines     map[string]int // line of every key that lint has seen
+	problems  []Problem
+	failed    map[string]bool // keys with a problem that is no warning
+	server    string          // inside this server: problems of its values are its own
+	muted     bool            // inside a disabled server: such problems do not matter
+	entered   int             // how many problems there were when that server began
+	secrets   []string        // paths of ${file:…} references
+}
+
+// fail notes a problem that makes the whole file unusable.
+func (d *decoder) fail(key, text string) { d.failAt(d.line(key), key, text) }
+
+// failAt is fail on a given line.
+func (d *decoder) failAt(line int, key, text string) {
+	d.note(Problem{Line: line, Key: key, Problem: text})
+}
+
+// note adds a problem, with what a terminal would act on made visible: a path in an error may hold anything.
+func (d *decoder) note(p Problem) {
+	p.File, p.Problem = d.name, plaintext.Line(p.Problem)
+	d.failed[p.Key] = d.failed[p.Key] || !p.Warning
+	d.problems = append(d.problems, p)
+}
+
+// also is fail for a key that has no problem yet: a consequence of one is not worth a line.
+func (d *decoder) also(key, text string) {
+	if !d.failed[key] {
+		d.fail(key, text)
+	}
+}
+
+// refuse notes a problem of a value: it costs a server its place, and elsewhere the file.
+func (d *decoder) refuse(key, text string) {
+	if !d.muted {
+		d.note(Problem{Line: d.line(key), Key: key, Problem: text, Server: d.server})
+	}
+}
+
+// warn notes what is worth saying.
+func (d *decoder) warn(key, text string) {
+	if !d.muted {
+		d.note(Problem{Line: d.line(key), Key: key, Problem: text, Server: d.server, Warning: true})
+	}
+}
+
+// line is where a key stands, or the nearest key around it.
+func (d *decoder) line(key string) int {
+	for {
+		if line := d.lines[key]; line > 0 {
+			return line
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return 1
+		}
+		key = key[:i]
+	}
+}
+
+// setDefaults fills a section from its tags.
+func (d *decoder) setDefaults(v reflect.Value) {
+	for _, f := range d.fields(v.Type()) {
+		fv := v.Field(f.index)
+		switch {
+		case isStruct(f.typ):
+			d.setDefaults(fv)
+		case f.fallback == "":
+		case f.typ == durationType:
+			t, _ := time.ParseDuration(f.fallback)
+			fv.SetInt(int64(t))
+		case f.typ == sizeType:
+			n, _ := parseSize(f.fallback)
+			fv.SetInt(int64(n))
+		case f.typ.Kind() == reflect.Slice:
+			fv.Set(reflect.ValueOf(strings.Split(f.fallback, ",")))
+		case f.typ.Kind() == reflect.String:
+			fv.SetString(f.fallback)
+		case f.typ.Kind() == reflect.Bool:
+			fv.SetBool(f.fallback == "true")
+		default:
+			n, _ := strconv.ParseInt(f.fallback, 10, 64)
+			fv.SetInt(n)
+		}
+	}
+}
+
+// structure decodes a mapping with known keys.
+func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
+	if !d.is(n, key, yaml.MappingNode, "a mapping") {
+		return
+	}
+	fields := d.fields(v.Type())
+	given := map[string]bool{}
+	for name, child := range pairs(n) {
+		given[name] = true
+		at := join(key, name)
+		if i := slices.IndexFunc(fields, func(f field) bool { return f.key == name }); i >= 0 {
+			d.value(child, at, fields[i], v.Field(fields[i].index))
+		} else {
+			d.unknown(v.Type(), at, name)
+		}
+	}
+	for _, f := range fields {
+		if f.required && !given[f.key] {
+			d.fail(key, fmt.Sprintf("its key %q is missing", f.key))
+		}
+	}
+}
+
+// pairs walks a mapping that lint has cleaned.
+func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
+	return func(yield func(string, *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// value decodes one value by the type of its field. Sections may be left empty, other values may not.
+func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
+	t := v.Type()
+	switch {
+	case isForeign(n):
+	case isNull(n) && (isStruct(t) || t.Kind() == reflect.Map):
+	case isNull(n):
+		d.also(key, "the key has no value; give it one or leave it out")
+	case t == valueType:
+		if text, ok := d.text(n, key); ok {
+			v.Set(reflect.ValueOf(d.resolve(text, key, f)))
+		}
+	case t == durationType:
+		d.duration(n, key, f, v)
+	case t == sizeType:
+		d.size(n, key, f, v)
+	case t == networkType:
+		d.network(n, key, v)
+	case t.Kind() == reflect.Pointer:
+		p := reflect.New(t.Elem())
+		d.setDefaults(p.Elem())
+		d.structure(n, key, p.Elem())
+		v.Set(p)
+	case t.Kind() == reflect.Struct:
+		d.structure(n, key, v)
+	case t.Kind() == reflect.Map:
+		d.mapping(n, key, f, v)
+	case t.Kind() == reflect.Slice:
+		d.list(n, key, f, v)
+	case t.Kind() == reflect.String:
+		d.stringValue(n, key, f, v)
+	case t.Kind() == reflect.Bool:
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
+			d.fail(key, "this must be true or false, without quotes")
+			return
+		}
+		v.SetBool(strings.EqualFold(n.Value, "true"))
+	default:
+		d.integer(n, key, f, v)
+	}
+}
+
+// isForeign tells what lint has noted and decoding leaves out.
+func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0 }
+
+// is checks the kind of a node.
+func (d *decoder) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
+	if n.Kind != kind {
+		d.fail(key, fmt.Sprintf("this must be %s, not %s", want, kindName(n)))
+		return false
+	}
+	return true
+}
+
+// kindName says what a node is.
+func kindName(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!str":
+		return "text"
+	}
+	return "a bare " + strings.TrimPrefix(n.ShortTag(), "!!")
+}
+
+// text takes a scalar that is text. A bare number or truth value is not: which text it stands for depends on who
+// reads it.
+func (d *decoder) text(n *yaml.Node, key string) (string, bool) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		d.fail(key, "this must be text, not "+kindName(n))
+	case n.Tag != "!!str":
+		d.fail(key, "this must be text; put it in quotes")
+	default:
+		return n.Value, true
+	}
+	return "", false
+}
+
+// stringValue decodes text: a choice, a path, or anything.
+func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value) {
+	text, ok := d.text(n, key)
+	if !ok {
+		return
+	}
+	if f.enum != nil {
+		d.choice(text, key, f)
+	} else if f.refs != "" {
+		text = d.resolve(text, key, f).Reveal()
+	} else if strings.Contains(text, "${") {
+		d.fail(key, "references such as ${NAME} are not expanded here; write the value itself")
+	}
+	if f.path {
+		text = d.path(text, key, f)
+	}
+	v.SetString(text)
+}
+
+// choice checks a value against those there are.
+func (d *decoder) choice(text, key string, f field) {
+	if slices.Contains(f.enum, text) {
+		return
+	}
+	note := d.fail
+	if f.cost == "server" {
+		note = d.refuse
+	}
+	note(key, fmt.Sprintf("%q is not one of %s%s", plaintext.Clip(text, maxShown), strings.Join(f.enum, ", "), suggest(text, f.enum)))
+}
+
+// path makes a path absolute, unless it is empty or a word with a meaning of its own.
+func (d *decoder) path(text, key string, f field) string {
+	switch {
+	case text == "" || filepath.IsAbs(text) || slices.Contains(f.words, text):
+		return text
+	case text == "~" || strings.HasPrefix(text, "~/"):
+		d.refuse(key, "~ is not expanded; write ${HOME}")
+		return text
+	}
+	return filepath.Join(d.dir, text)
+}
+
+// paths makes the default paths of a section absolute.
+func (d *decoder) paths(v reflect.Value) {
+	for _, f := range d.fields(v.Type()) {
+		if fv := v.Field(f.index); isStruct(f.typ) {
+			d.paths(fv)
+		} else if f.path && fv.Kind() == reflect.String {
+			fv.SetString(d.path(fv.String(), "", f))
+		}
+	}
+}
+
+// bareInt is a decimal number. Other spellings mean different numbers to different readers.
+var bareInt = lazily(`^-?(0|[1-9][0-9]*)$`)
+
+// integer decodes a whole number.
+func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !bareInt.MatchString(n.Value) {
+		d.fail(key, "this must be a whole number in plain decimal digits, without quotes or units")
+		return
+	}
+	low, _ := strconv.ParseInt(f.min, 10, 64)
+	high, _ := strconv.ParseInt(f.max, 10, 64)
+	got, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil || got < low || got > high {
+		d.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), f.min, f.max))
+		return
+	}
+	v.SetInt(got)
+}
+
+// duration decodes a time with its unit, or 0.
+func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
+	high, _ := time.ParseDuration(f.max)
+	got, err := time.ParseDuration(n.Value)
+	switch {
+	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Value != "0" || err != nil:
+		d.fail(key, "this must be a time with its unit, such as 120s or 5m, or 0")
+	case got < 0 || got > high:
+		d.fail(key, fmt.Sprintf("%s is not between 0 and %s", plaintext.Clip(n.Value, maxShown), f.max))
+	default:
+		v.SetInt(int64(got))
+	}
+}
+
+// list decodes a sequence.
+func (d *decoder) list(n *yaml.Node, key string, f field, v reflect.Value) {
+	if !d.is(n, key, yaml.SequenceNode, "a list") {
+		return
+	}
+	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, child := range n.Content {
+		item := items.Index(i)
+		if isStruct(item.Type()) {
+			d.setDefaults(item)
+		}
+		d.value(child, fmt.Sprintf("%s[%d]", key, i), f, item)
+	}
+	v.Set(items)
+}
+
+// mapping decodes a mapping whose keys are names.
+func (d *decoder) mapping(n *yaml.Node, key string, f field, v reflect.Value) {
+	if !d.is(n, key, yaml.MappingNode, "a mapping") {
+		return
+	}
+	m := reflect.MakeMap(v.Type())
+	for name, child := range pairs(n) {
+		item := reflect.New(v.Type().Elem()).Elem()
+		if at := join(key, name); v.Type().Elem() == reflect.PointerTo(serverType) {
+			d.serverEntry(child, at, name, item)
+		} else if v.Type().Elem() == reflect.PointerTo(launcherType) {
+			d.launcherEntry(child, at, name, item)
+		} else {
+			d.value(child, at, f, item)
+		}
+		m.SetMapIndex(reflect.ValueOf(name), item)
+	}
+	v.Set(m)
+}

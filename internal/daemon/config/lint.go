@@ -1,0 +1,55 @@
+package config
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/plainyaml"
+)
+
+// lint walks the whole tree, known keys or not, notes the line of every key, and reports what would let two readers
+// see two different files. What it reports, decoding leaves out.
+func (d *decoder) lint(root *yaml.Node) {
+	noted := func(at string, line int) string {
+		d.lines[at] = line
+		return at
+	}
+	plainyaml.Walk{
+		Key: func(in string, k, _ *yaml.Node) string { return noted(join(in, k.Value), k.Line) },
+		Item: func(in string, i int, item *yaml.Node) string {
+			return noted(fmt.Sprintf("%s[%d]", in, i), item.Line)
+		},
+		Fault: d.fault,
+	}.Tree(root)
+}
+
+// fault notes what is not plain, a value on the line of its key.
+func (d *decoder) fault(at string, f plainyaml.Fault) {
+	switch {
+	case f.First > 0:
+		d.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
+	case f.InKey:
+		d.failAt(f.Node.Line, at, f.Text)
+	default:
+		d.fail(at, f.Text)
+	}
+}
+
+// maxShown is how much of a text of the file a problem repeats.
+const maxShown = 64
+
+// plainKey is what needs no quotes in the name of a key.
+var plainKey = lazily(`^[A-Za-z0-9_$-]{1,64}$`)
+
+// join names a key inside another. Names that could be mistaken for something else are quoted and bounded.
+func join(parent, key string) string {
+	if !plainKey.MatchString(key) {
+		key = plaintext.Quote(plaintext.Clip(key, maxShown))
+	}
+	if parent == "" {
+		return key
+	}
+	return parent + "." + key
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// ownVariables hold Doorward's own credentials, which open its door. No server gets one, whatever the file says.
+var ownVariables = []string{"DOORWARD_TOKEN", "DOORWARD_SESSION"}
+
+// resolve fetches the references of a text. Nothing is fetched for a disabled server.
+func (d *decoder) resolve(text, key string, f field) secret.Value {
+	t, err := secret.Parse(text)
+	if err != nil {
+		d.refuse(key, err.Error())
+		return secret.Value{}
+	}
+	if d.muted || !d.mayRefer(key, f, t) {
+		return secret.Value{}
+	}
+	for _, r := range t.Refs() {
+		if r.Kind == secret.File {
+			d.secrets = append(d.secrets, r.Name)
+		}
+	}
+	v, err := t.Resolve(secret.Sources{Env: d.o.Env, File: d.o.File, Keyring: d.o.Keyring})
+	said := map[string]bool{}
+	for _, err := range split(err) {
+		if text := err.Error() + advice(err); !said[text] {
+			d.refuse(key, text)
+			said[text] = true
+		}
+	}
+	d.warnVisible(key, f, t)
+	return v
+}
+
+// mayRefer tells whether a text may refer to what it does, before anything is fetched.
+func (d *decoder) mayRefer(key string, f field, t secret.Template) bool {
+	for _, r := range t.Refs() {
+		switch {
+		case f.refs == "env" && r.Kind != secret.Env:
+			d.refuse(key, "${file:…} and ${keyring:…} are not expanded here, where others can see the value; use them in env or headers")
+		case r.Kind == secret.Env && slices.Contains(ownVariables, r.Name):
+			d.refuse(key, r.Name+" is Doorward's own and is never passed on; give this its own credential")
+		default:
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// secretName is a variable that probably holds a secret.
+var secretName = lazily(`(?i)token|secret|passw|api_?key|credential`)
+
+// warnVisible warns of what is probably a secret in a place that others can see.
+func (d *decoder) warnVisible(key string, f field, t secret.Template) {
+	where := map[string]string{
+		"args":    "every user of the machine can see arguments; pass it in env",
+		"command": "every user of the machine can see commands; pass it in env",
+		"url":     "addresses end up in other people's logs; send it in headers",
+	}[f.key]
+	for _, r := range t.Refs() {
+		if where != "" && secretName.MatchString(r.Name) {
+			d.warn(key, fmt.Sprintf("%s looks like a secret, and %s", r.Name, where))
+		}
+	}
+}
+
+// editorVariables are filled in by an editor and by nothing else.
+var editorVariables = []string{"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"}
+
+// advice says what to do about an error of a reference, where the error does not.
+func advice(err error) string {
+	unset, ok := errors.AsType[*secret.UnsetError](err)
+	switch {
+	case !ok:
+		return ""
+	case slices.Contains(editorVariables, unset.Name):
+		return "; only an editor fills it in, so write the path itself"
+	}
+	return fmt.Sprintf("; set it where the daemon starts, or give a default with ${%s:-default}", unset.Name)
+}
+
+// split takes joined errors apart.
+func split(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// Size is a number of bytes.
+type Size int64
+
+// Network is inherit, none, or a list of ports as "443,8443".
+type Network string
+
+// Ports are the ports of a list; nil for inherit and none.
+func (n Network) Ports() []uint16 {
+	var all []uint16
+	for _, word := range strings.Split(string(n), ",") {
+		if port, err := strconv.ParseUint(word, 10, 16); err == nil {
+			all = append(all, uint16(port))
+		}
+	}
+	return all
+}
+
+// ServerLimits bound what a contained server and everything it starts may use.
+type ServerLimits struct {
+	Memory    Size `yaml:"memory" default:"2GiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit."`
+	Processes int  `yaml:"processes" default:"512" min:"0" max:"1000000" doc:"Most processes and threads. 0 is no limit."`
+	Files     int  `yaml:"files" default:"4096" min:"0" max:"1048576" doc:"Most open descriptors of each process. 0 leaves what the daemon has."`
+}
+
+var (
+	sizeType    = reflect.TypeFor[Size]()
+	networkType = reflect.TypeFor[Network]()
+)
+
+// sizeText is a size as it is written.
+var sizeText = lazily(`^(0|[1-9][0-9]{0,15})(KiB|MiB|GiB)?$`)
+
+// parseSize reads 0, bytes, or 512MiB.
+func parseSize(text string) (Size, bool) {
+	m := sizeText.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	unit := map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
+	if err != nil || n > 1<<62/unit {
+		return 0, false
+	}
+	return Size(n * unit), true
+}
+
+// size decodes a number of bytes with or without its unit.
+func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
+	high, _ := parseSize(f.max)
+	got, ok := parseSize(n.Value)
+	switch {
+	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" || !ok:
+		d.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0")
+	case got > high:
+		d.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
+	default:
+		v.SetInt(int64(got))
+	}
+}
+
+// network decodes a word or a list of ports.
+func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		if words := []string{"inherit", "none"}; !slices.Contains(words, n.Value) {
+			d.fail(key, fmt.Sprintf("%q is not one of inherit, none, or a list of ports%s", plaintext.Clip(n.Value, maxShown), suggest(n.Value, words)))
+		}
+		v.SetString(n.Value)
+		return
+	}
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		d.fail(key, "this must be inherit, none, or a list of ports such as [53, 443]")
+		return
+	}
+	var ports []string
+	for i, item := range n.Content {
+		port, err := strconv.ParseUint(item.Value, 10, 16)
+		if item.Kind != yaml.ScalarNode || item.Tag != "!!int" || err != nil || port == 0 || !bareInt.MatchString(item.Value) {
+			d.fail(fmt.Sprintf("%s[%d]", key, i), "this must be a port, from 1 to 65535")
+			continue
+		}
+		ports = append(ports, item.Value)
+	}
+	v.SetString(strings.Join(ports, ","))
+}
+
+// shut are the keys that say how a server is shut in.
+var shut = []string{"read", "write", "nested_sandbox", "network", "limits"}
+
+// checkSandbox checks what the keys about containment mean together.
+func (d *decoder) checkSandbox(key string, s *Server) {
+	h, at := s.Doorward, key+".doorward"
+	if h.Sandbox == "off" {
+		for _, name := range shut {
+			if d.lines[join(at, name)] > 0 {
+				d.warn(join(at, name), "does nothing under sandbox: off")
+			}
+		}
+		return
+	}
+	if h.Sandbox != "strict" && h.Network.Ports() != nil {
+		d.refuse(join(at, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
+	}
+	if h.Sandbox == "strict" && h.NestedSandbox {
+		d.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")
+	}
+	d.checkPaths(join(at, "read"), h.Read)
+	d.checkPaths(join(at, "write"), h.Write)
+	if engine := filepath.Base(s.Command); slices.Contains([]string{"docker", "podman"}, engine) && len(h.Write) == 0 {
+		d.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s; write: [%s] gives it the engine's socket, "+
+			"which is as much as sandbox: off", engine, h.Sandbox, engine))
+	}
+}
+
+// profiles are the words of read and write that are no paths.
+func (d *decoder) profiles() []string {
+	for _, f := range d.fields(reflect.TypeFor[Handling]()) {
+		if f.key == "read" {
+			return f.words
+		}
+	}
+	return nil
+}
+
+// checkPaths checks what has been made absolute where it could be.
+func (d *decoder) checkPaths(key string, paths []string) {
+	for i, path := range paths {
+		if slices.Contains(d.profiles(), path) {
+			continue
+		}
+		if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
+			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be a path")
+		}
+	}
+}

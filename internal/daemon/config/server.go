@@ -1,0 +1,222 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// serverName is what may stand before the two underscores of an aggregated tool name. It holds no two itself.
+var serverName = lazily(`^[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,62}[a-zA-Z0-9])?$`)
+
+// builtin are the servers that Doorward brings itself.
+var builtin = []string{"agent", "instructions"}
+
+// serverKey is the key of a server.
+func serverKey(name string) string { return join("mcpServers", name) }
+
+// serverEntry decodes one server. Whether it is disabled is looked up first: then nothing about its values matters.
+func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
+	s := &Server{Name: name, Line: d.line(key)}
+	d.setDefaults(reflect.ValueOf(s).Elem())
+	v.Set(reflect.ValueOf(s))
+	d.checkName(key, name)
+	d.server, d.muted, d.entered = name, isDisabled(n), len(d.problems)
+	defer func() { d.server, d.muted = "", false }()
+
+	switch {
+	case isForeign(n):
+	case isNull(n):
+		d.fail(key, neither)
+	default:
+		d.structure(n, key, reflect.ValueOf(s).Elem())
+		d.checkServer(n, key, s)
+	}
+}
+
+// neither is a server that cannot be reached.
+const neither = "the server has neither command nor url; give it one"
+
+// isDisabled finds disabled: true.
+func isDisabled(n *yaml.Node) bool {
+	if n.Kind != yaml.MappingNode {
+		return false
+	}
+	for name, child := range pairs(n) {
+		if name == "disabled" {
+			return child.Tag == "!!bool" && strings.EqualFold(child.Value, "true")
+		}
+	}
+	return false
+}
+
+// checkName checks a server's name by itself.
+func (d *decoder) checkName(key, name string) {
+	switch {
+	case !serverName.MatchString(name) || strings.Contains(name, "__"):
+		d.fail(key, "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it")
+	case slices.ContainsFunc(builtin, func(b string) bool { return strings.EqualFold(b, name) }):
+		d.fail(key, "this name is taken by a built-in server; rename it")
+	}
+}
+
+// checkServer checks what the values of a server mean together.
+func (d *decoder) checkServer(n *yaml.Node, key string, s *Server) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	given := map[string]*yaml.Node{}
+	for name, child := range pairs(n) {
+		given[name] = child
+	}
+	d.checkPatterns(key+".doorward.tools.allow", s.Doorward.Tools.Allow)
+	d.checkPatterns(key+".doorward.tools.deny", s.Doorward.Tools.Deny)
+	if !d.settleKind(key, given, s) {
+		return
+	}
+	d.warnUseless(key, given, s)
+	if s.Kind == "stdio" {
+		s.Display = displayCommand(given["command"], given["args"])
+		d.checkCommand(key, s)
+		d.checkSandbox(key, s)
+		return
+	}
+	s.Display = displayURL(given["url"].Value)
+	d.checkServerURL(join(key, "url"), s)
+	d.checkHeaders(join(key, "headers"), s.Headers)
+	d.checkSignIn(key, s)
+}
+
+// settleKind finds the transport and whether the server has what it needs.
+func (d *decoder) settleKind(key string, given map[string]*yaml.Node, s *Server) bool {
+	command, url, typ := given["command"] != nil, given["url"] != nil, join(key, "type")
+	switch {
+	case s.Kind == "streamable-http" || s.Kind == "streamableHttp" || s.Kind == "" && url:
+		s.Kind = "http"
+	case s.Kind == "" && command:
+		s.Kind = "stdio"
+	}
+	switch {
+	case command && url:
+		d.fail(key, "the server has both command and url; keep one")
+	case !command && !url && slices.ContainsFunc(d.problems[d.entered:], func(p Problem) bool { return !p.Warning }):
+		// The key may be among those that are wrong.
+	case !command && !url:
+		d.also(key, neither)
+	case d.failed[typ] || d.muted && s.Kind != "stdio" && s.Kind != "http" && s.Kind != "sse":
+	case command && s.Kind != "stdio":
+		d.fail(typ, fmt.Sprintf("a server of type %s needs url, not command", s.Kind))
+	case url && s.Kind == "stdio":
+		d.fail(typ, "a server of type stdio needs command, not url")
+	default:
+		return true
+	}
+	return false
+}
+
+// warnUseless names keys that do nothing for this kind of server.
+func (d *decoder) warnUseless(key string, given map[string]*yaml.Node, s *Server) {
+	useless := map[bool][]string{true: {"headers"}, false: {"args", "env", "cwd"}}[s.Kind == "stdio"]
+	for _, name := range useless {
+		if given[name] != nil {
+			d.warn(join(key, name), fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+		}
+	}
+	ours := append([]string{"sandbox"}, shut...)
+	if s.Kind == "stdio" {
+		ours = []string{"allow_private", "oauth", "connect_timeout", "first_byte_timeout"}
+	}
+	for _, name := range ours {
+		if at := join(join(key, "doorward"), name); d.lines[at] > 0 {
+			d.warn(at, fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+		}
+	}
+}
+
+// shellMeaning are characters that a shell would act on. No shell reads the command, so they are a mistake.
+const shellMeaning = "|&;<>()$`\"'*?[]{}!#\\\n\r"
+
+// checkCommand resolves the command of a child, and looks at its arguments and environment.
+func (d *decoder) checkCommand(key string, s *Server) {
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		value := s.Env[name]
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value.Reveal(), "\x00") {
+			d.refuse(join(join(key, "env"), name), "this cannot be an environment variable: a name is not empty and has no =, and no value has a NUL")
+		}
+	}
+	for i, arg := range s.Args {
+		if strings.Contains(arg.Reveal(), "\x00") {
+			d.refuse(fmt.Sprintf("%s[%d]", join(key, "args"), i), "an argument cannot hold a NUL")
+		}
+	}
+	at := join(key, "command")
+	switch {
+	case d.muted || s.Command == "" && d.failed[at]:
+		return
+	case s.Command == "":
+		d.refuse(at, "the command is empty")
+	case s.Command[0] == '~':
+		d.refuse(at, "~ is not expanded; write ${HOME}")
+	case strings.ContainsAny(s.Command, shellMeaning):
+		d.refuse(at, "no shell reads the command, so characters such as | & ; $ * and quotes mean nothing; give the program alone, and its arguments in args")
+	case strings.Contains(s.Command, " ") && !strings.Contains(s.Command, "/"):
+		d.refuse(at, "the command is the program alone; give its arguments in args, one string each")
+	default:
+		d.resolveCommand(at, s)
+	}
+}
+
+// resolveCommand finds the program on the PATH that the child will have.
+func (d *decoder) resolveCommand(key string, s *Server) {
+	command, path := s.Command, get(d.o.Env, "PATH")
+	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		command = filepath.Join(d.dir, command)
+	}
+	if own, ok := s.Env["PATH"]; ok {
+		path = own.Reveal()
+	}
+	if d.o.ResolveCommand == nil {
+		return
+	}
+	resolved, err := d.o.ResolveCommand(command, path)
+	if err != nil {
+		d.refuse(key, "finding the command: "+err.Error())
+		return
+	}
+	s.Path = resolved
+}
+
+// displayCommand is a command line as it stands in the file. Words with spaces are quoted, for reading only.
+func displayCommand(command, args *yaml.Node) string {
+	words := []string{command.Value}
+	if args != nil {
+		for _, a := range args.Content {
+			words = append(words, a.Value)
+		}
+	}
+	for i, w := range words {
+		if w == "" || strings.Contains(w, " ") || strconv.Quote(w) != `"`+w+`"` {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// displayURL is an address as it stands in the file, without query and fragment. One with user information is
+// refused elsewhere and not shown.
+func displayURL(written string) string {
+	written, _, _ = strings.Cut(written, "?")
+	written, _, _ = strings.Cut(written, "#")
+	if strings.Contains(written, "@") {
+		return ""
+	}
+	return plaintext.Line(written)
+}

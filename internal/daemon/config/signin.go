@@ -1,0 +1,62 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// SignIn is how Doorward gets access tokens for a server that asks for OAuth.
+type SignIn struct {
+	Grant               string       `yaml:"grant" default:"authorization_code" enum:"authorization_code|client_credentials|off" doc:"authorization_code waits for doorward login, client_credentials signs in by itself with client_secret, off sends no token. See upstream-oauth.md."`
+	ClientID            string       `yaml:"client_id" refs:"env" doc:"The client id under which Doorward was registered by hand. Without it client_metadata_url is used where that is taken, else dynamic registration."`
+	ClientSecret        secret.Value `yaml:"client_secret" refs:"any" doc:"Its secret, if it has one. It needs authorization_server, because it goes to nobody else."`
+	Scopes              []string     `yaml:"scopes" doc:"What to ask for. Without the key: what the server asks for."`
+	ClientMetadataURL   string       `yaml:"client_metadata_url" refs:"env" doc:"Where you publish the client metadata document of this Doorward: https, with a path."`
+	AuthorizationServer string       `yaml:"authorization_server" refs:"env" doc:"The issuer, exactly as it writes itself. Without the key: the first that the server's metadata name. With allow_private it may be at a private address too."`
+	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser comes back. 0 is any that is free."`
+}
+
+// Egress is the way out, for everything that goes to servers over the network.
+type Egress struct {
+	Proxy string `yaml:"proxy" refs:"env" doc:"An HTTP proxy, http://host:port, for servers without allow_private. Names are looked up and addresses dialled by the proxy then, and its rules decide where they lead. HTTP_PROXY and its like are never used."`
+}
+
+// checkSignIn checks how a server is signed in to.
+func (d *decoder) checkSignIn(key string, s *Server) {
+	o, at := s.Doorward.OAuth, key+".doorward.oauth"
+	_, own := headerOf(s.Headers, "authorization")
+	switch {
+	case d.lines[at] == 0 || o.Grant == "off":
+		return
+	case own:
+		d.refuse(at, "headers has an Authorization already; keep one of the two")
+	case o.Grant == "client_credentials" && (o.ClientID == "" || o.ClientSecret.Empty()):
+		d.refuse(at, "client_credentials needs client_id and client_secret")
+	case !o.ClientSecret.Empty() && o.ClientID == "":
+		d.refuse(at, "client_secret needs client_id")
+	case !o.ClientSecret.Empty() && o.AuthorizationServer == "":
+		d.refuse(at, "client_secret needs authorization_server: a secret goes to whom it belongs to, not to whom the server names")
+	}
+	if u, err := url.Parse(o.ClientMetadataURL); o.ClientMetadataURL != "" && (err != nil || !isHTTPS(o.ClientMetadataURL) || u.Path == "" || u.Path == "/") {
+		d.refuse(at+".client_metadata_url", "this must be an https address with a path, without user information, query or fragment")
+	}
+	if o.AuthorizationServer != "" && d.o.CheckURL != nil {
+		if err := d.o.CheckURL(o.AuthorizationServer, s.Doorward.AllowPrivate); err != nil {
+			d.refuse(at+".authorization_server", err.Error())
+		}
+	}
+}
+
+// checkEgress checks the proxy.
+func (d *decoder) checkEgress(e Egress) {
+	if e.Proxy == "" || d.o.CheckURL == nil {
+		return
+	}
+	if err := d.o.CheckURL(e.Proxy, true); err != nil {
+		d.also("egress.proxy", err.Error())
+	} else if u, err := url.Parse(e.Proxy); err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery {
+		d.also("egress.proxy", "this must be http://host:port, without a path or query")
+	}
+}

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/doorward/doorward/internal/base/plainyaml"
+)
+
+// tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
+func (d *decoder) tree(content []byte) *yaml.Node {
+	if len(content) > maxFile {
+		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
+		return nil
+	}
+	if i := plainyaml.FirstInvalid(content); i >= 0 {
+		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
+		return nil
+	}
+	// JSON is read as JSON, since YAML does not know all of its escapes. What only begins like it is YAML's flow style.
+	if trimmed := bytes.TrimLeft(content, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		if root, err := jsonTree(content); err == nil {
+			return root
+		} else if strings.HasSuffix(d.name, ".json") {
+			d.failAt(jsonErrorLine(content, err), "", "this is not valid JSON")
+			return nil
+		}
+	}
+	return d.yamlTree(content, yaml.MappingNode, "the file must be a mapping, such as mcpServers: {}")
+}
+
+// yamlTree parses one YAML document and checks the kind of its root; wrong is what to say of another.
+func (d *decoder) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Node {
+	root, err := plainyaml.Parse(content)
+	switch {
+	case err != nil:
+		d.failAt(err.Line, "", syntaxText(err))
+		return nil
+	case root == nil || isNull(root):
+		return nil
+	case root.Kind != kind:
+		d.failAt(root.Line, "", wrong)
+		return nil
+	}
+	return root
+}
+
+// syntaxText is what to say about content that is no plain YAML. A message that quotes the file is not repeated: what
+// it quotes may be a secret that should have been in quotation marks.
+func syntaxText(err *plainyaml.Error) string {
+	switch {
+	case err.Kind == plainyaml.Second:
+		return "a second document begins here; put everything into one, without ---"
+	case err.Kind == plainyaml.UnknownAlias:
+		return plainyaml.AliasText
+	case err.Kind != plainyaml.Malformed:
+		return err.Text
+	case strings.ContainsAny(err.Text, "'\"`\n"):
+		return "this is not valid YAML"
+	}
+	return "this is not valid YAML: " + err.Text
+}
+
+// jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
+func jsonTree(content []byte) (*yaml.Node, error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(content), jsontext.AllowDuplicateNames(true))
+	j := jsonReader{dec: dec, content: content, line: 1}
+	root, err := j.value()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one value")
+	}
+	return root, nil
+}
+
+// jsonReader keeps count of lines. The decoder bounds the depth.
+type jsonReader struct {
+	dec     *jsontext.Decoder
+	content []byte
+	at      int // offset up to which lines are counted
+	line    int
+}
+
+// value reads one value or the end of a container, which is a node without kind.
+func (j *jsonReader) value() (*yaml.Node, error) {
+	tok, err := j.dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	end := int(j.dec.InputOffset())
+	j.line += bytes.Count(j.content[j.at:end], []byte("\n"))
+	j.at = end
+	n := &yaml.Node{Line: j.line, Kind: yaml.ScalarNode, Value: tok.String()}
+	switch tok.Kind() {
+	case '{':
+		n.Kind, n.Tag, n.Value = yaml.MappingNode, "!!map", ""
+		return n, j.children(n)
+	case '[':
+		n.Kind, n.Tag, n.Value = yaml.SequenceNode, "!!seq", ""
+		return n, j.children(n)
+	case '}', ']':
+		n.Kind = 0
+	case '"':
+		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+	case 't', 'f':
+		n.Tag = "!!bool"
+	case 'n':
+		n.Tag = "!!null"
+	default:
+		n.Tag = "!!int"
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	}
+	return n, nil
+}
+
+// children reads up to the end of the container.
+func (j *jsonReader) children(n *yaml.Node) error {
+	for {
+		child, err := j.value()
+		if err != nil || child.Kind == 0 {
+			return err
+		}
+		n.Content = append(n.Content, child)
+	}
+}
+
+// jsonErrorLine is the line of a syntax error, 1 when it has none.
+func jsonErrorLine(content []byte, err error) int {
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return lineOf(content, int(e.ByteOffset))
+	}
+	return 1
+}
+
+// lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.
+func lineOf(content []byte, offset int) int {
+	content = bytes.TrimSuffix(content, []byte("\n"))
+	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))
+}
+
+// isNull tells whether a key was given no value.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

@@ -1,0 +1,275 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// validate checks what the values of the whole file mean together.
+func (d *decoder) validate(c *Config) {
+	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
+		d.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
+	}
+	if c.Listen.Unix == "" {
+		d.also("listen.unix", "this must be auto, off or a path")
+	}
+	for i, l := range c.Listen.HTTP {
+		d.checkListener(fmt.Sprintf("listen.http[%d]", i), l)
+	}
+	d.checkNames(c.Servers)
+	d.checkLaunchers(c)
+	d.checkOAuth(c.OAuth)
+	d.checkEgress(c.Egress)
+	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {
+		d.also("store.sign_in_key", "this must have 32 characters or more")
+	}
+	d.checkInstructions(&c.Instructions)
+}
+
+// checkNames looks for servers whose names differ in case alone: they would be one in a client that folds case.
+func (d *decoder) checkNames(servers map[string]*Server) {
+	seen := map[string]string{}
+	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
+		if n := servers[a].Line - servers[b].Line; n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		folded := strings.ToLower(name)
+		if first, twice := seen[folded]; twice {
+			d.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
+			continue
+		}
+		seen[folded] = name
+	}
+}
+
+// hostName is a DNS name, lower or upper case.
+var hostName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+
+// checkListener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
+// loopback, and the bind table decides.
+func (d *decoder) checkListener(key string, l Listener) {
+	if l.Addr == "" && !d.failed[key] {
+		d.also(join(key, "addr"), "this must be host:port")
+	}
+	if l.TLS != nil && (l.TLS.Cert == "" || l.TLS.Key == "") {
+		d.also(join(key, "tls"), "this needs both cert and key")
+	}
+	for i, h := range l.Hosts {
+		if !isHost(h) {
+			d.also(fmt.Sprintf("%s.hosts[%d]", key, i), "this must be a host name or literal address, with or without :port, and nothing else")
+		}
+	}
+	for i, o := range l.Origins {
+		if !isOrigin(o) {
+			d.also(fmt.Sprintf("%s.origins[%d]", key, i), "this must be an origin such as https://app.example.com, without a path or wildcard")
+		}
+	}
+	for i, p := range l.Proxies {
+		if _, err := proxyNetwork(p); err != nil {
+			d.also(fmt.Sprintf("%s.trusted_proxies[%d]", key, i), err.Error())
+		}
+	}
+}
+
+// proxyNetwork reads an entry of trusted_proxies. The address of a network has
+// no bits beyond its length, so that a slip does not widen it; and everybody is
+// no network of proxies.
+func proxyNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return p, errors.New("this must be an address or a network such as 10.0.0.0/8 or fd00::/8")
+	case p.Bits() == 0:
+		return p, errors.New("this would trust everybody; name the proxies' own network")
+	case p != p.Masked():
+		return p, fmt.Errorf("this has bits beyond its length; write %v", p.Masked())
+	}
+	return p, nil
+}
+
+// isHost tells whether s is what a Host header may say.
+func isHost(s string) bool {
+	host, port := s, ""
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
+		host, port = s[:i], s[i+1:]
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+			return false
+		}
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return err == nil && a.Is6() && a.Zone() == "" && strings.HasSuffix(host, "]")
+	}
+	return len(host) <= 253 && hostName.MatchString(host)
+}
+
+// isOrigin tells whether s is what a browser sends as Origin.
+func isOrigin(s string) bool {
+	scheme, host, ok := strings.Cut(s, "://")
+	return ok && (scheme == "http" || scheme == "https") && isHost(host) && host == strings.ToLower(host)
+}
+
+// isHTTPS tells whether s is a plain https address.
+func isHTTPS(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+}
+
+// scopeWord is one of the words of doorward token new --scope.
+var scopeWord = lazily(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
+
+// checkOAuth checks the section when it is in use.
+func (d *decoder) checkOAuth(o OAuth) {
+	if o.Issuer == "" {
+		if o.Audience != "" || len(o.Scopes) > 0 || o.AllowPrivate {
+			d.fail("oauth", `its key "issuer" is missing`)
+		}
+		return
+	}
+	d.checkIssuer(o)
+	switch {
+	case o.Audience == "":
+		d.fail("oauth", "its key \"audience\" is missing; without it tokens that were meant for others would be accepted")
+	case !isOwnURL(o.Audience):
+		d.also("oauth.audience", "this must be this daemon's own URL such as https://door.example.com, in lower case and without a path; http is for loopback alone")
+	}
+	if len(o.Algorithms) == 0 {
+		d.also("oauth.algorithms", "this must name at least one algorithm; leave it out for the usual ones")
+	}
+	if len(o.Scopes) == 0 && !d.failed["oauth.scopes"] {
+		d.warn("oauth", "no scope grants anything, so its tokens may do nothing; list what they grant under scopes")
+	}
+	d.checkScopes(o)
+}
+
+// checkIssuer judges the issuer's address.
+func (d *decoder) checkIssuer(o OAuth) {
+	switch {
+	case !isHTTPS(o.Issuer):
+		d.also("oauth.issuer", "this must be an https address without user information, query or fragment")
+	case len(o.Issuer) > 400:
+		d.also("oauth.issuer", "this is longer than 400 characters")
+	case d.o.CheckURL != nil:
+		if err := d.o.CheckURL(o.Issuer, o.AllowPrivate); err != nil {
+			d.also("oauth.issuer", err.Error())
+		}
+	}
+}
+
+// isOwnURL tells whether s can be the URL of a daemon: its paths are fixed, so
+// there is none in it.
+func isOwnURL(s string) bool {
+	s = strings.TrimSuffix(s, "/")
+	if !isOrigin(s) {
+		return false
+	}
+	rest, plain := strings.CutPrefix(s, "http://")
+	if !plain {
+		return true
+	}
+	host := rest
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.HasSuffix(rest, "]") {
+		host = rest[:i]
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && a.IsLoopback() && !a.Is4In6()
+}
+
+// scopeName is a scope as RFC 6749, 3.3 writes it.
+var scopeName = lazily(`^[\x21\x23-\x5b\x5d-\x7e]{1,128}$`)
+
+// checkScopes checks what the scopes of the issuer grant.
+func (d *decoder) checkScopes(o OAuth) {
+	for _, name := range slices.Sorted(maps.Keys(o.Scopes)) {
+		if !scopeName.MatchString(name) {
+			d.also(join("oauth.scopes", name), "this cannot be the name of a scope, which has visible characters other than quotes and backslashes")
+		}
+		for i, w := range o.Scopes[name] {
+			if !scopeWord.MatchString(w) {
+				d.also(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), "this must be server:NAME, tool:SERVER/NAME, agent, instructions or admin")
+			}
+		}
+	}
+}
+
+// checkServerURL judges the address of a server.
+func (d *decoder) checkServerURL(key string, s *Server) {
+	raw := s.URL.Reveal()
+	scheme, _, _ := strings.Cut(raw, ":")
+	scheme = strings.ToLower(scheme)
+	switch {
+	case d.muted || d.failed[key]:
+	case scheme != "http" && scheme != "https":
+		d.refuse(key, "the address must begin with https:// or http://")
+	case d.o.CheckURL != nil:
+		if err := d.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
+			d.refuse(key, err.Error())
+		}
+	}
+}
+
+// ownHeaders are written by Doorward or by the connection. A configured one would contradict them.
+var ownHeaders = []string{
+	"accept", "connection", "content-encoding", "content-length", "content-type", "forwarded", "host",
+	"keep-alive", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "proxy-connection", "te",
+	"trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-real-ip",
+}
+
+// headerName is a token of RFC 9110, 5.6.2.
+var headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+
+// checkHeaders judges the headers that are sent to a server.
+func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		at, folded := join(key, name), strings.ToLower(name)
+		switch {
+		case !headerName.MatchString(name):
+			d.refuse(at, "this cannot be the name of a header")
+		case slices.Contains(ownHeaders, folded):
+			d.refuse(at, "this header is not for the configuration; leave it out")
+		case strings.ContainsFunc(headers[name].Reveal(), isControl):
+			d.refuse(at, "the value holds a line end or another control character, which no header may")
+		}
+		if first, twice := seen[folded]; twice {
+			d.fail(at, fmt.Sprintf("duplicate header: %s differs in case alone; keep one", first))
+		}
+		seen[folded] = name
+	}
+}
+
+// headerOf finds a configured header, whatever its case.
+func headerOf(headers map[string]secret.Value, name string) (secret.Value, bool) {
+	for h, v := range headers {
+		if strings.EqualFold(h, name) {
+			return v, true
+		}
+	}
+	return secret.Value{}, false
+}
+
+// isControl tells what RFC 9110, 5.5 keeps out of a header's value.
+func isControl(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }
+
+// checkPatterns checks the names of tools.
+func (d *decoder) checkPatterns(key string, patterns []string) {
+	for i, p := range patterns {
+		if p == "" || len(p) > 256 || strings.ContainsFunc(p, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
+			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
+		}
+	}
+}

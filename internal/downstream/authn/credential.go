@@ -1,0 +1,169 @@
+package authn
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// MinToken is the fewest characters, after trimming, of a token that was not
+// made by us.
+const MinToken = 16
+
+// maxToken bounds what is hashed for an unauthenticated caller.
+const maxToken = 16 << 10
+
+// credential is one token that is accepted. The principals are made when the
+// table is, so that a request needs none.
+type credential struct {
+	digest  [sha256.Size]byte
+	id      string
+	made    bool  // by Doorward: 256 random bits
+	expires int64 // Unix nanoseconds, 0: never
+	remote  *principal.Principal
+	local   *principal.Principal // the same, having come by a loopback listener
+}
+
+func newCredential(digest [sha256.Size]byte, id, name, scope string, expires time.Time) credential {
+	facts := []principal.Fact{{Name: factToken, Value: id, Grade: principal.Verified}}
+	if scope != "" {
+		facts = append(facts, principal.Fact{Name: factScope, Value: scope, Grade: principal.Verified})
+	}
+	c := credential{digest: digest, id: id, remote: principal.New(principal.Token(name), facts...)}
+	c.local = c.remote.WithLocal()
+	if !expires.IsZero() {
+		c.expires = expires.UnixNano()
+	}
+	return c
+}
+
+// namer gives the tokens that were not made by us their ids. An id is bound to
+// what the token is, so that another token in its place is another proof: what
+// was opened with the one before ends, also when the daemon was down in between.
+// Such a token may be guessable, so the id is a digest under a key that is
+// nobody else's, and of it too little to be anything but a name.
+type namer struct{ key []byte }
+
+// newNamer: without a key, the names are good for as long as the namer.
+func newNamer(key []byte) namer {
+	if len(key) == 0 {
+		key = make([]byte, sha256.Size)
+		rand.Read(key) // never fails
+	}
+	return namer{key}
+}
+
+// credential is the one of a source's token, whose name is the source's.
+func (n namer) credential(source string, digest [sha256.Size]byte) credential {
+	h := hmac.New(sha256.New, n.key)
+	h.Write([]byte(source + ":"))
+	h.Write(digest[:])
+	return newCredential(digest, source+":"+hex.EncodeToString(h.Sum(nil)[:8]), source, "", time.Time{})
+}
+
+func (c *credential) holds(now time.Time) bool {
+	return c.expires == 0 || now.UnixNano() < c.expires
+}
+
+func (c *credential) principal(local bool) *principal.Principal {
+	if local {
+		return c.local
+	}
+	return c.remote
+}
+
+// table is every credential that is accepted now. It does not change; a new
+// one takes its place.
+type table struct{ creds []credential }
+
+// match finds the credential of a digest. Every one is compared, and each
+// comparison takes the same time, so the duration tells neither where nor how
+// much matched.
+func (t *table) match(digest *[sha256.Size]byte) *credential {
+	found := -1
+	for i := range t.creds {
+		same := subtle.ConstantTimeCompare(digest[:], t.creds[i].digest[:])
+		found = subtle.ConstantTimeSelect(same, i, found)
+	}
+	if found < 0 {
+		return nil
+	}
+	return &t.creds[found]
+}
+
+func (t *table) live(id string, now time.Time) bool {
+	for i := range t.creds {
+		if t.creds[i].id == id {
+			return t.creds[i].holds(now)
+		}
+	}
+	return false
+}
+
+// Usable trims a token from the environment or a file and says why it cannot
+// be used. The error never holds any of it.
+func Usable(text string) (token string, err error) {
+	token = strings.TrimSpace(text)
+	switch {
+	case token == "":
+		return "", errors.New("is empty")
+	case utf8.RuneCountInString(token) < MinToken:
+		return "", errors.New("is shorter than 16 characters")
+	case len(token) > maxToken:
+		return "", errors.New("is longer than 16 KiB")
+	case !isVisible(token):
+		return "", errors.New("has characters that an Authorization header cannot carry")
+	}
+	return token, nil
+}
+
+// isVisible: visible ASCII, no white space.
+func isVisible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// bearer takes the token out of the Authorization values: exactly one, of the
+// scheme Bearer in any case (threats.md R45).
+func bearer(authorization []string) (token string, ok bool) {
+	if len(authorization) != 1 {
+		return "", false
+	}
+	v := authorization[0]
+	const scheme = "bearer "
+	if len(v) <= len(scheme) || len(v) > maxToken+len(scheme) {
+		return "", false
+	}
+	for i := range len(scheme) {
+		c := v[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != scheme[i] {
+			return "", false
+		}
+	}
+	token = strings.Trim(v[len(scheme):], " ")
+	return token, token != "" && isVisible(token)
+}
+
+// digestOf hashes without an allocation for tokens of the usual length.
+func digestOf(token string) [sha256.Size]byte {
+	var buf [2 << 10]byte
+	if len(token) > len(buf) {
+		return sha256.Sum256([]byte(token))
+	}
+	return sha256.Sum256(buf[:copy(buf[:], token)])
+}

@@ -1,0 +1,185 @@
+package authn
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// The facts of a principal that an access token proved, beside factScope.
+const (
+	factIssuer     = "issuer"
+	factSubject    = "subject"
+	factClient     = "client_id"
+	factOAuthScope = "oauth_scope" // the issuer's own words; factScope has ours
+	factAudience   = "audience"
+)
+
+// ErrUnverifiable: the issuer's keys cannot be had now, so nobody knows
+// whether this access token is good. It is not let in: 503.
+var ErrUnverifiable = errors.New("the keys of the issuer cannot be had")
+
+// Rejection is why an access token was refused: constant text for the record
+// of the operator. To its caller it is ErrUnauthenticated and nothing more.
+type Rejection string
+
+func (r Rejection) Error() string { return string(r) }
+
+// Is makes every Rejection an ErrUnauthenticated.
+func (r Rejection) Is(target error) bool { return target == ErrUnauthenticated }
+
+// The reasons, in the order in which they are looked for.
+const (
+	badForm      Rejection = "an access token that is malformed"
+	badAlgorithm Rejection = "an access token with an algorithm that is not accepted"
+	badType      Rejection = "a token that is no access token"
+	badIssuer    Rejection = "an access token of another issuer"
+	badAudience  Rejection = "an access token for another audience"
+	badExpiry    Rejection = "an access token that has expired or does not expire"
+	badTime      Rejection = "an access token of the future"
+	badBinding   Rejection = "an access token that is bound to a key of its holder"
+	badSubject   Rejection = "an access token without a usable subject"
+	badScope     Rejection = "an access token whose scope is malformed"
+	badKey       Rejection = "an access token signed by an unknown key"
+	badSignature Rejection = "an access token with a wrong signature"
+)
+
+// OAuthOptions say whose access tokens are accepted, and what for.
+type OAuthOptions struct {
+	Issuer     string              // an https URL, exactly as tokens and metadata write it
+	Audience   string              // this daemon's own URL, without a path
+	Scopes     map[string][]string // what each scope of the issuer grants, in the words of `token new --scope`
+	Algorithms []string            // of signatures; `none` and the HMAC ones cannot be
+
+	// Client fetches the issuer's documents. It judges each address that it
+	// dials, follows no redirect and uses no proxy.
+	Client *http.Client
+	// OnProblem hears operator text when the issuer's keys cannot be had, and
+	// when they can again. It must not block and never hears a token.
+	OnProblem func(text string)
+
+	Now func() time.Time // nil: time.Now
+}
+
+// OAuth verifies the access tokens of one issuer (RFC 9068, RFC 8707): a
+// resource server, nothing more (threats.md R29).
+//
+// Keys come from the issuer's own metadata and never from what a token says
+// (R30). A token that was verified is known by its digest until it expires or
+// its key is withdrawn; one that was refused is looked at anew each time, at
+// the pace that the limiter allows. Nothing of a token is kept but its digest
+// and the facts that it proved.
+type OAuth struct {
+	url        string
+	audience   string
+	algorithms []string
+	scopes     scopes
+	issuer     *issuer
+	verified   verified
+	now        func() time.Time
+	stop       context.CancelFunc
+}
+
+// NewOAuth makes a verifier. Nothing is fetched before the first token comes.
+// Close ends what it fetches.
+func NewOAuth(o OAuthOptions) (*OAuth, error) {
+	for _, a := range o.Algorithms {
+		if !slices.Contains(allAlgorithms, a) {
+			return nil, fmt.Errorf("oauth.algorithms: %.20q is not one of %s", a, strings.Join(allAlgorithms, ", "))
+		}
+	}
+	if len(o.Algorithms) == 0 {
+		return nil, errors.New("oauth.algorithms: none is left")
+	}
+	if o.Client == nil {
+		return nil, errors.New("oauth: nothing to reach the issuer with")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.OnProblem == nil {
+		o.OnProblem = func(string) {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	v := &OAuth{url: o.Issuer, audience: strings.TrimSuffix(o.Audience, "/"), algorithms: slices.Clone(o.Algorithms),
+		scopes: newScopes(o.Scopes), now: o.Now, stop: stop}
+	v.issuer = &issuer{ctx: ctx, url: o.Issuer, client: o.Client, now: o.Now, problem: o.OnProblem,
+		changed: v.verified.withdraw, waits: patience}
+	return v, nil
+}
+
+// Close ends a fetch that is under way.
+func (o *OAuth) Close() { o.stop() }
+
+// looksLikeJWT tells access tokens from ours and from static ones: three parts
+// with dots between them. The form alone decides who judges a token, so that
+// each has one judge.
+func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
+
+// known gives the principal of a token that was verified before and still
+// holds.
+func (o *OAuth) known(digest [sha256.Size]byte, local bool, now time.Time) *principal.Principal {
+	t := o.verified.get(digest)
+	if t == nil || !t.holds(now) || o.issuer.current(now) == nil {
+		return nil
+	}
+	return t.principal(local)
+}
+
+// verify checks a token from the ground up. The error is a Rejection or
+// ErrUnverifiable.
+func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now time.Time) (*principal.Principal, error) {
+	t, err := parseJWT(token)
+	if err != nil {
+		return nil, err
+	}
+	// What the token says of itself can only refuse it here: the keys are
+	// asked last, so that no token of somebody else makes the issuer work.
+	c, err := o.check(t, now)
+	if err != nil {
+		return nil, err
+	}
+	who := c.principal(o)
+	if !who.Valid() {
+		return nil, badSubject
+	}
+	key, err := o.signer(t)
+	if err != nil {
+		return nil, err
+	}
+	a := newAccessToken(who, c.expires, key)
+	o.verified.put(digest, a, now)
+	if r := o.issuer.ring.Load(); !r.prints[key] {
+		o.verified.withdraw(r) // the key went while it was used
+	}
+	return a.principal(local), nil
+}
+
+// principal is whom the claims name.
+func (c *claims) principal(o *OAuth) *principal.Principal {
+	fact := func(name, value string) principal.Fact {
+		return principal.Fact{Name: name, Value: value, Grade: principal.Verified}
+	}
+	client := fact(factClient, c.client)
+	if c.client == "" {
+		client.Grade = principal.Unavailable
+	}
+	return principal.New(principal.OAuth(o.url, c.subject),
+		fact(factIssuer, o.url), fact(factSubject, c.subject), client,
+		fact(factOAuthScope, strings.Join(c.scopes, " ")),
+		fact(factScope, o.scopes.words(c.scopes, c.servers(o))),
+		fact(factAudience, strings.Join(c.audiences, " ")))
+}
+
+// live reports whether some token that was verified and still holds proves
+// exactly this principal: a client that renews its token keeps its streams.
+func (o *OAuth) live(p *principal.Principal, now time.Time) bool {
+	return o.verified.live(p.Identity(), now) && o.issuer.current(now) != nil
+}

@@ -1,0 +1,127 @@
+package authn
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Bounds of what is remembered of tokens that were verified.
+const (
+	generation = 4096    // tokens in each of two generations
+	maxLive    = 1 << 16 // principals, local and not
+)
+
+// accessToken is one that was verified. The principals are made once, so that
+// a request needs none.
+type accessToken struct {
+	expires       int64 // Unix nanoseconds
+	key           string
+	remote, local *principal.Principal
+}
+
+func newAccessToken(who *principal.Principal, expires time.Time, key string) *accessToken {
+	return &accessToken{expires: expires.UnixNano(), key: key, remote: who, local: who.WithLocal()}
+}
+
+func (t *accessToken) holds(now time.Time) bool { return now.UnixNano() < t.expires }
+
+func (t *accessToken) principal(local bool) *principal.Principal {
+	if local {
+		return t.local
+	}
+	return t.remote
+}
+
+// verified are the tokens that need no second look, by digest, and the
+// principals that they prove. It is bounded: a token that was forgotten is
+// verified again, and a principal that found no room loses its streams.
+type verified struct {
+	mu         sync.RWMutex
+	young, old map[[sha256.Size]byte]*accessToken
+	proved     map[string]*accessToken // by Identity: the token that lasts longest
+	sweepAt    int                     // size of proved at which expired ones are dropped
+}
+
+// get finds a token in either generation; one that is asked for stays.
+func (v *verified) get(digest [sha256.Size]byte) *accessToken {
+	v.mu.RLock()
+	t, fresh := v.young[digest]
+	if !fresh {
+		t = v.old[digest]
+	}
+	v.mu.RUnlock()
+	if t != nil && !fresh {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.old[digest] == t { // else it was withdrawn meanwhile
+			v.add(digest, t)
+		}
+	}
+	return t
+}
+
+// add needs mu.
+func (v *verified) add(digest [sha256.Size]byte, t *accessToken) {
+	if len(v.young) >= generation {
+		v.old, v.young = v.young, nil
+	}
+	if v.young == nil {
+		v.young = make(map[[sha256.Size]byte]*accessToken)
+	}
+	v.young[digest] = t
+}
+
+func (v *verified) put(digest [sha256.Size]byte, t *accessToken, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.add(digest, t)
+	if v.proved == nil {
+		v.proved, v.sweepAt = make(map[string]*accessToken), 1024
+	}
+	if len(v.proved) >= v.sweepAt {
+		v.sweep(now)
+	}
+	for _, id := range []string{t.remote.Identity(), t.local.Identity()} {
+		if before := v.proved[id]; (before != nil || len(v.proved) < maxLive) && (before == nil || before.expires < t.expires) {
+			v.proved[id] = t
+		}
+	}
+}
+
+// sweep needs mu.
+func (v *verified) sweep(now time.Time) {
+	for id, t := range v.proved {
+		if !t.holds(now) {
+			delete(v.proved, id)
+		}
+	}
+	v.sweepAt = max(1024, 2*len(v.proved))
+}
+
+func (v *verified) live(identity string, now time.Time) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	t := v.proved[identity]
+	return t != nil && t.holds(now)
+}
+
+// withdraw forgets what was signed by keys that are the issuer's no more.
+func (v *verified) withdraw(r *keyring) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, generation := range []map[[sha256.Size]byte]*accessToken{v.young, v.old} {
+		for digest, t := range generation {
+			if !r.prints[t.key] {
+				delete(generation, digest)
+			}
+		}
+	}
+	for id, t := range v.proved {
+		if !r.prints[t.key] {
+			delete(v.proved, id)
+		}
+	}
+}

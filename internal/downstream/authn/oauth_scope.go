@@ -1,0 +1,125 @@
+package authn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// scopes is what each scope of the issuer grants. Scopes have no order of
+// their own here: what one grants over another is in its words, and the union
+// of the words is what counts.
+type scopes struct {
+	grants map[string][]string
+	names  []string // sorted
+	narrow []string // the narrowest first
+}
+
+func newScopes(grants map[string][]string) scopes {
+	s := scopes{grants: make(map[string][]string, len(grants))}
+	for name, words := range grants {
+		s.grants[name] = slices.Clone(words)
+		s.names = append(s.names, name)
+	}
+	slices.Sort(s.names)
+	s.narrow = slices.Clone(s.names)
+	slices.SortStableFunc(s.narrow, func(a, b string) int { return s.width(a) - s.width(b) })
+	return s
+}
+
+// width orders scopes by how much they grant: a tool is less than a server,
+// and anything is less than the administration.
+func (s *scopes) width(name string) int {
+	sum := 0
+	for _, w := range s.grants[name] {
+		switch {
+		case w == wordAdmin:
+			sum += 1 << 20
+		case strings.HasPrefix(w, "tool:"):
+			sum++
+		default:
+			sum += 1 << 10
+		}
+	}
+	return sum
+}
+
+// The words of a scope that stand alone (contract, "Command line").
+const (
+	wordAgent        = "agent"
+	wordInstructions = "instructions"
+	wordAdmin        = "admin"
+)
+
+// words is the union of what scopes grant, about the named servers alone
+// unless servers is nil.
+func (s *scopes) words(scopes, servers []string) string {
+	var out []string
+	for _, name := range scopes {
+		for _, w := range s.grants[name] {
+			if servers == nil || slices.Contains(servers, serverOf(w)) {
+				out = append(out, w)
+			}
+		}
+	}
+	return strings.Join(sortedOnce(out), ",")
+}
+
+// serverOf is the server that a word is about; empty for the administration.
+func serverOf(word string) string {
+	kind, rest, _ := strings.Cut(word, ":")
+	switch kind {
+	case "server":
+		return rest
+	case "tool":
+		server, _, _ := strings.Cut(rest, "/")
+		return server
+	case wordAgent, wordInstructions:
+		return kind
+	}
+	return ""
+}
+
+// Scopes are the configured names, sorted.
+func (o *OAuth) Scopes() []string { return slices.Clone(o.scopes.names) }
+
+// Basic are the scopes that a client is asked to begin with: all but those
+// that grant the administration, which wants to be asked for by itself.
+func (o *OAuth) Basic() []string {
+	return slices.DeleteFunc(o.Scopes(), func(name string) bool { return slices.Contains(o.scopes.grants[name], wordAdmin) })
+}
+
+// Resource is this daemon's own URL, without a slash at its end.
+func (o *OAuth) Resource() string { return o.audience }
+
+// Issuer is the one whose tokens are accepted.
+func (o *OAuth) Issuer() string { return o.url }
+
+// StepUp names the scope that p lacks: the narrowest one that would make
+// allows true of the same caller, with the same token otherwise. Empty when p
+// did not come with an access token, when no scope would help, and when it is
+// not the scope that is in the way.
+func (o *OAuth) StepUp(p *principal.Principal, allows func(*principal.Principal) bool) string {
+	kind, _, _ := strings.Cut(p.Name(), ":")
+	if kind != principal.KindOAuth || allows(p) {
+		return ""
+	}
+	value := func(name string) string { f, _ := p.Fact(name); return f.Value }
+	has := strings.Fields(value(factOAuthScope))
+	for _, name := range o.scopes.narrow {
+		if slices.Contains(has, name) {
+			continue
+		}
+		c := claims{subject: value(factSubject), client: value(factClient),
+			scopes: sortedOnce(append(slices.Clone(has), name)), audiences: strings.Fields(value(factAudience))}
+		who := c.principal(o)
+		if p.Local() {
+			who = who.WithLocal()
+		}
+		if allows(who) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,284 @@
+package authn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// lookEvery is how often files are looked at: a revoked token is refused this
+// long after. For a token that nobody knows they are looked at sooner, for it
+// may just have been made.
+const (
+	lookEvery  = time.Second
+	lookSooner = 100 * time.Millisecond
+)
+
+// EnvToken names the environment variable in problems.
+const EnvToken = "DOORWARD_TOKEN"
+
+// source is a static token: a credential, or the problem with it, or neither.
+type source struct {
+	cred    *credential
+	problem string
+}
+
+func envSource(v secret.Value, n namer) source {
+	if v.Empty() {
+		return source{}
+	}
+	token, err := Usable(v.Reveal())
+	if err != nil {
+		return source{problem: EnvToken + " " + err.Error()}
+	}
+	c := n.credential("env", digestOf(token))
+	return source{cred: &c}
+}
+
+// tokenFile is --token-file. It is read again when it changes; while it is not
+// usable nobody is let in by it.
+type tokenFile struct {
+	path  string
+	namer namer
+	place *durable.Pinned // of path, as it was found first; nil: not yet
+	source
+	stamp   peer.Stamp
+	settled bool
+}
+
+// look reads the file again if it changed, and reports whether the credential
+// or the problem did.
+func (f *tokenFile) look(now time.Time) (changed bool) {
+	if f.path == "" {
+		return false
+	}
+	if s, err := peer.StampOf(f.path); err == nil && s == f.stamp && f.settled {
+		return false
+	}
+	token, stamp, err := f.read()
+	f.stamp, f.settled = stamp, err == nil && stamp.Settled(now)
+	if err != nil {
+		problem := "the token file " + f.path + " " + err.Error()
+		changed = f.problem != problem
+		f.source = source{problem: problem}
+		return changed
+	}
+	digest := digestOf(token)
+	if f.cred != nil && f.cred.digest == digest {
+		return false
+	}
+	c := f.namer.credential("file", digest)
+	f.source = source{cred: &c}
+	return true
+}
+
+// read reads a token that only its owner, us or root, can read.
+func (f *tokenFile) read() (token string, stamp peer.Stamp, err error) {
+	if f.place == nil {
+		if f.place, err = durable.Pin(f.path); err != nil {
+			return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+		}
+	}
+	file, err := f.place.Open()
+	if err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	defer file.Close()
+	if stamp, err = peer.StampOfFile(file); err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	if err := ownersOnly(stamp); err != nil {
+		return "", stamp, err
+	}
+	b, err := io.ReadAll(io.LimitReader(file, maxToken+2))
+	if err != nil {
+		return "", stamp, fmt.Errorf("cannot be read: %w", inner(err))
+	}
+	token, err = Usable(string(b))
+	return token, stamp, err
+}
+
+// inner drops the path, which the problem names already.
+func inner(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// ownersOnly: a regular file of ours or root's that group and world can
+// neither read nor write. A credential that systemd passes is root's with mode
+// 0440, where the group bits stand for the access list that admits us.
+func ownersOnly(s peer.Stamp) error {
+	euid := uint32(os.Geteuid())
+	passed := s.UID == 0 && s.GID == 0 && s.Perm == 0o440 && euid != 0
+	switch {
+	case !s.Regular:
+		return errors.New("is not a regular file")
+	case s.UID != euid && s.UID != 0:
+		return fmt.Errorf("belongs to uid %d", s.UID)
+	case s.Perm&0o077 != 0 && !passed:
+		return fmt.Errorf("can be read or written by others (mode %04o): chmod 600", s.Perm)
+	}
+	return nil
+}
+
+// storedTokens is what was last read of the store.
+type storedTokens struct {
+	creds   []credential
+	problem string
+	stamp   peer.Stamp
+	settled bool
+	read    bool
+}
+
+func (st *storedTokens) look(s *Store, now time.Time) (changed bool) {
+	if s == nil {
+		return false
+	}
+	stamp, err := s.stamp()
+	if err == nil && st.read && stamp == st.stamp && st.settled {
+		return false
+	}
+	records, stamp, err := s.load()
+	next := storedTokens{stamp: stamp, read: err == nil, settled: err == nil && stamp.Settled(now)}
+	if err != nil {
+		next.problem = err.Error()
+		changed = next.problem != st.problem
+	} else {
+		next.creds = liveCredentials(records)
+		changed = st.problem != "" || !st.read || !sameCredentials(st.creds, next.creds)
+	}
+	if !changed {
+		next.creds = st.creds
+	}
+	*st = next
+	return changed
+}
+
+func liveCredentials(records []record) []credential {
+	var creds []credential
+	for _, r := range records {
+		if r.Revoked.IsZero() {
+			c := newCredential([32]byte(r.Digest), r.ID, r.Name, r.Scope, r.Expires)
+			c.made = true
+			creds = append(creds, c)
+		}
+	}
+	return creds
+}
+
+func sameCredentials(a, b []credential) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		same := a[i].digest == b[i].digest && a[i].id == b[i].id && a[i].expires == b[i].expires
+		if !same || string(a[i].remote.FactsJSON()) != string(b[i].remote.FactsJSON()) || a[i].remote.Name() != b[i].remote.Name() {
+			return false
+		}
+	}
+	return true
+}
+
+// refresh looks at the files when the last look is old enough. One caller does
+// it, the others go on with the table there is.
+func (a *Authenticator) refresh(now time.Time) {
+	due := a.due.Load()
+	if now.UnixNano() < due && due-now.UnixNano() <= int64(lookEvery) || !a.reload.TryLock() {
+		return
+	}
+	defer a.reload.Unlock()
+	if a.due.Load() == due {
+		a.look(now)
+	}
+}
+
+// refreshSooner looks at the files ahead of time, if the last look is not too
+// fresh, and gives the table there is then. It waits for a look under way.
+func (a *Authenticator) refreshSooner(now time.Time) *table {
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	if now.UnixNano() >= a.due.Load()-int64(lookEvery-lookSooner) {
+		a.look(now)
+	}
+	return a.table.Load()
+}
+
+// look reads what changed and puts a new table in place. The caller holds
+// reload.
+func (a *Authenticator) look(now time.Time) {
+	a.due.Store(now.Add(lookEvery).UnixNano())
+	fileBad, storeBad := a.file.problem != "", a.stored.problem != ""
+	file := a.file.look(now)
+	stored := a.stored.look(a.store, now)
+	if t := a.table.Load(); t != nil && !file && !stored {
+		return
+	} else if t != nil {
+		a.report(file, fileBad, a.file.problem, "the token file "+a.file.path)
+		a.report(stored, storeBad, a.stored.problem, "the token store")
+	}
+	a.table.Store(a.newTable())
+}
+
+// report tells of a source that has become unusable, or usable again.
+func (a *Authenticator) report(changed, before bool, problem, name string) {
+	switch {
+	case !changed:
+	case problem != "":
+		a.problem(problem + ": its tokens are refused")
+	case before:
+		a.problem(name + " was read again")
+	}
+}
+
+func (a *Authenticator) newTable() *table {
+	t := &table{}
+	for _, s := range []source{a.env, a.file.source} {
+		if s.cred != nil {
+			t.creds = append(t.creds, *s.cred)
+		}
+	}
+	t.creds = append(t.creds, a.stored.creds...)
+	return t
+}
+
+// Configured is what the bind table wants to know, and the operator.
+type Configured struct {
+	Set  bool // a usable token from the environment or the file
+	Made bool // a token of the store that is neither revoked nor expired
+	// Unusable says why a token of the environment or the file that somebody
+	// configured cannot be used, Problems adds the store's; never with a token.
+	Unusable []string
+	Problems []string
+}
+
+// Configured looks at the sources now.
+func (a *Authenticator) Configured() Configured {
+	now := a.now()
+	a.reload.Lock()
+	defer a.reload.Unlock()
+	a.look(now)
+	c := Configured{Set: a.env.cred != nil || a.file.cred != nil}
+	for i := range a.stored.creds {
+		c.Made = c.Made || a.stored.creds[i].holds(now)
+	}
+	for _, p := range []string{a.env.problem, a.file.problem} {
+		if p != "" {
+			c.Unusable = append(c.Unusable, p)
+		}
+	}
+	c.Problems = c.Unusable
+	if a.stored.problem != "" {
+		c.Problems = append(slices.Clone(c.Unusable), a.stored.problem)
+	}
+	return c
+}

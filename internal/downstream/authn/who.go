@@ -1,0 +1,152 @@
+package authn
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// The names of facts. factToken carries the id of the token, never its text.
+const (
+	factUID        = "uid"
+	factGID        = "gid"
+	factGroups     = "groups"
+	factLabel      = "label"
+	factPID        = "pid"
+	factInstance   = principal.FactInstance
+	factNamespaces = "namespaces"
+	factToken      = "token"
+	factScope      = "scope"
+	factRemote     = "remote"
+	factForwarded  = "forwarded_for"
+)
+
+// whoConnected is who the connection itself is; nil for nobody.
+func (a *Authenticator) whoConnected(c *Caller) *principal.Principal {
+	if c.Unix != nil {
+		return a.unixPrincipal(c)
+	}
+	return a.loopbackPrincipal(c)
+}
+
+// unixPrincipal is the peer by the kernel's word: our own user, and alive when
+// we looked. Nil for everybody else.
+func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
+	if c.Unix.UID != a.uid || !c.Unix.Alive() {
+		return nil
+	}
+	e := observed(c)
+	p := principal.New(principal.UID(c.Unix.UID), append(unixFacts(c.Unix), programFacts(e)...)...).WithLocal()
+	if e.Image == nil {
+		return p
+	}
+	return p.WithWitness(e.Image)
+}
+
+// Facts are what the kernel says of a Unix peer, for a record of somebody who
+// is not let in.
+func Facts(p *peer.Credentials) []principal.Fact { return unixFacts(p) }
+
+// OwnerFacts are the same of a loopback caller: the owner of its socket, and
+// the process that holds it, where one was found.
+func OwnerFacts(uid uint32, h peer.Holder) []principal.Fact {
+	facts := []principal.Fact{number(factUID, uid, principal.Observed)}
+	if h.PID > 0 {
+		facts = append(facts, number(factPID, uint32(h.PID), principal.Observed),
+			principal.Fact{Name: factProcess, Value: h.Process, Grade: principal.Observed})
+	}
+	return facts
+}
+
+// RemoteFacts are where a request that is refused came from: the owner of a
+// loopback socket or the address of the other end, and the client that a
+// trusted proxy names.
+func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
+	switch {
+	case c == nil:
+	case c.Unix != nil:
+		facts = unixFacts(c.Unix)
+	case c.OwnerKnown:
+		facts = append(facts, number(factUID, c.OwnerUID, principal.Observed))
+	case c.Remote.IsValid():
+		facts = append(facts, principal.Fact{Name: factRemote, Value: c.Remote.String(), Grade: principal.Observed})
+	}
+	if client.IsValid() {
+		facts = append(facts, principal.Fact{Name: factForwarded, Value: client.String(), Grade: principal.Claimed})
+	}
+	return facts
+}
+
+// unixFacts grades what identity.md section 6 lists. The pid alone is used
+// again after its process; the instance is attested only where the kernel gave
+// a handle on it. Of a peer in foreign namespaces only the ids count.
+func unixFacts(p *peer.Credentials) []principal.Fact {
+	facts := []principal.Fact{
+		number(factUID, p.UID, principal.Attested),
+		number(factGID, p.GID, principal.Attested),
+		groupsFact(p),
+	}
+	if p.Label != "" {
+		facts = append(facts, principal.Fact{Name: factLabel, Value: p.Label, Grade: principal.Attested})
+	}
+	if p.Foreign {
+		return append(facts, principal.Fact{Name: factNamespaces, Value: "foreign", Grade: principal.Observed},
+			principal.Fact{Name: factPID}, principal.Fact{Name: factInstance})
+	}
+	pid := principal.Fact{Name: factPID}
+	if p.PID > 0 {
+		pid = number(factPID, uint32(p.PID), principal.Observed)
+	}
+	return append(facts, pid, instanceFact(p))
+}
+
+func instanceFact(p *peer.Credentials) principal.Fact {
+	switch {
+	case p.Instance == "":
+		return principal.Fact{Name: factInstance}
+	case p.InstanceAttested:
+		return principal.Fact{Name: factInstance, Value: p.Instance, Grade: principal.Attested}
+	}
+	return principal.Fact{Name: factInstance, Value: p.Instance, Grade: principal.Observed}
+}
+
+func groupsFact(p *peer.Credentials) principal.Fact {
+	if !p.GroupsKnown {
+		return principal.Fact{Name: factGroups}
+	}
+	var all []string
+	for _, g := range p.Groups {
+		all = append(all, strconv.FormatUint(uint64(g), 10))
+	}
+	return principal.Fact{Name: factGroups, Value: strings.Join(all, ","), Grade: principal.Attested}
+}
+
+// loopbackPrincipal is a caller without a token on a loopback listener that
+// asks for none. Another user's socket is refused here once more.
+func (a *Authenticator) loopbackPrincipal(c *Caller) *principal.Principal {
+	switch {
+	case !c.OwnerKnown:
+		return a.loopback.unknown
+	case c.OwnerUID != a.uid:
+		return nil
+	}
+	return a.loopback.own
+}
+
+// loopbackCallers are the two principals that a loopback connection can be.
+// Nothing else is known of it, so every connection shares them.
+type loopbackCallers struct{ own, unknown *principal.Principal }
+
+func newLoopbackCallers(uid uint32) loopbackCallers {
+	return loopbackCallers{
+		own:     principal.New(principal.Loopback(uid), number(factUID, uid, principal.Observed)).WithLocal(),
+		unknown: principal.New(principal.LoopbackUnknown, principal.Fact{Name: factUID}).WithLocal(),
+	}
+}
+
+func number(name string, n uint32, g principal.Grade) principal.Fact {
+	return principal.Fact{Name: name, Value: strconv.FormatUint(uint64(n), 10), Grade: g}
+}

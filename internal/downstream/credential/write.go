@@ -1,0 +1,166 @@
+package credential
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// unfinished is the suffix of a file that is being written. Readers pass it by.
+const unfinished = ".new"
+
+// Write keeps f in a new file and returns its path. The runtime directory and
+// the one in it are made when they are missing (0700); when one of them is a
+// link, somebody else's, or open to others, nothing is written. On any error no
+// file is left.
+//
+// The file gets its name, of 128 random bits, when it is whole; nothing is
+// replaced.
+func Write(runtimeDir string, f File) (path string, err error) {
+	if !f.valid() {
+		return "", fmt.Errorf("writing a session file: %w", ErrForm)
+	}
+	dir, err := prepare(runtimeDir)
+	if err != nil {
+		return "", fmt.Errorf("writing a session file: %w", err)
+	}
+	defer dir.Close()
+	b, err := encode(f)
+	if err != nil {
+		return "", fmt.Errorf("writing a session file: %w", err)
+	}
+	name := strings.ToLower(rand.Text())
+	if err := put(dir, name, b); err != nil {
+		return "", fmt.Errorf("writing a session file: %w", err)
+	}
+	return filepath.Join(dir.Name(), name+suffix), nil
+}
+
+// prepare opens the directory and makes it when it is missing.
+func prepare(runtimeDir string) (*os.Root, error) {
+	if runtimeDir == "" {
+		return nil, errors.New("there is no runtime directory")
+	}
+	outer, err := peer.PrivateDir(runtimeDir)
+	if err != nil {
+		return nil, err
+	}
+	defer outer.Close()
+	err = os.Mkdir(filepath.Join(outer.Name(), folder), 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return open(runtimeDir) // whatever stands there now is judged
+}
+
+// put writes, syncs and names a file, or leaves nothing.
+func put(dir *os.Root, name string, b []byte) error {
+	draft := name + unfinished
+	if err := durable.Write(dir, draft, b); err != nil {
+		return err
+	}
+	if err := settle(dir, draft, name+suffix); err != nil {
+		return errors.Join(err, durable.Forget(dir, draft))
+	}
+	if err := durable.Sync(dir); err != nil {
+		return errors.Join(err, durable.Forget(dir, name+suffix))
+	}
+	return nil
+}
+
+// settle gives the file its name, which must be free. It is not linked, which
+// would tell so in one step: killed in between, it would have two names, and
+// readers pass by what has. Nobody else makes a name of 128 random bits.
+func settle(dir *os.Root, draft, name string) error {
+	if _, err := dir.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fs.ErrExist, err)
+	}
+	return dir.Rename(draft, name)
+}
+
+const (
+	// abandoned is how old an unfinished file is whose writer was killed.
+	abandoned = time.Minute
+	// outlived is how old a file is in which no token can be good: none lives
+	// longer than a day.
+	outlived = 25 * time.Hour
+)
+
+// Remove removes the files of a session. There being none is no error.
+func Remove(runtimeDir, sessionID string) error {
+	_, err := sweep(runtimeDir, func(_ fs.FileInfo, f File, err error) bool { return err == nil && f.SessionID == sessionID })
+	if err != nil {
+		return fmt.Errorf("removing a session file: %w", err)
+	}
+	return nil
+}
+
+// Sweep removes the files of sessions that have ended (nil: nobody knows of
+// any) or expired, what a killed writer left, and what is too old to hold a
+// good token whatever it is. Anything but a regular file of ours stays where it
+// is. A missing directory is no error.
+func Sweep(runtimeDir string, ended func(id string) bool) (removed int, err error) {
+	now := time.Now()
+	removed, err = sweep(runtimeDir, func(fi fs.FileInfo, f File, err error) bool {
+		age := now.Sub(fi.ModTime())
+		switch {
+		case age > outlived, age > abandoned && strings.HasSuffix(fi.Name(), unfinished):
+			return true
+		case err != nil:
+			return false
+		}
+		return !now.Before(f.Expires) || ended != nil && ended(f.SessionID)
+	})
+	if err != nil {
+		return removed, fmt.Errorf("sweeping the session files: %w", err)
+	}
+	return removed, nil
+}
+
+// sweep removes the regular files of ours that over names. It is given what
+// the file holds, or why that cannot be told; mode and links do not matter to
+// somebody who removes a name.
+func sweep(runtimeDir string, over func(fs.FileInfo, File, error) bool) (removed int, err error) {
+	dir, err := open(runtimeDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close()
+	files, err := list(dir)
+	for _, fi := range files {
+		f, wrong := File{}, error(ErrForm)
+		if strings.HasSuffix(fi.Name(), suffix) {
+			f, wrong = read(dir, fi.Name(), regular)
+		}
+		if regular(fi) != nil || !over(fi, f, wrong) {
+			continue
+		}
+		if failed := durable.Forget(dir, fi.Name()); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		removed++
+	}
+	return removed, err
+}
+
+func regular(fi fs.FileInfo) error {
+	switch {
+	case !fi.Mode().IsRegular():
+		return ErrKind
+	case !own(fi):
+		return ErrOwner
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+type deliveryKey struct{}
+
+// withDelivery checks the instruction session that comes with a request, and
+// gives the request that remembers it. One that is not good is a 401: who
+// presents a token means it.
+func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) (*http.Request, bool) {
+	if d.o.Delivery == nil || len(r.Header[wire.HeaderSession]) == 0 {
+		return r, true
+	}
+	id, err := d.o.Delivery(r, who)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", d.challenge(path, "invalid_token", ""))
+		d.refuse(w, r, http.StatusUnauthorized, err)
+		return nil, false
+	}
+	return r.WithContext(context.WithValue(r.Context(), deliveryKey{}, id)), true
+}
+
+// delivery is the instruction session that withDelivery found.
+func delivery(r *http.Request) string {
+	id, _ := r.Context().Value(deliveryKey{}).(string)
+	return id
+}
+
+// other serves what is not MCP.
+func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
+	if f := d.o.Paths[path]; f != nil {
+		f(w, r, who)
+		return
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		if path[i] != '/' {
+			continue
+		}
+		if f := d.o.Paths[path[:i+1]]; f != nil {
+			f(w, r, who)
+			return
+		}
+	}
+	plain(w, http.StatusNotFound)
+}

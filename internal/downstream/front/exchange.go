@@ -1,0 +1,102 @@
+// Package front holds the faces towards clients: stateless HTTP of
+// 2026-07-28, Streamable HTTP with sessions of 2025-03-26 to 2025-11-25, and
+// HTTP+SSE of 2024-11-05. Each turns a client's message into an Exchange and
+// writes the answer in the form that its client expects.
+//
+// Invariant: a message reaches the Handler only after Host, Origin,
+// authentication, media type, size and strict parsing have passed, in that
+// order, and a session, stream or pending question is reachable for the
+// principal that opened it alone; for anybody else it does not exist.
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Era is the family of protocol versions that a client speaks.
+type Era uint8
+
+const (
+	Legacy Era = iota + 1 // an initialize handshake and a session
+	Modern                // version and capabilities in every request
+)
+
+// Exchange is one request or notification of a client on its way in, and the
+// ways back to that client. Nothing else passes between a face and the
+// Handler.
+type Exchange struct {
+	Who     *principal.Principal
+	Server  string // the route: one server's name, or "" for the aggregate
+	Era     Era
+	Version string   // the protocol version in force
+	Session *Session // legacy only
+	ID      wire.ID  // the client's own bytes; nil for a notification
+	Method  string
+	Params  []byte      // raw, as it came; nil when absent
+	Header  http.Header // modern HTTP: the request's headers, for Mcp-Param-*
+	Size    int64       // bytes of the message
+	// Confirmed: the message echoes the id of a session that was issued to the
+	// very program that Who's observed facts describe.
+	Confirmed bool
+	// Namespace is the label of its project that the client gave, well formed;
+	// claimed, and empty where it gave none.
+	Namespace string
+	// Delivery is the instruction session that the message bears, checked at
+	// the door; empty where it bears none.
+	Delivery string
+	stream   *stream
+}
+
+// Reply is the answer to a request: exactly one of Result and Error, unless
+// None says that nothing is to be sent (the client cancelled the request).
+type Reply struct {
+	Result     []byte // raw JSON, written as it is
+	Error      *wire.Error
+	Status     int // HTTP status when nothing has been streamed yet; 0: the default
+	RetryAfter int // seconds; 0: no header
+	// NeedScope is the scope of the issuer without which Error denies. Where
+	// the answer has a status of its own it is 403, with a challenge.
+	NeedScope string
+	None      bool
+	// Transient: the answer is for the connection that asked, and is not kept for
+	// a client that comes back for it.
+	Transient bool
+
+	challenge string // WWW-Authenticate
+}
+
+// Handler is what the faces hand exchanges to. It is implemented by relay.
+type Handler interface {
+	// Known reports whether who may use the route at all. False for a server
+	// that does not exist and for one that who may not see alike.
+	Known(who *principal.Principal, server string) bool
+	// Request serves one request and blocks until it is answered. ctx ends
+	// when the client cancels it or its session ends.
+	Request(ctx context.Context, x *Exchange) Reply
+	// Notification takes what wants no answer.
+	Notification(ctx context.Context, x *Exchange)
+}
+
+// Notify sends a notification to the client on the stream of this exchange.
+// It is dropped when the stream has ended.
+func (x *Exchange) Notify(method string, params []byte) {
+	x.stream.send(wire.AppendNotification(nil, method, params))
+}
+
+// StartStream makes the answer an event stream before the first message, for
+// requests that stay open (subscriptions/listen).
+func (x *Exchange) StartStream() { x.stream.begin() }
+
+// Ask puts a server's request to the client, on this exchange's own stream,
+// and waits for the answer. Only legacy clients can be asked: Session is nil
+// otherwise and Ask returns ErrCannotAsk.
+func (x *Exchange) Ask(ctx context.Context, method string, params []byte) (Reply, error) {
+	if x.Session == nil {
+		return Reply{}, ErrCannotAsk
+	}
+	return x.Session.ask(ctx, x.stream, method, params)
+}

@@ -1,0 +1,151 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Signs of life. A request is one when it arrives. An open stream is one as
+// long as its client reads it: a keep-alive is written, and a moment later the
+// connection is asked whether everything written to it has been read. A write
+// that succeeds says nothing, for the kernel takes it in place of a process
+// that is stopped. So a stopped process gives no further sign, however long its
+// stream stays open; what it read before may be noticed one keep-alive late.
+//
+// A request that waits for its answer is heard the same way once its answer
+// has become a stream, which it does after streamAfter. A client that takes no
+// stream gives no sign between its request and its next one: nothing is
+// written to it that it could read.
+
+// lookAfter is how long a client has to read a keep-alive before it is asked
+// about for the first time.
+const lookAfter = time.Second
+
+// seen tells of a sign of life.
+func (d *Door) seen(who *principal.Principal, s *Session) {
+	if d.o.Seen == nil {
+		return
+	}
+	digest := ""
+	if s != nil {
+		digest = s.Digest
+	}
+	d.o.Seen(who, digest)
+}
+
+// unread is what measures the connection of a request; nil where signs of life
+// interest nobody, or cannot be told.
+func (d *Door) unread(ctx context.Context) func() (int, error) {
+	if d.o.Seen == nil || d.o.Unread == nil {
+		return nil
+	}
+	return d.o.Unread(ctx)
+}
+
+// allRead reports that everything written to a connection has been read.
+func allRead(unread func() (int, error)) bool {
+	n, err := unread()
+	return err == nil && n == 0
+}
+
+// hearing says whose sign of life it is when the answer of a POST is read.
+type hearing struct {
+	door *Door
+	r    *http.Request // whose connection is asked
+	who  *principal.Principal
+	s    *Session // nil: a request without a session
+
+	unread func() (int, error)
+	due    bool // something was written, and was not yet found read
+	look   bool // the next tick only looks
+}
+
+func (d *Door) hearing(in *inbound, s *Session) hearing {
+	return hearing{door: d, r: in.r, who: in.who, s: s}
+}
+
+// written notes that the client has something to read, and says when to look.
+func (h *hearing) written() time.Duration {
+	if h.unread == nil && h.r != nil {
+		h.unread, h.r = h.door.unread(h.r.Context()), nil
+	}
+	if h.unread == nil {
+		return keepAlive
+	}
+	h.due, h.look = true, true
+	return lookAfter
+}
+
+// looks reports that this is a time to look, and not to write.
+func (h *hearing) looks() bool {
+	look := h.look
+	h.look = false
+	return look
+}
+
+// listen looks whether the client has read what is due.
+func (h *hearing) listen() {
+	if h.due && allRead(h.unread) {
+		h.due = false
+		h.door.seen(h.who, h.s)
+	}
+}
+
+// beat keeps every stream of the sessions alive.
+func (d *Door) beat() {
+	d.Each(func(s *Session) bool { s.nudge(); return true })
+}
+
+// hearAll looks which of those keep-alives have been read.
+func (d *Door) hearAll() {
+	if d.o.Seen == nil || d.o.Unread == nil {
+		return
+	}
+	d.Each(func(s *Session) bool {
+		if s.heard() {
+			d.seen(s.Owner(), s)
+		}
+		return true
+	})
+}
+
+// heard reports that a stream of the session has been read since the last
+// keep-alive.
+func (s *Session) heard() bool {
+	heard := s.main.heard()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		heard = l.heard() || heard
+	}
+	return heard
+}
+
+func (l *eventLog) heard() bool {
+	l.mu.Lock()
+	raw := l.raw
+	l.mu.Unlock()
+	return raw != nil && raw.heard()
+}
+
+// reader is the client's end of a raw stream, as far as it can be measured.
+type reader struct {
+	unread func() (int, error) // nil: it cannot
+	due    atomic.Bool         // a keep-alive was written, and was not yet found read
+}
+
+// heard reports, once for a keep-alive, that it has been read.
+func (r *reader) heard() bool {
+	if r.unread == nil || !r.due.Swap(false) {
+		return false
+	}
+	if allRead(r.unread) {
+		return true
+	}
+	r.due.Store(true)
+	return false
+}

@@ -1,0 +1,112 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// removed are the legacy methods that 2026-07-28 does not have: a modern call
+// of one is an unknown method.
+var removed = map[string]bool{
+	"initialize": true, "ping": true, "logging/setLevel": true,
+	"resources/subscribe": true, "resources/unsubscribe": true,
+}
+
+var (
+	errMismatch     = &wire.Error{Code: CodeHeaderMismatch, Message: "A header is missing or differs from the body"}
+	errMeta         = &wire.Error{Code: CodeInvalidParams, Message: "Missing or malformed _meta: protocolVersion and clientCapabilities are required"}
+	errNoSuchMethod = &wire.Error{Code: CodeNoMethod, Message: "Method not found"}
+)
+
+// modern serves one stateless POST of 2026-07-28. version is what _meta says.
+func (d *Door) modern(in *inbound, m *wire.Message, version string) {
+	d.seen(in.who, nil)
+	switch m.Kind {
+	case wire.Response:
+		fail(in.w, http.StatusBadRequest, nil, errResponse)
+		return
+	case wire.Notification:
+		// No headers are defined for notifications, and none acts on a
+		// request: closing its stream is the cancellation.
+		d.o.Handler.Notification(in.r.Context(), d.modernExchange(in, m, version, nil))
+		in.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if e := checkModern(in, m, version); e != nil {
+		fail(in.w, statusOf(Modern, e), m.ID, e)
+		return
+	}
+	ctx, cancel := context.WithCancel(in.r.Context())
+	defer cancel()
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, nil)}
+	x := d.modernExchange(in, m, version, st)
+	defer d.during(x, cancel)()
+	d.serve(ctx, x)
+}
+
+func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *stream) *Exchange {
+	x := &Exchange{Who: in.who, Server: in.server, Era: Modern, Version: version,
+		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, Namespace: namespace(in.r.Header), Delivery: delivery(in.r)}
+	if !overStdio(in.r.Header) {
+		x.Header = in.r.Header
+	}
+	return x
+}
+
+// overStdio reports that a message came through `doorward connect`, whose
+// client speaks stdio and so writes no Mcp-Param headers. Nothing is believed
+// by it: where such headers are there after all, they are checked.
+func overStdio(h http.Header) bool {
+	if len(h[wire.HeaderStdio]) == 0 {
+		return false
+	}
+	for k := range h {
+		if strings.HasPrefix(k, "Mcp-Param-") {
+			return false
+		}
+	}
+	return true
+}
+
+// checkModern verifies what a header repeats against the body, which alone is
+// acted on (Streamable HTTP, "Server Validation"; threats R24).
+func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
+	meta := wire.Get(m.Params, "_meta")
+	caps := wire.Get(meta, wire.MetaCapabilities)
+	switch {
+	case version == "" || firstByte(caps) != '{':
+		return errMeta
+	case in.header != version:
+		return errMismatch
+	case !wire.IsModernVersion(version):
+		return unsupported(version)
+	case in.r.Header.Get("Mcp-Method") != m.Method:
+		return errMismatch
+	case !nameMatches(in.r.Header, m):
+		return errMismatch
+	case removed[m.Method]:
+		return errNoSuchMethod
+	}
+	return nil
+}
+
+// nameMatches compares Mcp-Name with the member of params that it mirrors.
+func nameMatches(h http.Header, m *wire.Message) bool {
+	member := wire.NameMember(m.Method)
+	if member == "" {
+		return true
+	}
+	name, ok := wire.GetString(m.Params, member)
+	if !ok {
+		return true // the Handler refuses the params
+	}
+	v := h["Mcp-Name"]
+	if len(v) != 1 {
+		return false
+	}
+	got, err := wire.DecodeHeader(v[0])
+	return err == nil && got == name
+}

@@ -1,0 +1,95 @@
+package front
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// rawStream is an event stream on a connection of its own, taken over from
+// net/http. An idle one costs a few KiB instead of the 30 that a blocked
+// handler holds (measured: docs/performance.md), and idle is what the streams
+// of agents mostly are.
+type rawStream struct {
+	conn net.Conn
+	reader
+}
+
+var errCannotHijack = errors.New("the connection cannot be taken over")
+
+// takeOver answers r with the head of an event stream and takes its
+// connection. Nothing of w or r is kept.
+func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, error) {
+	h, ok := w.(http.Hijacker)
+	if !ok {
+		return nil, errCannotHijack
+	}
+	conn, rw, err := h.Hijack()
+	if err != nil {
+		return nil, err
+	}
+	if rw.Reader.Buffered() > 0 { // something was sent behind the request
+		conn.Close()
+		return nil, errCannotHijack
+	}
+	s := &rawStream{conn: conn, reader: reader{unread: d.unread(r.Context())}}
+	if err := s.start(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *rawStream) start() error {
+	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return s.raw([]byte("HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) +
+		"\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n"))
+}
+
+func (s *rawStream) event(id string, data []byte) error { return s.named(id, "message", data) }
+
+func (s *rawStream) named(id, name string, data []byte) error {
+	return s.chunk(wire.AppendEvent(nil, id, name, data))
+}
+
+func (s *rawStream) comment() error { return s.chunk([]byte(": keep-alive\n\n")) }
+
+// chunk writes one chunk of the body in one write (RFC 9112, 7.1).
+func (s *rawStream) chunk(b []byte) error {
+	out := make([]byte, 0, len(b)+16)
+	out = strconv.AppendInt(out, int64(len(b)), 16)
+	out = append(out, "\r\n"...)
+	out = append(out, b...)
+	return s.raw(append(out, "\r\n"...))
+}
+
+// finish writes the end of the body.
+func (s *rawStream) finish() { s.raw([]byte("0\r\n\r\n")) }
+
+func (s *rawStream) raw(b []byte) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		return err
+	}
+	_, err := s.conn.Write(b)
+	return err
+}
+
+func (s *rawStream) close() { s.conn.Close() }
+
+// gone calls f once the client has closed the connection, or sent something
+// where nothing may come. It reads on a goroutine that does nothing else.
+func (s *rawStream) gone(f func()) {
+	conn := s.conn
+	go func() {
+		var b [1]byte
+		conn.Read(b[:])
+		conn.Close()
+		f()
+	}()
+}

@@ -1,0 +1,319 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// ErrCannotAsk means that this client cannot be asked anything: it has no
+// session, or the session has ended.
+var ErrCannotAsk = errors.New("the client cannot be asked")
+
+// Attachment is what the Handler keeps with a session. It is closed once,
+// when the session ends.
+type Attachment interface{ Close() }
+
+// transport is how a session's client reaches it; a session of one is unknown
+// on the other.
+type transport uint8
+
+const (
+	overStreamable transport = iota + 1
+	overSSE
+)
+
+// Session is one legacy client's session. It belongs to the principal and the
+// route it was opened with, and where that principal has a witness, to the very
+// program.
+type Session struct {
+	Who     *principal.Principal // who opened it
+	Server  string
+	Digest  string // of the id, for records; the id itself is a credential's companion and stays here
+	Init    []byte // the client's initialize params, raw; set before the Handler sees the session
+	Version string // negotiated
+
+	id        string
+	owner     atomic.Pointer[principal.Principal] // Who, with the credential presented last
+	transport transport
+	ctx       context.Context
+	end       context.CancelFunc
+	main      *eventLog // the standalone stream
+	seen      atomic.Int64
+	readers   atomic.Int32 // open standalone streams
+
+	mu       sync.Mutex
+	begun    bool // initialize has been seen
+	attached Attachment
+	closed   bool
+	logs     map[uint64]*eventLog // resumable streams of POSTs
+	streams  uint64
+	asks     map[int64]chan Reply
+	asked    int64
+	calls    map[string]context.CancelFunc // in flight, by the raw bytes of the id
+	most     int                           // of them; not changed once the session is known
+}
+
+// Bounds of one session.
+const (
+	sessionStreams = 32      // resumable streams kept
+	sessionBytes   = 2 << 20 // and what they hold together
+	sessionAsks    = 64      // open questions to the client
+	sessionCalls   = 256     // requests in flight, where no other limit is set
+)
+
+func newSession(who *principal.Principal, server string, t transport, now time.Time) *Session {
+	id := newSessionID()
+	sum := sha256.Sum256([]byte(id))
+	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t, Version: wire.V20241105}
+	s.main = newEventLog(0, t == overStreamable)
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.seen.Store(now.UnixNano())
+	s.retain()
+	return s
+}
+
+// newSessionID is 128 random bits in the URL-safe alphabet (threats R15).
+func newSessionID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// Context ends with the session.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Attached returns what the Handler keeps with the session, made on first
+// use. When the session has already ended, the new attachment is closed at
+// once.
+func (s *Session) Attached(make func() Attachment) Attachment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached == nil {
+		s.attached = make()
+		if s.closed {
+			s.attached.Close()
+		}
+	}
+	return s.attached
+}
+
+// Listening reports whether the client has its standalone stream open.
+func (s *Session) Listening() bool { return s.readers.Load() > 0 }
+
+// Notify sends a notification on the standalone stream; it waits there until
+// the client opens it.
+func (s *Session) Notify(method string, params []byte) {
+	s.main.put(wire.AppendNotification(nil, method, params), 0)
+}
+
+// Ask puts a server's request to the client on the standalone stream.
+func (s *Session) Ask(ctx context.Context, method string, params []byte) (Reply, error) {
+	return s.ask(ctx, nil, method, params)
+}
+
+// ask sends one question under an id of its own and waits for the answer. The
+// client may answer once, and only in this session.
+func (s *Session) ask(ctx context.Context, on *stream, method string, params []byte) (Reply, error) {
+	answer := make(chan Reply, 1)
+	s.mu.Lock()
+	if s.closed || len(s.asks) >= sessionAsks {
+		s.mu.Unlock()
+		return Reply{}, ErrCannotAsk
+	}
+	if s.asks == nil {
+		s.asks = make(map[int64]chan Reply)
+	}
+	s.asked++
+	n := s.asked
+	s.asks[n] = answer
+	s.mu.Unlock()
+	defer s.forget(n)
+
+	msg := wire.AppendRequest(nil, wire.IntID(n), method, params)
+	if on == nil || !on.send(msg) {
+		s.main.put(msg, 0)
+		on = nil
+	}
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-s.ctx.Done():
+		return Reply{}, ErrCannotAsk
+	case <-ctx.Done():
+		s.retract(on, n)
+		return Reply{}, ctx.Err()
+	}
+}
+
+// retract tells the client that a question needs no answer any more.
+func (s *Session) retract(on *stream, n int64) {
+	params := append([]byte(`{"requestId":`), wire.IntID(n)...)
+	msg := wire.AppendNotification(nil, "notifications/cancelled", append(params, '}'))
+	if on == nil || !on.send(msg) {
+		s.main.put(msg, 0)
+	}
+}
+
+func (s *Session) forget(n int64) {
+	s.mu.Lock()
+	delete(s.asks, n)
+	s.mu.Unlock()
+}
+
+// answer delivers a client's response. One that nobody asked for, or a second
+// one, is dropped. The bytes are copied: the caller's buffer is reused.
+func (s *Session) answer(m *wire.Message) {
+	n, ok := m.ID.Int()
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	ch := s.asks[n]
+	delete(s.asks, n)
+	s.mu.Unlock()
+	if ch == nil {
+		return
+	}
+	r := Reply{Result: append([]byte(nil), m.Result...)}
+	if m.Error != nil {
+		r = Reply{Error: &wire.Error{Code: m.Error.Code, Message: m.Error.Message,
+			Data: append([]byte(nil), m.Error.Data...), Raw: append([]byte(nil), m.Error.Raw...)}}
+	}
+	ch <- r
+}
+
+var (
+	errIDInUse = errors.New("a request of that id is under way")
+	errAllBusy = errors.New("too many requests of the session are under way")
+)
+
+// enter notes a request in flight. The error is errIDInUse or errAllBusy.
+func (s *Session) enter(id wire.ID, cancel context.CancelFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls == nil {
+		s.calls = make(map[string]context.CancelFunc)
+	}
+	if _, dup := s.calls[string(id)]; dup {
+		return errIDInUse
+	}
+	if len(s.calls) >= s.most {
+		return errAllBusy
+	}
+	s.calls[string(id)] = cancel
+	return nil
+}
+
+func (s *Session) leave(id wire.ID) {
+	s.mu.Lock()
+	delete(s.calls, string(id))
+	s.mu.Unlock()
+}
+
+// cancel ends the request that a notifications/cancelled names, if it is in
+// flight in this session; anything else is ignored (Cancellation).
+func (s *Session) cancel(params []byte) {
+	id := wire.Get(params, "requestId")
+	s.mu.Lock()
+	cancel := s.calls[string(id)]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// begin admits one initialize.
+func (s *Session) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.begun
+	s.begun = true
+	return first
+}
+
+// openLog makes the log of a POST's stream. The oldest ended one makes room.
+func (s *Session) openLog() *eventLog {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams++
+	l := newEventLog(s.streams, true)
+	if s.logs == nil {
+		s.logs = make(map[uint64]*eventLog)
+	}
+	s.makeRoom()
+	s.logs[s.streams] = l
+	return l
+}
+
+// makeRoom drops the oldest streams until their number and what they keep are
+// within bounds. A client that has not come back for one by then has lost it.
+// The caller holds mu.
+func (s *Session) makeRoom() {
+	kept := 0
+	for _, l := range s.logs {
+		kept += l.bytes()
+	}
+	for len(s.logs) >= sessionStreams || len(s.logs) > 0 && kept > sessionBytes {
+		oldest := s.streams
+		for n := range s.logs {
+			oldest = min(oldest, n)
+		}
+		kept -= s.logs[oldest].bytes()
+		delete(s.logs, oldest)
+	}
+}
+
+// logOf finds the stream that an event id names: 0 is the standalone one.
+func (s *Session) logOf(number uint64) *eventLog {
+	if number == 0 {
+		return s.main
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.logs[number]
+}
+
+// nudge keeps the session's open streams alive.
+func (s *Session) nudge() {
+	s.main.nudge()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		l.nudge()
+	}
+}
+
+// close ends the session and everything that hangs on it.
+func (s *Session) close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	a := s.attached
+	logs := make([]*eventLog, 0, len(s.logs))
+	for _, l := range s.logs {
+		logs = append(logs, l)
+	}
+	s.mu.Unlock()
+	s.end()
+	s.letGo()
+	s.main.end()
+	for _, l := range logs {
+		l.cut()
+	}
+	if a != nil {
+		a.Close()
+	}
+}

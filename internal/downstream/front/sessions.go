@@ -1,0 +1,162 @@
+package front
+
+import (
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// The limits that strike at the door, as records name them.
+const (
+	RuleSessions     = "limits.sessions"
+	RulePerPrincipal = "limits.sessions_per_principal"
+	RuleCalls        = "limits.calls_per_principal"
+)
+
+// sessions is the table of live sessions. A look-up needs the principal and
+// the route as well as the id, and a miss looks the same whatever missed.
+type sessions struct {
+	limit, each int
+	idle        time.Duration
+	now         func() time.Time
+
+	mu     sync.RWMutex
+	byID   map[string]*Session
+	counts map[string]int // by principal
+	open   int
+	closed bool
+}
+
+func newSessions(limit, each int, idle time.Duration) *sessions {
+	return &sessions{limit: limit, each: each, idle: idle, now: time.Now,
+		byID: make(map[string]*Session), counts: make(map[string]int)}
+}
+
+// reserve counts a session that is about to open; rule is the limit that has
+// no room for it, empty when there is.
+func (t *sessions) reserve(who *principal.Principal) (rule string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.counts[who.Name()] >= t.each:
+		return RulePerPrincipal
+	case t.closed || t.open >= t.limit:
+		return RuleSessions
+	}
+	t.open++
+	t.counts[who.Name()]++
+	return ""
+}
+
+func (t *sessions) release(who *principal.Principal) {
+	t.mu.Lock()
+	t.open--
+	if t.counts[who.Name()]--; t.counts[who.Name()] == 0 {
+		delete(t.counts, who.Name())
+	}
+	t.mu.Unlock()
+}
+
+func (d *Door) newSession(who *principal.Principal, server string, over transport) *Session {
+	s := newSession(who, server, over, d.sessions.now())
+	if s.most = d.o.CallsPerPrincipal; s.most <= 0 {
+		s.most = sessionCalls
+	}
+	return s
+}
+
+// publish makes a reserved session reachable.
+func (t *sessions) publish(s *Session) {
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.byID[s.id] = s
+	}
+	t.mu.Unlock()
+	if closed {
+		s.close()
+	}
+}
+
+// find returns the session, or nil: for an id that is malformed, unknown,
+// ended, of another principal, of another route or of another transport, and
+// when the program that it was issued to is gone. That is asked last, since it
+// takes time, which nobody but the owner may see.
+func (t *sessions) find(id string, who *principal.Principal, server string, over transport) *Session {
+	if !wellFormedID(id) {
+		return nil
+	}
+	t.mu.RLock()
+	s := t.byID[id]
+	t.mu.RUnlock()
+	if s == nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() || !s.holds() {
+		return nil
+	}
+	s.seen.Store(t.now().UnixNano())
+	s.usedBy(who)
+	return s
+}
+
+// wellFormedID is ^[A-Za-z0-9_-]{8,128}$ (requirements E2).
+func wellFormedID(id string) bool {
+	if len(id) < 8 || len(id) > 128 {
+		return false
+	}
+	for i := 0; i < len(id); i++ {
+		c := id[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// remove ends a session. Ending it twice is harmless.
+func (t *sessions) remove(s *Session) {
+	t.mu.Lock()
+	_, known := t.byID[s.id]
+	delete(t.byID, s.id)
+	t.mu.Unlock()
+	if known {
+		t.release(s.Who)
+	}
+	s.close()
+}
+
+// sweep ends the sessions that nobody has used for the idle time. An open
+// stream counts as use: a client that is gone fails its keep-alive.
+func (t *sessions) sweep() {
+	limit := t.now().Add(-t.idle).UnixNano()
+	var old []*Session
+	t.mu.RLock()
+	for _, s := range t.byID {
+		if s.seen.Load() < limit && !s.Listening() {
+			old = append(old, s)
+		}
+	}
+	t.mu.RUnlock()
+	for _, s := range old {
+		t.remove(s)
+	}
+}
+
+func (t *sessions) count() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.open
+}
+
+// close ends all sessions and admits no more.
+func (t *sessions) close() {
+	t.mu.Lock()
+	t.closed = true
+	all := make([]*Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		all = append(all, s)
+	}
+	t.mu.Unlock()
+	for _, s := range all {
+		t.remove(s)
+	}
+}

@@ -1,0 +1,148 @@
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// openSSE serves GET /sse and /sse/{server}: the stream of the 2024-11-05
+// transport, whose first event names the address for POSTs. The session lives
+// as long as the stream.
+func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if !d.o.Handler.Known(who, server) {
+		fail(w, http.StatusNotFound, nil, errUnknownServer)
+		return
+	}
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET")
+		plain(w, http.StatusMethodNotAllowed)
+		return
+	}
+	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
+		plain(w, http.StatusNotAcceptable)
+		return
+	}
+	if rule := d.sessions.reserve(who); rule != "" {
+		d.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
+		return
+	}
+	s := d.newSession(who, server, overSSE)
+	d.sessions.publish(s)
+	d.seen(who, s)
+	out, err := d.takeOver(w, r)
+	if err != nil {
+		d.sessions.remove(s)
+		return
+	}
+	if out.named("", "endpoint", []byte(endpoint(server, s.id))) != nil {
+		out.close()
+	}
+	gen, _ := s.main.reserve(true)
+	s.main.attachRaw(out, gen, 0)
+	s.readers.Add(1)
+	back := d.lend(who, out.close)
+	out.gone(func() { back(); d.sessions.remove(s) })
+}
+
+func endpoint(server, id string) string {
+	if server != "" {
+		server = "/" + server
+	}
+	return "/messages" + server + "?session_id=" + id
+}
+
+// postSSE serves POST /messages: every message is accepted at once and
+// answered on the session's stream.
+func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		plain(w, http.StatusMethodNotAllowed)
+		return
+	}
+	id, ok := sessionID(r.URL.RawQuery)
+	s := d.sessions.find(id, who, server, overSSE)
+	if !ok || s == nil {
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		return
+	}
+	d.seen(who, s)
+	if !isJSON(r.Header["Content-Type"]) || !once(r.Header) {
+		plain(w, http.StatusUnsupportedMediaType)
+		return
+	}
+	buf, ok := d.body(w, r)
+	if !ok {
+		return
+	}
+	if !s.holds() { // the body was sent after the session was found
+		bodies.put(buf)
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		return
+	}
+	m, err := wire.Parse(buf.b, wire.FromClient)
+	if err != nil {
+		fail(w, http.StatusBadRequest, nil, syntax(err))
+		bodies.put(buf)
+		return
+	}
+	in := &inbound{w: w, r: r, who: who, server: server, size: int64(len(buf.b))}
+	if err := d.accept(in, &m, s, buf); err != nil {
+		d.notEntered(in, &m, s, err)
+		bodies.put(buf)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusAccepted)
+	w.Write([]byte("Accepted"))
+}
+
+// sessionID reads the one query parameter there is, literally.
+func sessionID(query string) (string, bool) {
+	const key = "session_id="
+	if len(query) <= len(key) || query[:len(key)] != key {
+		return "", false
+	}
+	return query[len(key):], true
+}
+
+// accept starts serving one message. The buffer goes back when it is done, and
+// with an error it is still its caller's.
+func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
+	if m.Kind != wire.Request {
+		d.oneWay(in, m, s)
+		bodies.put(buf)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	if err := s.enter(m.ID, cancel); err != nil {
+		cancel()
+		return err
+	}
+	msg := *m
+	go func() {
+		defer bodies.put(buf)
+		defer cancel()
+		defer s.leave(msg.ID)
+		x := d.exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
+		defer d.during(x, cancel)()
+		d.answerSSE(ctx, in, &msg, x)
+	}()
+	return nil
+}
+
+func (d *Door) answerSSE(ctx context.Context, in *inbound, m *wire.Message, x *Exchange) {
+	var reply Reply
+	switch {
+	case m.Method != "initialize":
+		reply = d.o.Handler.Request(ctx, x)
+	case !x.Session.begin():
+		reply = Reply{Error: errInitialized}
+	default:
+		reply = d.open(ctx, x.Session, in, m)
+	}
+	x.stream.finish(Legacy, m.ID, reply)
+}

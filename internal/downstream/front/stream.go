@@ -1,0 +1,311 @@
+package front
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+const (
+	// streamAfter is how long an answer may take before its stream is opened,
+	// so that the client and what lies between see signs of life.
+	streamAfter = 10 * time.Second
+	// keepAlive is the time between comments on a silent stream.
+	keepAlive = 15 * time.Second
+	// writeLimit is how long a client may leave one write unread.
+	writeLimit = 30 * time.Second
+	// largeAnswer is the size from which writing an answer gets a deadline;
+	// smaller ones fit the socket's buffer.
+	largeAnswer = 32 << 10
+)
+
+// sink writes server-sent events to one HTTP response.
+type sink struct {
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	buf []byte
+}
+
+func newSink(w http.ResponseWriter) *sink {
+	return &sink{w: w, rc: http.NewResponseController(w)}
+}
+
+// start sends the headers of an event stream.
+func (s *sink) start() error {
+	h := s.w.Header()
+	h["Content-Type"] = streamType
+	h["Cache-Control"] = noCache
+	h["X-Accel-Buffering"] = noBuffer
+	s.w.WriteHeader(http.StatusOK)
+	return s.rc.Flush()
+}
+
+func (s *sink) event(id string, data []byte) error {
+	return s.named(id, "message", data)
+}
+
+func (s *sink) named(id, name string, data []byte) error {
+	s.buf = wire.AppendEvent(s.buf[:0], id, name, data)
+	err := s.write(s.buf)
+	if cap(s.buf) > 4096 { // an idle stream keeps no large buffer
+		s.buf = nil
+	}
+	return err
+}
+
+func (s *sink) comment() error { return s.write([]byte(": keep-alive\n\n")) }
+
+func (s *sink) write(b []byte) error {
+	if err := s.rc.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		return err
+	}
+	if _, err := s.w.Write(b); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
+
+// stream is the client's end of one exchange. Until the first message it is
+// undecided: a final answer that comes first is one JSON body, anything else
+// makes it an event stream (Streamable HTTP, "Sending Messages").
+type stream struct {
+	mu     sync.Mutex
+	w      http.ResponseWriter
+	out    *sink            // nil: no event stream has begun, or its client has left
+	log    *eventLog        // what is kept for resumption; nil: nothing
+	open   func() *eventLog // makes log when the stream begins; nil: never
+	gen    uint64           // our right to write the log's events ourselves
+	prime  bool             // begin with an event that carries only an id
+	began  bool             // headers are out
+	ended  bool             // the final answer is out
+	shared bool             // log is the session's own: it does not end with the exchange
+	json   bool             // the client takes application/json
+	sse    bool             // the client takes text/event-stream
+	prefer bool             // and wants one even for a single answer
+	timer  *time.Timer
+	life   hearing
+
+	disowned string // the challenge to a caller who is proved no more
+}
+
+// watch starts the clock that opens the stream of a slow answer.
+func (s *stream) watch() {
+	if s.sse {
+		s.timer = time.AfterFunc(streamAfter, s.tick)
+	}
+}
+
+func (s *stream) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || (s.began && s.out == nil) {
+		return
+	}
+	s.timer.Reset(s.beat())
+}
+
+// beat writes a keep-alive, or looks whether the last one was read, and says
+// when to come back. The caller holds mu.
+func (s *stream) beat() time.Duration {
+	s.life.listen()
+	if s.life.looks() {
+		return keepAlive - lookAfter
+	}
+	if !s.began {
+		s.start()
+	} else if s.out.comment() != nil {
+		s.out = nil
+	}
+	if s.out == nil {
+		return keepAlive
+	}
+	return s.life.written()
+}
+
+// begin makes the answer an event stream now.
+func (s *stream) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start()
+}
+
+// start sends the headers. The caller holds mu.
+func (s *stream) start() {
+	if s.began || s.ended || !s.sse {
+		return
+	}
+	s.began = true
+	if s.open != nil {
+		s.log = s.open()
+		s.gen = s.log.attach()
+	}
+	out := newSink(s.w)
+	if out.start() != nil {
+		return
+	}
+	if s.prime && s.log != nil && out.write(priming(s.log.eventID(0))) != nil {
+		return
+	}
+	s.out = out
+}
+
+// priming is the first event of a stream that can be resumed: an id to come
+// back with, how long to wait before that, and no data (2025-11-25
+// Transports, "Sending Messages").
+func priming(id string) []byte {
+	return []byte("id: " + id + "\nretry: 500\ndata: \n\n")
+}
+
+// send puts a message on the stream. It reports false when there is no way
+// left to this client.
+func (s *stream) send(msg []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.start()
+	return s.emit(msg)
+}
+
+// emit writes one event, and keeps it where the stream can be resumed. The
+// caller holds mu.
+func (s *stream) emit(msg []byte) bool {
+	id := ""
+	if s.log != nil {
+		seq, mine := s.log.put(msg, s.gen)
+		if !mine {
+			return true // another connection writes it
+		}
+		id = s.log.eventID(seq)
+	}
+	if s.out == nil {
+		return s.log != nil
+	}
+	if s.out.event(id, msg) != nil {
+		s.out = nil
+		return s.log != nil
+	}
+	return true
+}
+
+// leave is called when the client's connection is gone or its handler
+// returns: nothing may touch the response after it.
+func (s *stream) leave() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Lock()
+	s.out, s.w, s.sse = nil, nil, false
+	if s.log != nil && !s.shared {
+		s.log.detach(s.gen)
+	}
+	s.mu.Unlock()
+}
+
+// finish sends the final answer: as one JSON body when nothing has been
+// streamed, else as the last event. Errors prefer JSON, whose status tells
+// them apart.
+func (s *stream) finish(era Era, id wire.ID, r Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if r.None {
+		s.finishEmpty()
+		return
+	}
+	if r.Transient {
+		s.unkept()
+	}
+	if !s.began && !s.shared && s.json && (!s.prefer || r.Error != nil) {
+		s.finishJSON(era, id, r)
+		return
+	}
+	if !s.began && !s.shared {
+		s.ended = false
+		s.start()
+		s.ended = true
+	}
+	s.emit(appendReply(nil, id, r))
+	if s.log != nil && !s.shared {
+		s.log.end()
+	}
+}
+
+// unkept has the answer be kept nowhere: a client that is gone does not get it
+// by coming back. The caller holds mu.
+func (s *stream) unkept() {
+	s.open, s.prime = nil, false
+	if s.log == nil || s.shared {
+		return
+	}
+	s.log.end()
+	s.log.detach(s.gen)
+	s.log = nil
+}
+
+// finishEmpty ends a request that its client cancelled: no answer is due.
+func (s *stream) finishEmpty() {
+	if s.log != nil && !s.shared {
+		s.log.end()
+	}
+	if !s.began && !s.shared && s.w != nil {
+		s.withdraw()
+	}
+}
+
+func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
+	status := http.StatusOK
+	if r.Error != nil {
+		status = statusOf(era, r.Error)
+	}
+	if r.Status != 0 {
+		status = r.Status
+	}
+	if r.challenge != "" {
+		s.w.Header().Set("WWW-Authenticate", r.challenge)
+	}
+	if r.RetryAfter > 0 {
+		s.w.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
+	}
+	buf := bodies.get(len(r.Result) + len(id) + 64)
+	buf.b = appendReply(buf.b, id, r)
+	if len(buf.b) >= largeAnswer {
+		http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(writeLimit))
+	}
+	writeJSON(s.w, status, buf.b)
+	bodies.put(buf)
+}
+
+func appendReply(dst []byte, id wire.ID, r Reply) []byte {
+	if r.Error != nil {
+		return wire.AppendError(dst, id, r.Error)
+	}
+	return wire.AppendResult(dst, id, r.Result)
+}
+
+// hold waits until the exchange is done or its stream has been open for the
+// limit; from then on its client has to come back for the rest. A stream that
+// has not begun is begun first, since there is nothing to come back to
+// otherwise; a client that takes no stream waits.
+func (s *stream) hold(done <-chan struct{}, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	if s.prefer {
+		s.begin()
+	}
+	s.mu.Lock()
+	away := s.began && s.log != nil
+	s.mu.Unlock()
+	if !away {
+		<-done
+	}
+}

@@ -1,0 +1,346 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// initialize opens a legacy session (2025-11-25 Lifecycle).
+func (d *Door) initialize(in *inbound, m *wire.Message) {
+	if m.Kind != wire.Request {
+		fail(in.w, http.StatusBadRequest, m.ID, errNoVersion)
+		return
+	}
+	if rule := d.sessions.reserve(in.who); rule != "" {
+		d.full(in.w, m.ID, &Exchange{Who: in.who, Server: in.server, Era: Legacy, Method: m.Method, Size: in.size}, rule)
+		return
+	}
+	s := d.newSession(in.who, in.server, overStreamable)
+	reply := d.open(in.r.Context(), s, in, m)
+	if reply.Error != nil {
+		d.sessions.release(in.who)
+		s.close()
+	} else {
+		d.sessions.publish(s)
+		d.seen(in.who, s)
+		in.w.Header()["Mcp-Session-Id"] = []string{s.id}
+	}
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
+	st.finish(Legacy, m.ID, reply)
+	st.leave()
+}
+
+// open negotiates the version and lets the Handler answer. The session keeps
+// what its client declared.
+func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
+	s.Version = wire.LatestLegacy
+	if v, _ := wire.GetString(m.Params, "protocolVersion"); wire.IsLegacyVersion(v) {
+		s.Version = v
+	}
+	s.Init = append([]byte(nil), m.Params...)
+	// The client may leave while a server starts; its session ends with it.
+	stop := context.AfterFunc(ctx, s.end)
+	defer stop()
+	defer d.lend(in.who, s.end)()
+	return d.ask(s.ctx, d.exchange(in, m, s, &stream{}))
+}
+
+func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
+	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
+		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
+		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r)}
+}
+
+// full answers what finds no room at the door.
+func (d *Door) full(w http.ResponseWriter, id wire.ID, x *Exchange, rule string) {
+	reply := d.noRoom(x, rule)
+	w.Header().Set("Retry-After", strconv.Itoa(reply.RetryAfter))
+	fail(w, statusOf(Legacy, reply.Error), id, reply.Error)
+}
+
+func (d *Door) noRoom(x *Exchange, rule string) Reply {
+	if d.o.Full == nil {
+		return Reply{Error: errFull, RetryAfter: 1}
+	}
+	return d.o.Full(x, rule)
+}
+
+// notEntered answers a request that its session could not take in.
+func (d *Door) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
+	if errors.Is(err, errAllBusy) {
+		d.full(in.w, m.ID, d.exchange(in, m, s, nil), RuleCalls)
+		return
+	}
+	fail(in.w, http.StatusBadRequest, m.ID, errTwice)
+}
+
+// inSession serves a POST that names a session.
+func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
+	s := d.sessions.find(id, in.who, in.server, overStreamable)
+	if s == nil {
+		fail(in.w, http.StatusNotFound, m.ID, errUnknownSession)
+		return
+	}
+	d.seen(in.who, s)
+	switch {
+	case m.Method == "initialize":
+		fail(in.w, http.StatusBadRequest, m.ID, errInitialized)
+	case m.Kind == wire.Request:
+		d.request(in, m, s)
+	default:
+		d.oneWay(in, m, s)
+		in.w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// oneWay takes notifications and responses.
+func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) {
+	switch {
+	case m.Kind == wire.Response:
+		s.answer(m)
+	case m.Method == "notifications/cancelled":
+		s.cancel(m.Params)
+	case m.Method != "notifications/initialized":
+		d.o.Handler.Notification(s.ctx, d.exchange(in, m, s, nil))
+	}
+}
+
+// request serves one request in a session. A client that disconnects has not
+// cancelled (2025-11-25 Transports): the call goes on, and its stream, if one
+// had begun, can be resumed.
+func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	if err := s.enter(m.ID, cancel); err != nil {
+		cancel()
+		d.notEntered(in, m, s, err)
+		return
+	}
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, s)}
+	if s.Version >= wire.V20250618 {
+		st.open, st.prime = s.openLog, s.Version >= wire.V20251125
+	}
+	x := d.exchange(in, m, s, st)
+	if d.o.StreamTime > 0 && st.prime {
+		d.serveLong(ctx, cancel, x)
+		return
+	}
+	defer cancel()
+	defer s.leave(m.ID)
+	defer d.during(x, cancel)()
+	d.serve(ctx, x)
+}
+
+// serveLong is for a door whose streams are held open for a limited time: the
+// call outlives its connection, so it gets a goroutine and a copy of its
+// message.
+func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
+	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
+	x.Params = append([]byte(nil), x.Params...)
+	done := make(chan struct{})
+	back := d.during(x, cancel)
+	go func() {
+		defer back()
+		defer cancel()
+		defer x.Session.leave(x.ID)
+		defer close(done)
+		x.stream.finish(x.Era, x.ID, d.ask(ctx, x))
+	}()
+	x.stream.watch()
+	x.stream.hold(done, d.o.StreamTime)
+	x.stream.leave()
+}
+
+// batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview,
+// "Batching"). Every element is an exchange of its own and decided by itself.
+func (d *Door) batch(in *inbound, body []byte) {
+	s := d.sessions.find(in.r.Header.Get("Mcp-Session-Id"), in.who, in.server, overStreamable)
+	if s == nil || s.Version != wire.V20250326 {
+		fail(in.w, http.StatusBadRequest, nil, errBatch)
+		return
+	}
+	d.seen(in.who, s)
+	msgs, _, err := wire.ParseBatch(body, wire.FromClient)
+	if err != nil {
+		fail(in.w, http.StatusBadRequest, nil, syntax(err))
+		return
+	}
+	for i := range msgs {
+		if msgs[i].Method == "initialize" {
+			fail(in.w, http.StatusBadRequest, nil, errInBatch)
+			return
+		}
+	}
+	answers := d.each(in, msgs, s)
+	if len(answers) == 0 {
+		in.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	writeJSON(in.w, http.StatusOK, joinArray(answers))
+}
+
+// batchWidth is how many elements of one batch run at a time.
+const batchWidth = 8
+
+// each runs the elements of a batch and collects the answers, in order. What
+// a server says meanwhile goes to the standalone stream.
+func (d *Door) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
+	answers := make([][]byte, len(msgs))
+	width := make(chan struct{}, batchWidth)
+	var wg sync.WaitGroup
+	for i := range msgs {
+		m := &msgs[i]
+		if m.Kind != wire.Request {
+			d.oneWay(in, m, s)
+			continue
+		}
+		width <- struct{}{}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-width }()
+			answers[i] = d.element(in, m, s)
+		}()
+	}
+	wg.Wait()
+	out := answers[:0]
+	for _, a := range answers {
+		if a != nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (d *Door) element(in *inbound, m *wire.Message, s *Session) []byte {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	x := d.exchange(in, m, s, &stream{log: s.main, shared: true})
+	switch err := s.enter(m.ID, cancel); {
+	case errors.Is(err, errAllBusy):
+		return appendReply(nil, m.ID, d.noRoom(x, RuleCalls))
+	case err != nil:
+		return wire.AppendError(nil, m.ID, errTwice)
+	}
+	defer s.leave(m.ID)
+	defer d.during(x, cancel)()
+	reply := d.o.Handler.Request(ctx, x)
+	if reply.None {
+		return nil
+	}
+	return appendReply(nil, m.ID, reply)
+}
+
+func joinArray(items [][]byte) []byte {
+	out := []byte{'['}
+	for i, a := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, a...)
+	}
+	return append(out, ']')
+}
+
+// named is the session that a GET or DELETE is about; nil: it has been refused.
+func (d *Door) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
+	id := r.Header.Get("Mcp-Session-Id")
+	if id == "" || !once(r.Header) || wire.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
+		w.Header().Set("Allow", "POST")
+		plain(w, http.StatusMethodNotAllowed)
+		return nil
+	}
+	s := d.sessions.find(id, who, server, overStreamable)
+	if s == nil {
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+	}
+	return s
+}
+
+// listen serves GET: the standalone stream, or with Last-Event-ID the rest of
+// a stream that broke.
+func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	s := d.named(w, r, who, server)
+	if s == nil {
+		return
+	}
+	d.seen(who, s)
+	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
+		plain(w, http.StatusNotAcceptable)
+		return
+	}
+	log, after, resumed := s.main, s.main.lastSent(), false
+	if last := r.Header.Get("Last-Event-Id"); last != "" {
+		log, after = s.resume(last)
+		resumed = true
+	}
+	if log == nil {
+		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		return
+	}
+	gen, ok := log.reserve(resumed)
+	if !ok {
+		plain(w, http.StatusConflict)
+		return
+	}
+	out, err := d.takeOver(w, r)
+	if err != nil {
+		log.detach(gen)
+		return
+	}
+	d.hear(s, log, out, gen, after, d.lend(who, out.close))
+}
+
+// hear attaches a GET stream to its log until the client leaves; back is
+// called then.
+func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
+	if !log.attachRaw(out, gen, after) {
+		back()
+		out.close()
+		return
+	}
+	if log != s.main {
+		out.gone(func() { back(); log.detach(gen) })
+		return
+	}
+	s.readers.Add(1)
+	out.gone(func() {
+		back()
+		s.readers.Add(-1)
+		s.seen.Store(d.sessions.now().UnixNano())
+		log.detach(gen)
+	})
+	d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.Version, Session: s, Method: Listening})
+}
+
+// Listening is the method of the exchange that tells the Handler that a
+// session's standalone stream has been opened. It is no MCP method.
+const Listening = "doorward/listening"
+
+// resume finds the stream of an event id and the position in it. An id of
+// another session names another session's streams, and finds nothing here.
+func (s *Session) resume(id string) (*eventLog, uint64) {
+	stream, pos, ok := strings.Cut(id, "-")
+	number, err1 := strconv.ParseUint(stream, 10, 64)
+	after, err2 := strconv.ParseUint(pos, 10, 64)
+	if !ok || err1 != nil || err2 != nil {
+		return nil, 0
+	}
+	return s.logOf(number), after
+}
+
+// endSession serves DELETE.
+func (d *Door) endSession(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	s := d.named(w, r, who, server)
+	if s == nil {
+		return
+	}
+	d.sessions.remove(s)
+	w.WriteHeader(http.StatusNoContent)
+}

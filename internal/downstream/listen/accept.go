@@ -1,0 +1,217 @@
+package listen
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// The reasons for closing a connection at the door, as OnRefused hears them.
+const (
+	ReasonOtherUser    = "the Unix peer is another user"
+	ReasonUnattested   = "the Unix peer could not be attested"
+	ReasonForeign      = "the Unix peer is in another pid or mount namespace"
+	ReasonOwnChild     = "the Unix peer was started by the daemon itself"
+	ReasonOwnSocket    = "the loopback socket is held by a server of the daemon"
+	ReasonOtherOwner   = "the loopback socket belongs to another user"
+	ReasonNoOwner      = "no user was found for the loopback socket"
+	ReasonNoHolder     = "no process was found that holds the loopback socket"
+	ReasonTooMany      = "too many connections on the listener"
+	ReasonTooManyHere  = "too many connections from one address"
+	ReasonAcceptFailed = "accepting failed"
+)
+
+// The reasons for ending a connection of the Unix socket later, by what came
+// on it. One on loopback ends later for ReasonNoHolder and ReasonOwnSocket.
+const (
+	ReasonOtherWriter = peer.BreachWriter
+	ReasonNoWriter    = peer.BreachUnattested
+	ReasonCutOff      = peer.BreachTruncated
+	ReasonDescriptors = peer.BreachDescriptors
+	ReasonDeadWriter  = peer.BreachDead
+)
+
+var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOwnSocket, ReasonOtherOwner,
+	ReasonNoOwner, ReasonNoHolder, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
+	ReasonOtherWriter, ReasonNoWriter, ReasonCutOff, ReasonDescriptors, ReasonDeadWriter}
+
+// Refusal is a connection that was closed at the door, or later for what came
+// on it, and what the kernel says of its other end.
+type Refusal struct {
+	Reason string            // one of the Reason constants
+	Peer   *peer.Credentials // of a Unix peer, to be read during the call; nil where nothing is known
+	Owner  Ownership         // of a loopback connection
+	UID    uint32            // the owner, when Owner is OwnerSame or OwnerOther
+	Holder peer.Holder       // zero where none was found
+}
+
+func (l *Listener) refuse(o *Origin, reason string) {
+	for i, r := range reasons {
+		if r == reason {
+			l.refused[i].Add(1)
+		}
+	}
+	l.opts.OnRefused(Refusal{Reason: reason, Peer: o.Peer, Owner: o.Owner, UID: o.OwnerUID, Holder: o.holder.found()})
+}
+
+func (l *Listener) start() {
+	for _, s := range l.sockets {
+		l.loops.Go(func() { l.loop(s) })
+	}
+}
+
+// loop accepts until the socket is closed. Any other error (no descriptors
+// left, a connection that broke in the queue) is waited out: one that was
+// handed to http.Server would end it.
+func (l *Listener) loop(s net.Listener) {
+	wait := time.Duration(0)
+	for {
+		c, err := s.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			l.admit(c)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			l.refuse(&Origin{}, ReasonAcceptFailed)
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			select {
+			case <-time.After(wait):
+			case <-l.done:
+				return
+			}
+		}
+	}
+}
+
+// admit seats a connection, or closes it.
+func (l *Listener) admit(c net.Conn) {
+	remote := addrPort(c.RemoteAddr())
+	key, reason := l.seats.take(remote.Addr())
+	if reason != "" {
+		c.Close()
+		l.refuse(&Origin{}, reason)
+		return
+	}
+	stamped := &conn{Conn: c, leave: func() { l.seats.leave(key) }}
+	o := &stamped.origin
+	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), remote
+	if l.Loopback {
+		l.loops.Go(func() { l.examine(stamped) }) // a search takes its time, and others are not to wait for it
+		return
+	}
+	l.examine(stamped)
+}
+
+// examine asks the kernel about a connection before its first byte is read, and
+// hands it to Accept; or closes it.
+func (l *Listener) examine(c *conn) {
+	reason := l.stamp(c.Conn, &c.origin)
+	if reason == "" {
+		reason = l.guard(c)
+	}
+	if reason != "" {
+		c.Close()
+		l.refuse(&c.origin, reason)
+		return
+	}
+	var out net.Conn = c
+	if l.tls != nil {
+		out = tls.Server(c, l.tls.config())
+	}
+	select {
+	case l.ready <- out:
+	case <-l.done:
+		c.Close()
+	}
+}
+
+// stamp finds out who is there. A reason means: close it.
+func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
+	if u, ok := c.(*net.UnixConn); ok {
+		return l.stampUnix(u, o)
+	}
+	if !l.Loopback {
+		return ""
+	}
+	reason = o.stampOwner(peer.OwnerOfTCP)
+	if l.AuthEnforced {
+		return "" // the token decides; the owner only tells failing callers apart
+	}
+	if reason == "" && o.Owner == OwnerSame && l.opts.Holders != nil {
+		return o.stampHolder()
+	}
+	return reason
+}
+
+func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
+	creds, err := peer.OfUnix(c)
+	if err != nil {
+		return ReasonUnattested
+	}
+	o.Peer = creds // closed with the connection from here on
+	switch {
+	case creds.UID != uint32(os.Geteuid()):
+		return ReasonOtherUser
+	case l.spawned(creds, o):
+		return ""
+	case creds.Foreign && !l.opts.AllowForeign:
+		return ReasonForeign
+	case l.opts.OwnChild != nil && l.opts.OwnChild(creds):
+		return ReasonOwnChild
+	}
+	return ""
+}
+
+// spawned looks for the agent that a peer belongs to. What was found by its
+// number holds if it is alive after that: then the number was its own.
+func (l *Listener) spawned(creds *peer.Credentials, o *Origin) bool {
+	if l.opts.Spawned == nil || creds.PID <= 0 {
+		return false
+	}
+	id := l.opts.Spawned(creds)
+	if id == "" || !creds.Alive() {
+		return false
+	}
+	o.Spawn = id
+	return true
+}
+
+// guard lets a connection of the Unix socket be read only as what its peer
+// wrote, and ends it with the peer.
+func (l *Listener) guard(c *conn) (reason string) {
+	u, ok := c.Conn.(*net.UnixConn)
+	if !ok {
+		return ""
+	}
+	c.Conn = peer.Guard(u, c.origin.Peer, func(reason string) { l.refuse(&c.origin, reason) })
+	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.Close() }); err != nil {
+		return ReasonUnattested
+	}
+	return ""
+}
+
+// stampOwner asks whose socket is at the other end. Another user, or nobody:
+// refused. Where the system cannot tell, the connection is served with less
+// (identity.md 8).
+func (o *Origin) stampOwner(owner func(local, remote netip.AddrPort) (uint32, error)) (reason string) {
+	uid, err := owner(o.Local, o.Remote)
+	switch {
+	case err == nil && uid == uint32(os.Geteuid()):
+		o.Owner, o.OwnerUID = OwnerSame, uid
+		return ""
+	case err == nil:
+		o.Owner, o.OwnerUID = OwnerOther, uid
+		return ReasonOtherOwner
+	case errors.Is(err, peer.ErrUnavailable):
+		o.Owner = OwnerUnknown
+		return ""
+	}
+	return ReasonNoOwner
+}

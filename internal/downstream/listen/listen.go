@@ -1,0 +1,250 @@
+// Package listen opens the doors: the Unix socket and the TCP listeners. It
+// exists so that the bind table is decided in one place, before any port is
+// bound, and so that every connection that gets in carries what the kernel
+// says about it.
+//
+// Invariants: an address that is not positively loopback is served with
+// authentication or not at all. The address that is bound is the one that was
+// classified, never the text it came from. No name but `localhost` is resolved
+// to find out what it is. Accept hands out only connections whose peer was
+// attested (Unix) or whose holder was found (loopback TCP without a token);
+// whoever serves them needs no check of its own for that.
+//
+// A connection of the Unix socket stays its connector's: what another process
+// writes on it is not read, and it ends with the connector.
+//
+// A connection that is refused is closed, counted and reported to
+// Options.OnRefused; it never ends the accept loop.
+package listen
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// DefaultPort is the port of a TCP address that names none.
+const DefaultPort = 7866
+
+// The values of Spec.Auth. Empty means AuthAuto.
+const (
+	AuthAuto     = "auto"     // the bind table decides
+	AuthRequired = "required" // a token on every request, on loopback too
+	AuthNone     = "none"     // no token needed; loopback only
+)
+
+// Spec is one listener as configured.
+type Spec struct {
+	Network string // "unix" or "tcp"
+
+	// Addr is a path or "auto" for unix. For tcp it is HOST:PORT, where HOST is
+	// an IP literal, `localhost`, or another name (never loopback, resolved
+	// only when the listener is served with authentication).
+	Addr string
+
+	Auth              string   // AuthAuto, AuthRequired or AuthNone; tcp only
+	CertFile, KeyFile string   // both or neither; tcp only
+	RequireTLS        bool     // without TLS: refused instead of warned about
+	Hosts             []string // further Host values, NAME or NAME:PORT
+	Origins           []string // further Origin values, exact
+
+	// TrustedProxies are the networks from which a Forwarded or X-Forwarded-For
+	// header names the client; see Origin.Client.
+	TrustedProxies []netip.Prefix
+}
+
+// Options are what all listeners share. The zero value has working limits.
+type Options struct {
+	// RuntimeDir holds doorward.sock when a Spec says "auto".
+	RuntimeDir string
+
+	// MaxConns is the most open connections of one listener; 0 means 4096.
+	// MaxPerRemote is the most from one remote address (an IPv6 /64 counts as
+	// one); 0 means 256. It does not apply to local callers, who share one.
+	MaxConns, MaxPerRemote int
+
+	// AllowForeign admits Unix peers of another pid or mount namespace; only
+	// their uid counts then.
+	AllowForeign bool
+
+	// OwnChild says of a Unix peer that the daemon started it and that it must
+	// stay outside: a server must not call as the user it runs for (identity.md
+	// 5.1, 18). nil: nobody is asked. It runs on the accept loop.
+	OwnChild func(*peer.Credentials) bool
+
+	// Spawned names the started agent whose process tree a Unix peer stands in;
+	// empty for none. Such a peer is let in although the daemon started it and
+	// although it is foreign, and its Origin says so: whoever serves it takes it
+	// for that agent or for nobody. It is asked before OwnChild, on the accept
+	// loop. nil: there are no agents.
+	Spawned func(*peer.Credentials) string
+
+	// Holders finds the process at the other end of a loopback connection. On
+	// listeners that ask for no token a connection is admitted for that process
+	// alone, and what comes on it later than holderKept after the last look is
+	// not read before the next. Each connection is judged by itself, beside the
+	// accept loop. nil: nobody is looked for, and the owner alone decides.
+	Holders Holders
+
+	// OnRefused hears of each connection that was closed at the door, or later
+	// for what came on it. It runs on the accept loop or on that of a connection
+	// and must not block.
+	OnRefused func(Refusal)
+
+	// OnNotice hears operator text: a certificate reloaded, or not. It must
+	// not block.
+	OnNotice func(text string)
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxConns <= 0 {
+		o.MaxConns = 4096
+	}
+	if o.MaxPerRemote <= 0 {
+		o.MaxPerRemote = 256
+	}
+	if o.OnRefused == nil {
+		o.OnRefused = func(Refusal) {}
+	}
+	if o.OnNotice == nil {
+		o.OnNotice = func(string) {}
+	}
+	return o
+}
+
+// Listener is an open door. Its fields do not change after Open.
+type Listener struct {
+	Spec
+	Loopback     bool   // a loopback address by classification; false for unix
+	AuthEnforced bool   // every request needs a credential
+	TLS          bool   // speaks TLS
+	Warning      string // for status and the log; empty when there is nothing to say
+
+	opts    Options
+	sockets []net.Listener
+	rules   rules
+	tls     *certificate // nil without TLS
+	unix    *unixSocket  // nil for tcp
+	seats   seats
+
+	ready   chan net.Conn
+	done    chan struct{}
+	loops   sync.WaitGroup
+	close   sync.Once
+	closed  error
+	refused [len(reasons)]atomic.Uint64
+}
+
+// Addr is the address as bound: "127.0.0.1:7866", "[::1]:7866", or the path
+// of the socket. With several (localhost) it is the first.
+func (l *Listener) Addr() string { return l.sockets[0].Addr().String() }
+
+// Addrs are all addresses as bound.
+func (l *Listener) Addrs() []string {
+	var all []string
+	for _, s := range l.sockets {
+		all = append(all, s.Addr().String())
+	}
+	return all
+}
+
+// URL is what `serve` prints: "http://127.0.0.1:7866", "https://…" or
+// "unix:PATH".
+func (l *Listener) URL() string {
+	switch {
+	case l.Network == "unix":
+		return "unix:" + l.Addr()
+	case l.TLS:
+		return "https://" + l.Addr()
+	}
+	return "http://" + l.Addr()
+}
+
+// Local reports whether callers of this listener are on this machine by
+// construction: the Unix socket, or a loopback listener. A wildcard listener
+// is not local, even for a caller that comes through 127.0.0.1.
+func (l *Listener) Local() bool { return l.Network == "unix" || l.Loopback }
+
+// Accept waits for the next connection that may come in. It fails only once
+// the listener is closed, with net.ErrClosed.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Net is the same listener for http.Server.Serve.
+func (l *Listener) Net() net.Listener { return netListener{l} }
+
+type netListener struct{ *Listener }
+
+func (n netListener) Addr() net.Addr { return n.sockets[0].Addr() }
+
+// Close stops accepting and frees the address. Connections that are open stay
+// so; from then on the end of a Unix peer shows only at the next read. It may
+// be called more than once.
+func (l *Listener) Close() error {
+	l.close.Do(func() {
+		close(l.done)
+		l.closed = closeAll(l.sockets)
+		l.loops.Wait()
+		if l.unix != nil {
+			l.unix.release()
+		}
+	})
+	return l.closed
+}
+
+// Open reports how many connections are open now.
+func (l *Listener) Open() int { return l.seats.taken() }
+
+// Refused counts the connections closed at the door or for what came on them
+// since the start, by reason; reasons that did not occur are left out.
+func (l *Listener) Refused() map[string]uint64 {
+	counts := map[string]uint64{}
+	for i, reason := range reasons {
+		if n := l.refused[i].Load(); n > 0 {
+			counts[reason] = n
+		}
+	}
+	return counts
+}
+
+// RefusedError says why a listener stays shut. Nothing is bound then, and the
+// rest of the daemon goes on. Reason is one line of operator text with the
+// remedies, and never a token.
+type RefusedError struct {
+	Addr   string // as configured; "unix:PATH" for the socket
+	Reason string
+	Err    error // what the system said, or nil
+}
+
+func (e *RefusedError) Error() string {
+	return "listener " + plaintext.Name(e.Addr) + " refused: " + e.Reason
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Open decides and then opens one listener. The error is a *RefusedError.
+// ctx bounds the opening only.
+func Open(ctx context.Context, s Spec, c Credential, o Options) (*Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if s.Network == "unix" {
+		return openUnix(ctx, s, o.withDefaults())
+	}
+	return openTCP(ctx, s, c, o.withDefaults(), systemResolver)
+}
+
+// openTimeout keeps a dead resolver from holding up the start, which ends
+// within two seconds when no listener is left.
+const openTimeout = time.Second

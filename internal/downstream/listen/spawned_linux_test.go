@@ -1,0 +1,76 @@
+package listen
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// A started agent is let in although it is the daemon's own and in namespaces of
+// its own, and its connections say whose they are; nobody else's do.
+func TestAStartedAgentIsLetInAsItself(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		agent func(*peer.Credentials) string
+		own   bool // the peer is one of the daemon's own
+		want  string
+	}{
+		{"an agent", func(*peer.Credentials) string { return "A" }, true, "HTTP/1.1 200 OK"},
+		{"no agent", func(*peer.Credentials) string { return "" }, true, "closed"},
+		{"nobody of the daemon's", func(*peer.Credentials) string { return "" }, false, "HTTP/1.1 200 OK"},
+		{"without agents", nil, true, "closed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := openSocket(t, Options{Spawned: c.agent, OwnChild: func(*peer.Credentials) bool { return c.own }})
+			names := make(chan string, 1)
+			serveHTTP(t, l, func(w http.ResponseWriter, r *http.Request) {
+				names <- From(r.Context()).Spawn
+				answer(w, r)
+			})
+			p := start(t, nil, "ask", l.Addr())
+			if got := p.line(t); got != c.want {
+				t.Fatalf("it was told %q, want %q", got, c.want)
+			}
+			want := ""
+			if c.agent != nil {
+				want = c.agent(nil)
+			}
+			if strings.HasPrefix(c.want, "HTTP") {
+				if got := <-names; got != want {
+					t.Errorf("the connection is %q's, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAForeignAgentIsLetInAndGuarded(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	l := openSocket(t, Options{Spawned: func(*peer.Credentials) string { return "A" }, OwnChild: func(*peer.Credentials) bool { return true }})
+	serveHTTP(t, l, answer)
+	p := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}, "ask-by-a-child", l.Addr())
+	if got := p.line(t); got != "HTTP/1.1 200 OK" {
+		t.Fatal(got)
+	}
+	fmt.Fprintln(p.in)
+	if got := p.line(t); got != "closed" {
+		t.Errorf("its child on the same connection: %s", got)
+	}
+}
+
+// Whoever has ended by the time he was found is not the one that was found.
+func TestAnAgentThatHasEndedMeanwhileIsNone(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	l := openSocket(t, Options{OnRefused: h.hear, OwnChild: func(*peer.Credentials) bool { return true },
+		Spawned: func(c *peer.Credentials) string { c.Close(); return "A" }})
+	start(t, nil, "ask", l.Addr())
+	eventually(t, "it is turned away", func() bool { return l.Refused()[ReasonOwnChild] == 1 })
+}

@@ -1,0 +1,154 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+func openTCP(ctx context.Context, s Spec, c Credential, o Options, lookup resolver) (*Listener, error) {
+	a := classify(ctx, s.Addr, lookup)
+	d := decide(s, a, c)
+	if !d.Listen {
+		return nil, &RefusedError{Addr: s.Addr, Reason: d.Reason}
+	}
+	a, err := a.resolve(ctx, lookup)
+	if err != nil {
+		return nil, refuse(s.Addr, err)
+	}
+	l := newListener(s, o)
+	l.Loopback, l.AuthEnforced, l.Warning = d.Loopback, d.Enforce, d.Warning
+	if s.CertFile != "" {
+		if l.tls, err = newCertificate(s.CertFile, s.KeyFile, o.OnNotice); err != nil {
+			return nil, refuse(s.Addr, err)
+		}
+		l.TLS = true
+	}
+	if l.sockets, err = bindAll(ctx, a); err != nil {
+		return nil, refuse(s.Addr, err)
+	}
+	l.rules = tcpRules(s, a, boundEnds(l.sockets))
+	l.start()
+	return l, nil
+}
+
+func newListener(s Spec, o Options) *Listener {
+	l := &Listener{Spec: s, opts: o, ready: make(chan net.Conn), done: make(chan struct{})}
+	l.seats = newSeats(o.MaxConns, o.MaxPerRemote)
+	return l
+}
+
+func refuse(addr string, err error) *RefusedError {
+	var op *net.OpError
+	reason := err.Error()
+	if errors.As(err, &op) && op.Op == "listen" {
+		reason = op.Err.Error()
+	}
+	return &RefusedError{Addr: addr, Reason: reason, Err: err}
+}
+
+// bindAll binds every end. With port 0 the first end's port holds for all. An
+// address of localhost that this machine does not have (IPv6 switched off, but
+// still in the hosts file) is left out, as long as one is there; one that
+// somebody else holds is an error, for callers of localhost may land there.
+func bindAll(ctx context.Context, a address) ([]net.Listener, error) {
+	if a.port != 0 || len(a.ends) == 1 {
+		return bindOnce(ctx, a)
+	}
+	var err error
+	for range 8 { // the port may be taken on the second address
+		var ls []net.Listener
+		if ls, err = bindOnce(ctx, a); err == nil {
+			return ls, nil
+		}
+	}
+	return nil, err
+}
+
+func bindOnce(ctx context.Context, a address) ([]net.Listener, error) {
+	var ls []net.Listener
+	var missing error
+	port := a.port
+	for _, end := range a.ends {
+		l, err := bind(ctx, netip.AddrPortFrom(end.Addr(), port), a.dual)
+		if peer.NoSuchAddress(err) && len(a.ends) > 1 {
+			missing = err
+			continue
+		}
+		if err != nil {
+			closeAll(ls)
+			return nil, err
+		}
+		ls = append(ls, l)
+		port = boundEnds(ls)[0].Port()
+	}
+	if len(ls) == 0 {
+		return nil, missing
+	}
+	return ls, nil
+}
+
+// bind binds the classified address, never its text, and compares what it got
+// (threats.md R49, R50). MPTCP is off: Landlock and the socket table do not
+// see it, and Go turns it on by default (R51).
+func bind(ctx context.Context, end netip.AddrPort, dual bool) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 4,
+	}}
+	lc.SetMultipathTCP(false)
+	network := "tcp6"
+	switch {
+	case dual:
+		network = "tcp" // the wildcard of both families
+	case end.Addr().Is4():
+		network = "tcp4"
+	}
+	l, err := lc.Listen(ctx, network, end.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := sameEnd(end, boundEnds([]net.Listener{l})[0]); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func sameEnd(want, got netip.AddrPort) error {
+	if got.Addr() != want.Addr() || want.Port() != 0 && got.Port() != want.Port() {
+		return fmt.Errorf("bound %v instead of %v, closed again", got, want)
+	}
+	return nil
+}
+
+func boundEnds(ls []net.Listener) []netip.AddrPort {
+	var ends []netip.AddrPort
+	for _, l := range ls {
+		ends = append(ends, addrPort(l.Addr()))
+	}
+	return ends
+}
+
+func closeAll(ls []net.Listener) error {
+	var err error
+	for _, l := range ls {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+// addrPort is the address in its plain form, IPv4 not mapped; zero for what is
+// not TCP.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,134 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// SocketName is the file that "auto" means, in the runtime directory.
+const SocketName = "doorward.sock"
+
+// unixSocket is what has to be given back when the socket is closed.
+type unixSocket struct {
+	path    string
+	file    os.FileInfo // as bound
+	lock    *os.File
+	watcher *peer.Watcher // of the peers' processes
+}
+
+// release removes the socket, if it is still ours, and then the lock, so that
+// the next daemon finds either us or nothing.
+func (u *unixSocket) release() {
+	if u.watcher != nil {
+		u.watcher.Close()
+	}
+	if fi, err := os.Lstat(u.path); err == nil && u.file != nil && os.SameFile(fi, u.file) {
+		os.Remove(u.path)
+	}
+	u.lock.Close()
+}
+
+// openUnix follows identity.md 5.1, steps 1 to 4: a private directory, the
+// lock, then and only then a stale socket is removed, bind, mode.
+func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
+	path, err := socketPath(s.Addr, o.RuntimeDir)
+	name := "unix:" + path
+	if err != nil {
+		return nil, refuse("unix:"+s.Addr, err)
+	}
+	dir, err := peer.PrivateDir(filepath.Dir(path))
+	if err != nil {
+		return nil, refuse(name, err)
+	}
+	defer dir.Close()
+	lock, err := peer.Lock(dir, filepath.Base(path)+".lock", 0)
+	if errors.Is(err, peer.ErrLocked) {
+		return nil, &RefusedError{Addr: name, Reason: "another daemon has it open", Err: err}
+	}
+	if err != nil {
+		return nil, refuse(name, err)
+	}
+	u := &unixSocket{path: path, lock: lock}
+	socket, err := u.bind(ctx, dir)
+	if err != nil {
+		u.release()
+		return nil, refuse(name, err)
+	}
+	s.Addr = path
+	l := newListener(s, o)
+	l.sockets, l.unix, l.rules = []net.Listener{socket}, u, unixRules()
+	l.start()
+	return l, nil
+}
+
+// socketPath makes the path absolute, so that it cannot mean an abstract
+// socket, which has no owner and no mode.
+func socketPath(addr, runtimeDir string) (string, error) {
+	if addr == "auto" || addr == "" {
+		if runtimeDir == "" {
+			return SocketName, errors.New("there is no runtime directory")
+		}
+		addr = filepath.Join(runtimeDir, SocketName)
+	}
+	path, err := filepath.Abs(addr)
+	if err != nil {
+		return addr, err
+	}
+	if len(path) > peer.MaxSocketPath {
+		return path, fmt.Errorf("the path has %d bytes, a socket may have %d: choose a shorter one", len(path), peer.MaxSocketPath)
+	}
+	return path, nil
+}
+
+// bind binds the path and looks at what is there afterwards: our socket, with
+// mode 0600, in the directory that was checked.
+func (u *unixSocket) bind(ctx context.Context, dir *os.File) (net.Listener, error) {
+	if err := peer.ClearSocket(u.path); err != nil {
+		return nil, err
+	}
+	watcher, err := peer.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	u.watcher = watcher
+	lc := net.ListenConfig{Control: peer.ListenControl}
+	l, err := lc.Listen(ctx, "unix", u.path)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // release does it, and looks first
+	if err := u.settle(dir); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (u *unixSocket) settle(dir *os.File) error {
+	if err := os.Chmod(u.path, 0o600); err != nil {
+		return err
+	}
+	file, err := os.Lstat(u.path)
+	if err != nil {
+		return err
+	}
+	u.file = file
+	checked, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Lstat(filepath.Dir(u.path))
+	if err != nil {
+		return err
+	}
+	if file.Mode() != os.ModeSocket|0o600 || !os.SameFile(checked, now) {
+		return fmt.Errorf("%s is not what was bound", u.path)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package deliver
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+func (q *request) operator() *Operator { return q.s.Operator() }
+
+// by is who asks for something of the operator's.
+func (q *request) by() Caller {
+	processes, complete := q.s.o.Above(q.r)
+	return Caller{Who: q.who, Processes: processes, Complete: complete}
+}
+
+// told answers with what an act of the operator's has given.
+func (q *request) told(out any, err error) error {
+	if err != nil {
+		return err
+	}
+	return q.plain(http.StatusOK, out)
+}
+
+// args reads the body of an act. What is wrong in form passes the gate too
+// before it is refused.
+func (q *request) args(into any) error {
+	if err := decode(q.body, into); err != nil {
+		return q.wrong(err)
+	}
+	return nil
+}
+
+func (q *request) wrong(err error) error {
+	return q.operator().Malformed(q.r.Context(), q.by(), err)
+}
+
+func (q *request) adminList() error {
+	return q.told(q.operator().List(q.r.Context(), q.by()))
+}
+
+// adminShow gives the versions of a name, or with ?version= one content.
+func (q *request) adminShow() error {
+	ref := q.query.Get("version")
+	switch {
+	case ref == "":
+		return q.told(q.operator().Versions(q.r.Context(), q.by(), q.name))
+	case !isRef(ref):
+		return q.wrong(malformed())
+	}
+	return q.told(q.operator().Show(q.r.Context(), q.by(), q.name, ref))
+}
+
+// isRef is the form of a label, or of a version in full or from the front.
+func isRef(s string) bool { return document.ValidName(s) || isDigest(s) }
+
+func (q *request) adminPut() error {
+	var in struct {
+		Content *string `json:"content"`
+		Replace string  `json:"replace"`
+	}
+	if err := q.args(&in); err != nil {
+		return err
+	}
+	switch {
+	case in.Content == nil, in.Replace != "" && !isRef(in.Replace):
+		return q.wrong(malformed())
+	case len(*in.Content) > document.MaxBytes:
+		return q.wrong(tooLarge())
+	}
+	return q.told(q.operator().Put(q.r.Context(), q.by(), q.name, *in.Content, in.Replace))
+}
+
+func (q *request) adminPromote() error {
+	var in struct {
+		Version string `json:"version"`
+		Label   string `json:"label"`
+	}
+	if err := q.args(&in); err != nil {
+		return err
+	}
+	if in.Version != "" && !isRef(in.Version) || in.Label != "" && !document.ValidName(in.Label) {
+		return q.wrong(malformed())
+	}
+	return q.told(q.operator().Promote(q.r.Context(), q.by(), q.name, in.Version, in.Label))
+}
+
+func (q *request) adminRollback() error {
+	if err := q.args(&struct{}{}); err != nil {
+		return err
+	}
+	return q.told(q.operator().Rollback(q.r.Context(), q.by(), q.name))
+}
+
+func (q *request) adminRevoke() error {
+	var in struct {
+		Version string `json:"version"`
+	}
+	if err := q.args(&in); err != nil {
+		return err
+	}
+	if in.Version != "" && !isRef(in.Version) {
+		return q.wrong(malformed())
+	}
+	return q.told(q.operator().Revoke(q.r.Context(), q.by(), q.name, in.Version))
+}
+
+func (q *request) adminAccess() error {
+	return q.told(q.operator().Access(q.r.Context(), q.by()))
+}
+
+func (q *request) adminCanary() error {
+	var in struct {
+		Ref string `json:"ref"`
+	}
+	if err := q.args(&in); err != nil {
+		return err
+	}
+	return q.told(q.operator().Canary(q.r.Context(), q.by(), in.Ref))
+}
+
+func (q *request) adminSessions() error {
+	return q.told(q.operator().Sessions(q.r.Context(), q.by()))
+}
+
+func (q *request) adminIssue() error {
+	var in struct {
+		Scope json.RawMessage `json:"scope"`
+		TTL   *int            `json:"ttl_s"`
+		Name  string          `json:"name"`
+	}
+	if err := q.args(&in); err != nil {
+		return err
+	}
+	ask := CIRequest{Scope: scopeOf(in.Scope), Name: in.Name}
+	if in.TTL != nil {
+		if *in.TTL < 1 || *in.TTL > maxTTL {
+			return q.wrong(malformed())
+		}
+		ask.TTL = time.Duration(*in.TTL) * time.Second
+	}
+	out, err := q.operator().IssueCI(q.r.Context(), q.by(), ask)
+	if err != nil {
+		return err
+	}
+	return q.created(out)
+}
+
+// scopeOf reads a scope: a word, or a list of words. What is neither is none.
+func scopeOf(raw json.RawMessage) []string {
+	if word, ok := wire.Text(raw); ok {
+		return []string{word}
+	}
+	var all []string
+	if json.Unmarshal(raw, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+func (q *request) adminRevokeSession() error {
+	if err := q.args(&struct{}{}); err != nil {
+		return err
+	}
+	return q.told(q.operator().RevokeSession(q.r.Context(), q.by(), q.name))
+}
+
+func (q *request) adminStatus() error {
+	return q.told(q.operator().Status(q.r.Context(), q.by()))
+}

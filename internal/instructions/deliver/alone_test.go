@@ -1,0 +1,230 @@
+package deliver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// guesses name texts that are there, one for other readers alone, and one that
+// is not.
+const guesses = `{"notifications":{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/judge","instr://templates/plan","instructions://templates/foreign","instr://templates/nosuch"]}}`
+
+var guessed = []string{"instr://session", "instr://templates/judge", "instr://templates/plan", "instructions://templates/foreign", "instr://templates/nosuch"}
+
+// stranger is the place that all callers on loopback share who show nothing.
+func stranger() *principal.Principal {
+	return principal.New("loopback:uid=1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Observed}).WithLocal()
+}
+
+// everyText changes all that is guessed, and has everybody told.
+func (h *house) everyText(n int) {
+	h.t.Helper()
+	h.file("judge", "class: instructions", fmt.Sprintf("Judgement %d.", n))
+	h.file("plan", "class: instructions\ntier: structural", fmt.Sprintf("Plan %d.", n))
+	h.file("foreign", "class: template\ntier: structural\naudience: {principals: [\"token:other\"]}", fmt.Sprintf("Foreign %d.", n))
+	h.tell()
+}
+
+// told is what heard gives for a change of these.
+func told(uris ...string) (out []string) {
+	for _, uri := range uris {
+		out = append(out, "resources/updated "+uri)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestAListenIsToldByItsOwnSessionAlone: guessed names, on the one connection of
+// all that come from loopback. What others bear there says nothing to who bears
+// no token, less, or one that is over.
+func TestAListenIsToldByItsOwnSessionAlone(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{still: true})
+	full, partly, over := h.full(), h.partly(), h.full()
+	c := h.open(stranger(), "", "", true)
+	listeners := make(map[string]*hearing)
+	for name, id := range map[string]string{"full": full, "partly": partly, "nobody": "", "over": over} {
+		c.delivery = id
+		listeners[name], _ = c.listen(t, guesses)
+	}
+	expect := func(what string, want map[string][]string) {
+		t.Helper()
+		for name, l := range listeners {
+			if got := l.heard(t); !slices.Equal(got, want[name]) {
+				t.Errorf("%s: %s heard %q, want %q", what, name, got, want[name])
+			}
+		}
+	}
+	lists := []string{"prompts/list_changed", "resources/list_changed"}
+	gone := append(slices.Clone(lists), told(guessed...)...)
+	h.end(over)
+	h.tell()
+	expect("the end of a session", map[string][]string{"over": gone})
+	// Every request of the place bears the session that may read everything.
+	c.delivery = full
+	c.everything(h)
+	all := told(guessed[0], guessed[1], guessed[2])
+	h.everyText(1)
+	expect("a change of every text", map[string][]string{"full": all, "partly": told(guessed[0], guessed[2])})
+	h.file("another", "class: template\nmcp_prompt: true", "For the first alone.")
+	h.tell()
+	expect("a new text", map[string][]string{"full": append(slices.Clone(lists), told(guessed[0])...)})
+	h.end(full)
+	h.tell()
+	expect("a revoked session", map[string][]string{"full": gone})
+	c.delivery = h.full() // another one of the same principal
+	c.everything(h)
+	h.everyText(2)
+	expect("after that", map[string][]string{"partly": told(guessed[0], guessed[2])})
+}
+
+// TestASubscriptionIsToldByItsOwnSessionAlone: in an MCP session that bears
+// several tokens, one after the other. Lists are those of the last.
+func TestASubscriptionIsToldByItsOwnSessionAlone(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{still: true})
+	full, partly := h.full(), h.partly()
+	c := h.open(stranger(), "digest-x", "", false)
+	l := &hearing{events: c.events}
+	ask := func(delivery, method string, uris ...string) {
+		t.Helper()
+		c.delivery = delivery
+		for _, uri := range uris {
+			if r := c.ask(method, m{"uri": uri}); r.Error != nil {
+				t.Fatal(r.Error)
+			}
+		}
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if got := l.heard(t); !slices.Equal(got, want) {
+			t.Errorf("%s: heard %q, want %q", what, got, want)
+		}
+	}
+	ask("", "resources/subscribe", guessed...)
+	c.delivery = full
+	c.everything(h)
+	h.everyText(1)
+	expect("subscribed without a token")
+	ask(partly, "resources/subscribe", guessed...)
+	c.delivery = full
+	c.everything(h)
+	h.everyText(2)
+	expect("subscribed with less", told(guessed[0], guessed[2])...)
+	ask(full, "resources/subscribe", guessed...)
+	ask(full, "resources/unsubscribe", guessed[0])
+	h.everyText(3)
+	expect("subscribed with everything", told(guessed[1], guessed[2])...)
+	h.end(full)
+	h.tell()
+	expect("revoked", append([]string{"prompts/list_changed", "resources/list_changed"}, told(guessed[1:]...)...)...)
+	c.delivery = h.full()
+	c.everything(h)
+	h.everyText(4)
+	expect("another session of the same principal is borne, and nothing is subscribed to with it")
+	h.file("another", "class: template\nmcp_prompt: true", "A new one.")
+	h.tell()
+	expect("which is told of lists", "prompts/list_changed", "resources/list_changed")
+}
+
+// TestNobodyPushesOutAnothersListen, however many he opens in the same place,
+// with however many tokens, and whatever he asks to hear of.
+func TestNobodyPushesOutAnothersListen(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{still: true, rules: `@id("ci") permit (principal == Principal::"token:ci", action == Action::"instructions.structural", resource);`})
+	own := h.s.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: "T-own", Grade: principal.Verified}).WithLocal())
+	c := h.open(stranger(), "", h.full(), true)
+	one, _ := c.listen(t, guesses)
+	c.delivery = own
+	two, _ := c.listen(t, guesses)
+	names := make([]string, 2*urisKept)
+	for i := range names {
+		names[i] = fmt.Sprintf(`"instr://templates/x%d"`, i)
+	}
+	many := `{"notifications":{"resourceSubscriptions":[` + strings.Join(names, ",") + `]}}`
+	for i := range bearersKept + 10 {
+		c.delivery = h.s.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: fmt.Sprint("T", i), Grade: principal.Verified}).WithLocal())
+		if i%64 == 0 {
+			_, ack := c.listen(t, many)
+			n := 0
+			for range wire.Elements(wire.GetPath(ack.Params, "notifications", "resourceSubscriptions")) {
+				n++
+			}
+			if n != urisKept {
+				t.Errorf("%d resources of one listen", n)
+			}
+		}
+		c.ask("tools/list", m{})
+	}
+	h.everyText(1)
+	if got := one.heard(t); !slices.Equal(got, told(guessed[:3]...)) {
+		t.Errorf("the first heard %q", got)
+	}
+	if got := two.heard(t); !slices.Equal(got, told(guessed[0], guessed[2])) {
+		t.Errorf("a bearer token heard %q", got)
+	}
+}
+
+// TestABearerTokenThatIsRevokedIsToldNoMore of what it may not read, shown
+// beside a connection or as its proof.
+func TestABearerTokenThatIsRevokedIsToldNoMore(t *testing.T) {
+	t.Parallel()
+	good := make(chan bool, 1)
+	good <- true
+	holds := func(*principal.Principal) bool { is := <-good; good <- is; return is }
+	h := build(t, plan{still: true, change: func(o *Options) { o.Holds = holds },
+		rules: `@id("ci") permit (principal == Principal::"token:ci", action == Action::"instructions.structural", resource);`})
+	ci := principal.New("token:ci", principal.Fact{Name: "token", Value: "T1", Grade: principal.Verified}).WithLocal()
+	beside, _ := h.open(stranger(), "", h.s.bearer(ci), true).listen(t, guesses)
+	itself, _ := h.open(ci, "", "", true).listen(t, guesses)
+	expect := func(what string, want []string) {
+		t.Helper()
+		for _, l := range []*hearing{beside, itself} {
+			if got := l.heard(t); !slices.Equal(got, want) {
+				t.Errorf("%s: %q", what, got)
+			}
+		}
+	}
+	h.everyText(1)
+	expect("while it is good", told(guessed[0], guessed[2]))
+	<-good
+	good <- false
+	h.tell()
+	l := beside.heard(t)
+	if itself.heard(t); !slices.Contains(l, "resources/updated "+guessed[2]) || slices.Contains(l, "resources/updated "+guessed[4]) {
+		t.Errorf("its end: %q", l)
+	}
+	h.everyText(2)
+	expect("afterwards", nil)
+}
+
+// TestWithoutAPassNobodyListens: what the relay has not let in for this very
+// connection, and what the era does not have.
+func TestWithoutAPassNobodyListens(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	id := h.full()
+	modern, legacy := h.modern("a", id), h.legacy("b", id)
+	foreign, err := h.gate.Enter(gate.Act{Who: program("c"), Action: "subscriptions/listen", Server: ServerName, Source: source, Delivery: id})
+	h.must(err)
+	defer h.gate.Leave(foreign, "ended", 0)
+	for _, ctx := range []context.Context{context.Background(), gate.WithPass(context.Background(), foreign)} {
+		if r, err := modern.conn.Call(ctx, &upstream.Request{Method: "subscriptions/listen", Params: []byte(guesses)}, nil); err != nil || r.Error != errNoPass {
+			t.Errorf("%+v %v", r, err)
+		}
+		if r, err := legacy.conn.Call(ctx, &upstream.Request{Method: "resources/subscribe", Params: []byte(`{"uri":"instr://session"}`)}, nil); err != nil || r.Error != errNoPass {
+			t.Errorf("%+v %v", r, err)
+		}
+	}
+	if r := modern.ask("resources/subscribe", m{"uri": "instr://session"}); r.Error != errNoMethod {
+		t.Errorf("%+v", r)
+	}
+}

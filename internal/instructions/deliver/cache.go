@@ -1,0 +1,104 @@
+package deliver
+
+import (
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// bearerKept is for how long the reader of a bearer token goes on while the
+// store is away: it has no session whose end would say.
+const bearerKept = 10 * time.Minute
+
+// viewsKept is how many views of one reader are kept: there is another one for
+// each program that bears the token of its session.
+const viewsKept = 8
+
+// cache holds the views of each reader who was given something. Who is in it
+// goes on while the store is away, until his session ends. A view is used again
+// only for the set and the policy that it was made of.
+type cache struct {
+	mu   sync.Mutex
+	held map[string]*held // by Reader.key
+}
+
+type held struct {
+	until time.Time // of a bearer token; zero: as long as its session
+	views map[string]sight
+}
+
+// sight is a view, with the set that it is of.
+type sight struct {
+	*document.View
+	set *document.Set
+}
+
+// has reports whether a reader was given something.
+func (c *cache) has(key string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.held[key]
+	return h != nil && (h.until.IsZero() || now.Before(h.until))
+}
+
+// find is the view of set that was made before, under what it depends on.
+func (c *cache) find(key, on string, set *document.Set) (sight, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.held[key]; h != nil && h.views[on].set == set {
+		return h.views[on], true
+	}
+	return sight{}, false
+}
+
+// keep notes a view that a reader is about to be given of, until then where he
+// has no session.
+func (c *cache) keep(key, on string, v sight, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		c.held = make(map[string]*held)
+	}
+	h := c.held[key]
+	if h == nil {
+		h = &held{}
+		c.held[key] = h
+	}
+	if len(h.views) >= viewsKept || h.views == nil {
+		h.views = make(map[string]sight, 1)
+	}
+	h.until, h.views[on] = until, v
+}
+
+// renew forgets the views of every other set, so that nothing is in memory on
+// their behalf that was withdrawn.
+func (c *cache) renew(set *document.Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.held {
+		for on, v := range h.views {
+			if v.set != set {
+				delete(h.views, on)
+			}
+		}
+	}
+}
+
+// drop forgets a reader.
+func (c *cache) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, key)
+}
+
+// sweep forgets the readers whose time is over.
+func (c *cache) sweep(now time.Time, lives func(session string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, h := range c.held {
+		if h.until.IsZero() && !lives(key) || !h.until.IsZero() && !now.Before(h.until) {
+			delete(c.held, key)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package deliver
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// chainKept is how long what stands above a process is remembered. Nothing
+	// comes to stand above it meanwhile that would give it more: a process that
+	// loses its parent is adopted by one that was above it before, or by a reaper.
+	chainKept = 2 * time.Second
+	chainsMax = 256
+)
+
+// chains are the ancestors of processes that showed a token just now. To read
+// them costs more than all else that a token does, and agents that bear the
+// token of a session file show it with every request.
+type chains struct {
+	mu sync.Mutex
+	of map[string]chain // by process instance
+}
+
+type chain struct {
+	processes []string
+	until     time.Time
+}
+
+// above are the process behind a request and all above it, as they were seen
+// within chainKept. What could not be told to the end is asked again.
+func (s *Server) above(r *http.Request, instance string) (processes []string, complete bool) {
+	now := time.Now() // Options.Now may stand still
+	if instance != "" {
+		if found := s.web.chains.find(instance, now); found != nil {
+			return found, true
+		}
+	}
+	processes, complete = s.o.Above(r)
+	if complete && instance != "" {
+		s.web.chains.keep(instance, processes, now)
+	}
+	return processes, complete
+}
+
+func (c *chains) find(instance string, now time.Time) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.of[instance]; now.Before(known.until) {
+		return known.processes
+	}
+	return nil
+}
+
+func (c *chains) keep(instance string, processes []string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[string]chain)
+	}
+	if len(c.of) >= chainsMax {
+		for k, v := range c.of {
+			if !now.Before(v.until) {
+				delete(c.of, k)
+			}
+		}
+	}
+	if len(c.of) < chainsMax {
+		c.of[instance] = chain{processes, now.Add(chainKept)}
+	}
+}

@@ -1,0 +1,177 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/builtin"
+)
+
+// conn is one connection to the built-in server, as the relay opens it: a legacy
+// session's own, or that of all requests without a session of one principal and
+// process. It implements upstream.Conn.
+type conn struct {
+	s      *Server
+	who    *principal.Principal
+	digest string // of the legacy session; empty: requests without one
+	modern bool
+	on     func(upstream.Event)
+	builtin.Life
+
+	mu      sync.Mutex
+	listens map[*listen]struct{} // all who are told of something
+	lists   *listen              // of a legacy session, for what it hears without asking
+	subs    map[string]*listen   // of a legacy session, by URI
+	// unjudged: one of subs may have come with a token that nobody could judge.
+	unjudged bool
+}
+
+// Open implements relay.Builtin.
+func (s *Server) Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (upstream.Conn, []byte) {
+	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, listens: make(map[*listen]struct{}), Life: builtin.NewLife(s.closing)}
+	if !modern {
+		c.subs = make(map[string]*listen)
+		c.lists = s.newLists(gate.Act{Who: who, Session: session})
+		c.listens[c.lists] = struct{}{}
+	}
+	first := c.lists
+	s.conns.add(c)
+	if first != nil {
+		c.meet(first)
+	}
+	return c, s.hello(modern)
+}
+
+var (
+	errNoMethod = &wire.Error{Code: -32601, Message: "Method not found"}
+	errNoPass   = &wire.Error{Code: gate.CodeDenied, Message: "Denied by policy"}
+	errNoTool   = &wire.Error{Code: -32602, Message: "Unknown tool"}
+	errNoPrompt = &wire.Error{Code: -32602, Message: "Unknown prompt"}
+	errNoURI    = &wire.Error{Code: -32602, Message: "Resource not found"}
+	errTooMany  = &wire.Error{Code: -32602, Message: "Too many subscriptions"}
+)
+
+// Call implements upstream.Conn.
+func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	if c.Context.Err() != nil {
+		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
+	}
+	if pass, ok := c.pass(ctx); ok {
+		c.s.borne(pass.Act())
+	}
+	switch r.Method {
+	case "tools/list":
+		return builtin.List(c.modern, "tools", toolList, staticTime), nil
+	case "tools/call":
+		return c.call(ctx, r)
+	case "prompts/list":
+		return c.listed(ctx, "prompts", prompts)
+	case "prompts/get":
+		return c.prompt(ctx, r)
+	case "resources/list":
+		return c.listed(ctx, "resources", resources)
+	case "resources/templates/list":
+		return builtin.List(c.modern, "resourceTemplates", resourceTemplates, staticTime), nil
+	case "resources/read":
+		return c.read(ctx, r)
+	case "resources/subscribe", "resources/unsubscribe":
+		return c.subscribe(ctx, r), nil
+	case "subscriptions/listen":
+		return c.listen(ctx, r, on)
+	case "ping":
+		return upstream.Reply{Result: []byte("{}")}, nil
+	}
+	return upstream.Reply{Error: errNoMethod}, nil
+}
+
+// pass is what let a request in; false when that was not for this connection.
+func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
+	p, ok := gate.PassOf(ctx)
+	if !ok || p.Act().Who.Key() != c.who.Key() || p.Act().Session != c.digest {
+		return gate.Pass{}, false
+	}
+	return p, true
+}
+
+// listed serves a request for a list: without a token that counts, of what
+// everybody can have. What others see of it has a record that names the reader.
+func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte) (upstream.Reply, error) {
+	p, ok := c.pass(ctx)
+	if !ok {
+		return builtin.List(c.modern, name, array(seen{}), textTime), nil
+	}
+	c.s.settle(ctx)
+	r, _ := c.s.readerOf(p.Act())
+	v := c.s.seenBy(r)
+	if v.whole {
+		if err := c.s.showed(p.As(actionRead, ServerName, p.Rule()), r, v.view); err != nil {
+			return upstream.Reply{}, err
+		}
+	}
+	return builtin.List(c.modern, name, array(v), textTime), nil
+}
+
+// Close implements upstream.Conn.
+func (c *conn) Close() {
+	c.End()
+	c.s.conns.remove(c)
+}
+
+// Times for which a client may keep a result, in milliseconds: what only another
+// version of Doorward has differently, and what a promote changes.
+const (
+	staticTime = "300000"
+	textTime   = "60000"
+)
+
+// hello is an InitializeResult, or a DiscoverResult. The instructions in it are
+// the relay's to add: they depend on the request.
+func (s *Server) hello(modern bool) []byte {
+	return builtin.About{Name: "doorward-instructions", Title: "Doorward instructions", Version: s.o.Version, TTL: textTime,
+		Capabilities: `{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`}.Hello(modern)
+}
+
+// marked puts on a result that it holds less than there is.
+func marked(result []byte, t *Text) []byte {
+	if t.Degraded == "" {
+		return result
+	}
+	return wire.SetIn(result, "_meta", wire.Edit{Key: "doorward/degraded", Value: []byte("true")})
+}
+
+// get is the text for a request that the relay has let in: what is ordered, or
+// the generic text for whom there is no other now, whatever he asked for.
+func (c *conn) get(ctx context.Context, p gate.Pass, o order) (*Text, error) {
+	r, why := c.s.readerOf(p.Act())
+	if r == nil {
+		return c.s.open(p, why)
+	}
+	t, err := c.s.within(ctx, p, r, o)
+	var refusal *gate.Refusal
+	switch {
+	case err == nil:
+		return t, nil
+	case errors.Is(err, ErrStore), errors.Is(err, ErrEnded), errors.As(err, &refusal) && refusal.Err == nil:
+		return c.s.lesser(reasonOf(err)), nil
+	}
+	return nil, err
+}
+
+// open gives the generic text, which is no delivery. A call of a tool is
+// recorded all the same, as it has no other record.
+func (s *Server) open(p gate.Pass, why string) (*Text, error) {
+	t := s.lesser(why)
+	if p.Act().Action != "tools/call" {
+		return t, nil
+	}
+	if _, err := s.o.Gate.Write(p.Line(field("degraded", why))); err != nil {
+		return nil, unrecorded(p, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,302 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/watermark"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+)
+
+// nameSession is the composed text in records, refs, prompts and resources. No
+// document has that name.
+const nameSession = "session"
+
+// MaxComposed is the most bytes of the composed text that a reader can ask for,
+// minComposed the fewest.
+const (
+	MaxComposed = 65536
+	minComposed = document.MinBytes
+)
+
+// order is what a reader asks for.
+type order struct {
+	action         string // actionRead or actionRender
+	name           string
+	max            int    // bytes of the composed text; 0: the document of that name
+	source         bool   // as it is written, not as a model is to read it
+	version, label string // empty: production
+	vars           []byte // raw, of actionRender
+}
+
+// composed is the order of the composed text.
+func composed(max int) order {
+	if max <= 0 {
+		max = GreetingBytes
+	}
+	return order{action: actionRead, name: nameSession, max: min(max, MaxComposed)}
+}
+
+// Instructions delivers the composed text, of at most max bytes; 0 is
+// GreetingBytes. Where there is nothing for the reader it is the generic text.
+// The error may be ErrStore, ErrEnded, or a *gate.Refusal.
+func (s *Server) Instructions(ctx context.Context, r *Reader, max int) (*Text, error) {
+	return s.admit(ctx, r, composed(max))
+}
+
+// Template delivers the source of a document: the one in production, or a
+// version, or that of a label. What is unknown, withdrawn and not permitted are
+// all ErrNotFound; besides it is as with Instructions.
+func (s *Server) Template(ctx context.Context, r *Reader, name, version, label string) (*Text, error) {
+	return s.admit(ctx, r, order{action: actionRead, name: name, source: true, version: version, label: label})
+}
+
+// Render delivers a document with its variables filled in; vars is a raw JSON
+// object, or nil. The error may also be a *guide.VarError.
+func (s *Server) Render(ctx context.Context, r *Reader, name string, vars []byte) (*Text, error) {
+	return s.admit(ctx, r, order{action: actionRender, name: name, vars: vars})
+}
+
+// Voice delivers the document `voice` of the class voice.
+func (s *Server) Voice(ctx context.Context, r *Reader) (*Text, error) {
+	return s.admit(ctx, r, order{action: actionRead, name: document.VoiceName})
+}
+
+// Listed is a document that a reader may have, without any of its text for him.
+type Listed struct {
+	*document.Document
+	Tier string // with what it includes
+}
+
+// Templates lists what the reader may have, by name, and the revision of that.
+func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
+	p, err := s.o.Gate.Admit(s.act(r, actionRead, ""))
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.o.Gate.End(p)
+	v, err := s.view(ctx, r)
+	if err != nil {
+		return nil, "", s.turn(p, r, err)
+	}
+	for _, d := range v.Documents() {
+		docs = append(docs, Listed{d, v.set.Tier(d)})
+	}
+	if err := s.showed(p, r, v); err != nil {
+		return nil, "", err
+	}
+	return docs, v.Revision(), nil
+}
+
+// showed records that somebody is about to see the names and descriptions of a
+// view.
+func (s *Server) showed(p gate.Pass, r *Reader, v sight) error {
+	if _, err := s.o.Gate.Write(p.Line(append(s.fields(p, r, nil), field("revision", v.Revision()))...)); err != nil {
+		return unrecorded(p, err)
+	}
+	return nil
+}
+
+// act is what a reader does without an act of the relay's.
+func (s *Server) act(r *Reader, action, name string) gate.Act {
+	a := gate.Act{Who: r.connection(), Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
+	if r.Session != nil {
+		a.Delivery = r.Session.ID
+	}
+	return a
+}
+
+// admit takes an order through the gate. Which documents policy keeps from a
+// reader looks like which there are not.
+func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
+	p, err := s.o.Gate.Admit(s.act(r, o.action, o.name))
+	var refusal *gate.Refusal
+	if errors.As(err, &refusal) && refusal.Code == gate.CodeDenied && o.max == 0 {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.o.Gate.End(p)
+	if r.Beside != nil {
+		d := s.o.Gate.Allows(policy.Request{Who: r.Who, Action: o.action, Server: ServerName, Name: o.name})
+		if !d.Allow {
+			return nil, s.denied(p, r, o, d)
+		}
+	}
+	return s.deliver(ctx, p, r, o)
+}
+
+// within is admit for an order that came by the relay, with a pass of its own.
+func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
+	d := s.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
+	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
+	if d.Allow {
+		return s.deliver(ctx, p, r, o)
+	}
+	return nil, s.denied(p, r, o, d)
+}
+
+// denied records that policy keeps from the reader what his connection may ask
+// for, and gives what he is told.
+func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
+	if _, err := s.o.Gate.Turn(p, d.Rule, s.fields(p, r, nil)...); err != nil {
+		return unrecorded(p, err)
+	}
+	if o.max == 0 {
+		return ErrNotFound
+	}
+	return &gate.Refusal{Code: gate.CodeDenied, Rule: d.Rule}
+}
+
+// deliver makes the text, records that it goes out, and gives it. Of each there
+// is one record, and one of each that was refused.
+func (s *Server) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
+	begun := time.Now()
+	t, err := s.text(ctx, r, o)
+	if err != nil {
+		return nil, s.turn(p, r, err)
+	}
+	if _, err := s.o.Gate.Write(p.Line(s.fields(p, r, t)...)); err != nil {
+		return nil, unrecorded(p, err)
+	}
+	s.sent(ctx, r, o, t)
+	s.counts.delivered(o, time.Since(begun))
+	return t, nil
+}
+
+// turn records that a delivery is refused after all, and gives the reason back.
+func (s *Server) turn(p gate.Pass, r *Reader, why error) error {
+	if _, err := s.o.Gate.Turn(p, ruleOf(why), s.fields(p, r, nil)...); err != nil {
+		return unrecorded(p, err)
+	}
+	return why
+}
+
+// unrecorded: without a record there is no delivery.
+func unrecorded(p gate.Pass, err error) error {
+	return &gate.Refusal{Code: gate.CodeUnavailable, Rule: p.Rule(), Err: fmt.Errorf("recording a delivery: %w", err)}
+}
+
+// reasonOf is what somebody is told who gets the generic text for err.
+func reasonOf(err error) string {
+	var refusal *gate.Refusal
+	switch {
+	case errors.Is(err, ErrEnded):
+		return Expired
+	case errors.As(err, &refusal) && refusal.Code == gate.CodeDenied:
+		return NotPermitted
+	}
+	return Unreachable
+}
+
+// text is what a reader gets for an order.
+func (s *Server) text(ctx context.Context, r *Reader, o order) (*Text, error) {
+	v, err := s.view(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if o.max > 0 {
+		return s.compose(v, r, o), nil
+	}
+	if o.version != "" || o.label != "" {
+		return s.past(v, r, o)
+	}
+	return s.document(v, r, o, v.Revision())
+}
+
+// compose is the text of a session. It is marked as every other, also where it
+// is nothing but the names of others.
+func (s *Server) compose(v sight, r *Reader, o order) *Text {
+	if v.Empty() {
+		return &Text{Body: generic, Bare: generic, Revision: v.Revision()}
+	}
+	ref := s.ref(r, nameSession, v.Revision())
+	c := v.Compose(o.max, ref)
+	return &Text{Body: c.Text, Bare: c.Text, Preamble: v.Preamble(), Ref: ref, Revision: v.Revision(), Names: c.Names, Cut: c.Cut}
+}
+
+// document is the text of one document of a view; revision is that of what it is
+// given from.
+func (s *Server) document(v sight, r *Reader, o order, revision string) (*Text, error) {
+	d := v.Find(o.name)
+	if d == nil {
+		return nil, ErrNotFound
+	}
+	read := v.Text
+	if o.action == actionRender || !o.source && len(d.Variables) == 0 {
+		read = func(name string) (string, error) { return v.Render(name, o.vars) }
+	}
+	bare, err := read(o.name)
+	if err != nil {
+		return nil, err
+	}
+	t := &Text{Bare: bare, Preamble: v.Preamble(), Ref: s.ref(r, o.name, revision), Revision: revision,
+		Version: d.Version, Tier: v.set.Tier(d), Names: []string{o.name}, Document: d}
+	t.Body = document.Dress(t.Preamble, t.Bare, t.Ref)
+	return t, nil
+}
+
+// past is a document of another version than that in production. What the
+// reader may not have of now he may not have of then either: what was made
+// behavioural, or given to others, takes its earlier versions with it.
+func (s *Server) past(v sight, r *Reader, o order) (*Text, error) {
+	then, err := s.lookup(o)
+	if err != nil {
+		return nil, err
+	}
+	known := slices.ContainsFunc(v.set.Documents(), func(d *document.Document) bool { return d.Name == o.name })
+	if known && v.Find(o.name) == nil {
+		return nil, ErrNotFound
+	}
+	set, _ := v.set.With(then...) // what cannot be served is in no view of it
+	old, _ := s.see(r, set)
+	d := old.Find(o.name)
+	if d == nil {
+		return nil, ErrNotFound
+	}
+	return s.document(old, r, o, d.Version)
+}
+
+// lookup are the documents of a version or a label, for all audiences.
+func (s *Server) lookup(o order) ([]*document.Document, error) {
+	if o.version != "" && o.label != "" {
+		return nil, ErrNotFound
+	}
+	docs, err := s.o.Library.Lookup(o.name, o.version+o.label)
+	if errors.Is(err, library.ErrUnknown) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up a version: %w", errors.Join(ErrStore, err))
+	}
+	return docs, nil
+}
+
+func (s *Server) ref(r *Reader, name, revision string) string {
+	return watermark.Ref(s.o.CanaryKey, watermark.Delivery{Session: r.key(), Template: name, Revision: revision})
+}
+
+// sent enters the ref of a text, before it is given out, so that it is known
+// where it turns up. That it is not counted keeps no text back: the ref is known
+// for as long as this daemon runs, and is then no longer found.
+func (s *Server) sent(ctx context.Context, r *Reader, o order, t *Text) {
+	if t.Ref == "" {
+		return
+	}
+	now := s.o.Now()
+	s.o.Refs.Add(t.Ref, watermark.Delivery{Session: r.key(), Template: o.name, Revision: t.Revision}, now)
+	err := s.o.Library.Deliver(ctx, library.Delivery{Ref: t.Ref, Session: r.key(), Principal: r.Who.Name(), Template: o.name, Revision: t.Revision, Bytes: len(t.Body)})
+	if last := s.failed.Load(); err != nil && now.Unix()-last >= int64(quietTime.Seconds()) && s.failed.CompareAndSwap(last, now.Unix()) {
+		s.log.Warn("a delivery was not counted: its mark will not be known after a restart", "err", err)
+	}
+}
+
+// quietTime is between two lines of the log about the same failure.
+const quietTime = 5 * time.Minute

@@ -1,0 +1,123 @@
+package deliver
+
+import "sync"
+
+// What streams of events say.
+const (
+	EventChanged = "instructions.changed" // with the revision that is there now
+	EventRevoked = "session.revoked"      // the last one
+)
+
+// Event is one thing that a stream of /auth/events says.
+type Event struct {
+	Name     string
+	Revision string // of what the reader may get; empty with EventRevoked
+}
+
+// earRoom is how many events wait for a slow reader. Each says all that those
+// before it did, so the oldest make room.
+const earRoom = 4
+
+// ears are the open streams of events.
+type ears struct {
+	mu   sync.Mutex
+	all  map[*ear]struct{}
+	over bool
+}
+
+type ear struct {
+	r        *Reader
+	out      chan Event
+	revision string // that was said last
+}
+
+// Hears gives the events of a reader: that what he may get has changed, and
+// that his session is over, after which the channel is closed, as it is at the
+// end of the daemon. leave ends it without that.
+func (s *Server) Hears(r *Reader) (events <-chan Event, leave func()) {
+	e := &ear{r: r, out: make(chan Event, earRoom), revision: s.revision(r)}
+	s.ears.add(e)
+	if r.Session != nil && !s.alive(r) { // it may have ended before it was added
+		s.ears.revoke(r.Session.ID)
+	}
+	s.nudge() // it may have changed meanwhile
+	return e.out, func() { s.ears.remove(e) }
+}
+
+func (t *ears) add(e *ear) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		close(e.out)
+		return
+	}
+	if t.all == nil {
+		t.all = make(map[*ear]struct{})
+	}
+	t.all[e] = struct{}{}
+}
+
+func (t *ears) remove(e *ear) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, e)
+}
+
+// revoke ends the streams of a session.
+func (t *ears) revoke(session string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for e := range t.all {
+		if e.r.Session != nil && e.r.Session.ID == session {
+			e.put(Event{Name: EventRevoked})
+			close(e.out)
+			delete(t.all, e)
+		}
+	}
+}
+
+// shut ends all streams.
+func (t *ears) shut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	for e := range t.all {
+		close(e.out)
+		delete(t.all, e)
+	}
+}
+
+// look tells each reader of a revision that he was not told of. One who can get
+// nothing at the moment is told when he can.
+func (t *ears) look(revision func(*Reader) string) {
+	t.mu.Lock()
+	open := make([]*ear, 0, len(t.all))
+	for e := range t.all {
+		open = append(open, e)
+	}
+	t.mu.Unlock()
+	for _, e := range open {
+		now := revision(e.r) // asks the policy: not under the lock
+		t.mu.Lock()
+		if _, there := t.all[e]; there && now != "" && now != e.revision {
+			e.revision = now
+			e.put(Event{EventChanged, now})
+		}
+		t.mu.Unlock()
+	}
+}
+
+// put never waits. The caller holds the lock, so nobody else puts.
+func (e *ear) put(ev Event) {
+	for {
+		select {
+		case e.out <- ev:
+			return
+		default:
+		}
+		select {
+		case <-e.out:
+		default:
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package deliver
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/doorward/doorward/internal/instructions/watermark"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+)
+
+// actionCanary is the action of the records of refs on their way out.
+const actionCanary = rulePrefix + "canary"
+
+// Outgoing looks for refs in the params of a request on its way to a server,
+// raw, and gives what may go on: params itself where nothing was cut. The
+// deliveries whose refs are found are recorded, and where that cannot be done
+// nothing goes on. blocked: the request may not go on.
+func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
+	s.borne(a)
+	s.recalled(s.closing, s.begun.Load().Add(patience))
+	if s.o.Refs == nil || s.o.Refs.Empty() {
+		return params, false
+	}
+	got := s.o.Refs.Look(s.o.Mode, params)
+	if len(got.Found) == 0 {
+		return params, got.Blocked
+	}
+	if !s.noted(a, got.Found, got.Blocked) || got.Blocked {
+		return nil, true
+	}
+	if s.o.Mode == watermark.Redact {
+		return got.Out, false
+	}
+	return params, false
+}
+
+// noted records what was found, and what became of it, and reports whether that
+// could be done: otherwise nothing goes on.
+func (s *Server) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool {
+	result := string(cmp.Or(s.o.Mode, watermark.Alert))
+	if blocked {
+		result = string(watermark.Block)
+	}
+	if _, err := s.o.Gate.Append(finds(a, found, result)); err != nil {
+		s.log.Error("something is held back, since what was found in it cannot be recorded", "err", err)
+		return false
+	}
+	for range found {
+		s.counts.canary.Add(result)
+	}
+	return true
+}
+
+// Printed looks for refs in what a started agent has printed, before anybody is
+// given it: in a text, and in the whole of which it is the end, where there is
+// more (else nil). What is found is recorded as by Outgoing. out is what of the
+// text may go on; keep: the whole may be kept as well, of which nothing can be
+// cut; blocked: neither.
+func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, keep, blocked bool) {
+	s.recalled(s.closing, s.begun.Load().Add(patience))
+	if s.o.Refs == nil || s.o.Refs.Empty() {
+		return text, true, false
+	}
+	out, found := s.o.Refs.Text(s.o.Mode, text)
+	more, err := s.lookThrough(whole)
+	keep = s.o.Mode != watermark.Redact && s.o.Mode != watermark.Block || len(more) == 0 && err == nil
+	for _, d := range more {
+		if !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	}
+	if len(found) == 0 {
+		return text, keep, false
+	}
+	if blocked = s.o.Mode == watermark.Block; !s.noted(a, found, blocked) || blocked {
+		return "", false, true
+	}
+	return out, keep, false
+}
+
+// What is long is looked at in pieces, each with the end of the one before, so
+// that a ref which is not drawn out beyond that is in one of them.
+const (
+	pieceBytes   = 1 << 20
+	overlapBytes = 64 << 10
+)
+
+// lookThrough looks for refs in what is read. Of very many it finds the first.
+func (s *Server) lookThrough(whole io.Reader) (found []watermark.Delivery, err error) {
+	if whole == nil {
+		return nil, nil
+	}
+	buf, kept := make([]byte, pieceBytes), 0
+	for err == nil && len(found) < watermark.Enough {
+		var n int
+		n, err = io.ReadFull(whole, buf[kept:])
+		piece := buf[:kept+n]
+		_, more := s.o.Refs.Text(watermark.Alert, string(piece))
+		for _, d := range more {
+			if !slices.Contains(found, d) {
+				found = append(found, d)
+			}
+		}
+		kept = copy(buf, piece[max(0, len(piece)-overlapBytes):])
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return found, err
+}
+
+// mostFinds is how many deliveries have a record of their own: refs are cheap to
+// collect, and one request full of them must not fill the record.
+const mostFinds = watermark.Enough
+
+// finds are the records of what was found: one for each of the first deliveries,
+// and one, with their number, for all others.
+func finds(a gate.Act, found []watermark.Delivery, result string) []*audit.Record {
+	where := a.Server
+	if a.Name != "" {
+		where += "/" + a.Name
+	}
+	record := func(n int, detail ...audit.Field) *audit.Record {
+		return &audit.Record{Kind: audit.Event, Source: source, Who: a.Who, Session: a.Session, Action: actionCanary, Resource: where,
+			Rule: actionCanary, Result: result, Count: int64(n), Detail: detail}
+	}
+	var out []*audit.Record
+	for _, d := range found[:min(len(found), mostFinds)] {
+		out = append(out, record(1, field("session", d.Session), field("template", d.Template), field("revision", d.Revision)))
+	}
+	if rest := len(found) - mostFinds; rest > 0 {
+		out = append(out, record(rest))
+	}
+	return out
+}

@@ -1,0 +1,139 @@
+package deliver
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// actionEvents is to hear that instructions change. Nothing of a text comes by
+// it.
+const actionEvents = "instructions.events"
+
+const (
+	// eventsAlive is the time between comments on a silent stream.
+	eventsAlive = 15 * time.Second
+	// eventsHold is how often the right to a stream is looked at again: it ends
+	// within five seconds of what it stands on (H20).
+	eventsHold = 2 * time.Second
+)
+
+// events serves GET /auth/events: one act, from here to its end. The header
+// Doorward-Revision is what the stream begins from, so that a reader whose text
+// is of another one knows that he has missed something.
+func (q *request) events() error {
+	a := gate.Act{Who: q.reader.Who, Action: actionEvents, Server: ServerName, Kind: gate.Stream, Source: source}
+	if q.reader.Session != nil {
+		a.Delivery = q.reader.Session.ID
+	}
+	pass, err := q.s.o.Gate.Enter(a)
+	if err != nil {
+		return err
+	}
+	events, leave := q.s.Hears(q.reader)
+	defer leave()
+	e := &stream{w: q.w, rc: http.NewResponseController(q.w)}
+	result := "left"
+	if e.begin(q.s.Status(q.reader).Revision) {
+		result = q.hear(e, events)
+	}
+	q.s.o.Gate.Leave(pass, result, e.bytes)
+	return nil
+}
+
+// hear passes events on until something ends the stream, and says what in one
+// word.
+func (q *request) hear(e *stream, events <-chan Event) (result string) {
+	keep, hold := time.NewTicker(eventsAlive), time.NewTicker(eventsHold)
+	defer keep.Stop()
+	defer hold.Stop()
+	var over <-chan struct{}
+	if q.reader.Session != nil {
+		over = q.s.o.Sessions.Done(q.reader.Session.ID)
+	}
+	for {
+		alive := true
+		select {
+		case <-q.r.Context().Done():
+			return "left"
+		case <-over:
+			e.event(Event{Name: EventRevoked})
+			return "revoked"
+		case said, open := <-events:
+			switch {
+			case !open:
+				return "closed"
+			case said.Name == EventRevoked:
+				e.event(said)
+				return "revoked"
+			}
+			alive = e.event(said)
+		case <-hold.C:
+			if !q.holds() {
+				e.event(Event{Name: EventRevoked})
+				return "revoked"
+			}
+		case <-keep.C:
+			alive = e.send([]byte(": keep-alive\n\n"))
+		}
+		if !alive {
+			return "left"
+		}
+	}
+}
+
+// holds reports whether policy still lets the reader listen, and whether what
+// proved him still does: the connection or the token that he came by, and what
+// his session was made with. The token of a session, over TCP, is all there is
+// of its bearer, and Done tells of its end.
+func (q *request) holds() bool {
+	r := q.reader
+	if !q.s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionEvents, Server: ServerName}).Allow {
+		return false
+	}
+	if r.Session != nil && (!q.s.stands(r.Session) || !q.unix) {
+		return q.s.stands(r.Session)
+	}
+	return q.s.holds(r.Who)
+}
+
+// stream is one stream of events.
+type stream struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	bytes int64
+}
+
+func (e *stream) begin(revision string) bool {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	if revision != "" {
+		h.Set("Doorward-Revision", revision)
+	}
+	e.w.WriteHeader(http.StatusOK)
+	return e.send([]byte(": listening\n\n"))
+}
+
+// eventJSON is the data of an event.
+type eventJSON struct {
+	Revision string `json:"revision,omitempty"`
+}
+
+func (e *stream) event(said Event) bool {
+	data, err := json.Marshal(eventJSON{Revision: said.Revision})
+	return err == nil && e.send(wire.AppendEvent(nil, "", said.Name, data))
+}
+
+func (e *stream) send(b []byte) bool {
+	if e.rc.SetWriteDeadline(time.Now().Add(writeLimit)) != nil {
+		return false
+	}
+	n, err := e.w.Write(b)
+	e.bytes += int64(n)
+	return err == nil && e.rc.Flush() == nil
+}

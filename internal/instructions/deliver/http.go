@@ -1,0 +1,296 @@
+package deliver
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+const (
+	prefix      = "/auth/"
+	prefixAdmin = prefix + "admin/"
+	pathHealth  = prefix + "health"
+	pathSession = prefix + "session"
+)
+
+// Ahead answers what comes before anybody is authenticated, and reports whether
+// it has: whether this daemon is there, and a token in a URL, which is refused
+// before anything else is looked at. path is that of the request as it was sent.
+func Ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+	if path != strings.TrimSuffix(prefix, "/") && !strings.HasPrefix(path, prefix) {
+		return false
+	}
+	_, query, _ := strings.Cut(r.RequestURI, "?")
+	if pathBearsToken(path) || queryBearsToken(query) {
+		tokenInURL().write(w)
+		return true
+	}
+	if path != pathHealth || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	guard(w.Header())
+	w.Header().Set("Content-Type", "application/json")
+	w.Write([]byte(`{"status":"ok"}`))
+	return true
+}
+
+// request is one request on its way.
+type request struct {
+	s     *Server
+	w     http.ResponseWriter
+	r     *http.Request
+	who   *principal.Principal // as the door knows him
+	unix  bool
+	shown shown
+	path  string
+
+	reader *Reader // by the token that was shown; nil: none was
+	name   string  // of a document or a session, from the path
+	query  url.Values
+	body   []byte
+}
+
+// Serve answers every path under /auth/ to a caller whom the door has
+// authenticated. The order: the token that was shown, the path, the method,
+// whether this caller may ask at all, query and body.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+	guard(w.Header())
+	q := &request{s: s, w: w, r: r, who: who, unix: s.o.Unix(r)}
+	if err := q.serve(); err != nil {
+		q.fail(err)
+	}
+}
+
+func (q *request) serve() (err error) {
+	q.path, _, _ = strings.Cut(q.r.RequestURI, "?")
+	if q.shown, err = shownBy(q.r.Header, isStarted(q.who)); err != nil {
+		return malformed()
+	}
+	if q.s.Away() {
+		return q.whileAway()
+	}
+	if err := q.identify(); err != nil {
+		return q.unknown(err)
+	}
+	if strings.HasPrefix(q.path, prefixAdmin) && !q.unix {
+		return q.notHere()
+	}
+	at, err := q.route()
+	if err != nil {
+		return err
+	}
+	if err := q.admitted(at.needs); err != nil {
+		return err
+	}
+	if err := q.read(at); err != nil {
+		return err
+	}
+	return at.serve(q)
+}
+
+// whileAway serves what there is to say while the store is not there yet. Whose
+// a token is cannot be told, so none is looked at. An operator's act is refused
+// behind its gate, as every other.
+func (q *request) whileAway() error {
+	if !q.unix && isAnonymous(q.who) {
+		if err := q.anonymous(); err != nil {
+			return q.unknown(err)
+		}
+	}
+	if strings.HasPrefix(q.path, prefixAdmin) && !q.unix {
+		return q.notHere()
+	}
+	at, err := q.route()
+	if err != nil {
+		return err
+	}
+	if at.needs != anybody && at.needs != anOperator {
+		return unreachable()
+	}
+	if err := q.read(at); err != nil {
+		return err
+	}
+	return at.serve(q)
+}
+
+// route finds what the path and the method stand for.
+func (q *request) route() (route, error) {
+	methods, name, ok := find(q.path)
+	if !ok {
+		return route{}, notFound()
+	}
+	q.name = name
+	at, ok := methods[q.r.Method]
+	if !ok && q.r.Method == http.MethodHead {
+		at, ok = methods[http.MethodGet]
+		ok = ok && !at.stream
+	}
+	if !ok {
+		return route{}, notAllowed(methods.allow())
+	}
+	return at, nil
+}
+
+// read takes query and body, each as the route has it and no more.
+func (q *request) read(at route) (err error) {
+	_, raw, _ := strings.Cut(q.r.RequestURI, "?")
+	q.query, err = queryOf(raw, at.query)
+	switch {
+	case err != nil:
+	case at.body > 0:
+		q.body, err = bodyOf(q.w, q.r, at.body)
+	case hasBody(q.r):
+		err = malformed()
+	}
+	if err != nil && at.needs == anOperator {
+		return q.wrong(err)
+	}
+	return err
+}
+
+// identify settles who reads, as far as a session token was shown, or the door
+// has looked at the token that was. A session token that is not good is a 401
+// wherever it was shown.
+func (q *request) identify() error {
+	if q.shown.session != "" {
+		return q.identifySession()
+	}
+	if q.unix {
+		return nil // the kernel's word is who it is; a bearer token is looked at where one is asked for
+	}
+	if q.shown.beside {
+		return errPlace
+	}
+	if isAnonymous(q.who) {
+		return q.anonymous()
+	}
+	q.reader = q.s.bearerReader(q.who)
+	return nil
+}
+
+// anonymous lets callers of whom nothing is known but a loopback socket ask for a
+// session, which policy decides, and its default is no; and for nothing else.
+func (q *request) anonymous() error {
+	if q.path == pathSession && q.r.Method == http.MethodPost {
+		return nil
+	}
+	return errNoToken
+}
+
+func (q *request) identifySession() error {
+	if !q.unix && q.shown.beside {
+		return errPlace
+	}
+	found, err := q.s.check(q.r, q.who, q.shown.session)
+	if err != nil {
+		return err
+	}
+	if !q.unix {
+		if f, _ := q.who.Fact(factSession); f.Grade != principal.Verified || f.Value != found.ID {
+			return errPlace
+		}
+	}
+	q.reader = &Reader{Who: q.who, Session: found, Scope: found.Scope}
+	return nil
+}
+
+// identifyBearer is for a route that takes a bearer token: the one of a job that
+// came by the Unix socket, where the door does not look at it.
+func (q *request) identifyBearer() error {
+	if q.reader != nil || !q.unix || q.shown == (shown{}) {
+		return nil
+	}
+	by, err := q.s.proved(q.r, q.who, q.shown)
+	if err != nil {
+		return q.unknown(err)
+	}
+	q.reader = q.s.bearerReader(by)
+	return nil
+}
+
+// admitted reports whether this caller may ask for something of that kind at
+// all. What he may get of it is the gate's to say.
+func (q *request) admitted(n need) error {
+	if n == aConnection || n == anOperator {
+		return nil
+	}
+	if err := q.identifyBearer(); err != nil {
+		return err
+	}
+	switch {
+	case n == anybody:
+		return nil
+	case q.reader == nil:
+		return q.unknown(errNoToken)
+	case n == aSession && q.reader.Session == nil:
+		return notPermitted()
+	}
+	return nil
+}
+
+// unknown is the 401, the same for whatever failed. What was shown is recorded
+// with why it does not count.
+func (q *request) unknown(err error) error {
+	var invalid *session.Invalid
+	reason := "bearer"
+	switch {
+	case errors.Is(err, errNoToken):
+		q.s.web.missing.Add(1)
+		return unauthenticated()
+	case errors.As(err, &invalid):
+		reason = invalid.Reason
+	case errors.Is(err, errPlace):
+		reason = "place"
+	}
+	if q.s.o.Refused != nil {
+		q.s.o.Refused(q.r, reason)
+	}
+	return unauthenticated()
+}
+
+// notHere refuses an operator's path to a caller over TCP: it is not there, and
+// that somebody looked is recorded.
+func (q *request) notHere() error {
+	refusal := q.s.o.Gate.Deny(gate.Act{Who: q.who, Action: policy.ActionAdmin, Name: ServerName, Kind: gate.Administration, Source: source}, ruleLocal)
+	if refusal.Err != nil {
+		return refusal
+	}
+	return notFound()
+}
+
+// ruleLocal names what keeps an operator's paths off TCP.
+const ruleLocal = "default.admin-local"
+
+// fail answers with what the caller may learn of err.
+func (q *request) fail(err error) {
+	p, loud := problemOf(err)
+	if loud {
+		q.s.complain(err)
+	}
+	if p.Status >= http.StatusBadRequest && hasBody(q.r) {
+		q.w.Header().Set("Connection", "close") // what is left of the body is not waited for
+	}
+	p.write(q.w)
+}
+
+// complainEvery is between two lines of the log about failed requests: callers
+// choose how many there are.
+const complainEvery = 10
+
+// complain tells the operator of a failure that no caller explains.
+func (s *Server) complain(err error) {
+	now := time.Now().Unix()
+	if last := s.web.spoken.Load(); now-last >= complainEvery && s.web.spoken.CompareAndSwap(last, now) {
+		s.log.Error("a request under /auth/ failed", "err", err)
+	}
+}
+
+// Missing counts the requests that needed a token and showed none.
+func (s *Server) Missing() uint64 { return s.web.missing.Load() }

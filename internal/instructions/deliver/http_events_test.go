@@ -1,0 +1,155 @@
+package deliver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+)
+
+func TestAStreamTellsOfChanges(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	full, structural := d.fullToken(), d.structuralToken()
+	l, other := d.listen(t, me, as(full)...), d.listen(t, me, as(structural)...)
+	if h := l.res.Header; l.res.StatusCode != 200 || h.Get("Content-Type") != "text/event-stream" || h.Get("Cache-Control") != "no-store" || len(h.Get("Doorward-Revision")) != 64 {
+		t.Fatalf("%d %v", l.res.StatusCode, h)
+	}
+	d.file("voice", "class: voice", "Write as a loud auctioneer.")
+	d.look()
+	now := d.do(me, "GET", "/auth/voice", "", as(full)...).header.Get("Doorward-Revision")
+	if e := l.event(eventTime); e != `instructions.changed {"revision":"`+now+`"}` || now == l.res.Header.Get("Doorward-Revision") {
+		t.Errorf("%s; the revision is %s", e, now)
+	}
+	// Who may not have the document does not learn that it changed.
+	d.file("plan", "class: instructions\ntier: structural", "A plan has no table.")
+	d.look()
+	seen := d.do(me, "GET", "/auth/templates/plan", "", as(structural)...).header.Get("Doorward-Revision")
+	if e := other.event(eventTime); e != `instructions.changed {"revision":"`+seen+`"}` {
+		t.Errorf("the first event of the other: %s; want %s", e, seen)
+	}
+	if !strings.HasPrefix(l.event(eventTime), "instructions.changed ") {
+		t.Error("the second change is not told")
+	}
+}
+
+// However a session ends, its streams end within five seconds, and say so.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	for name, end := range map[string]func(token, id string){
+		"by its holder":   func(token, _ string) { d.want(204, "", me, "DELETE", "/auth/session", "", as(token)...) },
+		"by the operator": func(_, id string) { d.want(200, "", me, "POST", "/auth/admin/sessions/"+id+"/revoke", "") },
+		"by its process": func(_, id string) {
+			_, err := d.keeper.End(t.Context(), id, session.ReasonProcess, said)
+			d.must(err)
+		},
+	} {
+		for _, by := range []caller{me, loopback} {
+			token, id := d.issue("uid:1000", document.Structural)
+			l := d.listen(t, by, as(token)...)
+			if l.res.StatusCode != 200 {
+				t.Fatalf("%s: %d", name, l.res.StatusCode)
+			}
+			begun := time.Now()
+			end(token, id)
+			if e := l.event(eventTime); e != "session.revoked {}" {
+				t.Errorf("%s: %s", name, e)
+			}
+			if e := l.event(eventTime); e != "" || time.Since(begun) > eventTime {
+				t.Errorf("%s: %q after %v", name, e, time.Since(begun))
+			}
+			d.want(401, "unauthenticated", by, "GET", "/auth/events", "", as(token)...)
+		}
+	}
+}
+
+func TestAStreamEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	var made Issued
+	d.want(201, "", me, "POST", "/auth/session", `{"ttl_s":1}`).into(t, &made)
+	l := d.listen(t, me, as(made.Token)...)
+	if e := l.event(session.Tolerance + 2*eventTime); e != "session.revoked {}" {
+		t.Errorf("%s", e)
+	}
+}
+
+// A bearer token has no session: its stream ends when it is good no more, or
+// when policy takes the right to listen.
+func TestAStreamEndsWithWhatProvesItsReader(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	token := d.structuralToken()
+	remote, job, held := d.listen(t, loopback, as(bearerCI)...), d.listen(t, me, as(bearerCI)...), d.listen(t, me, as(token)...)
+	d.lose("token:ci")
+	for _, l := range []*listening{remote, job} {
+		if e := l.event(eventTime); e != "session.revoked {}" || l.event(eventTime) != "" {
+			t.Errorf("%s", e)
+		}
+	}
+	d.gate.SetPolicy(d.rules(`@id("deaf") forbid (principal, action == Action::"instructions.events", resource);`))
+	if e := held.event(eventTime); e != "session.revoked {}" {
+		t.Errorf("%s", e)
+	}
+	d.want(403, "not_permitted", me, "GET", "/auth/events", "", as(token)...)
+}
+
+func TestAStreamIsOneActWithOneEnd(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{limits: gate.Limits{Streams: 1}})
+	token, id := d.issue("uid:1000", document.Structural)
+	l := d.listen(t, me, as(token)...)
+	if r := d.want(503, "unavailable", me, "GET", "/auth/events", "", as(token)...); r.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	d.end(id)
+	l.event(eventTime)
+	await(t, "the outcome", func() bool {
+		lines := d.records()
+		last := lines[len(lines)-1]
+		return last.Kind == audit.Outcome && last.Action == actionEvents && last.Result == "revoked" && last.Bytes > 0
+	})
+	again := d.structuralToken()
+	second := d.listen(t, me, as(again)...)
+	second.cancel()
+	await(t, "the outcome of one that left", func() bool {
+		lines := d.records()
+		return lines[len(lines)-1].Result == "left"
+	})
+	d.s.Close()
+	closed := d.listen(t, me, as(again)...)
+	if e := closed.event(eventTime); e != "" {
+		t.Errorf("of a daemon that ends: %s", e)
+	}
+}
+
+// A reader who reads nothing holds nobody up: the daemon's work goes on, and so
+// do the others.
+func TestASlowReaderHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	d := openDesk(t, plan{})
+	token := d.structuralToken()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res, err := http.DefaultTransport.RoundTrip(d.request(me, "GET", "/auth/events", "", as(token)...).WithContext(ctx))
+	d.must(err)
+	defer res.Body.Close()
+	l := d.listen(t, me, as(token)...)
+	for i := range 20 {
+		d.file("plan", "class: instructions\ntier: structural", strings.Repeat("x", i+1))
+		d.look()
+		if e := l.event(eventTime); !strings.HasPrefix(e, "instructions.changed ") {
+			t.Fatalf("%s", e)
+		}
+	}
+	cancel()
+	_, _ = io.Copy(io.Discard, res.Body)
+}

@@ -1,0 +1,191 @@
+package deliver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/session"
+)
+
+// Keeper keeps the sessions (session.Keeper).
+type Keeper interface {
+	Check(token string, c session.Caller) (*session.Session, error)
+	Find(id string) (session.Session, bool)
+	Sessions() []session.Session
+	Done(id string) <-chan struct{}
+	Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error)
+	Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error)
+	End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error)
+	Stats() session.Stats
+}
+
+// Stored is what delivery lives on in its database.
+type Stored struct {
+	Shelf    *library.Library
+	Sessions *session.Keeper
+}
+
+// late is a store that comes after the server has begun, since its database is
+// away. Until then there is nothing to read, and whose a session's token is
+// cannot be told: everything that asks for it is ErrStore. It is Library and
+// Keeper, so that the server is one and the same before and after.
+type late struct {
+	none  *document.Set
+	state atomic.Pointer[library.State]
+	there atomic.Pointer[Stored]
+
+	again sync.Once
+	begin chan struct{} // closed when who was judged by nobody has to begin again
+}
+
+// newLate is a store that is not there yet. Where nobody wants one it is unused.
+func newLate(wanted bool, now time.Time) *late {
+	none, _ := document.NewSet(nil)
+	l := &late{none: none, begin: make(chan struct{})}
+	l.state.Store(&library.State{OK: !wanted, Unused: !wanted, Since: now})
+	return l
+}
+
+// Lacks says why the store is not there yet, for the operator.
+func (s *Server) Lacks(reason string) {
+	if s.late == nil {
+		return
+	}
+	now := *s.late.state.Load()
+	if now.Unused {
+		return
+	}
+	now.Reason = reason
+	s.late.state.Store(&now)
+}
+
+// Equip gives the server its store, which it has from now on. Run has to run from
+// then on, and Again has to be called as soon as anybody may have listened.
+func (s *Server) Equip(st Stored) {
+	s.late.there.Store(&st)
+	s.begins()
+	s.conns.afresh()
+	s.nudge()
+}
+
+// Again has everybody look again who listened before the store came, as nobody
+// could be told apart then: at the resources that he named, since that all lists
+// have changed the relay has told him before it calls this. A listen with a token
+// that nobody could judge is over: whoever has it begins it again. Only the first
+// call after Equip does something.
+func (s *Server) Again() {
+	if s.late == nil || s.Away() {
+		return
+	}
+	s.late.again.Do(func() {
+		s.conns.again()
+		close(s.late.begin)
+	})
+}
+
+// over ends a listen by a token that nobody could judge. nil: it goes on.
+func (s *Server) over(l *listen) <-chan struct{} {
+	if s.late == nil || l.act.Delivery != unjudged {
+		return nil
+	}
+	return s.late.begin
+}
+
+// Away reports whether the store is not there yet.
+func (s *Server) Away() bool { return s.late != nil && s.late.there.Load() == nil }
+
+// wait is the error of what takes the store.
+func (l *late) wait(what string) error {
+	return fmt.Errorf("%s: %w", what, ErrStore)
+}
+
+func (l *late) Ready(ctx context.Context) error {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Ready(ctx)
+	}
+	return l.wait("waiting for the first look at the instructions")
+}
+
+func (l *late) Set() (*document.Set, library.State) {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Set()
+	}
+	return l.none, *l.state.Load()
+}
+
+func (l *late) Lookup(name, ref string) ([]*document.Document, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Lookup(name, ref)
+	}
+	return nil, l.wait("looking up a version")
+}
+
+func (l *late) Deliver(ctx context.Context, d library.Delivery) error {
+	if st := l.there.Load(); st != nil {
+		return st.Shelf.Deliver(ctx, d)
+	}
+	return l.wait("counting a delivery")
+}
+
+func (l *late) Check(token string, c session.Caller) (*session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Check(token, c)
+	}
+	return nil, l.wait("checking a session")
+}
+
+func (l *late) Find(id string) (session.Session, bool) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Find(id)
+	}
+	return session.Session{}, false
+}
+
+func (l *late) Sessions() []session.Session {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Sessions()
+	}
+	return nil
+}
+
+func (l *late) Done(id string) <-chan struct{} {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Done(id)
+	}
+	over := make(chan struct{})
+	close(over)
+	return over
+}
+
+func (l *late) Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Issue(ctx, r, note)
+	}
+	return "", nil, l.wait("making a session")
+}
+
+func (l *late) Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Renew(ctx, s, note)
+	}
+	return "", nil, l.wait("renewing a session")
+}
+
+func (l *late) End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error) {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.End(ctx, id, reason, note)
+	}
+	return nil, l.wait("ending a session")
+}
+
+func (l *late) Stats() session.Stats {
+	if st := l.there.Load(); st != nil {
+		return st.Sessions.Stats()
+	}
+	return session.Stats{}
+}

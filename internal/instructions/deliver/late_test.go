@@ -1,0 +1,242 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// early is the house with another server, whose store is not there yet.
+func (h *house) early(wanted bool) *house {
+	early := *h
+	early.s = New(Options{Wanted: wanted, Gate: h.gate, CanaryKey: h.s.o.CanaryKey, Refs: h.refs, Version: "1"})
+	h.t.Cleanup(early.s.Close)
+	return &early
+}
+
+// TestAServerIsTheSameBeforeItsStoreComes, to those who connected before: a list
+// is what it was, the text is the generic one with the reason, and what there is
+// is there afterwards.
+func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	id := h.full()
+	was := h.modern("a", id)
+	lists := string(was.ask("tools/list", m{}).Result)
+	h = h.early(true)
+	c := h.modern("a", "")
+	if got := string(c.ask("tools/list", m{}).Result); got != lists {
+		t.Errorf("%s\nwant\n%s", got, lists)
+	}
+	if text, less := c.greeting("initialize"); less != Unreachable || text != Generic(Unreachable) {
+		t.Errorf("%s: %s", less, text)
+	}
+	bearing := h.modern("b", id)
+	if text, r := bearing.tool("read", m{"name": "voice"}); text != Generic(Unreachable) || !isDegraded(r) {
+		t.Error(text)
+	}
+	if got := h.s.Status(nil); got.State != "degraded" || got.Reason != Unreachable || got.Store != "unreachable" {
+		t.Errorf("%+v", got)
+	}
+	if _, _, err := h.s.o.Sessions.Issue(context.Background(), session.Request{Subject: "uid:1000", Scope: []string{document.Structural}}, said); !errors.Is(err, ErrStore) {
+		t.Errorf("%v", err)
+	}
+	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
+	if text, r := bearing.tool("read", m{"name": "voice"}); !strings.Contains(text, plantedVoice) || isDegraded(r) {
+		t.Error(text)
+	}
+	if text, less := bearing.greeting("initialize"); less != "" || !strings.Contains(text, plantedJudge) {
+		t.Errorf("%s: %s", less, text)
+	}
+}
+
+// TestAStoreThatNobodyWantsIsNotMissed while it is not there.
+func TestAStoreThatNobodyWantsIsNotMissed(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{}).early(false)
+	if h.s.Used() {
+		t.Error("it counts as used")
+	}
+	if text, less := h.modern("a", "").greeting("initialize"); text != "" || less != "" {
+		t.Errorf("%s: %s", less, text)
+	}
+}
+
+// TestRightsCanBeTakenWhileNobodyKnowsTheAgents, by the daemon's own user, with a
+// record that says so. Nothing can be given, and nothing told.
+func TestRightsCanBeTakenWhileNobodyKnowsTheAgents(t *testing.T) {
+	t.Parallel()
+	other := caller{who: "uid:1001", net: "unix", tree: "boot/8@8 boot/1@1"}
+	d := openDesk(t, plan{rules: `@id("all") permit (principal, action == Action::"admin", resource);`, change: func(o *Options) {
+		shell := o.Shell
+		o.Shell = func(ctx context.Context, processes []string, complete bool) error {
+			if err := shell(ctx, processes, complete); err != nil {
+				return err
+			}
+			return fmt.Errorf("asking: %w", ErrStore)
+		}
+		o.Own = func(who *principal.Principal) bool { return who.Name() == me.who }
+	}})
+	_, id := d.openSession(me, "")
+	_, stays := d.openSession(me, "")
+	path := func(id string) string { return "/auth/admin/sessions/" + id + "/revoke" }
+	d.want(503, "store_unreachable", other, "POST", path(stays), "")
+	// Whoever cannot be told from an agent, or is one by what memory holds.
+	d.want(403, "agent_shell", caller{who: me.who, net: "unix"}, "POST", path(stays), "")
+	for method, target := range map[string]string{"GET": "/auth/admin/sessions", "POST": "/auth/admin/templates/plan/promote"} {
+		d.want(503, "store_unreachable", me, method, target, "")
+	}
+	made := d.since(func() { d.want(200, "", me, "POST", path(id), "") })
+	if len(made) != 1 || made[0].Decision != "allow" || made[0].Detail["agent_above"] != "unknown" || made[0].Detail["session"] != id {
+		t.Errorf("%+v", made)
+	}
+	if s, _ := d.keeper.Find(id); s.Ended.IsZero() {
+		t.Error("it goes on")
+	}
+	if s, _ := d.keeper.Find(stays); !s.Ended.IsZero() {
+		t.Error("the other one has ended too")
+	}
+	d.agents = []string{"boot/5@5"}
+	d.want(403, "agent_shell", me, "POST", path(stays), "")
+}
+
+// TestWhoHangsUpIsNotLetIn: that an agent leaves while it is asked who the agents
+// are says nothing of the database.
+func TestWhoHangsUpIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	hungUp, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	for name, failing := range map[string]error{"as the store": ErrStore, "by itself": context.Canceled} {
+		d := openDesk(t, plan{rules: `@id("all") permit (principal, action == Action::"admin", resource);`, change: func(o *Options) {
+			shell := o.Shell
+			o.Shell = func(ctx context.Context, processes []string, complete bool) error {
+				if ctx.Err() != nil {
+					return fmt.Errorf("asking: %w", failing)
+				}
+				return shell(ctx, processes, complete)
+			}
+			o.Own = func(*principal.Principal) bool { return true }
+		}})
+		d.agents = []string{"boot/5@5"}
+		_, id := d.openSession(me, "")
+		made := d.since(func() {
+			if _, err := d.s.Operator().RevokeSession(hungUp, human(), id); !errors.Is(err, ErrShell) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if len(made) != 1 || made[0].Decision != "deny" || made[0].Rule != "instructions.agent_shell" {
+			t.Errorf("%s: %+v", name, made)
+		}
+		if s, _ := d.keeper.Find(id); !s.Ended.IsZero() {
+			t.Errorf("%s: the session has ended", name)
+		}
+	}
+}
+
+// TestATokenThatNobodyCouldJudgeListensAgain: what came with it meanwhile is told
+// once to look again, and then a listen is over, and a subscription is its MCP
+// session's, by the token that it bears later. What came without a token goes on
+// as it was.
+func TestATokenThatNobodyCouldJudgeListensAgain(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{still: true})
+	id := h.full()
+	h = h.early(true)
+	modern, none := h.modern("modern", unjudged).hear(t), h.modern("none", "").hear(t)
+	bears := h.legacy("bears", unjudged)
+	legacy, calm := bears.hear(t), h.legacy("calm", "").hear(t)
+	bears.delivery = bearerMark + "0" // what can be judged meanwhile is another one's
+	bears.ask("ping", m{})
+	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
+	h.s.Again()
+	h.s.Again()
+	all := []string{"resources/updated instr://session", "resources/updated instr://templates/plan", "resources/updated instructions://templates/foreign"}
+	if r := <-modern.done; string(wire.Get(r.Result, "resultType")) != `"complete"` || len(modern.events) != len(all) {
+		t.Errorf("it ends with %+v, after %d events", r, len(modern.events))
+	}
+	h.tell()
+	for who, l := range map[string]*hearing{"none": none, "legacy": legacy, "calm": calm} {
+		if got := l.heard(t); !slices.Equal(got, all) {
+			t.Errorf("%s heard %q", who, got)
+		}
+	}
+	if late := h.modern("late", unjudged).hear(t); string(wire.Get((<-late.done).Result, "resultType")) != `"complete"` {
+		t.Error("one that comes late goes on")
+	}
+	bears.delivery = id
+	bears.ask("ping", m{})
+	again := h.modern("modern", id).hear(t)
+	h.file("judge", "class: instructions", "Another judgement.")
+	h.tell()
+	for who, want := range map[*hearing][]string{again: all[:1], legacy: all[:1], none: nil, calm: nil} {
+		if got := who.heard(t); !slices.Equal(got, want) {
+			t.Errorf("heard %q, want %q", got, want)
+		}
+	}
+}
+
+// TestATokenIsJudgedByNobodyWhileTheStoreIsAway, whatever it is; that none came is
+// known all the same.
+func TestATokenIsJudgedByNobodyWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{}).early(true)
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	if id, err := h.s.Delivery(r, program("a")); id != "" || err != nil {
+		t.Errorf("%q %v", id, err)
+	}
+	r.Header[wire.HeaderSession] = []string{session.Prefix + "made.up"}
+	if id, err := h.s.Delivery(r, program("a")); id != unjudged || err != nil {
+		t.Errorf("%q %v", id, err)
+	}
+	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
+	if r, why := h.s.readerOf(gate.Act{Who: program("a"), Delivery: unjudged}); r != nil || why != Unreachable {
+		t.Errorf("%+v %s", r, why)
+	}
+}
+
+// TestALoopbackCallerIsToldAsMuchAsEver while the store is away.
+func TestALoopbackCallerIsToldAsMuchAsEver(t *testing.T) {
+	t.Parallel()
+	anonymous := caller{who: "loopback:uid=1000", net: "tcp"}
+	away := func(o *Options) { o.Library, o.Sessions, o.Wanted = nil, nil, true }
+	for session, change := range map[int]func(*Options){401: nil, 503: away} {
+		d := openDesk(t, plan{change: change})
+		for _, path := range []string{"status", "instructions", "session", "nothing", "admin/status"} {
+			d.want(401, "unauthenticated", anonymous, "GET", "/auth/"+path, "")
+		}
+		if got := d.do(anonymous, "POST", "/auth/session", "{}"); got.status != session {
+			t.Errorf("a session: %d", got.status)
+		}
+		d.want(200, "", me, "GET", "/auth/status", "")
+	}
+}
+
+// TestTheReasonIsTheTrueOne: what the operator has heard last.
+func TestTheReasonIsTheTrueOne(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{}).early(true)
+	h.s.Lacks("session.keys cannot be read")
+	if _, state := h.s.o.Library.Set(); state.OK || state.Reason != "session.keys cannot be read" {
+		t.Errorf("%+v", state)
+	}
+	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
+	if _, state := h.s.o.Library.Set(); !state.OK || state.Reason != "" {
+		t.Errorf("%+v", state)
+	}
+	if unwanted := build(t, plan{}).early(false); true {
+		unwanted.s.Lacks("x")
+		if _, state := unwanted.s.o.Library.Set(); !state.OK || !state.Unused || state.Reason != "" {
+			t.Errorf("%+v", state)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package deliver
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// urisKept is how many resources a listen can name, and how many an MCP session
+// can be subscribed to.
+const urisKept = 256
+
+// listen is one who listens: a subscriptions/listen, a subscription of a legacy
+// session, or what that session is told of lists. It is told what changes for
+// the session of delivery that it came with, and by nothing else that comes on
+// the same connection. What a modern one is to be told waits for the goroutine of
+// its call; a change that waits already is not put twice.
+type listen struct {
+	act                gate.Act             // by which it came
+	bearer             *principal.Principal // whose token that bears beside the connection; mostly nil
+	prompts, resources bool
+	uris               map[string]bool
+	wake               chan struct{}
+
+	// Guarded by the connection.
+	seen seen
+	met  bool // seen is set
+	gone bool // what it could see is no more: it is told to look at everything again
+
+	mu   sync.Mutex
+	wait []upstream.Event
+}
+
+// newListen is a listen for what an act can be told.
+func (s *Server) newListen(a gate.Act) *listen {
+	return &listen{act: a, bearer: s.bearers.find(a.Delivery, s.o.Now()), uris: make(map[string]bool), wake: make(chan struct{}, 1)}
+}
+
+// newLists is what the client of a legacy session is told without asking.
+func (s *Server) newLists(a gate.Act) *listen {
+	l := s.newListen(a)
+	l.prompts, l.resources = true, true
+	return l
+}
+
+// same reports whether an act would be told what l is.
+func (l *listen) same(a gate.Act) bool {
+	return l.act.Delivery == a.Delivery && l.act.Who.Identity() == a.Who.Identity()
+}
+
+// bear has the client of a legacy session told of lists by the act that came
+// last, and of resources where nobody could judge the token that he subscribed
+// with.
+func (c *conn) bear(a gate.Act) {
+	c.rejoin(a)
+	c.mu.Lock()
+	was := c.lists
+	if was == nil || was.same(a) {
+		c.mu.Unlock()
+		return
+	}
+	l := c.s.newLists(a)
+	l.gone = was.gone
+	delete(c.listens, was)
+	c.lists, c.listens[l] = l, struct{}{}
+	c.mu.Unlock()
+	c.meet(l)
+}
+
+// rejoin has an act told what was subscribed to with a token that nobody could
+// judge: the client of an MCP session is one.
+func (c *conn) rejoin(a gate.Act) {
+	var joined []*listen
+	c.mu.Lock()
+	if c.unjudged && !c.s.Away() {
+		for uri, l := range c.subs {
+			if l.act.Delivery == unjudged {
+				joined = append(joined, c.put(uri, a))
+			}
+		}
+		c.unjudged = false
+	}
+	c.mu.Unlock()
+	for _, l := range joined {
+		c.meet(l)
+	}
+}
+
+// subscribe begins or ends the push for a resource on a legacy session's stream.
+// That there is no text of that name now is not said: there may be one later.
+func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
+	uri, _ := wire.GetString(r.Params, "uri")
+	p, ok := c.pass(ctx)
+	switch _, known := nameAt(uri); {
+	case c.modern:
+		return upstream.Reply{Error: errNoMethod}
+	case !ok:
+		return upstream.Reply{Error: errNoPass}
+	case !known:
+		return upstream.Reply{Error: errNoURI}
+	case r.Method == "resources/unsubscribe":
+		c.leave(uri)
+	case !c.join(uri, p.Act()):
+		return upstream.Reply{Error: errTooMany}
+	}
+	return upstream.Reply{Result: []byte("{}")}
+}
+
+// join subscribes a legacy session for what an act can be told: what was
+// subscribed to by another one before is told by this one. False: it has too
+// many subscriptions.
+func (c *conn) join(uri string, a gate.Act) bool {
+	c.mu.Lock()
+	was := c.subs[uri]
+	if was != nil && was.same(a) || was == nil && len(c.subs) >= urisKept {
+		c.mu.Unlock()
+		return was != nil
+	}
+	l := c.put(uri, a)
+	c.unjudged = c.unjudged || a.Delivery == unjudged
+	c.mu.Unlock()
+	c.meet(l)
+	return true
+}
+
+// put has an act told of a resource, and nobody else. The caller holds mu.
+func (c *conn) put(uri string, a gate.Act) *listen {
+	l := c.s.newListen(a)
+	l.uris[uri] = true
+	delete(c.listens, c.subs[uri])
+	c.subs[uri], c.listens[l] = l, struct{}{}
+	return l
+}
+
+func (c *conn) leave(uri string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.listens, c.subs[uri])
+	delete(c.subs, uri)
+}
+
+// listens numbers the listens: the id of one is ours, not the client's.
+var listens atomic.Int64
+
+// listen serves subscriptions/listen until ctx ends: the acknowledgement first,
+// then changes as they come.
+func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	if !c.modern {
+		return upstream.Reply{Error: errNoMethod}, nil
+	}
+	if on == nil {
+		on = c.on
+	}
+	p, ok := c.pass(ctx)
+	if !ok {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	l := c.s.newListen(p.Act())
+	l.want(wire.Get(r.Params, "notifications"))
+	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
+	tagged := func(params []byte) []byte { return wire.Set(params, wire.Edit{Key: "_meta", Value: tag}) }
+	c.mu.Lock()
+	c.listens[l] = struct{}{}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.listens, l)
+		c.mu.Unlock()
+	}()
+	c.meet(l)
+	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: tagged(wire.Set(nil, wire.Edit{Key: "notifications", Value: l.granted()}))})
+	write := func() {
+		for _, e := range l.take() {
+			on(upstream.Event{Method: e.Method, Params: tagged(e.Params)})
+		}
+	}
+	complete := upstream.Reply{Result: tagged([]byte(`{"resultType":"complete"}`))}
+	for {
+		select {
+		case <-l.wake:
+			write()
+		case <-ctx.Done():
+			return upstream.Reply{}, ctx.Err()
+		case <-c.s.over(l):
+			write()
+			return complete, nil
+		case <-c.Context.Done():
+			return complete, nil
+		}
+	}
+}
+
+// want takes over what of a filter this server can tell of. Tools never change.
+func (l *listen) want(filter []byte) {
+	l.prompts = string(wire.Get(filter, "promptsListChanged")) == "true"
+	l.resources = string(wire.Get(filter, "resourcesListChanged")) == "true"
+	for raw := range wire.Elements(wire.Get(filter, "resourceSubscriptions")) {
+		uri, _ := wire.Text(raw)
+		if _, ok := nameAt(uri); ok && len(l.uris) < urisKept {
+			l.uris[uri] = true
+		}
+	}
+}
+
+// granted is the filter that is honoured.
+func (l *listen) granted() []byte {
+	var edits []wire.Edit
+	if l.prompts {
+		edits = append(edits, wire.Edit{Key: "promptsListChanged", Value: []byte("true")})
+	}
+	if l.resources {
+		edits = append(edits, wire.Edit{Key: "resourcesListChanged", Value: []byte("true")})
+	}
+	if len(l.uris) > 0 {
+		var out []byte
+		for _, uri := range slices.Sorted(maps.Keys(l.uris)) {
+			out = wire.AppendQuote(append(out, ','), uri)
+		}
+		out[0] = '['
+		edits = append(edits, wire.Edit{Key: "resourceSubscriptions", Value: append(out, ']')})
+	}
+	return wire.Set(nil, edits...)
+}
+
+// put never waits.
+func (l *listen) put(e upstream.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.wait {
+		if w.Method == e.Method && string(w.Params) == string(e.Params) {
+			return
+		}
+	}
+	l.wait = append(l.wait, e)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *listen) take() []upstream.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.wait
+	l.wait = nil
+	return out
+}

@@ -1,0 +1,197 @@
+package deliver
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// The notifications of this server. They say no more than "look again".
+const (
+	promptsChanged   = "notifications/prompts/list_changed"
+	resourcesChanged = "notifications/resources/list_changed"
+	resourceUpdated  = "notifications/resources/updated"
+)
+
+// seen is what somebody could see when it was looked at last. The zero value:
+// nothing but what everybody can.
+type seen struct {
+	view  sight
+	whole bool // there is a view
+}
+
+func (s *Server) seenBy(r *Reader) seen {
+	v, ok := s.glance(r)
+	return seen{v, ok}
+}
+
+// hearer is for whom a listen hears now; nil: for somebody without a token. A
+// bearer token that came beside the connection counts as long as it holds, not
+// as long as it is remembered.
+func (s *Server) hearer(l *listen) *Reader {
+	r, _ := s.readerOf(l.act)
+	if l.bearer != nil {
+		r = s.bearerReader(l.bearer)
+	}
+	if r != nil && r.Session == nil && !s.holds(r.Who) {
+		return nil
+	}
+	return r
+}
+
+// meet notes what a listen that has just begun can see: nothing of it has
+// changed yet.
+func (c *conn) meet(l *listen) {
+	now := c.s.seenBy(c.s.hearer(l))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.met {
+		c.note(l, now)
+	}
+}
+
+// note keeps what a listen can see, unless its session has ended meanwhile:
+// forget has been here then. The caller holds mu.
+func (c *conn) note(l *listen, is seen) {
+	l.seen, l.met = is, true
+	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.lives(id) {
+		l.seen = seen{}
+	}
+}
+
+// forget drops what a session could see. What its listens are told is that it
+// has gone.
+func (c *conn) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l := range c.listens {
+		if l.act.Delivery == id {
+			l.gone = l.gone || l.seen.whole && !l.seen.view.Empty()
+			l.seen = seen{}
+		}
+	}
+}
+
+// views are what those who listen can see now. One who listens twice is looked
+// at once.
+func (c *conn) views() map[*listen]seen {
+	c.mu.Lock()
+	open := slices.Collect(maps.Keys(c.listens))
+	c.mu.Unlock()
+	out, by := make(map[*listen]seen, len(open)), make(map[string]seen, 1)
+	for _, l := range open {
+		key := l.act.Delivery + "\x00" + l.act.Who.Identity()
+		is, known := by[key]
+		if !known {
+			is = c.s.seenBy(c.s.hearer(l))
+			by[key] = is
+		}
+		out[l] = is
+	}
+	return out
+}
+
+// look tells each listen what has changed for it since the last look.
+func (c *conn) look() {
+	now := c.views()
+	news := make(map[*listen]*changes)
+	c.mu.Lock()
+	for l, is := range now {
+		if _, open := c.listens[l]; open {
+			news[l] = l.news(is)
+			c.note(l, is)
+		}
+	}
+	c.mu.Unlock()
+	for l, n := range news {
+		c.tell(l, n)
+	}
+}
+
+// news is what has changed for a listen that now sees this. The caller holds mu
+// of the connection.
+func (l *listen) news(is seen) *changes {
+	n := &changes{prompts: l.gone, resources: l.gone, uris: make(map[string]bool)}
+	for uri := range l.uris {
+		n.uris[uri] = l.gone
+	}
+	l.gone = false
+	if l.met {
+		n.between(l.seen, is, l.uris)
+	}
+	return n
+}
+
+// changes are what a client should look at again.
+type changes struct {
+	prompts, resources bool
+	uris               map[string]bool
+}
+
+// between adds what differs for a reader.
+func (n *changes) between(was, is seen, uris map[string]bool) {
+	if was.whole == is.whole && was.revision() == is.revision() {
+		return
+	}
+	n.prompts = n.prompts || string(prompts(was)) != string(prompts(is))
+	n.resources = n.resources || string(resources(was)) != string(resources(is))
+	for uri := range uris {
+		if was.textAt(uri) != is.textAt(uri) {
+			n.uris[uri] = true
+		}
+	}
+}
+
+func (v seen) revision() string {
+	if !v.whole {
+		return ""
+	}
+	return v.view.Revision()
+}
+
+// textAt is what stands under a URI, for comparing. No text has a NUL in it.
+func (v seen) textAt(uri string) string {
+	name, _ := nameAt(uri)
+	if !v.whole {
+		return "\x00"
+	}
+	if name == nameSession {
+		return v.view.Revision()
+	}
+	text, err := v.view.Text(name)
+	if err != nil {
+		return "\x00"
+	}
+	return v.view.Preamble() + "\x00" + text
+}
+
+// tell puts changes where the client can hear them: on its listen, or on the
+// stream of its MCP session.
+func (c *conn) tell(l *listen, n *changes) {
+	var events []upstream.Event
+	if n.prompts && l.prompts {
+		events = append(events, upstream.Event{Method: promptsChanged})
+	}
+	if n.resources && l.resources {
+		events = append(events, upstream.Event{Method: resourcesChanged})
+	}
+	for uri, told := range n.uris {
+		if told {
+			events = append(events, updated(uri))
+		}
+	}
+	for _, e := range events {
+		switch {
+		case c.modern:
+			l.put(e)
+		case c.Context.Err() == nil:
+			c.on(e)
+		}
+	}
+}
+
+func updated(uri string) upstream.Event {
+	return upstream.Event{Method: resourceUpdated, Params: wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})}
+}

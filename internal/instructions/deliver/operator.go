@@ -1,0 +1,241 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// ErrShell is wrapped where a command of the operator's came from below a
+// registered agent, or from a process whose ancestors cannot all be told: an
+// agent's shell must not act as the human (messaging.md 15).
+var ErrShell = errors.New("AGENT_SHELL")
+
+// ErrOffline refuses what takes a daemon that runs.
+var ErrOffline = errors.New("sessions are those of a daemon that runs")
+
+// Why a command was refused as that of an agent's shell.
+const (
+	whyAgent   = "agent"   // one is above it
+	whyUnknown = "unknown" // what is above it cannot be told
+)
+
+// shellError is an ErrShell with the reason.
+type shellError struct {
+	why string
+	err error
+}
+
+func (e *shellError) Error() string   { return ErrShell.Error() + ": " + e.err.Error() }
+func (e *shellError) Is(t error) bool { return t == ErrShell }
+func (e *shellError) Unwrap() error   { return e.err }
+
+// Caller is who asks for something of the operator's.
+type Caller struct {
+	Who *principal.Principal
+	// Processes are the process instances of the caller and of all above it, the
+	// nearest first. Complete: the chain was read to its end.
+	Processes []string
+	Complete  bool
+}
+
+// Operator is the human's side of instruction delivery. Every method passes the
+// gate as action `admin` and the rule about an agent's shell before it looks at
+// anything, and leaves exactly one audit record, in front of what it does. The
+// record names documents, versions and sessions, never a text, a token or a ref.
+// Errors: *gate.Refusal, ErrShell, those of library and session, and what is
+// wrong in form.
+//
+// It needs no daemon that runs: Options.Shelf, Gate and Shell are enough, for
+// all but what it does to sessions.
+type Operator struct {
+	o Options
+	s *Server
+}
+
+// Operator is what `doorward instructions` and `doorward auth token` command.
+func (s *Server) Operator() *Operator {
+	o := s.o
+	if s.late != nil {
+		if st := s.late.there.Load(); st != nil {
+			o.Shelf = st.Shelf
+		}
+	}
+	return &Operator{o, s}
+}
+
+// command is one act of the operator's on its way.
+type command struct {
+	o    *Operator
+	by   Caller
+	pass gate.Pass
+	// unsure: nobody could say whether an agent is above it, and it was let in all
+	// the same. Its record says so.
+	unsure bool
+}
+
+// enter takes a command through the gate, and refuses the shell of an agent, and
+// everybody while there is no store. The pass must be given back.
+func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command, error) {
+	return o.enterBy(what, by, func(*command) error { return o.shell(ctx, by) })
+}
+
+// askTime is how long the database is waited for, each time that it is asked, by
+// what goes on without its answer.
+const askTime = 2 * time.Second
+
+// enterRestricting is enter for what takes rights away and gives none. That must
+// be possible while the database is away, so whether an agent is above it counts
+// as far as it can be told: of the daemon's own user what nobody knows is no. That
+// the caller leaves is no reason not to know.
+func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string) (*command, error) {
+	return o.enterBy(what, by, func(c *command) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+		defer cancel()
+		err := o.shell(ctx, by)
+		if errors.Is(err, ErrStore) && o.o.Own != nil && o.o.Own(by.Who) {
+			c.unsure = true
+			return nil
+		}
+		return err
+	})
+}
+
+func (o *Operator) enterBy(what string, by Caller, shell func(*command) error) (*command, error) {
+	pass, err := o.o.Gate.Admit(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what, Kind: gate.Administration, Source: source})
+	if err != nil {
+		return nil, err
+	}
+	c := &command{o: o, by: by, pass: pass}
+	err = shell(c)
+	if err == nil && o.o.Shelf == nil {
+		err = ErrStore
+	}
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	return c, nil
+}
+
+// said are the fields of a command's record, with what there is to say of how it
+// was let in.
+func (c *command) said(fields []audit.Field) []audit.Field {
+	if c.unsure {
+		fields = append(fields, field("agent_above", whyUnknown))
+	}
+	return fields
+}
+
+// shell refuses what comes from below an agent. Where nobody can say, so does
+// it; ErrStore where that is a matter of the database.
+func (o *Operator) shell(ctx context.Context, by Caller) error {
+	if o.o.Shell == nil {
+		return &shellError{whyUnknown, errors.New("nobody knows the agents")}
+	}
+	err := o.o.Shell(ctx, by.Processes, by.Complete)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrStore):
+		return err
+	case by.Complete && !errors.Is(err, context.Canceled):
+		return &shellError{whyAgent, err}
+	}
+	return &shellError{whyUnknown, err}
+}
+
+// fail records that a command was refused after all, gives its pass back, and
+// returns why.
+func (c *command) fail(why error, fields ...audit.Field) error {
+	defer c.end()
+	if _, err := c.o.o.Gate.Turn(c.pass, rulePrefix+ruleWord(why), fields...); err != nil {
+		return unrecorded(c.pass, err)
+	}
+	return why
+}
+
+// ruleWord names why a command was refused, in the words that its caller gets.
+func ruleWord(why error) string {
+	p, _ := problemOf(why)
+	return p.Code
+}
+
+func (c *command) end() { c.o.o.Gate.End(c.pass) }
+
+// done records a command that changes nothing, before its caller gets what it
+// has found, and gives its pass back.
+func (c *command) done(fields ...audit.Field) error {
+	defer c.end()
+	return c.write(fields...)
+}
+
+func (c *command) write(fields ...audit.Field) error {
+	if _, err := c.o.o.Gate.Write(c.pass.Line(fields...)); err != nil {
+		return unrecorded(c.pass, err)
+	}
+	return nil
+}
+
+// note is the record of what is done to the labels of a document.
+func (c *command) note(a *library.Act) any { return c.pass.Line(actFields(a)...) }
+
+// Entered is the record of a file that came into the instruction directory, and
+// of the label that it has moved by itself, for library.Options.
+func Entered(a *library.Act) any {
+	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + "." + a.Op, Resource: ServerName + "/" + a.Name, Detail: actFields(a)}
+}
+
+func actFields(a *library.Act) []audit.Field {
+	fields := []audit.Field{field("name", a.Name)}
+	for _, f := range []audit.Field{field("version", a.Version), field("label", a.Label)} {
+		if f.Value != "" {
+			fields = append(fields, f)
+		}
+	}
+	var moves []string
+	for _, m := range a.Moves {
+		moves = append(moves, m.Variant+":"+short(m.From)+">"+short(m.To))
+	}
+	return append(fields, list("moves", moves)...)
+}
+
+// short is a version as people read it.
+func short(version string) string { return version[:min(len(version), 12)] }
+
+// moved ends a command that has moved labels.
+func (c *command) moved(a *library.Act, err error) (*library.Act, error) {
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	c.end()
+	if a.Moves == nil {
+		a.Moves = []library.Move{}
+	}
+	return a, nil
+}
+
+// Malformed records that somebody asked for something of the operator's in a
+// form that is none: nobody asks unrecorded. It returns why, or what the gate
+// has against it.
+func (o *Operator) Malformed(ctx context.Context, by Caller, why error) error {
+	c, err := o.enter(ctx, by, "malformed")
+	if err != nil {
+		return err
+	}
+	return c.fail(why)
+}
+
+// clean is a name or a version as a record may hold it, whatever was asked for.
+func clean(s string) string {
+	if len(s) > 64 || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "?"
+	}
+	return s
+}

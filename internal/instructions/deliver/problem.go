@@ -1,0 +1,248 @@
+package deliver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/gate"
+)
+
+// problem is the body of a failure under /auth/ (RFC 9457). Everything in it is
+// constant but Variable, a name from the schema of a text that the caller may
+// read, and Problems, which an operator alone gets. So two failures of one kind
+// have the same bytes, whatever they failed at.
+type problem struct {
+	Type     string    `json:"type"`
+	Title    string    `json:"title"`
+	Status   int       `json:"status"`
+	Code     string    `json:"code"`
+	Detail   string    `json:"detail,omitempty"`
+	Variable string    `json:"variable,omitempty"`
+	Why      string    `json:"why,omitempty"` // of agent_shell: agent or unknown
+	Problems []Mistake `json:"problems,omitempty"`
+
+	wait  int    // seconds for Retry-After; 0: none
+	allow string // for Allow
+}
+
+// Mistake is one thing wrong with a document that an operator handed in.
+type Mistake struct {
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	Text string `json:"text"`
+
+	Warning bool `json:"warning,omitempty"` // worth saying; nothing is kept back for it
+}
+
+func (p *problem) Error() string { return p.Code }
+
+func newProblem(status int, code, detail string) *problem {
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+// retryTime is when to come back for what is away, in seconds.
+const retryTime = 5
+
+// The failures of this package. Each call makes one of its own: they are filled
+// in further on the way.
+func tokenInURL() *problem {
+	return newProblem(http.StatusBadRequest, "token_in_url", "A token belongs into a header, never into a URL. Take this one for known to others.")
+}
+func malformed() *problem { return newProblem(http.StatusBadRequest, "malformed", "") }
+func unauthenticated() *problem {
+	return newProblem(http.StatusUnauthorized, "unauthenticated", "")
+}
+func notPermitted() *problem { return newProblem(http.StatusForbidden, "not_permitted", "") }
+func notFound() *problem     { return newProblem(http.StatusNotFound, "not_found", "") }
+func notAllowed(allow string) *problem {
+	p := newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "")
+	p.allow = allow
+	return p
+}
+func tooLarge() *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "too_large", "")
+}
+func wrongType() *problem {
+	return newProblem(http.StatusUnsupportedMediaType, "unsupported_media_type", "A body is application/json.")
+}
+func rateLimited(wait int) *problem {
+	p := newProblem(http.StatusTooManyRequests, "rate_limited", "")
+	p.wait = max(wait, 1)
+	return p
+}
+func unreachable() *problem {
+	p := newProblem(http.StatusServiceUnavailable, "store_unreachable", "")
+	p.wait = retryTime
+	return p
+}
+func unavailable() *problem {
+	p := newProblem(http.StatusServiceUnavailable, "unavailable", "")
+	p.wait = retryTime
+	return p
+}
+
+// problemOf is what a caller learns of err. loud: it is for the operator's log,
+// since nothing of the caller's explains it.
+func problemOf(err error) (p *problem, loud bool) {
+	var refusal *gate.Refusal
+	var variable *document.VarError
+	var wrong document.Problems
+	var shell *shellError
+	switch {
+	case errors.As(err, &p):
+		return p, false
+	case errors.As(err, &refusal):
+		return refused(refusal), refusal.Err != nil
+	case errors.As(err, &variable):
+		return invalidVariables(variable.Name), false
+	case errors.As(err, &wrong):
+		return invalidDocument(wrong), false
+	case errors.As(err, &shell):
+		return agentShell(shell.why), false
+	}
+	if p = known(err); p != nil {
+		return p, false
+	}
+	return unavailable(), true
+}
+
+// known is the problem of an error that is a constant; nil: it is none of those.
+func known(err error) *problem {
+	for _, k := range []struct {
+		is   error
+		make func() *problem
+	}{
+		{ErrEnded, unauthenticated}, {ErrStore, unreachable}, {ErrNotFound, notFound},
+		{library.ErrUnknown, notFound}, {session.ErrUnknown, notFound},
+		{session.ErrRequest, malformed}, {library.ErrLabel, malformed},
+		{session.ErrTooMany, func() *problem { return rateLimited(int(sessionsSpan / time.Second)) }},
+		{library.ErrRemote, conflict("remote_store", "The documents come from another Doorward: change them there.")},
+		{library.ErrAmbiguous, conflict("conflict", "ambiguous: it means several versions; name one in full")},
+		{library.ErrRevoked, conflict("conflict", "revoked: that version was withdrawn for good")},
+		{library.ErrWithdrawn, conflict("conflict", "withdrawn: the name was revoked; promote a version of it")},
+		{library.ErrAbsent, conflict("conflict", "absent: no file in the instruction directory has that name and audience")},
+		{library.ErrNoEarlier, conflict("conflict", "no earlier: nothing was production before")},
+		{library.ErrDamaged, conflict("conflict", "damaged: its content in the database cannot be opened")},
+		{library.ErrNowhere, conflict("conflict", "nowhere: no instruction directory is configured")},
+		{ErrOffline, conflict("conflict", "offline: sessions are those of a daemon that runs")},
+	} {
+		if errors.Is(err, k.is) {
+			return k.make()
+		}
+	}
+	return nil
+}
+
+// conflict is for an operator: the act is not one that can be done now.
+func conflict(code, detail string) func() *problem {
+	return func() *problem { return newProblem(http.StatusConflict, code, detail) }
+}
+
+func agentShell(why string) *problem {
+	p := newProblem(http.StatusForbidden, "agent_shell",
+		"A command of the operator's must not come from below a registered agent, nor from a process whose ancestors cannot be told.")
+	p.Why = why
+	return p
+}
+
+// refused is a refusal of the gate. Err is set where the record was away.
+func refused(r *gate.Refusal) *problem {
+	switch r.Code {
+	case gate.CodeRate:
+		return rateLimited(r.RetryAfter())
+	case gate.CodeUnavailable:
+		p := unavailable()
+		if wait := r.RetryAfter(); wait > 0 {
+			p.wait = wait
+		}
+		return p
+	}
+	return notPermitted()
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// invalidVariables names the variable at fault. A name that the caller made up
+// is given back only where it is a plain one.
+func invalidVariables(name string) *problem {
+	p := newProblem(http.StatusUnprocessableEntity, "invalid_variables", "")
+	if variableName.MatchString(name) {
+		p.Variable = name
+	}
+	return p
+}
+
+func invalidDocument(all document.Problems) *problem {
+	p := newProblem(http.StatusUnprocessableEntity, "invalid_document", "")
+	p.Problems = mistakes(all)
+	return p
+}
+
+// write sends the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	h := w.Header()
+	guard(h)
+	h.Set("Content-Type", "application/problem+json")
+	if p.wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.wait))
+	}
+	if p.allow != "" {
+		h.Set("Allow", p.allow)
+	}
+	if p.Status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	body, err := json.Marshal(p)
+	if err != nil { // cannot be: texts and numbers alone
+		body = nil
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	w.Write(body)
+}
+
+// guard sets what every answer under /auth/ bears: nothing of it is kept
+// anywhere on the way, and nobody takes it for something to run.
+func guard(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// WriteProblem is for the door: the constant answer to what it refuses under
+// /auth/ by itself, with the status that it chose. Headers that it has set stay.
+func WriteProblem(w http.ResponseWriter, status int) {
+	switch status {
+	case http.StatusUnauthorized:
+		unauthenticated().write(w)
+	case http.StatusBadRequest:
+		malformed().write(w)
+	case http.StatusNotFound:
+		notFound().write(w)
+	case http.StatusTooManyRequests:
+		newProblem(status, "rate_limited", "").write(w)
+	case http.StatusServiceUnavailable:
+		newProblem(status, "unavailable", "").write(w)
+	default:
+		newProblem(status, "not_permitted", "").write(w)
+	}
+}
+
+// Unavailable answers while the database of instruction delivery is away.
+func Unavailable(w http.ResponseWriter) { unreachable().write(w) }
+
+// TooMany answers a caller who is not looked at for some seconds.
+func TooMany(w http.ResponseWriter, wait int) { rateLimited(wait).write(w) }
+
+// Code is what an operator's command without a daemon says of an error: the code
+// and the sentence that a caller over HTTP would get.
+func Code(err error) (code, detail string) {
+	p, _ := problemOf(err)
+	return p.Code, p.Detail
+}

@@ -1,0 +1,184 @@
+package deliver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// What the two texts with names of their own are, for lists.
+const (
+	aboutSession = "The instructions for this session"
+	aboutVoice   = "The voice to write in"
+)
+
+// prompts is the array of prompts/list: without a view what everybody can have.
+func prompts(v seen) []byte {
+	out := append([]byte{'['}, entry("name", nameSession, aboutSession, nil)...)
+	if !v.whole {
+		return append(out, ']')
+	}
+	if v.view.Find(document.VoiceName) != nil {
+		out = append(append(out, ','), entry("name", document.VoiceName, aboutVoice, nil)...)
+	}
+	for _, d := range v.view.Documents() {
+		if d.Prompt {
+			out = append(append(out, ','), entry("name", d.Name, d.Description, promptArguments(d))...)
+		}
+	}
+	return append(out, ']')
+}
+
+// entry is an element of a list.
+func entry(key, name, description string, more []wire.Edit) []byte {
+	edits := []wire.Edit{{Key: key, Value: wire.AppendQuote(nil, name)}}
+	if description != "" {
+		edits = append(edits, wire.Edit{Key: "description", Value: wire.AppendQuote(nil, description)})
+	}
+	return wire.Set(nil, append(edits, more...)...)
+}
+
+// promptArguments is what a client asks its user for: the variables of a
+// document.
+func promptArguments(d *document.Document) []wire.Edit {
+	schema := d.Schema()
+	needed := make(map[string]bool)
+	for v := range wire.Elements(wire.Get(schema, "required")) {
+		name, _ := wire.Text(v)
+		needed[name] = true
+	}
+	var out []byte
+	for name, v := range wire.Members(wire.Get(schema, "properties")) {
+		about, _ := wire.GetString(v, "description")
+		out = append(append(out, ','), entry("name", name, about,
+			[]wire.Edit{{Key: "required", Value: strconv.AppendBool(nil, needed[name])}})...)
+	}
+	if out == nil {
+		return nil
+	}
+	out[0] = '['
+	return []wire.Edit{{Key: "arguments", Value: append(out, ']')}}
+}
+
+// prompt serves prompts/get. The relay has recorded it; the delivery has a
+// record of its own.
+func (c *conn) prompt(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
+	p, ok := c.pass(ctx)
+	if !ok {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	name, _ := wire.GetString(r.Params, "name")
+	args := wire.Get(r.Params, "arguments")
+	o, about := composed(MaxComposed), aboutSession
+	if name != nameSession {
+		reader, _ := c.s.readerOf(p.Act())
+		d := c.s.offered(reader, name)
+		if d == nil {
+			return upstream.Reply{Error: errNoPrompt}, nil
+		}
+		if o, ok = promptOrder(d, args); !ok {
+			return upstream.Reply{Error: badVariable("")}, nil
+		}
+		about = d.Description
+	} else if !isEmpty(args) {
+		return upstream.Reply{Error: badVariable("")}, nil
+	}
+	t, err := c.get(ctx, p, o)
+	var variable *document.VarError
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return upstream.Reply{Error: errNoPrompt}, nil
+	case errors.As(err, &variable):
+		return upstream.Reply{Error: badVariable(variable.Name)}, nil
+	case err != nil:
+		return upstream.Reply{}, err
+	}
+	return c.prompted(t, about), nil
+}
+
+// prompted is a GetPromptResult.
+func (c *conn) prompted(t *Text, about string) upstream.Reply {
+	text := append([]byte(`[{"role":"user","content":{"type":"text","text":`), wire.AppendQuote(nil, t.Body)...)
+	edits := []wire.Edit{{Key: "messages", Value: append(text, "}}]"...)}}
+	if about != "" {
+		edits = append(edits, wire.Edit{Key: "description", Value: wire.AppendQuote(nil, about)})
+	}
+	if c.modern {
+		edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+	}
+	return upstream.Reply{Result: marked(wire.Set(nil, edits...), t)}
+}
+
+// badVariable: the name of a variable is in prompts/list, so it says nothing new.
+func badVariable(name string) *wire.Error {
+	e := &wire.Error{Code: -32602, Message: "Invalid arguments"}
+	if name != "" {
+		e.Data = wire.Set(nil, wire.Edit{Key: "variable", Value: wire.AppendQuote(nil, name)})
+	}
+	return e
+}
+
+// offered is the document that a prompt is for this reader; nil: there is none.
+func (s *Server) offered(r *Reader, name string) *document.Document {
+	v, ok := s.glance(r)
+	if !ok {
+		return nil
+	}
+	if d := v.Find(name); d != nil && (d.Prompt || name == document.VoiceName) {
+		return d
+	}
+	return nil
+}
+
+// promptOrder is the order of a document with the arguments of a prompt.
+func promptOrder(d *document.Document, args []byte) (order, bool) {
+	if !isObject(args) {
+		return order{}, false
+	}
+	if !d.Prompt {
+		return order{action: actionRead, name: d.Name}, isEmpty(args)
+	}
+	vars, ok := promptVars(d, args)
+	return order{action: actionRender, name: d.Name, vars: vars}, ok
+}
+
+// promptVars are the arguments of a prompt as variables. Arguments are strings
+// (MCP), variables have types: a string is taken for what its variable is, and
+// where it is none of that, the schema says so.
+func promptVars(d *document.Document, args []byte) ([]byte, bool) {
+	var edits []wire.Edit
+	for name, raw := range wire.Members(args) {
+		text, ok := wire.Text(raw)
+		if !ok {
+			return nil, false
+		}
+		value := []byte(text)
+		if isText(d.Variables[name]) || !isValue(value) {
+			value = wire.AppendQuote(nil, text)
+		}
+		edits = append(edits, wire.Edit{Key: name, Value: value})
+	}
+	return wire.Set([]byte("{}"), edits...), true
+}
+
+// isText reports whether a schema takes a text. One that names no type does.
+func isText(schema []byte) bool {
+	kind := wire.Get(schema, "type")
+	if kind == nil || string(kind) == `"string"` {
+		return true
+	}
+	for k := range wire.Elements(kind) {
+		if string(k) == `"string"` {
+			return true
+		}
+	}
+	return false
+}
+
+// isValue reports whether a text is one JSON value that everybody reads the same.
+func isValue(raw []byte) bool { return json.Valid(raw) && wire.ValidateValue(raw) == nil }

@@ -1,0 +1,197 @@
+package deliver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/instructions/watermark"
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// What was delivered before this start is known from the store, but for what a
+// kill, or a database that was away, kept from it. The record has that: each
+// delivery is in it before the text goes out, and a ref is made again from what
+// it says. It needs no database.
+
+const (
+	// recallBytes and recallKinds are how much of the record is read, from its
+	// end on; lostKinds is how many deliveries without a row get one.
+	recallBytes = 256 << 20
+	recallKinds = 200_000
+	lostKinds   = 10_000
+	// recallWait is how long an operator waits for that.
+	recallWait = 10 * time.Second
+)
+
+// recall is what the record says of deliveries before this start.
+type recall struct {
+	until time.Time     // what is later is of this run
+	read  chan struct{} // closed: it has been read
+
+	mu    sync.Mutex
+	kinds map[watermark.Delivery]*library.Delivered // the newest
+}
+
+// recollect makes the refs known that the record tells of, the newest first.
+func (s *Server) recollect(ctx context.Context, records iter.Seq2[[]byte, error]) {
+	defer close(s.recall.read)
+	if err := s.readRecords(records); err != nil && ctx.Err() == nil {
+		s.log.Warn("the marks of some earlier deliveries are not known", "err", err)
+	}
+}
+
+func (s *Server) readRecords(records iter.Seq2[[]byte, error]) error {
+	oldest := s.recall.until.Add(-refsKept)
+	left, found := int64(recallBytes), 0
+	for line, err := range records {
+		if err != nil {
+			return fmt.Errorf("reading the record: %w", err)
+		}
+		if left -= int64(len(line)) + 1; left < 0 || found >= recallKinds {
+			return nil
+		}
+		d, ok := deliveredBy(line)
+		if !ok || d.Last.After(s.recall.until) {
+			continue
+		}
+		if d.Last.Before(oldest) {
+			return nil
+		}
+		of := watermark.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}
+		d.Ref = watermark.Ref(s.o.CanaryKey, of)
+		if _, known := s.o.Refs.Find(d.Ref); !known {
+			found++
+			s.o.Refs.Add(d.Ref, of, d.Last)
+		}
+		s.recall.count(of, d)
+	}
+	return nil
+}
+
+// count adds an earlier delivery of the same kind.
+func (r *recall) count(of watermark.Delivery, d library.Delivered) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch is := r.kinds[of]; {
+	case is != nil:
+		is.First, is.Bytes, is.Count = d.First, is.Bytes+d.Bytes, is.Count+1
+	case len(r.kinds) < lostKinds:
+		r.kinds[of] = &d
+	}
+}
+
+// find is what is known of an earlier kind, as far as the store does not know it
+// yet.
+func (r *recall) find(of watermark.Delivery) (d library.Delivered, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if is := r.kinds[of]; is != nil {
+		return *is, true
+	}
+	return d, false
+}
+
+// recorded is a record, as far as it may tell of a delivery.
+type recorded struct {
+	Time      time.Time         `json:"time"`
+	Kind      string            `json:"kind"`
+	Source    string            `json:"source"`
+	Principal string            `json:"principal"`
+	Action    string            `json:"action"`
+	Resource  string            `json:"resource"`
+	Decision  string            `json:"decision"`
+	Detail    map[string]string `json:"detail"`
+}
+
+var (
+	ofUs         = []byte(`,"source":"` + source + `"`)
+	withRevision = []byte(`"revision":"`)
+)
+
+// deliveredBy is the delivery that a line of the record tells of, without its
+// ref; false: it tells of none.
+func deliveredBy(line []byte) (d library.Delivered, ok bool) {
+	if !bytes.Contains(line, ofUs) || !bytes.Contains(line, withRevision) {
+		return d, false
+	}
+	var r recorded
+	if json.Unmarshal(line, &r) != nil || r.Source != source || r.Kind != audit.Decision || r.Decision != audit.Allow ||
+		r.Action != actionRead && r.Action != actionRender {
+		return d, false
+	}
+	name, ok := strings.CutPrefix(r.Resource, ServerName+"/")
+	revision := r.Detail["revision"]
+	size, err := strconv.Atoi(r.Detail["bytes"])
+	if !ok || !document.ValidName(name) || len(revision) != 64 || !isHex(revision) || err != nil {
+		return d, false
+	}
+	who := firstOf(r.Detail["subject"], r.Detail["bearer"], r.Principal)
+	d = library.Delivered{First: r.Time, Last: r.Time, Count: 1, Delivery: library.Delivery{Principal: who,
+		Session: firstOf(r.Detail["session"], who), Template: name, Revision: revision, Bytes: size}}
+	return d, d.Session != ""
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// Reckon makes the refs known that the store tells of, and enters there what
+// only the record knew; what there is no room for, the next start enters. It is
+// to be called when there is a store, until it succeeds.
+func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
+	rows, err := shelf.Deliveries(ctx)
+	if err != nil {
+		return fmt.Errorf("reading what was delivered: %w", err)
+	}
+	kept := make(map[watermark.Delivery]bool, len(rows))
+	for _, d := range rows {
+		of := watermark.Delivery{Session: d.Session, Template: d.Template, Revision: d.Revision}
+		s.o.Refs.Add(d.Ref, of, d.Last)
+		kept[of] = true
+	}
+	select {
+	case <-s.recall.read:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.recall.mu.Lock()
+	lost := s.recall.kinds
+	s.recall.kinds = nil
+	s.recall.mu.Unlock()
+	for of, d := range lost {
+		if !kept[of] && shelf.Restore(*d) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// recalled waits until the record has been read, at most until a time.
+func (s *Server) recalled(ctx context.Context, until time.Time) {
+	select {
+	case <-s.recall.read:
+		return
+	default:
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-s.recall.read:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

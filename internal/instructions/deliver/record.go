@@ -1,0 +1,85 @@
+package deliver
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+)
+
+// What records say of a delivery (instructions.md 16): names, digests and
+// numbers. Never a text, a value of a variable, a token or a ref.
+
+// list is a list of names, in as many fields as it needs: name, name_2, name_3.
+// A text of a record is cut at audit.MaxText bytes.
+func list(name string, values []string) []audit.Field {
+	var out []audit.Field
+	for part := ""; len(values) > 0; part = "" {
+		for len(values) > 0 && (part == "" || len(part)+1+len(values[0]) <= audit.MaxText) {
+			part, values = part+","+values[0], values[1:]
+		}
+		n := name
+		if len(out) > 0 {
+			n += "_" + strconv.Itoa(len(out)+1)
+		}
+		out = append(out, field(n, part[1:]))
+	}
+	return out
+}
+
+// fields are what a record says of who reads, and of the text that he is about
+// to get; nil: he gets none.
+func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
+	var out []audit.Field
+	if r.Session != nil {
+		out = append(out, field("session", r.Session.ID))
+		if r.Beside != nil {
+			out = append(out, field("subject", r.Session.Subject))
+		}
+	} else if name := r.Who.Name(); name != p.Act().Who.Name() {
+		out = append(out, field("bearer", name))
+	}
+	out = append(out, field("scope", strings.Join(s.scope(r), ",")))
+	if t == nil {
+		return out
+	}
+	if t.Degraded != "" {
+		return append(out, field("degraded", t.Degraded))
+	}
+	out = append(out, list("templates", t.Names)...)
+	out = append(out, field("revision", t.Revision))
+	if t.Version != "" {
+		out = append(out, field("version", t.Version))
+	}
+	return append(out, field("bytes", strconv.Itoa(len(t.Body))))
+}
+
+// SessionOver is the record of an end of a session that was saved without a
+// caller, for session.Options.
+func SessionOver(s *session.Session) any {
+	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + ".session.over", Resource: ServerName + "/session",
+		Reason: s.Reason, Detail: sessionFields(s)}
+}
+
+// rulePrefix stands before what struck in the rule of a refusal.
+const rulePrefix = ServerName + "."
+
+// ruleOf names why an admitted delivery was refused.
+func ruleOf(err error) string {
+	var variable *document.VarError
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return rulePrefix + "not_found"
+	case errors.Is(err, ErrStore):
+		return rulePrefix + Unreachable
+	case errors.Is(err, ErrEnded):
+		return rulePrefix + Expired
+	case errors.As(err, &variable):
+		return rulePrefix + "invalid_variables"
+	}
+	return rulePrefix + "failed"
+}

@@ -1,0 +1,114 @@
+package deliver
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// need is who may ask.
+type need uint8
+
+const (
+	anybody     need = iota // whom the door knows; with a token or without
+	aConnection             // what authenticates the connection, and no token beside it
+	aReader                 // a token of a session, or a bearer token
+	aSession                // the token of a session
+	anOperator              // the Unix socket; the gate and the rule about agents say the rest
+)
+
+// route is what one method of one path does.
+type route struct {
+	needs  need
+	query  []string // the parameters that it knows
+	body   int64    // the most bytes of a body; 0: there is none
+	stream bool     // it stays open, and has no HEAD
+	serve  func(*request) error
+}
+
+// methods are the routes of one path.
+type methods map[string]route
+
+// allow lists the methods for the header Allow.
+func (m methods) allow() string {
+	var out []string
+	for name, at := range m {
+		out = append(out, name)
+		if name == http.MethodGet && !at.stream {
+			out = append(out, http.MethodHead)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// {name} stands for one document, {id} for one session.
+const (
+	anyName    = "{name}"
+	anySession = "{id}"
+)
+
+var formats = []string{"format"}
+
+// table is every path under /auth/ but health, which is answered ahead.
+var table = map[string]methods{
+	"session": {
+		http.MethodGet:    {needs: aSession, serve: (*request).ownSession},
+		http.MethodPost:   {needs: aConnection, body: maxBody, serve: (*request).openSession},
+		http.MethodDelete: {needs: aSession, serve: (*request).endSession},
+	},
+	"session/renew":           {http.MethodPost: {needs: aSession, body: maxBody, serve: (*request).renewSession}},
+	"status":                  {http.MethodGet: {needs: anybody, serve: (*request).status}},
+	"events":                  {http.MethodGet: {needs: aReader, stream: true, serve: (*request).events}},
+	"instructions":            {http.MethodGet: {needs: aReader, query: []string{"format", "max_bytes"}, serve: (*request).instructions}},
+	"voice":                   {http.MethodGet: {needs: aReader, query: formats, serve: (*request).voice}},
+	"templates":               {http.MethodGet: {needs: aReader, query: formats, serve: (*request).templates}},
+	"templates/{name}":        {http.MethodGet: {needs: aReader, query: []string{"format", "version", "label"}, serve: (*request).template}},
+	"templates/{name}/render": {http.MethodPost: {needs: aReader, query: formats, body: maxBody, serve: (*request).render}},
+
+	"admin/templates": {http.MethodGet: {needs: anOperator, serve: (*request).adminList}},
+	"admin/templates/{name}": {
+		http.MethodGet: {needs: anOperator, query: []string{"version"}, serve: (*request).adminShow},
+		http.MethodPut: {needs: anOperator, body: maxDocument, serve: (*request).adminPut},
+	},
+	"admin/templates/{name}/promote":  {http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminPromote}},
+	"admin/templates/{name}/rollback": {http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminRollback}},
+	"admin/templates/{name}/revoke":   {http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminRevoke}},
+	"admin/access":                    {http.MethodGet: {needs: anOperator, serve: (*request).adminAccess}},
+	"admin/canary":                    {http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminCanary}},
+	"admin/sessions": {
+		http.MethodGet:  {needs: anOperator, serve: (*request).adminSessions},
+		http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminIssue},
+	},
+	"admin/sessions/{id}/revoke": {http.MethodPost: {needs: anOperator, body: maxBody, serve: (*request).adminRevokeSession}},
+	"admin/status":               {http.MethodGet: {needs: anOperator, serve: (*request).adminStatus}},
+}
+
+// Serves reports whether there is such a path for callers over TCP.
+func Serves(path string) bool {
+	_, _, ok := find(path)
+	return ok && !strings.HasPrefix(path, prefixAdmin)
+}
+
+// find is the routes of a path exactly as it was sent: nothing is decoded or
+// cleaned, so that nobody can read it differently (threats R46). name is the
+// document or the session in it.
+func find(path string) (m methods, name string, ok bool) {
+	rest, ok := strings.CutPrefix(path, prefix)
+	if !ok || strings.ContainsAny(rest, "{}") {
+		return nil, "", false
+	}
+	parts := strings.Split(rest, "/")
+	for i := 1; i < len(parts) && name == ""; i++ {
+		switch part := parts[i]; {
+		case parts[i-1] == "templates" && document.ValidName(part):
+			name, parts[i] = part, anyName
+		case parts[i-1] == "sessions" && isSession(part):
+			name, parts[i] = part, anySession
+		}
+	}
+	m, ok = table[strings.Join(parts, "/")]
+	return m, name, ok
+}

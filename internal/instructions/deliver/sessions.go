@@ -1,0 +1,275 @@
+package deliver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// A principal makes at most so many sessions in any such span (H14).
+const (
+	sessionsMost = 10
+	sessionsSpan = time.Minute
+)
+
+// maxTTL is the longest that a session may be asked for, in seconds.
+const maxTTL = 24 * 60 * 60
+
+// Rules that records name where a session was refused here.
+const (
+	ruleSessions = rulePrefix + "sessions_per_minute"
+	ruleScope    = rulePrefix + "scope"
+	ruleArgument = rulePrefix + "malformed"
+)
+
+// opening is the body of POST /auth/session.
+type opening struct {
+	Client struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"client"`
+	Project string `json:"project"`
+	TTL     *int   `json:"ttl_s"`
+	Bind    string `json:"bind"`
+}
+
+// Issued is a new token and what there is to know of it. Times are RFC 3339.
+type Issued struct {
+	Token        string   `json:"token"`
+	SessionID    string   `json:"session_id"`
+	Expires      string   `json:"expires"`
+	RefreshAfter string   `json:"refresh_after"`
+	Scope        []string `json:"scope"`
+}
+
+func issued(token string, s *session.Session) *Issued {
+	return &Issued{Token: token, SessionID: s.ID, Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Scope: orEmpty(s.Scope)}
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// openSession makes a session for whom the connection is, or for the bearer of
+// a token over TCP. A session makes no further one: it would have no end.
+func (q *request) openSession() error {
+	if !q.unix && q.reader != nil && q.reader.Session != nil {
+		return notPermitted()
+	}
+	var in opening
+	if err := decode(q.body, &in); err != nil {
+		return err
+	}
+	pass, err := q.s.o.Gate.Admit(q.act("session"))
+	if denied(err) && isAnonymous(q.who) {
+		return q.unknown(errNoToken)
+	}
+	if err != nil {
+		return err
+	}
+	defer q.s.o.Gate.End(pass)
+	ask, rule, err := q.wanted(in)
+	if err != nil {
+		return q.s.turned(pass, rule, err)
+	}
+	token, made, err := q.s.o.Sessions.Issue(q.r.Context(), ask, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
+	if err != nil {
+		return q.s.unmade(pass, err)
+	}
+	q.s.made(made.ID, q.who)
+	return q.created(issued(token, made))
+}
+
+// wanted is the session that a caller asks for, with the scope that policy gives
+// him; what he says of himself decides nothing. rule names what refuses.
+func (q *request) wanted(in opening) (ask session.Request, rule string, err error) {
+	bind, ok := q.bind(in.Bind)
+	client := clientOf(in.Client.Name, in.Client.Version)
+	ttl := time.Duration(0)
+	if in.TTL != nil {
+		ttl = time.Duration(*in.TTL) * time.Second
+		ok = ok && *in.TTL >= 1 && *in.TTL <= maxTTL
+	}
+	if !ok || in.Project != "" && !wire.ValidNamespace(in.Project) {
+		return ask, ruleArgument, malformed()
+	}
+	scope := q.s.tiers(q.who)
+	if len(scope) == 0 {
+		return ask, ruleScope, notPermitted()
+	}
+	if wait := q.s.web.pace.take(q.who.Name(), q.s.o.Now(), sessionsMost, sessionsSpan); wait > 0 {
+		return ask, ruleSessions, rateLimited(int((wait + time.Second - 1) / time.Second))
+	}
+	return session.Request{Subject: q.who.Name(), Project: in.Project, Client: client, Bind: bind, Maker: makerOf(q.who), Scope: scope, TTL: ttl}, "", nil
+}
+
+// bind is the process that a session ends with: on the Unix socket the caller's
+// own, or the ancestor that it names. Over TCP nothing is known of processes.
+func (q *request) bind(named string) (string, bool) {
+	if !q.unix {
+		return "", named == ""
+	}
+	processes, _ := q.s.o.Above(q.r)
+	switch {
+	case named != "":
+		return named, slices.Contains(processes, named)
+	case len(processes) == 0:
+		return "", true
+	}
+	return processes[0], true
+}
+
+// clientOf is what a client says that it is, as far as it can be shown.
+func clientOf(name, version string) string {
+	name, version = shownText(name), shownText(version)
+	if version != "" {
+		name += "/" + version
+	}
+	return name
+}
+
+// maxClaim is how many bytes are kept of the name and of the version that a
+// client gives itself.
+const maxClaim = 63
+
+// shownText is s without what a terminal would not show as it is.
+func shownText(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, s)
+	return strings.TrimSpace(s[:min(len(s), maxClaim)])
+}
+
+// renewSession gives a new token of the same session. What policy has taken
+// away since then takes the session's renewal with it: a new one has less.
+func (q *request) renewSession() error {
+	if err := decode(q.body, &struct{}{}); err != nil {
+		return err
+	}
+	pass, err := q.s.o.Gate.Admit(q.act("renew"))
+	if err != nil {
+		return err
+	}
+	defer q.s.o.Gate.End(pass)
+	old := q.reader.Session
+	if now := q.s.tiers(q.who); slices.ContainsFunc(old.Scope, func(t string) bool { return !slices.Contains(now, t) }) {
+		return q.s.turned(pass, ruleScope, notPermitted(), sessionFields(old)...)
+	}
+	token, renewed, err := q.s.o.Sessions.Renew(q.r.Context(), old, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
+	if err != nil {
+		return q.s.unmade(pass, err)
+	}
+	return q.created(issued(token, renewed))
+}
+
+// endSession ends the session whose token is shown, whether or not the database
+// and the record can be had.
+func (q *request) endSession() error {
+	pass, err := q.s.o.Gate.Admit(q.act("end"))
+	if err != nil {
+		return err
+	}
+	defer q.s.o.Gate.End(pass)
+	_, err = q.s.o.Sessions.End(q.r.Context(), q.reader.Session.ID, "ended", func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
+	if errors.Is(err, session.ErrUnknown) {
+		return q.s.turned(pass, rulePrefix+Expired, unauthenticated())
+	}
+	if errors.Is(err, session.ErrUnsaved) {
+		q.s.owe(pass.Line(sessionFields(q.reader.Session)...))
+	} else if err != nil {
+		return q.s.unmade(pass, err)
+	}
+	q.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// act is what a request does to a session.
+func (q *request) act(what string) gate.Act {
+	a := gate.Act{Who: q.who, Action: actionSession, Server: ServerName, Name: what, Bytes: int64(len(q.body)), Source: source, Kind: gate.Guidance}
+	if q.reader != nil && q.reader.Session != nil {
+		a.Delivery = q.reader.Session.ID
+	}
+	return a
+}
+
+// turned records that something admitted is refused after all, under the name of
+// the rule that struck, and gives the reason back.
+func (s *Server) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
+	if _, err := s.o.Gate.Turn(pass, rule, fields...); err != nil {
+		return unrecorded(pass, err)
+	}
+	return why
+}
+
+// unmade records that something admitted was not done after all. A record that
+// stood in front of a commit which failed is taken back by the store's owner.
+func (s *Server) unmade(pass gate.Pass, why error) error {
+	return s.turned(pass, rulePrefix+ruleWord(why), why)
+}
+
+// sessionFields are what a record says of a session: nothing from which its
+// token could be made.
+func sessionFields(s *session.Session) []audit.Field {
+	out := []audit.Field{field("session", s.ID), field("scope", strings.Join(s.Scope, ",")), field("subject", s.Subject), field("expires", stamp(s.Expires))}
+	for _, f := range []audit.Field{field("project", s.Project), field("bind", s.Bind)} {
+		if f.Value != "" {
+			out = append(out, f)
+		}
+	}
+	if s.CI {
+		out = append(out, field("ci", fmt.Sprint(s.CI)))
+	}
+	return out
+}
+
+// own is what the bearer of a session's token is told of it.
+type own struct {
+	SessionID    string   `json:"session_id"`
+	Subject      string   `json:"subject"`
+	Scope        []string `json:"scope"`
+	Project      string   `json:"project,omitempty"`
+	CI           bool     `json:"ci"`
+	Issued       string   `json:"issued"`
+	Expires      string   `json:"expires"`
+	RefreshAfter string   `json:"refresh_after"`
+	Revision     string   `json:"revision"`
+}
+
+// ownSession tells a caller what it is itself, and no more: it passes no gate.
+func (q *request) ownSession() error {
+	s := q.reader.Session
+	return q.plain(http.StatusOK, own{SessionID: s.ID, Subject: s.Subject, Scope: orEmpty(s.Scope), Project: s.Project, CI: s.CI, Issued: stamp(s.Issued),
+		Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Revision: q.s.Status(q.reader).Revision})
+}
+
+// status is how delivery stands with the caller. It passes no gate, for the same
+// reason.
+func (q *request) status() error { return q.plain(http.StatusOK, q.s.Status(q.reader)) }
+
+func (q *request) created(v any) error { return q.plain(http.StatusCreated, v) }
+
+// plain answers with what is no delivery.
+func (q *request) plain(status int, v any) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("Content-Type", "application/json")
+	q.w.WriteHeader(status)
+	q.w.Write(body)
+	return nil
+}

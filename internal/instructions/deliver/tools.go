@@ -1,0 +1,159 @@
+package deliver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// What a tool says when it cannot do what was asked. None of it tells what
+// there is for others.
+const (
+	textUnknown = "There is no text of that name."
+	textInvalid = "The arguments do not fit the schema of this tool."
+)
+
+// ruleArguments and ruleTool are the rules of calls that do not say what they
+// want.
+const (
+	ruleArguments = rulePrefix + "invalid_arguments"
+	ruleTool      = rulePrefix + "unknown_tool"
+)
+
+// call serves tools/call. The relay's pass says who calls; nothing else does.
+func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
+	p, ok := c.pass(ctx)
+	if !ok {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	args := wire.Get(r.Params, "arguments")
+	switch name, _ := wire.GetString(r.Params, "name"); name {
+	case "read":
+		return c.callRead(ctx, p, args)
+	case "status":
+		return c.callStatus(p, args)
+	}
+	if _, err := c.s.o.Gate.Turn(p, ruleTool); err != nil {
+		return upstream.Reply{}, err
+	}
+	return upstream.Reply{Error: errNoTool}, nil
+}
+
+// readArgs are the arguments of read; false: they do not fit.
+func readArgs(raw []byte) (o order, ok bool) {
+	o = composed(MaxComposed)
+	for key, v := range wire.Members(raw) {
+		switch {
+		case key == "name":
+			name, isText := wire.Text(v)
+			if !isText || !document.ValidName(name) {
+				return o, false
+			}
+			o = order{action: actionRead, name: name, vars: o.vars}
+		case key == "vars" && bytes.HasPrefix(v, []byte("{")):
+			o.vars = v
+		default:
+			return o, false
+		}
+	}
+	if o.name == nameSession { // as the prompt and the resource are called
+		o = order{action: actionRead, name: nameSession, max: MaxComposed, vars: o.vars}
+	}
+	return o, isObject(raw) && (o.max == 0 || o.vars == nil)
+}
+
+// isObject: arguments are an object, or are left out.
+func isObject(raw []byte) bool { return len(raw) == 0 || raw[0] == '{' }
+
+func isEmpty(raw []byte) bool {
+	for range wire.Members(raw) {
+		return false
+	}
+	return isObject(raw)
+}
+
+func (c *conn) callRead(ctx context.Context, p gate.Pass, args []byte) (upstream.Reply, error) {
+	o, ok := readArgs(args)
+	if !ok {
+		return c.invalid(p)
+	}
+	t, err := c.get(ctx, p, c.s.filled(p, o))
+	var variable *document.VarError
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return c.said(textUnknown, true), nil
+	case errors.As(err, &variable):
+		return c.said(fmt.Sprintf("vars.%s: %s", variable.Name, variable.Text), true), nil
+	case err != nil:
+		return upstream.Reply{}, err
+	}
+	reply := c.said(t.Body, false)
+	reply.Result = marked(reply.Result, t)
+	return reply, nil
+}
+
+// filled is an order of a document by a model: one with variables is rendered,
+// so that a missing one is told by its name.
+func (s *Server) filled(p gate.Pass, o order) order {
+	if o.max > 0 {
+		return o
+	}
+	if o.vars == nil {
+		r, _ := s.readerOf(p.Act())
+		v, ok := s.glance(r)
+		if !ok || v.Find(o.name) == nil || len(v.Find(o.name).Variables) == 0 {
+			return o
+		}
+	}
+	o.action = actionRender
+	return o
+}
+
+// callStatus tells how delivery stands with the caller. It delivers nothing.
+func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
+	if !isEmpty(args) {
+		return c.invalid(p)
+	}
+	r, why := c.s.readerOf(p.Act())
+	status := c.s.Status(r)
+	if r == nil && why != "" {
+		status.Reason = why
+	}
+	out, err := json.Marshal(status)
+	if err != nil {
+		return upstream.Reply{}, fmt.Errorf("encoding the status: %w", err)
+	}
+	if _, err := c.s.o.Gate.Write(p.Line(field("state", status.State))); err != nil {
+		return upstream.Reply{}, unrecorded(p, err)
+	}
+	reply := c.said(string(out), false)
+	reply.Result = wire.Set(reply.Result, wire.Edit{Key: "structuredContent", Value: out})
+	return reply, nil
+}
+
+func (c *conn) invalid(p gate.Pass) (upstream.Reply, error) {
+	if _, err := c.s.o.Gate.Turn(p, ruleArguments); err != nil {
+		return upstream.Reply{}, err
+	}
+	return c.said(textInvalid, true), nil
+}
+
+// said is a CallToolResult of one text.
+func (c *conn) said(text string, failed bool) upstream.Reply {
+	content := append([]byte(`[{"type":"text","text":`), wire.AppendQuote(nil, text)...)
+	out := wire.Set(nil, wire.Edit{Key: "content", Value: append(content, "}]"...)})
+	if failed {
+		out = wire.Set(out, wire.Edit{Key: "isError", Value: []byte("true")})
+	}
+	if c.modern {
+		out = wire.Set(out, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+	}
+	return upstream.Reply{Result: out}
+}

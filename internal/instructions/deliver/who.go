@@ -1,0 +1,361 @@
+package deliver
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// spawnToken begins the token of a started agent, which counts at the door
+// alone (authn.SpawnToken).
+const spawnToken = "dwa_"
+
+// factSession names the fact by which a principal is known to come from a
+// session token: its id, verified.
+const factSession = "session"
+
+// factProcess names the fact of the process behind a connection, in the form of
+// peer.Ancestors. It is observed, and so is what a session is bound to.
+const factProcess = "process"
+
+// factToken names the fact of the bearer token that proved a principal: its id.
+const factToken = "token"
+
+// unjudged stands for the session of a token that came while nobody could tell
+// whose it was. It counts as none; no session has that id.
+const unjudged = "unjudged"
+
+// endedSession stands for a session that has ended. It counts as none, and those who are
+// told why hear that it is over; no session has that id.
+const endedSession = "ended"
+
+var (
+	errTwice   = errors.New("more than one token, or one in two headers")
+	errPlace   = errors.New("a token that does not count where it was shown")
+	errNoToken = errors.New("no token")
+)
+
+// web is what the routes remember between requests.
+type web struct {
+	pace    pace          // of POST /auth/session
+	chains  chains        // of callers that showed a token
+	missing atomic.Uint64 // requests that needed a token and showed none
+	spoken  atomic.Int64  // when the log last heard of a failure, in Unix seconds
+
+	mu sync.Mutex
+	// makers are the principals that made sessions by a bearer token, by session:
+	// what policy reads of them is in no row.
+	makers map[string]*principal.Principal
+}
+
+// made remembers who made a session that lives.
+func (s *Server) made(id string, by *principal.Principal) {
+	if !byBearer(by) {
+		return
+	}
+	s.web.remember(id, by)
+	if !s.lives(id) { // it may have ended before it was remembered
+		s.web.forget(id)
+	}
+}
+
+func (v *web) remember(id string, by *principal.Principal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.makers == nil {
+		v.makers = make(map[string]*principal.Principal)
+	}
+	v.makers[id] = by
+}
+
+func (v *web) maker(id string) *principal.Principal {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.makers[id]
+}
+
+// forget drops what is remembered of a session that has ended.
+func (v *web) forget(id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.makers, id)
+}
+
+// shown is what a request shows beside the connection that it came by: one
+// token at most.
+type shown struct {
+	session string // a session token
+	bearer  string // any other token
+	wrong   bool   // a token that no reader of ours could take
+
+	beside bool // it came in Doorward-Session
+}
+
+// shownBy reads the two headers that can bear a token. Each may be there once,
+// and one of them at most: two readers could take different ones (threats R45).
+// A started agent needs Authorization for its own token, which the door has
+// looked at.
+func shownBy(h http.Header, started bool) (shown, error) {
+	authorization, beside := h["Authorization"], h[wire.HeaderSession]
+	if len(authorization) > 1 || len(beside) > 1 {
+		return shown{}, errTwice
+	}
+	if started {
+		authorization = nil
+	}
+	switch {
+	case len(authorization) > 0 && len(beside) > 0:
+		return shown{}, errTwice
+	case len(beside) > 0:
+		token := tokenOf(beside[0])
+		token.beside = true
+		return token, nil
+	case len(authorization) > 0:
+		token, ok := bearerOf(authorization[0])
+		if !ok {
+			return shown{wrong: true}, nil
+		}
+		return tokenOf(token), nil
+	}
+	return shown{}, nil
+}
+
+func tokenOf(token string) shown {
+	switch {
+	case strings.HasPrefix(token, session.Prefix):
+		return shown{session: token}
+	case token == "", strings.HasPrefix(token, spawnToken):
+		return shown{wrong: true}
+	}
+	return shown{bearer: token}
+}
+
+// bearerOf is the token of an Authorization header of the scheme Bearer, in any
+// case.
+func bearerOf(v string) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(v, " ")
+	token = strings.Trim(token, " ")
+	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+// Authenticate says who shows a session token over TCP, where it authenticates
+// the paths under /auth/ and nothing else. Everything that it can refuse for is
+// a 401; for errors.As, *session.Invalid tells the operator why.
+func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
+	shown, err := shownBy(http.Header{"Authorization": r.Header["Authorization"]}, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case shown.session == "":
+		return nil, errPlace
+	}
+	found, err := s.o.Sessions.Check(shown.session, session.Caller{Held: s.held(r)})
+	if err != nil {
+		return nil, err
+	}
+	return s.bySession(r, found)
+}
+
+// held asks for the process behind a connection over TCP.
+func (s *Server) held(r *http.Request) func() ([]string, bool) {
+	if s.o.Held == nil {
+		return nil
+	}
+	return func() ([]string, bool) { return s.o.Held(r) }
+}
+
+// bySession is the principal of a session whose token came over TCP: a secret of
+// whoever holds it, so its process is no fact of it. What policy reads of a
+// bearer token is in the session no longer: it is looked up where it was, and
+// where it is not any more, the session has lost what it stands on. A started
+// agent is one by its process tree, and nowhere else.
+func (s *Server) bySession(r *http.Request, found *session.Session) (*principal.Principal, error) {
+	return s.ofSession(found, s.o.Local != nil && s.o.Local(r))
+}
+
+// ofSession is bySession for a connection that is, or is not, of this machine.
+func (s *Server) ofSession(found *session.Session, local bool) (*principal.Principal, error) {
+	facts := []principal.Fact{{Name: factSession, Value: found.ID, Grade: principal.Verified}}
+	kind, rest, err := principal.Parse(found.Subject)
+	if err != nil {
+		return nil, errPlace
+	}
+	switch kind {
+	case principal.KindUID:
+		facts = append(facts, principal.Fact{Name: "uid", Value: rest, Grade: principal.Verified})
+	case principal.KindToken, principal.KindOAuth:
+		by := s.standing(found)
+		if by == nil {
+			return nil, errPlace
+		}
+		facts = append(facts, by.Facts()...)
+	case principal.KindSpawn:
+		return nil, errPlace
+	}
+	who := principal.New(found.Subject, facts...)
+	if local {
+		who = who.WithLocal()
+	}
+	return who, nil
+}
+
+// standing is the principal of the bearer token that a session was made with;
+// nil when that is good no more. A token of ours takes its sessions with it when
+// it is revoked or has expired. An access token lives for an hour and is renewed
+// elsewhere, so its sessions outlive it; they are over when this daemon is,
+// which alone knows what it said.
+func (s *Server) standing(found *session.Session) *principal.Principal {
+	by := s.web.maker(found.ID)
+	kind, _, _ := principal.Parse(found.Subject)
+	switch {
+	case kind != principal.KindToken:
+		return by
+	case by != nil && s.holds(by):
+		return by
+	case by != nil || s.o.Named == nil:
+		return nil
+	}
+	by = s.o.Named(found.Subject)
+	if by == nil || found.Maker == "" || makerOf(by) != found.Maker {
+		return nil // the name is another token's now
+	}
+	return by
+}
+
+// makerOf is the id of the bearer token that proved a principal; empty: none of
+// ours did.
+func makerOf(who *principal.Principal) string {
+	if f, ok := who.Fact(factToken); ok && byBearer(who) && f.Grade.MayAllow() {
+		return f.Value
+	}
+	return ""
+}
+
+// stands reports whether what a session was made with is still good, as far as
+// that is a bearer token.
+func (s *Server) stands(found *session.Session) bool {
+	return !byBearer(principal.New(found.Subject)) || s.standing(found) != nil
+}
+
+// Delivery is the delivery session, or the bearer token, that came with a
+// request to MCP in the header Doorward-Session, beside what authenticates the
+// caller: an id for gate.Act.Delivery, empty without the header. A session that
+// has ended costs its bearer the guidance and nothing else, unless he can get a new
+// one and says so (wire.HeaderRenews). An error is a 401; for errors.As,
+// *session.Invalid tells the operator why.
+func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
+	values := r.Header[wire.HeaderSession]
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 {
+		return "", errTwice
+	}
+	shown := tokenOf(values[0])
+	if shown.session != "" {
+		if s.Away() {
+			return unjudged, nil
+		}
+		found, err := s.check(r, who, shown.session)
+		switch {
+		case hasEnded(err) && len(r.Header[wire.HeaderRenews]) == 0:
+			if s.o.Refused != nil {
+				s.o.Refused(r, err.Error())
+			}
+			return endedSession, nil
+		case err != nil:
+			return "", err
+		}
+		return found.ID, nil
+	}
+	by, err := s.proved(r, who, shown)
+	if err != nil {
+		return "", err
+	}
+	return s.bearer(by), nil
+}
+
+// hasEnded reports that a token was given out here, and that its session is over.
+func hasEnded(err error) bool {
+	var invalid *session.Invalid
+	return errors.As(err, &invalid) && (invalid.Reason == session.Expired || invalid.Reason == session.Revoked)
+}
+
+// check looks a session token up that came beside a connection. On the Unix
+// socket it has to be the caller's own.
+func (s *Server) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
+	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name(), Held: s.held(r)}
+	if c.Unix {
+		own := ""
+		if s.o.Instance != nil {
+			own = s.o.Instance(r)
+		}
+		if f, ok := who.Fact(factProcess); ok && f.Grade >= principal.Observed && f.Value != "" {
+			c.Processes = []string{f.Value}
+		}
+		c.Above = func() ([]string, bool) { return s.above(r, own) }
+	}
+	found, err := s.o.Sessions.Check(token, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case !c.Unix && isStarted(principal.New(found.Subject)):
+		return nil, errPlace
+	case !s.stands(found): // it ends with the next sweep
+		return nil, &session.Invalid{Reason: session.Revoked}
+	}
+	return found, nil
+}
+
+// proved is the principal of a bearer token that came beside a connection. From
+// the tree of a started agent nothing counts but what is its own.
+func (s *Server) proved(r *http.Request, who *principal.Principal, shown shown) (*principal.Principal, error) {
+	if shown.bearer == "" || isStarted(who) {
+		return nil, errPlace
+	}
+	by, err := s.o.Bearer(r, shown.bearer)
+	if err != nil {
+		return nil, err
+	}
+	if !by.Valid() {
+		return nil, errPlace
+	}
+	return by, nil
+}
+
+func isStarted(who *principal.Principal) bool {
+	kind, _, _ := principal.Parse(who.Name())
+	return kind == principal.KindSpawn
+}
+
+// isAnonymous: a caller whom nothing but a loopback socket is known of.
+func isAnonymous(who *principal.Principal) bool {
+	kind, _, _ := principal.Parse(who.Name())
+	return kind == principal.KindLoopback
+}
+
+// tiers are what policy lets somebody read, sorted. It is asked where a scope
+// is given, whose own act has a record.
+func (s *Server) tiers(who *principal.Principal) []string { return tiers(s.o.Gate, who) }
+
+func tiers(g *gate.Gate, who *principal.Principal) []string {
+	var out []string
+	for _, t := range []struct{ tier, action string }{{document.Behavioural, actionBehavioral}, {document.Structural, actionStructural}} {
+		if g.Allows(policy.Request{Who: who, Action: t.action, Server: ServerName}).Allow {
+			out = append(out, t.tier)
+		}
+	}
+	return out
+}
+
+func field(name, value string) audit.Field { return audit.Field{Name: name, Value: value} }

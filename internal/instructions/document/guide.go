@@ -1,0 +1,190 @@
+// Package guide is what an instruction document is: how its file is read, who
+// is its audience, which documents one reader gets, and how they become text.
+//
+// It exists so that these questions have one answer, whether a document comes
+// from a directory, a database or another daemon, and whether it leaves by MCP
+// or HTTP. It does no I/O and keeps no state; a Document, a Set and a View are
+// not changed once they are made, and many may use one at once.
+//
+// Invariants: what a reader may not have is in no text of his view, by an
+// include neither; what a caller gives stands between ⟦ and ⟧ and nothing in it
+// ends that; what a model gets to read is what a person sees in the file, with
+// no character that hides; no text is larger than MaxBytes; and equal documents
+// give equal bytes.
+package document
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Classes of documents.
+const (
+	ClassInstructions = "instructions" // composed into the text that opens a session
+	ClassVoice        = "voice"        // read by name
+	ClassTemplate     = "template"     // read or rendered by name; the only one with variables
+)
+
+// Tiers of documents (instructions.md 4).
+const (
+	Behavioural = "behavioural" // we would want to revoke access to it
+	Structural  = "structural"  // formats, layouts, procedure without judgement
+)
+
+// Names with a meaning of their own.
+const (
+	PreambleName = "preamble" // replaces DefaultPreamble
+	VoiceName    = "voice"    // must be of class voice
+	sessionName  = "session"  // is the composed text itself, so no document has it
+)
+
+// Limits.
+const (
+	MaxBytes    = 256 << 10 // of a file, and of every text made here
+	MaxPreamble = 1024      // bytes of a document named preamble
+	MaxDepth    = 8         // of includes below a document
+
+	maxDescription = 1024
+	maxVariables   = 64
+)
+
+// ErrUnknown: the view has no document of that name.
+var ErrUnknown = errors.New("no document of that name")
+
+// Problem is one thing that is wrong with a document, for the operator.
+type Problem struct {
+	File    string
+	Line    int // from 1
+	Text    string
+	Warning bool // worth saying; the document is served all the same
+}
+
+// String is the form for a terminal: FILE:LINE: TEXT.
+func (p Problem) String() string {
+	if p.Warning {
+		return fmt.Sprintf("%s:%d: warning: %s", p.File, p.Line, p.Text)
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// Problems is an error when there is one in it.
+type Problems []Problem
+
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sorted puts problems into the order of files and lines.
+func (ps Problems) sorted() Problems {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Text, b.Text))
+	})
+	return ps
+}
+
+// Document is one instruction file.
+type Document struct {
+	Name        string
+	Class       string
+	Tier        string // as its header says; see Set.Tier
+	Description string
+	Version     string // SHA-256, 64 hex digits: see Parse
+	Body        string // as it stands behind the header, without the blank lines around it
+	Audience    Audience
+	Variables   map[string]json.RawMessage // name to JSON Schema; nil when there are none
+	Prompt      bool                       // offered as an MCP prompt
+	File        string
+
+	line     int // of its name
+	parts    []part
+	includes []string
+	compiled map[string]*variable
+}
+
+// Variant tells documents of one name apart: "" for everybody, else 8 hex
+// digits of the SHA-256 of the audience, whatever the order in its lists.
+func (d *Document) Variant() string {
+	if d.Audience.everybody() {
+		return ""
+	}
+	sum := sha256.Sum256(d.Audience.canonical())
+	return hex.EncodeToString(sum[:4])
+}
+
+// Schema is the JSON Schema of an object with the document's variables, its
+// members in the order of their names. A variable with a default is optional.
+func (d *Document) Schema() json.RawMessage {
+	var properties, required []byte
+	for _, name := range slices.Sorted(maps.Keys(d.Variables)) {
+		properties = fmt.Appendf(properties, `,%q:%s`, name, d.Variables[name])
+		if d.compiled[name].fallback == nil {
+			required = fmt.Appendf(required, `,%q`, name)
+		}
+	}
+	return fmt.Appendf(nil, `{"type":"object","properties":{%s},"required":[%s],"additionalProperties":false}`,
+		bytes.TrimPrefix(properties, []byte(",")), bytes.TrimPrefix(required, []byte(",")))
+}
+
+// Includes are the names of the documents that this one includes itself, each
+// once, sorted.
+func (d *Document) Includes() []string { return slices.Clone(d.includes) }
+
+var (
+	documentName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+)
+
+// ValidName reports whether s is the form of a document's name. The labels of
+// its versions have the same form.
+func ValidName(s string) bool { return documentName.MatchString(s) }
+
+// Parse reads one file: Markdown behind a YAML header between two lines of
+// three hyphens. The error is Problems, in the order of the lines; file is only
+// repeated in it and in Document.File. A byte order mark in front and CRLF for
+// LF change nothing: Version is the SHA-256 of all bytes of the file with the
+// mark left out and LF for each CRLF.
+func Parse(file string, content []byte) (*Document, error) {
+	p := &parser{file: file}
+	d := &Document{File: file, Tier: Behavioural}
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
+	sum := sha256.Sum256(content)
+	d.Version = hex.EncodeToString(sum[:])
+	if header, body, line, ok := p.split(content); ok {
+		p.header(header, d)
+		p.body(body, line, d)
+		p.together(d)
+	}
+	if len(p.problems) > 0 {
+		return nil, p.problems.sorted()
+	}
+	return d, nil
+}
+
+// together checks what no key can answer for alone.
+func (p *parser) together(d *Document) {
+	switch template := d.Class == ClassTemplate; {
+	case d.Class == "" || d.Name == "":
+	case d.Name == VoiceName && d.Class != ClassVoice:
+		p.fail(d.line, `a document named voice is of class voice`)
+	case !template && d.Variables != nil:
+		p.fail(d.line, `only a document of class template has variables`)
+	case !template && d.Prompt:
+		p.fail(d.line, `only a document of class template is an MCP prompt`)
+	case d.Name == PreambleName && (!template || d.Variables != nil || d.Prompt || d.includes != nil):
+		p.fail(d.line, `a document named preamble is of class template, without variables, includes and mcp_prompt`)
+	}
+}

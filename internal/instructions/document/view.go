@@ -1,0 +1,170 @@
+package document
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// View is what one reader gets of a set: of each name one document at most.
+type View struct {
+	docs     map[string]*Document
+	names    []string // sorted
+	revision string   // digest
+}
+
+// View chooses for a caller. For each name it is the document with the most
+// specific audience among those that are for him, that may allows, and whose
+// includes are all in the view as well. Audiences are compared by principals,
+// then lineage, roles, projects and environments: a name in full is more
+// specific than a pattern, a pattern with more letters than one with fewer, and
+// any than none. Equal ones go by version. A nil may allows everything; it is
+// asked with documents of the set, whose Tier is another than Set.Tier may say.
+func (s *Set) View(c Caller, may func(*Document) bool) *View {
+	if may == nil {
+		may = func(*Document) bool { return true }
+	}
+	choice := chooser{set: s, caller: &c, may: may, chosen: make(map[string]*Document)}
+	v := &View{docs: make(map[string]*Document)}
+	for _, name := range s.names {
+		if d := choice.of(name); d != nil {
+			v.docs[name] = d
+			v.names = append(v.names, name)
+		}
+	}
+	v.revision = v.digest()
+	return v
+}
+
+// chooser remembers what it chose; nil: nothing.
+type chooser struct {
+	set    *Set
+	caller *Caller
+	may    func(*Document) bool
+	chosen map[string]*Document
+}
+
+// of is the choice for a name. The includes of a set have no cycles.
+func (c *chooser) of(name string) *Document {
+	if d, known := c.chosen[name]; known {
+		return d
+	}
+	type candidate struct {
+		*Document
+		rank rank
+	}
+	var fitting []candidate
+	for _, d := range c.set.byName[name] {
+		if r, ok := d.Audience.match(c.caller); ok {
+			fitting = append(fitting, candidate{d, r})
+		}
+	}
+	slices.SortStableFunc(fitting, func(a, b candidate) int { return slices.Compare(b.rank[:], a.rank[:]) })
+	i := slices.IndexFunc(fitting, func(d candidate) bool { return c.may(d.Document) && c.whole(d.Document) })
+	c.chosen[name] = nil
+	if i >= 0 {
+		c.chosen[name] = fitting[i].Document
+	}
+	return c.chosen[name]
+}
+
+// whole reports whether all that d includes can be had.
+func (c *chooser) whole(d *Document) bool {
+	for _, name := range d.includes {
+		if c.of(name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// digest is that of instructions.md 11: SHA-256 over name and version of each
+// document in the order of the names, each with its length in front as eight
+// bytes, the highest first.
+func (v *View) digest() string {
+	h := sha256.New()
+	for _, name := range v.names {
+		for _, s := range []string{name, v.docs[name].Version} {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+			h.Write([]byte(s))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Documents are those of the view by name, the preamble among them if there is
+// one.
+func (v *View) Documents() []*Document {
+	all := make([]*Document, 0, len(v.names))
+	for _, name := range v.names {
+		all = append(all, v.docs[name])
+	}
+	return all
+}
+
+// Find is the document of a name, nil when the view has none.
+func (v *View) Find(name string) *Document { return v.docs[name] }
+
+// Revision is 64 hex digits that differ when the reader gets anything else.
+func (v *View) Revision() string { return v.revision }
+
+// Equal reports whether two views have the same documents.
+func (v *View) Equal(o *View) bool {
+	return v == o || v != nil && o != nil && v.revision == o.revision
+}
+
+// Empty reports whether there is nothing to read; a preamble alone is nothing.
+func (v *View) Empty() bool {
+	return len(v.names) == 0 || len(v.names) == 1 && v.names[0] == PreambleName
+}
+
+// Preamble stands in front of every text: the document of that name if the
+// reader has one, else DefaultPreamble.
+func (v *View) Preamble() string {
+	if d := v.docs[PreambleName]; d != nil {
+		return v.read(d)
+	}
+	return DefaultPreamble
+}
+
+// Text is the source of a document with its includes in their places:
+// placeholders stand as {{name}}, and \{{ for a literal {{. Parse reads it
+// behind a header with the same variables, and it renders the same. What a
+// model is to read is Render's. The error is ErrUnknown.
+func (v *View) Text(name string) (string, error) {
+	d := v.docs[name]
+	if d == nil {
+		return "", ErrUnknown
+	}
+	var out strings.Builder
+	for p := range v.flat(d) {
+		out.WriteString(p.source())
+	}
+	return out.String(), nil
+}
+
+// flat yields the literal texts and variables of d with its includes. A view is
+// closed under includes, and its set has bounded their sum.
+func (v *View) flat(d *Document) func(yield func(part) bool) {
+	return func(yield func(part) bool) { v.walk(d, yield) }
+}
+
+func (v *View) walk(d *Document, yield func(part) bool) bool {
+	for _, p := range d.parts {
+		if p.kind == include && !v.walk(v.docs[p.text], yield) || p.kind != include && !yield(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// read is the text of a document without variables.
+func (v *View) read(d *Document) string {
+	var out strings.Builder
+	for p := range v.flat(d) {
+		out.WriteString(p.text)
+	}
+	return out.String()
+}

@@ -1,0 +1,58 @@
+package library
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// fitting leaves out the changes that would become production and could not be
+// served among the others, because of what they include: their problem is told,
+// and what was production before goes on. What only arrives with the next look
+// is found then.
+func (l *Library) fitting(here map[key]present, changes []change, f *found) []change {
+	for !l.o.Review && len(changes) > 0 {
+		moved := make(map[string]bool)
+		for _, c := range changes {
+			moved[c.file] = moved[c.file] || c.moved
+		}
+		_, problems := document.NewSet(l.prospect(here, changes))
+		problems = slices.DeleteFunc(problems, func(p document.Problem) bool { return p.Warning || !moved[p.File] })
+		if len(problems) == 0 {
+			break
+		}
+		f.problems = append(f.problems, problems...)
+		changes = slices.DeleteFunc(changes, func(c change) bool {
+			out := slices.ContainsFunc(problems, func(p document.Problem) bool { return p.File == c.file })
+			if out {
+				f.bad++
+			}
+			return out
+		})
+	}
+	return changes
+}
+
+// prospect is what would be served with the changes.
+func (l *Library) prospect(here map[key]present, changes []change) (docs []*document.Document) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := make(map[key]*document.Document)
+	for k, s := range l.book {
+		if _, ok := here[k]; ok && s.serves() != "" {
+			next[k] = l.docs[edition{k.name, s.serves()}]
+		}
+	}
+	for _, c := range changes {
+		if s := l.book[c.key]; c.moved && (s == nil || s.state == stateOpen) {
+			next[c.key] = c.doc
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(next), key.compare) {
+		if next[k] != nil {
+			docs = append(docs, next[k])
+		}
+	}
+	return docs
+}

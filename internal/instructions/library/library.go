@@ -1,0 +1,319 @@
+// Package library is where the documents of instruction delivery come from: a
+// directory that is watched, or another Doorward.
+//
+// It exists so that what is delivered is a decision and not the accident of a
+// file: every content that the directory ever held is an immutable version in
+// the database, and a label, which an operator moves, says which of them
+// readers get (instructions.md 11).
+//
+// Invariants: what Set gives was labelled production, was not revoked, and has
+// a file in the directory now; nothing becomes production by itself that stands
+// in a directory which has come, or has taken the place of another, since the
+// start. Labels move in a transaction that writes its
+// record first. A revoked version is never given out again, whatever files say;
+// neither a restart nor a file that comes back as it was moves a label. No
+// content is on disk but in the directory itself and, sealed, in the database;
+// what came from another Doorward is in memory alone. Set and State never wait
+// for a disk, a database or the network.
+//
+// Admitted limits. The seal keeps contents from whoever gets the database
+// without its key. Labels and revocations are rows like any other: whoever can
+// write the database, or put an older copy in its place, can move them among
+// contents that were there. A file that is written over in place, with pauses
+// of more than a second (at the start and under Look, of more than a fifth of
+// one), is taken half written. A directory that was removed, and whose number the
+// file system gives to a new one of that name, is taken for the same.
+package library
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// Production is the label of what readers get.
+const Production = "production"
+
+// Options say where documents come from. With neither Dir nor Remote the
+// library is empty and unused.
+type Options struct {
+	DB           *store.DB // opened with Migrations
+	Key          []byte    // 32 bytes: seals the contents in the database
+	Installation string    // rows of another one are not looked at
+	Dir          string
+	Required     bool    // a missing Dir is an outage; otherwise it means that nobody uses this
+	Remote       *Remote // instead of Dir
+	Review       bool    // new contents wait for an operator's promote
+	// Entered makes the record of a document that came into the directory, and of
+	// the label that it took by itself (OpFile). It is required.
+	Entered Note
+	Log     *slog.Logger
+	Now     func() time.Time
+	// Changed is called, under no lock, when what Set gives became another:
+	// the documents, or the state but for its time.
+	Changed func()
+	// Replaced is called when Dir has come after the start, or another directory
+	// has taken its place, before anything of it is taken: what keeps others from
+	// what was there does not keep them from this. It returns when that is seen to.
+	// What is new in such a directory waits for a promote, as under Review, until
+	// the next start: nobody can tell who wrote it before that was seen to.
+	Replaced func()
+}
+
+// State is how the library is.
+type State struct {
+	OK       bool              // false: nothing new may be made of the set
+	Reason   string            // why it is not OK, for the operator
+	Unused   bool              // nobody uses it: it is OK, and the set is empty
+	Problems document.Problems // what cost single documents, and what the set says of itself
+	// Withdrawn: it is not OK since the remote gives us nothing any more. Nothing of
+	// the set goes on, for those who had it neither.
+	Withdrawn bool
+	Since     time.Time // when OK, Reason and Unused became what they are
+	Remote    bool
+}
+
+// Library is what can be read. Its methods may be called at once.
+type Library struct {
+	o       Options
+	seal    cipher.AEAD
+	ledger  *ledger
+	remote  *remote
+	sees    func(*scanner) sight // at the directory, which may take as long as a file system hangs
+	now     atomic.Pointer[snapshot]
+	ready   chan struct{}
+	asks    chan chan struct{}
+	heard   chan struct{} // one: the database was changed by somebody
+	running atomic.Bool
+	owes    atomic.Bool // the book has to be read again
+
+	tendEvery time.Duration
+
+	acts sync.Mutex // held from the begin of a write until its effect is published
+
+	mu       sync.Mutex // of what follows; never held over I/O
+	book     book
+	docs     map[edition]*document.Document // what bears a label, opened
+	damaged  map[edition]string             // what bears a label and cannot be opened, and why
+	here     map[key]present                // nil: the directory was not looked at yet
+	hereDocs map[edition]*document.Document // the documents in here
+	seen     map[key]string                 // the version that this process, or one before, found there last
+	whole    map[string]stamp               // files that were put there complete
+	made     fs.FileInfo                    // the directory that Put made last, if it did
+	found    found
+	slow     bool
+	pass     int64 // the number of the look that is under way
+	inPass   bool
+	far      []*document.Document // of the remote
+	farState farState
+
+	dormant atomic.Bool // the directory is nobody's, and not looked at
+	// The directory as it was found last, if it ever was, and whether anybody
+	// has looked; of the watch.
+	dir        fs.FileInfo
+	identified bool
+	strange    atomic.Bool // it is another one than at the start, and not of our making
+
+	telling sync.Mutex // of said
+	said    State      // what the log was told
+}
+
+// present is what the directory has for a key: a file, and its document unless
+// it cannot be used now.
+type present struct {
+	file string
+	doc  *document.Document
+}
+
+// Open reads the book of labels and opens what bears one. It does not touch
+// the directory and asks nobody: Run does.
+func Open(ctx context.Context, o Options) (*Library, error) {
+	if o.Entered == nil {
+		return nil, errors.New("opening the library: a recorder is needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	if o.Replaced == nil {
+		o.Replaced = func() {}
+	}
+	seal, err := newSeal(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{o: o, seal: seal, ready: make(chan struct{}), asks: make(chan chan struct{}), heard: make(chan struct{}, 1),
+		seen: make(map[key]string), whole: make(map[string]stamp), sees: (*scanner).look, tendEvery: tendEvery}
+	l.ledger = newLedger(o.DB, o.Installation, maxPending, rowsKept)
+	if o.Remote != nil {
+		if l.remote, err = newRemote(*o.Remote); err != nil {
+			return nil, fmt.Errorf("the remote library: %w", err)
+		}
+	} else if err := l.reread(ctx); err != nil {
+		return nil, fmt.Errorf("opening the library: %w", err)
+	}
+	for k, s := range l.book {
+		l.seen[k] = s.seen
+	}
+	l.mu.Lock()
+	l.publish()
+	l.mu.Unlock()
+	return l, nil
+}
+
+func newSeal(key []byte) (cipher.AEAD, error) {
+	if len(key) != 32 {
+		return nil, errors.New("the key of the library must have 32 bytes")
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("the key of the library: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// leaveAfter is how long Run waits at its end for a look that hangs in a file
+// system, before it leaves it behind. Such a look writes nothing any more.
+const leaveAfter = time.Second
+
+// Run looks at the directory every second, or asks the remote, and writes down
+// what is counted, until ctx ends.
+func (l *Library) Run(ctx context.Context) {
+	l.running.Store(true)
+	defer l.running.Store(false)
+	source := make(chan struct{})
+	go func() {
+		defer close(source)
+		switch {
+		case l.remote != nil:
+			l.follow(ctx)
+		case l.o.Dir != "":
+			l.watch(ctx)
+		default:
+			close(l.ready)
+		}
+	}()
+	l.tend(ctx)
+	select {
+	case <-source:
+	case <-time.After(leaveAfter):
+		l.o.Log.Warn("the instruction directory does not answer; its last look is left behind", "dir", l.o.Dir)
+	}
+}
+
+// tendEvery is how often counts are written when there is something new, and a
+// book that could not be read is read again.
+const tendEvery = time.Second
+
+// tend is the part of Run that knows the database alone.
+func (l *Library) tend(ctx context.Context) {
+	stop := l.o.DB.Listen(func(topic string) {
+		if topic == topicLabels || topic == "" {
+			l.hear()
+		}
+	})
+	defer stop()
+	t := time.NewTicker(l.tendEvery)
+	defer t.Stop()
+	labels := outage{log: l.o.Log, begin: "the labels of instructions cannot be read; the last known ones go on", end: "the labels of instructions can be read again"}
+	counts := outage{log: l.o.Log, begin: "deliveries cannot be written down yet", end: "deliveries are written down again"}
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-l.heard:
+			labels.see(ctx, l.again(ctx))
+		case <-t.C:
+			if l.owes.Load() {
+				labels.see(ctx, l.again(ctx))
+			}
+			counts.see(ctx, l.ledger.tend(ctx, l.o.Now()))
+		}
+	}
+}
+
+// outage says in the log when something stops and begins to work, and not each
+// time that it fails.
+type outage struct {
+	log        *slog.Logger
+	begin, end string
+	down       bool
+}
+
+func (o *outage) see(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil: // that is why
+	case err != nil && !o.down:
+		o.log.Warn(o.begin, "err", err)
+	case err == nil && o.down:
+		o.log.Info(o.end)
+	}
+	o.down = err != nil
+}
+
+func (l *Library) hear() {
+	select {
+	case l.heard <- struct{}{}:
+	default:
+	}
+}
+
+// again reads the book after somebody else may have changed it.
+func (l *Library) again(ctx context.Context) error {
+	if l.remote != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, dbTime)
+	defer cancel()
+	l.owes.Store(false)
+	err := l.reread(ctx)
+	if err != nil {
+		l.owes.Store(true)
+	}
+	return err
+}
+
+// dbTime bounds what no caller waits for.
+const dbTime = 10 * time.Second
+
+// Ready waits until the first look at the directory, or the first attempt at
+// the remote, is over, at most until ctx ends.
+func (l *Library) Ready(ctx context.Context) error {
+	select {
+	case <-l.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the first look at the instructions: %w", ctx.Err())
+	}
+}
+
+// Set gives the documents that are production now, and how the library is. It
+// never waits. The set is immutable and never nil; when the state is not OK it
+// is the last one, for those who had it already.
+func (l *Library) Set() (*document.Set, State) {
+	s := l.now.Load()
+	return s.set, s.state
+}
+
+// Close writes the counts that wait. It belongs after the end of Run and before
+// the database is closed.
+func (l *Library) Close(ctx context.Context) error {
+	if err := l.ledger.flush(ctx, l.o.Now()); err != nil {
+		return fmt.Errorf("writing down deliveries: %w", err)
+	}
+	return nil
+}

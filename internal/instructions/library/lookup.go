@@ -1,0 +1,249 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// lookupTime is how long a reader waits for the database.
+const lookupTime = 2 * time.Second
+
+// Lookup gives the documents of a name that bear a label, or the version, by 12
+// digits or more, if it ever bore one: of each audience one, and the caller
+// chooses among them by audience. What was revoked, or has no file any more, is
+// as if it had never been. Errors: ErrUnknown; the store's, for a version that
+// is not in memory.
+func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
+	if docs := l.now.Load().labels[name][ref]; len(docs) > 0 {
+		return slices.Clone(docs), nil
+	}
+	if d := l.now.Load().version(name, ref); d != nil {
+		return []*document.Document{d}, nil
+	}
+	if !isPrefix(ref, minReader) {
+		return nil, ErrUnknown
+	}
+	if l.remote != nil {
+		for _, d := range l.now.Load().labels[name][Production] {
+			if strings.HasPrefix(d.Version, ref) {
+				return []*document.Document{d}, nil
+			}
+		}
+		return nil, ErrUnknown
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	defer cancel()
+	var out []*document.Document
+	err := l.o.DB.Read(ctx, func(tx *store.Tx) error {
+		found, err := matching(tx, l.o.Installation, name, ref)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			d, err := l.given(tx, r)
+			if err != nil {
+				return err
+			}
+			if d != nil {
+				out = append(out, d)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("looking for a version: %w", err)
+	case len(out) == 0:
+		return nil, ErrUnknown
+	}
+	return out, nil
+}
+
+// version is the document with a version in full that bears a label, or nil: for
+// those nobody waits for the database.
+func (s *snapshot) version(name, version string) *document.Document {
+	for _, docs := range s.labels[name] {
+		for _, d := range docs {
+			if d.Version == version {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// given is the document of a row if readers may have it, else nil.
+func (l *Library) given(tx *store.Tx, r row) (*document.Document, error) {
+	if r.labelled == 0 || r.revoked != 0 {
+		return nil, nil
+	}
+	l.mu.Lock()
+	_, there := l.here[r.key()]
+	s := l.book[r.key()]
+	d := l.inMemory(r.edition())
+	l.mu.Unlock()
+	if !there || s == nil || s.state != stateOpen {
+		return nil, nil
+	}
+	if d != nil {
+		return d, nil
+	}
+	sealed, err := sealedContent(tx, l.o.Installation, r.edition())
+	if err != nil {
+		return nil, fmt.Errorf("reading a document: %w", err)
+	}
+	if _, d, err = l.open(r.edition(), sealed); err != nil {
+		l.o.Log.Warn("a version was asked for and cannot be opened", "name", r.name, "version", short(r.version), "err", err)
+		return nil, nil
+	}
+	return d, nil
+}
+
+// Version is one version of a document, for the operator.
+type Version struct {
+	Name     string
+	Variant  string // guide.Document.Variant
+	Version  string // 64 hex digits
+	Number   int64  // counts within the name
+	Bytes    int64  // of the file
+	Seen     time.Time
+	Revoked  time.Time          // zero: it was not
+	Labels   []string           // sorted
+	State    string             // of its name and audience: open, held, withdrawn (see Revoke)
+	File     string             // that holds it now; empty: none
+	Waiting  bool               // it is in the directory and never bore a label
+	Served   bool               // it is what readers get
+	Document *document.Document // nil unless it is in memory
+}
+
+// List is what matters of every name: what is in the directory and what bears a
+// label, by name, newest first.
+func (l *Library) List(ctx context.Context) ([]Version, error) {
+	all, err := l.versions(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("listing documents: %w", err)
+	}
+	return slices.DeleteFunc(all, func(v Version) bool { return v.File == "" && len(v.Labels) == 0 }), nil
+}
+
+// Versions are all that is known of a name, newest first. Errors: ErrUnknown,
+// the store's.
+func (l *Library) Versions(ctx context.Context, name string) ([]Version, error) {
+	all, err := l.versions(ctx, name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("listing versions of %s: %w", name, err)
+	case len(all) == 0:
+		return nil, ErrUnknown
+	}
+	return all, nil
+}
+
+// versions are those of one name, or of all with "".
+func (l *Library) versions(ctx context.Context, name string) (out []Version, err error) {
+	if l.remote != nil {
+		return l.farVersions(name), nil
+	}
+	var rows []row
+	err = l.o.DB.Read(ctx, func(tx *store.Tx) (err error) {
+		rows, err = selectRows(tx, `AND (name = ?2 OR ?2 = '')`, l.o.Installation, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rows {
+		out = append(out, l.version(r))
+	}
+	return out, nil
+}
+
+// version is a row with what else is known of it. The caller holds mu.
+func (l *Library) version(r row) Version {
+	v := Version{Name: r.name, Variant: r.variant, Version: r.version, Number: r.number, Bytes: r.bytes,
+		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: l.inMemory(r.edition())}
+	if r.revoked != 0 {
+		v.Revoked = time.UnixMilli(r.revoked)
+	}
+	p, there := l.here[r.key()]
+	if p.doc != nil && p.doc.Version == r.version {
+		v.File = p.file
+	}
+	v.Waiting = v.File != "" && r.labelled == 0 && r.revoked == 0
+	s := l.book[r.key()]
+	if s == nil {
+		return v
+	}
+	v.State = s.state
+	for label, version := range s.labels {
+		if version == r.version {
+			v.Labels = append(v.Labels, label)
+		}
+	}
+	slices.Sort(v.Labels)
+	v.Served = there && s.serves() == r.version && v.Document != nil
+	return v
+}
+
+// farVersions are what the remote gives now.
+func (l *Library) farVersions(name string) (out []Version) {
+	for _, d := range l.now.Load().of {
+		if name == "" || d.Name == name {
+			out = append(out, Version{Name: d.Name, Version: d.Version, Number: 1, Bytes: int64(len(d.Body)), State: stateOpen,
+				Labels: []string{Production}, File: d.File, Served: true, Document: d})
+		}
+	}
+	return out
+}
+
+// Content is the file of a version as it was: ref is a label, "" for
+// production, or a version by 4 digits or more. Errors: ErrUnknown,
+// ErrAmbiguous, where a label stands for several audiences too, ErrDamaged,
+// ErrRemote, the store's.
+func (l *Library) Content(ctx context.Context, name, ref string) (string, error) {
+	if l.remote != nil {
+		return "", ErrRemote
+	}
+	all, err := l.Versions(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if ref == "" {
+		ref = Production
+	}
+	all = slices.DeleteFunc(all, func(v Version) bool {
+		return !slices.Contains(v.Labels, ref) && !(isPrefix(ref, minPrefix) && strings.HasPrefix(v.Version, ref))
+	})
+	switch {
+	case len(all) == 0:
+		return "", ErrUnknown
+	case len(all) > 1:
+		return "", ErrAmbiguous
+	}
+	e := edition{name, all[0].Version}
+	var sealed []byte
+	err = l.o.DB.Read(ctx, func(tx *store.Tx) (err error) {
+		sealed, err = sealedContent(tx, l.o.Installation, e)
+		return err
+	})
+	if errors.Is(err, store.ErrNoRow) {
+		return "", ErrUnknown
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading a document: %w", err)
+	}
+	content, _, err := l.open(e, sealed)
+	if err != nil {
+		return "", fmt.Errorf("%w: it %w", ErrDamaged, err)
+	}
+	return string(content), nil
+}

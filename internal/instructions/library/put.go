@@ -1,0 +1,222 @@
+//go:build unix
+
+package library
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+// putTime is how long Put waits for the directory to be looked at.
+const putTime = 2 * time.Second
+
+// Put writes a document into the directory, in one step and for its owner
+// alone: in place of the file that holds the same name for the same audience,
+// else into one of its own. It returns when the file is on disk and, while the
+// library runs, was looked at. Errors: guide.Problems, ErrRemote, ErrNowhere.
+func (l *Library) Put(ctx context.Context, name string, content []byte, record Recorder) error {
+	return l.put(ctx, name, content, record, func(d *document.Document) (string, error) {
+		return l.holder(keyOf(d)), nil
+	})
+}
+
+// Replace is Put in place of the file that holds a version now, by 4 digits or
+// more of it, whatever audience the new text has. Further errors: ErrAbsent,
+// ErrAmbiguous.
+func (l *Library) Replace(ctx context.Context, name, version string, content []byte, record Recorder) error {
+	return l.put(ctx, name, content, record, func(d *document.Document) (string, error) {
+		return l.holding(name, version, keyOf(d))
+	})
+}
+
+func (l *Library) put(ctx context.Context, name string, content []byte, record Recorder, place func(*document.Document) (string, error)) error {
+	switch {
+	case record == nil:
+		return store.ErrUnrecorded
+	case l.remote != nil:
+		return ErrRemote
+	case l.o.Dir == "":
+		return ErrNowhere
+	}
+	d, err := document.Parse(name+suffix, content)
+	if err != nil {
+		return err
+	}
+	if d.Name != name {
+		return document.Problems{{File: name + suffix, Line: 1, Text: fmt.Sprintf("the document is named %q, not %q", d.Name, name)}}
+	}
+	if err := l.fresh(ctx); err != nil {
+		return err
+	}
+	file, err := place(d)
+	if err != nil {
+		return err
+	}
+	if err := record(&Act{Op: OpPut, Name: name, Version: d.Version}); err != nil {
+		return fmt.Errorf("recording %s of %s: %w", OpPut, name, err)
+	}
+	// The file system may hang; the operator need not.
+	done := make(chan error, 1)
+	go func() { done <- l.store(d, file, content) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("writing into the instruction directory: %w", err)
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("writing into the instruction directory: %w", ctx.Err())
+	}
+	return l.fresh(ctx)
+}
+
+// fresh has the directory looked at, where somebody does. That it was not is no
+// failure: the next look comes.
+func (l *Library) fresh(ctx context.Context) error {
+	if l.running.Load() {
+		limited, cancel := context.WithTimeout(ctx, putTime)
+		defer cancel()
+		if err := l.Look(limited); err != nil && ctx.Err() != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// holder is the file that holds a key, "" when none does.
+func (l *Library) holder(k key) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.here[k].file
+}
+
+// holding is the file that holds a version now. Another file must not hold what
+// it is to become.
+func (l *Library) holding(name, version string, next key) (file string, err error) {
+	if !isPrefix(version, minPrefix) {
+		return "", ErrUnknown
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, p := range l.here {
+		if k.name == name && p.doc != nil && strings.HasPrefix(p.doc.Version, version) {
+			if file != "" {
+				return "", ErrAmbiguous
+			}
+			file = p.file
+		}
+	}
+	if file == "" {
+		return "", ErrAbsent
+	}
+	if other := l.here[next].file; other != "" && other != file {
+		return "", document.Problems{{File: plaintext.Name(other), Line: 1, Text: fmt.Sprintf("holds %q for that audience already", name)}}
+	}
+	return file, nil
+}
+
+// store writes the file, and tells the watch that it is whole.
+func (l *Library) store(d *document.Document, file string, content []byte) error {
+	if err := l.makeDir(); err != nil {
+		return err
+	}
+	root, err := openDir(l.o.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	temp := durable.Draft + rand.Text()
+	if err := durable.Write(root, temp, content); err != nil {
+		return err
+	}
+	if file, err = give(root, temp, file, d); err != nil {
+		return errors.Join(err, durable.Forget(root, temp))
+	}
+	fi, err := root.Lstat(file)
+	if err != nil {
+		return err
+	}
+	st, err := stampOf(fi)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.whole[file] = st
+	l.mu.Unlock()
+	l.dormant.Store(false)
+	return durable.Sync(root)
+}
+
+// makeDir makes the directory where there is none, and notes that it is ours.
+func (l *Library) makeDir() error {
+	dir := filepath.Clean(l.o.Dir)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(dir, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	made, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.made = made
+	l.mu.Unlock()
+	return nil
+}
+
+// putWhole is what the watch is told.
+func (l *Library) putWhole(name string) (stamp, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st, ok := l.whole[name]
+	return st, ok
+}
+
+// give gives the new file its name: that of the one that it replaces, or a free
+// one. People put files beside ours, so a free name is taken by a link, which
+// tells in one step whether it was free.
+func give(root *os.Root, temp, file string, d *document.Document) (string, error) {
+	if file != "" {
+		return file, root.Rename(temp, file)
+	}
+	variant := d.Variant()
+	if variant == "" {
+		variant = "all"
+	}
+	for i := range 100 {
+		switch file = d.Name + suffix; i {
+		case 0:
+		case 1:
+			file = d.Name + "-" + variant + suffix
+		default:
+			file = fmt.Sprintf("%s-%s-%d%s", d.Name, variant, i, suffix)
+		}
+		err := root.Link(temp, file) // does not replace what is there
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = root.Remove(temp)
+		} else if _, stat := root.Lstat(file); errors.Is(stat, fs.ErrNotExist) {
+			err = root.Rename(temp, file) // a file system without links
+		}
+		return file, err
+	}
+	return "", fmt.Errorf("there are too many files named like %s%s", d.Name, suffix)
+}

@@ -1,0 +1,337 @@
+//go:build unix
+
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/instructions/document"
+)
+
+const (
+	lookEvery = time.Second
+	// lookTime is how long the first look, and one that was asked for, waits for
+	// files to become whole.
+	lookTime = time.Second
+	// chunk is how many changed documents one transaction takes.
+	chunk = 32
+)
+
+// watch looks at the directory every second until ctx ends. All that it does
+// with files is done on its goroutine.
+func (l *Library) watch(ctx context.Context) {
+	s := newScanner(l.o.Dir)
+	s.whole = l.putWhole
+	l.look(ctx, s, true)
+	l.dormant.Store(l.unused())
+	close(l.ready)
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case done := <-l.asks:
+			if !l.dormant.Load() {
+				l.look(ctx, s, true)
+			}
+			close(done)
+		case <-t.C:
+			if !l.dormant.Load() {
+				l.look(ctx, s, false)
+			}
+		}
+	}
+}
+
+// unused reports that nobody has ever had documents here. A directory that
+// nobody named and that was not there at the start is not looked for later: it
+// could be put there by any program of this user, servers among them, whom
+// nothing would have kept from it. Put wakes the watch, since it makes the
+// directory itself.
+func (l *Library) unused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found.missing && !l.o.Required && len(l.book) == 0
+}
+
+// identify notes which directory it is that was looked at, and says when one has
+// come, or has taken the place of another, since the start, before anything of
+// it is taken. One that Put made is hidden from others anew, and trusted.
+func (l *Library) identify(v sight) {
+	first := !l.identified
+	l.identified = true
+	now := v.dir
+	if v.err != nil && !errors.Is(v.err, fs.ErrNotExist) { // what cannot be read is noted all the same
+		now, _ = os.Stat(l.o.Dir)
+	}
+	if now == nil {
+		return
+	}
+	if !first && (l.dir == nil || !os.SameFile(l.dir, now)) {
+		l.strange.Store(!l.isMade(now))
+		if l.strange.Load() {
+			l.o.Log.Warn("the instruction directory is another one: what is new in it waits for doorward instructions promote", "dir", l.o.Dir)
+		} else {
+			l.o.Log.Info("the instruction directory was made", "dir", l.o.Dir)
+		}
+		l.o.Replaced()
+	}
+	l.dir = now
+}
+
+// isMade reports whether Put made the directory.
+func (l *Library) isMade(dir fs.FileInfo) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made != nil && os.SameFile(l.made, dir)
+}
+
+// Look has the directory looked at now, and returns when what is there has
+// been taken, at most when ctx ends. A remote is not asked: it returns at once.
+func (l *Library) Look(ctx context.Context) error {
+	if l.remote != nil || l.o.Dir == "" {
+		return nil
+	}
+	done := make(chan struct{})
+	select {
+	case l.asks <- done:
+	case <-ctx.Done():
+		return fmt.Errorf("looking at the instruction directory: %w", ctx.Err())
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("looking at the instruction directory: %w", ctx.Err())
+	}
+}
+
+// look looks at the directory and takes what it finds. A thorough look waits a
+// moment for what is just being written; another leaves that to the next.
+func (l *Library) look(ctx context.Context, s *scanner, thorough bool) {
+	v := l.glance(s)
+	for end := time.Now().Add(lookTime); thorough && v.moving && time.Now().Before(end); v = l.glance(s) {
+		pause(ctx, settle)
+	}
+	if v.err != nil && !thorough {
+		pause(ctx, settle) // it may just be being replaced
+		v = l.glance(s)
+	}
+	if ctx.Err() == nil {
+		l.identify(v)
+		l.take(ctx, v)
+	}
+}
+
+// glance is one look of the scanner. While it takes too long, the library is
+// not OK.
+func (l *Library) glance(s *scanner) sight {
+	l.mu.Lock()
+	l.pass++
+	n := l.pass
+	l.inPass = true
+	l.mu.Unlock()
+	t := time.AfterFunc(slowAfter, func() { l.lags(n) })
+	defer t.Stop()
+	v := l.sees(s)
+	l.mu.Lock()
+	l.inPass, l.slow = false, false
+	l.mu.Unlock()
+	return v
+}
+
+// lags says that the n-th look takes too long, if it still goes on.
+func (l *Library) lags(n int64) {
+	l.mu.Lock()
+	changed := false
+	if l.inPass && l.pass == n {
+		l.slow = true
+		changed = l.publish()
+	}
+	l.mu.Unlock()
+	l.tell(changed)
+}
+
+// take makes what a look found what is there, and writes down what is new in
+// it. What is served changes once, when all is written.
+func (l *Library) take(ctx context.Context, v sight) {
+	f := found{looked: true}
+	if v.err != nil {
+		f.missing = errors.Is(v.err, fs.ErrNotExist)
+		f.trouble = v.err.Error()
+		l.settle(func() { l.found = f })
+		return
+	}
+	here, changes := l.lay(v, &f)
+	changes = l.fitting(here, changes, &f)
+	chunks := slices.Collect(slices.Chunk(changes, chunk))
+	for i, some := range chunks {
+		then := func() {}
+		if i == len(chunks)-1 {
+			then = func() { l.here, l.found = here, f }
+		}
+		if err := l.record(ctx, some, then); err != nil && ctx.Err() == nil {
+			f.problems = append(f.problems, document.Problem{File: l.o.Dir, Line: 1,
+				Text: fmt.Sprintf("changed documents cannot be written down, so those from before go on: %v", err)})
+			break
+		}
+	}
+	if ctx.Err() == nil {
+		l.settle(func() { l.here, l.found = here, f })
+	}
+}
+
+// settle publishes what a look found.
+func (l *Library) settle(then func()) {
+	l.mu.Lock()
+	then()
+	changed := l.publish()
+	l.mu.Unlock()
+	l.tell(changed)
+}
+
+// change is a document that has to be written down.
+type change struct {
+	key
+	doc     *document.Document
+	content []byte
+	file    string
+	moved   bool // it is not what the directory held before
+}
+
+// lay finds out which file holds which document, and what is new in that.
+func (l *Library) lay(v sight, f *found) (here map[key]present, changes []change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.problems = v.tooMany(l.o.Dir)
+	here, l.hereDocs = make(map[key]present), make(map[edition]*document.Document)
+	for _, name := range l.incumbentsFirst(v) {
+		f.place(here, name, v.files[name])
+	}
+	l.keepEarlier(here, v)
+	for k, p := range here {
+		if p.doc != nil {
+			l.hereDocs[edition{k.name, p.doc.Version}] = p.doc
+		}
+	}
+	for name := range l.whole {
+		if seen, ok := v.files[name]; !ok || !seen.moving {
+			delete(l.whole, name)
+		}
+	}
+	return here, l.changes(here, v)
+}
+
+// incumbentsFirst orders files so that, of two with the same document, the one
+// that had it before keeps it.
+func (l *Library) incumbentsFirst(v sight) []string {
+	before := make(map[string]bool)
+	for k, s := range l.book {
+		if f, ok := v.files[s.file]; ok && f.doc != nil && keyOf(f.doc) == k {
+			before[s.file] = true
+		}
+	}
+	first := slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return !before[name] })
+	return append(first, slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return before[name] })...)
+}
+
+// place enters one file.
+func (f *found) place(here map[key]present, name string, seen file) {
+	if seen.doc == nil {
+		f.problems = append(f.problems, seen.problems...)
+		if len(seen.problems) > 0 {
+			f.bad++
+		}
+		return
+	}
+	k := keyOf(seen.doc)
+	if other, taken := here[k]; taken {
+		f.bad++
+		f.problems = append(f.problems, document.Problem{File: plaintext.Name(name), Line: 1,
+			Text: fmt.Sprintf("has the name %q for the same audience as %s, which is taken", k.name, other.file)})
+		return
+	}
+	here[k] = present{file: name, doc: seen.doc}
+}
+
+// keepEarlier enters what a file held when it could still be read: its earlier
+// production goes on.
+func (l *Library) keepEarlier(here map[key]present, v sight) {
+	for k, s := range l.book {
+		if f, ok := v.files[s.file]; ok && f.doc == nil {
+			if _, taken := here[k]; !taken {
+				here[k] = present{file: s.file}
+			}
+		}
+	}
+}
+
+// changes are the documents that the book does not know as they are now, in
+// order of their names. The caller holds mu.
+func (l *Library) changes(here map[key]present, v sight) (out []change) {
+	for _, k := range slices.SortedFunc(maps.Keys(here), key.compare) {
+		p := here[k]
+		if p.doc == nil {
+			continue
+		}
+		moved := l.seen[k] != p.doc.Version
+		_, lost := l.damaged[edition{k.name, p.doc.Version}]
+		if s := l.book[k]; moved || lost || s == nil || s.file != p.file {
+			out = append(out, change{key: k, doc: p.doc, content: v.files[p.file].content, file: p.file, moved: moved})
+		}
+	}
+	return out
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Scan looks once at a directory by the rules of the watch: the documents that
+// are there, in the order of their files, and why others are none. What the
+// documents are to each other is guide.NewSet's to say.
+func Scan(dir string) ([]*document.Document, document.Problems, error) {
+	s := newScanner(dir)
+	v := s.look()
+	for end := time.Now().Add(lookTime); v.moving && time.Now().Before(end); v = s.look() {
+		time.Sleep(settle)
+	}
+	if v.err != nil {
+		return nil, nil, v.err
+	}
+	var docs []*document.Document
+	problems := v.tooMany(dir)
+	for _, name := range v.names {
+		f := v.files[name]
+		problems = append(problems, f.problems...)
+		switch {
+		case f.doc != nil:
+			docs = append(docs, f.doc)
+		case f.problems == nil:
+			problems = append(problems, document.Problem{File: plaintext.Name(name), Line: 1, Text: "is being written"})
+		}
+	}
+	return docs, problems, nil
+}
+
+// tooMany is the problem of a directory with too many documents.
+func (v sight) tooMany(dir string) document.Problems {
+	if v.over == 0 {
+		return nil
+	}
+	return document.Problems{{File: dir, Line: 1, Text: fmt.Sprintf("holds %d documents: there may be %d, and the last ones by name are left out",
+		v.over+maxFiles, maxFiles)}}
+}

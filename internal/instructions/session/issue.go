@@ -1,0 +1,147 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+const (
+	maxName   = 1024 // bytes of a subject
+	maxClient = 128
+	maxBind   = 128
+	maxMaker  = 128
+)
+
+// Issue makes a session and its first token.
+//
+// Errors: ErrRequest, ErrTooMany, or one of the store: then there is no session.
+func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string, s *Session, err error) {
+	r, err = admit(r)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := k.room(r.Subject); err != nil {
+		return "", nil, err
+	}
+	sid, now := newSID(), k.o.Now()
+	e := newEntry(Session{ID: digestOf(sid).session(), Subject: r.Subject, Scope: r.Scope, Project: r.Project, Client: r.Client,
+		CI: r.CI, Bind: r.Bind, Maker: r.Maker, Issued: time.Unix(now.Unix(), 0).UTC()}, r.TTL)
+	g := e.grant(sid, now)
+	token, err = k.claims(&e.Session, sid, g).write(k.ring.Load().newest())
+	if err != nil {
+		return "", nil, err
+	}
+	err = k.o.DB.Act(ctx, func(tx *store.Tx) error {
+		if err := k.insert(tx, e, g); err != nil {
+			return err
+		}
+		return noted(tx, note, e.copy())
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("making a session: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.add(e)
+	k.count.add(func(s *Stats) { s.Issued++ })
+	return token, e.copy(), nil
+}
+
+// grant adds a token of that id to a session that nobody else sees, and gives
+// the session the token's end.
+func (e *entry) grant(sid string, now time.Time) *grant {
+	g := e.next(sid, now)
+	e.grants = append(e.grants, g)
+	e.Expires, e.RefreshAfter = e.times(g)
+	return g
+}
+
+// next is a token that ends one life from now, and no later than MaxLife after
+// the first. A part of a second at the end is given whole, for what was said
+// to live a second should not live half of one.
+func (e *entry) next(sid string, now time.Time) *grant {
+	end := now.Add(e.ttl + time.Second - time.Nanosecond).Unix()
+	g := &grant{id: digestOf(sid), of: e, iat: now.Unix(), exp: min(end, e.Issued.Add(MaxLife).Unix())}
+	g.until = time.Unix(g.exp, 0).Add(Tolerance)
+	return g
+}
+
+// times are what a session says of its newest token.
+func (e *entry) times(g *grant) (expires, refresh time.Time) {
+	expires = time.Unix(g.exp, 0).UTC()
+	return expires, refreshAfter(e.Issued, time.Unix(g.iat, 0).UTC(), expires)
+}
+
+// room refuses when too many live. Those that are being made at this moment
+// are not counted.
+func (k *Keeper) room(subject string) error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.live[subject] >= k.limits.subject || k.alive >= k.limits.all {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// noted adds the record of an act to its transaction.
+func noted(tx *store.Tx, note Note, s *Session) error {
+	if note == nil {
+		return store.ErrUnrecorded
+	}
+	record := note(s)
+	if record == nil {
+		return store.ErrUnrecorded
+	}
+	tx.Note(record)
+	return nil
+}
+
+// admit checks a request and brings it to the form that is kept.
+func admit(r Request) (Request, error) {
+	scope := slices.Clone(r.Scope)
+	slices.Sort(scope)
+	r.Scope = slices.Compact(scope)
+	r.Client = line(r.Client, maxClient)
+	if r.TTL == 0 {
+		r.TTL = MaxLife
+	}
+	switch {
+	case r.Subject == "" || len(r.Subject) > maxName || !plaintext.AllPrintable(r.Subject):
+		return r, fmt.Errorf("%w: its subject is not a principal", ErrRequest)
+	case len(r.Scope) == 0 || slices.ContainsFunc(r.Scope, func(s string) bool { return s != Behavioural && s != Structural }):
+		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
+	case r.Project != "" && !wire.ValidNamespace(r.Project):
+		return r, fmt.Errorf("%w: a project is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", ErrRequest)
+	case len(r.Bind) > maxBind || !plain(r.Bind):
+		return r, fmt.Errorf("%w: it cannot be bound to that", ErrRequest)
+	case len(r.Maker) > maxMaker || !plain(r.Maker):
+		return r, fmt.Errorf("%w: that is not the id of a credential", ErrRequest)
+	case r.TTL < 0 || r.TTL > MaxLife:
+		return r, fmt.Errorf("%w: it lives at most %s", ErrRequest, MaxLife)
+	}
+	return r, nil
+}
+
+// plain: ASCII that shows, without a space.
+func plain(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
+}
+
+// line is a claimed text as it is kept: one line that shows all that it holds,
+// cut at a character.
+func line(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		if !plaintext.Printable(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	return strings.TrimSpace(plaintext.Cut(s, limit))
+}

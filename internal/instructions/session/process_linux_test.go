@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// helperEnv makes the test binary play another process: it says what is above
+// it, itself first, and ends with its input.
+const helperEnv = "DOORWARD_SESSION_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) == "" {
+		os.Exit(m.Run())
+	}
+	above, _ := peer.Above()
+	for _, p := range above {
+		os.Stdout.WriteString(p.Instance + " ")
+	}
+	os.Stdout.WriteString("\n")
+	if len(os.Args) > 1 { // a child of its own that says so in its place
+		child := exec.Command("/proc/self/exe")
+		child.Env, child.Stdin, child.Stdout = os.Environ(), os.Stdin, os.Stdout
+		_ = child.Run()
+		os.Exit(0)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// process starts a parent with a child. instance is the parent's, seen by its
+// child, and end ends both.
+func process(t *testing.T) (instance string, end func()) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "parent")
+	cmd.Env = []string{helperEnv + "=1"}
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	var once sync.Once
+	end = func() {
+		once.Do(func() {
+			in.Close()
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+	}
+	t.Cleanup(end)
+	read := func() []string {
+		var line []byte
+		for b := make([]byte, 1); ; line = append(line, b[0]) {
+			if _, err := io.ReadFull(out, b); err != nil {
+				t.Fatalf("the helper said %q: %v", line, err)
+			}
+			if b[0] == '\n' {
+				return strings.Fields(string(line))
+			}
+		}
+	}
+	parent, child := read(), read()
+	if len(parent) == 0 || len(child) != len(parent)+1 || child[1] != parent[0] {
+		t.Fatalf("the stage is wrong: %v above the parent, %v above the child", parent, child)
+	}
+	return child[0], end
+}
+
+// Real processes, by the kernel's word: the session ends with the one that it
+// is bound to, and no other.
+func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bed) {
+		o := b.options()
+		o.Gone, o.Now = nil, nil
+		b.Keeper = b.open(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Run(ctx) })
+		defer func() { cancel(); running.Wait() }()
+
+		instance, end := process(t)
+		other, _ := process(t)
+		r := ask()
+		r.Bind = instance
+		token, s := b.issue(r)
+		r.Bind = other
+		stays, _ := b.issue(r)
+		below := func(p string) Caller {
+			return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"below/1@1", p}}
+		}
+		time.Sleep(1100 * time.Millisecond) // Run has looked at it alive
+		b.good(token, below(instance))
+		b.bad(token, below(other), Binding)
+		done := b.Done(s.ID)
+		end()
+		began := time.Now()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second): // one, on a machine with nothing else to do
+			t.Fatal("its process is gone, and the session lives")
+		}
+		b.bad(token, below(instance), Revoked)
+		b.good(stays, below(other))
+		same(t, "why", b.mustFind(s.ID).Reason, ReasonProcess)
+		t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))
+		eventually(t, "it is told", func() bool { return len(b.heard()) == 1 })
+		eventually(t, "it is saved", func() bool { return b.rows("instruct_tokens") == 1 })
+	})
+}
+
+func TestARealProcessThatExitedBeforeTheStartEndsItsSession(t *testing.T) {
+	onSQLite(t, func(t *testing.T, b *bed) {
+		o := b.options()
+		o.Gone, o.Now = nil, nil
+		b.Keeper = b.open(o)
+		instance, end := process(t)
+		r := ask()
+		r.Bind = instance
+		token, s := b.issue(r)
+		b.Keeper = b.open(o)
+		b.good(token, Caller{})
+		end()
+		b.bad(token, Caller{}, Revoked) // at once
+		b.Keeper = b.open(o)
+		b.bad(token, Caller{}, Revoked)
+		same(t, "why", b.mustFind(s.ID).Reason, ReasonProcess)
+	})
+}

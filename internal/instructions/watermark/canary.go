@@ -1,0 +1,101 @@
+// Package canary marks delivered texts with a ref of their own and looks for
+// such refs in what leaves.
+//
+// It exists so that a text which was passed on word for word, ref line and all,
+// can be traced to the session that had it. It is no boundary: a paraphrase, a
+// translation, a text without its ref line, a ref that is split over several
+// strings, and one under two layers of encoding pass unseen, and so does what
+// does not pass this program.
+//
+// Invariants: a ref says nothing to who does not know the key; nothing is found
+// but refs that the index knows, so a look has no false alarms; strings are
+// matched as they are meant, whatever escapes JSON writes them with; what is
+// redacted is valid JSON in which no ref is found, and every byte outside the
+// places that were cut stays; and a look with an empty index costs nothing.
+package watermark
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+)
+
+// prefix begins every ref.
+const prefix = "dwi-"
+
+// refLetters is how many stand behind the prefix: 80 bits in base32.
+const refLetters = 16
+
+// Delivery is what a ref stands for: which session got which text.
+type Delivery struct {
+	Session  string // id of the delivery session
+	Template string // name of the document, or "session" for the composed text
+	Revision string // of the reader's view
+}
+
+// Ref is the ref of a delivery: "dwi-" and the first 80 bits of the HMAC-SHA-256
+// of session, template and revision, each with its length in front as eight
+// bytes, in lower-case base32 (instructions.md 12). One key and one delivery
+// give one ref, so it can be made again for a session that is known.
+func Ref(key []byte, d Delivery) string {
+	h := hmac.New(sha256.New, key)
+	for _, s := range []string{d.Session, d.Template, d.Revision} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:refLetters*5/8]))
+}
+
+// IsRef reports whether s has the form of a ref, in lower case.
+func IsRef(s string) bool {
+	_, ok := keyOf(s)
+	return ok
+}
+
+// key is a ref without its prefix.
+type key [refLetters]byte
+
+func keyOf(ref string) (k key, ok bool) {
+	rest, found := strings.CutPrefix(ref, prefix)
+	if !found || len(rest) != refLetters {
+		return k, false
+	}
+	for i := range refLetters {
+		if !isBase32(rest[i]) {
+			return k, false
+		}
+	}
+	return key([]byte(rest)), true
+}
+
+func isBase32(c byte) bool { return c >= 'a' && c <= 'z' || c >= '2' && c <= '7' }
+
+// Mode is what happens to a ref that is found.
+type Mode string
+
+// The modes.
+const (
+	Alert  Mode = "alert"  // it is told
+	Redact Mode = "redact" // it is cut
+	Block  Mode = "block"  // the whole message is held back
+)
+
+// MaxBytes is how much of a raw value is looked at. The rest of a larger one
+// passes unseen under alert; under redact and block such a value is held back.
+const MaxBytes = 8 << 20
+
+// Enough is how many different deliveries are found in one value at most, where
+// nothing is to be cut: more would tell nobody more, and cost a record each.
+const Enough = 8
+
+// Redacted stands in the place of what was cut.
+const Redacted = "[redacted]"
+
+// Result is what a look found.
+type Result struct {
+	Out     []byte     // what may go on; the value itself when nothing was cut
+	Found   []Delivery // each once, in the order of the bytes; but for Redact at most Enough
+	Blocked bool       // nothing may go on
+}

@@ -1,0 +1,211 @@
+package watermark
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// code is a way to write bytes as units of a text. In it some characters stand
+// between units and mean nothing, and all others end a run of them.
+type code struct {
+	bits  int // of a unit
+	least int // units that the letters and digits of a ref take
+	table [256]int8
+	// begins are the pairs of units, the first one in the higher bits, in which a
+	// byte stands that a ref may begin with: bit r for one that starts 2r bits in.
+	begins []uint8
+	// other tells of what the table cannot: the unit at the beginning of text,
+	// and how many bytes it takes.
+	other func(text []byte) (unit int8, size int)
+}
+
+// What a table says of bytes that are no unit.
+const (
+	between int8 = -1 - iota
+	ends
+	ask
+)
+
+// at is the unit that stands at i, or between, or ends, and its size in bytes.
+func (c *code) at(text []byte, i int) (unit int8, size int) {
+	if unit = c.table[text[i]]; unit != ask {
+		return unit, 1
+	}
+	return c.other(text[i:])
+}
+
+var codes = []*code{base64Code(), hexCode()}
+
+// base64Code takes both alphabets, even mixed, with white space anywhere.
+func base64Code() *code {
+	c := &code{bits: 6, least: (len("dwi")+refLetters)*8/6 + 1, other: blank}
+	const units = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for b := range c.table {
+		switch {
+		case b >= utf8.RuneSelf:
+			c.table[b] = ask
+		case b <= ' ' || b == 0x7F:
+			c.table[b] = between
+		default:
+			c.table[b] = ends
+		}
+	}
+	for i := range units {
+		c.table[units[i]] = int8(i)
+	}
+	c.table['-'], c.table['_'] = 62, 63
+	return c.withPairs()
+}
+
+func (c *code) withPairs() *code {
+	c.begins = make([]uint8, 1<<(2*c.bits))
+	for two := range c.begins {
+		for r := 0; 2*r <= 2*c.bits-8 && 2*r < c.bits; r++ {
+			if starts[byte(two>>(2*c.bits-8-2*r))] {
+				c.begins[two] |= 1 << r
+			}
+		}
+	}
+	return c
+}
+
+// blank is for what is not ASCII: white space and what nobody sees is nothing.
+func blank(text []byte) (int8, int) {
+	r, size := utf8.DecodeRune(text)
+	if unicode.IsSpace(r) || plaintext.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {
+		return between, size
+	}
+	return ends, size
+}
+
+// hexCode takes digits with anything between that is no letter, and with the
+// prefixes 0x, \x, #x, \u and %u in front of each number.
+func hexCode() *code {
+	c := &code{bits: 4, least: (len("dwi") + refLetters) * 2, other: prefixed}
+	for b := range c.table {
+		switch ch := byte(b); {
+		case ch >= utf8.RuneSelf, ch == '\\', ch == '#', ch == '%', ch == '0', ch|0x20 == 'x', ch|0x20 == 'u':
+			c.table[b] = ask
+		case ch >= '1' && ch <= '9':
+			c.table[b] = int8(ch - '0')
+		case ch >= 'a' && ch <= 'f':
+			c.table[b] = int8(ch - 'a' + 10)
+		case ch >= 'A' && ch <= 'F':
+			c.table[b] = int8(ch - 'A' + 10)
+		case ch >= 'g' && ch <= 'z', ch >= 'G' && ch <= 'Z':
+			c.table[b] = ends
+		default:
+			c.table[b] = between
+		}
+	}
+	return c.withPairs()
+}
+
+func prefixed(text []byte) (int8, int) {
+	switch c := text[0]; {
+	case c >= utf8.RuneSelf:
+		return blank(text)
+	case c|0x20 == 'x' || c|0x20 == 'u': // without anything in front
+		return ends, 1
+	}
+	if len(text) > 1 && (text[1]|0x20 == 'x' || text[1]|0x20 == 'u' && text[0] != '0') {
+		return between, 2
+	}
+	if text[0] == '0' {
+		return 0, 1
+	}
+	return between, 1
+}
+
+// window is bytes that units stand for, from one bit of them on.
+type window struct {
+	units []byte
+	bits  int // of a unit: 8, 6 or 4
+	start int // bit
+}
+
+// at is the j-th byte; false behind the end.
+func (w window) at(j int) (byte, bool) {
+	if w.bits == 8 {
+		if j += w.start / 8; j < len(w.units) {
+			return w.units[j], true
+		}
+		return 0, false
+	}
+	bit := w.start + 8*j
+	k, r := bit/w.bits, bit%w.bits
+	if k+1 >= len(w.units) {
+		return 0, false
+	}
+	return byte((int(w.units[k])<<w.bits | int(w.units[k+1])) >> (2*w.bits - 8 - r)), true
+}
+
+// letter is what the character at the j-th byte is to a ref, and its size in
+// bytes; 0 at the end. Bytes that are no UTF-8 are nothing, one by one.
+func (w window) letter(j int) (letter byte, size int) {
+	b, ok := w.at(j)
+	switch {
+	case !ok:
+		return nothing, 0
+	case b < utf8.RuneSelf:
+		return ascii[b], 1
+	}
+	var buf [utf8.UTFMax]byte
+	n := 0
+	for n < len(buf) {
+		if buf[n], ok = w.at(j + n); !ok {
+			break
+		}
+		n++
+	}
+	r, size := utf8.DecodeRune(buf[:n])
+	return fold(r), size
+}
+
+// ref reads a ref that begins with the first byte: its letters and digits, with
+// nothing but nothing between. The hyphen may be missing. end is behind the last.
+func (w window) ref() (k key, end int, ok bool) {
+	const begin = "dwi"
+	n := -len(begin)
+	if !w.plausible() {
+		return k, 0, false
+	}
+	for {
+		c, size := w.letter(end)
+		switch {
+		case size == 0 || c == foreign || c == nothing && end == 0:
+			return k, 0, false
+		case c == nothing:
+			end += size
+			continue
+		}
+		end += size
+		if n < 0 && c != begin[n+len(begin)] {
+			return k, 0, false
+		}
+		if n >= 0 {
+			k[n] = c
+		}
+		if n++; n == refLetters {
+			return k, end, true
+		}
+	}
+}
+
+// plausible tells quickly from the first two bytes whether a ref can begin with
+// them: most of what begins with the first goes on with another second one.
+func (w window) plausible() bool {
+	first, _ := w.at(0)
+	next, _ := w.at(1)
+	switch first {
+	case 0xE2:
+		return next == 0x85 || next == 0x92 || next == 0x93
+	case 0xEF:
+		return next == 0xBC || next == 0xBD
+	case 0xF0:
+		return next == 0x9D || next == 0x9F
+	}
+	return second[next]
+}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// addressee is a peer as the policy is asked about it.
+type addressee struct {
+	peer mail.Peer
+	me   mail.Peer
+}
+
+// family are the lineages that count as near and as the caller's own.
+var family = []string{mail.LineageSelf, mail.LineageParent, mail.LineageChild, mail.LineageSibling, mail.LineageOperator, mail.LineageBroker}
+
+// own: of the same principal, or of the family.
+func (a *addressee) own() bool {
+	return a.peer.Principal != "" && a.peer.Principal == a.me.Principal || slices.Contains(family, a.peer.Lineage)
+}
+
+// near: in the same namespace, or of the family.
+func (a *addressee) near() bool {
+	return a.peer.Namespace == a.me.Namespace || slices.Contains(family, a.peer.Lineage)
+}
+
+// args are the arguments of the question: {"to":{…},"from":{…},"now":…}, now in
+// seconds since 1970, so that a rule can end.
+func (a *addressee) args() []byte {
+	who := shortPrincipal(a.peer.Principal, a.me.Node)
+	kind, _, _ := principal.Parse(who)
+	quote := func(s string) []byte { return wire.AppendQuote(nil, s) }
+	truth := map[bool][]byte{true: []byte("true"), false: []byte("false")}
+	to := wire.Set(nil,
+		wire.Edit{Key: "principal", Value: quote(who)}, wire.Edit{Key: "kind", Value: quote(kind)},
+		wire.Edit{Key: "name", Value: quote(a.peer.Name)}, wire.Edit{Key: "namespace", Value: quote(a.peer.Namespace)},
+		wire.Edit{Key: "lineage", Value: quote(a.peer.Lineage)},
+		wire.Edit{Key: "own", Value: truth[a.own()]}, wire.Edit{Key: "near", Value: truth[a.near()]})
+	from := wire.Set(nil, wire.Edit{Key: "name", Value: quote(a.me.Name)}, wire.Edit{Key: "namespace", Value: quote(a.me.Namespace)})
+	return wire.Set(nil, wire.Edit{Key: "to", Value: to}, wire.Edit{Key: "from", Value: from},
+		wire.Edit{Key: "now", Value: strconv.AppendInt(nil, time.Now().Unix(), 10)})
+}
+
+// shortPrincipal is a principal without the node, where the node is this one;
+// one of another node is NODE/NAME, which is no name of anybody here.
+func shortPrincipal(qualified, node string) string {
+	at, name, ok := strings.Cut(qualified, " ")
+	switch {
+	case !ok:
+		return qualified
+	case at == node:
+		return name
+	}
+	return at + "/" + name
+}
+
+// sees reports whether the policy lets the caller know of a peer.
+func (c *call) sees(me, p mail.Peer) bool {
+	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
+}
+
+// presence is whether a peer's session lives.
+func presence(live, paused bool) string {
+	switch {
+	case paused:
+		return "paused"
+	case live:
+		return "live"
+	}
+	return "away"
+}
+
+// addressOf is how a peer's name is written by somebody in a namespace.
+func addressOf(name, namespace, mine string) string {
+	if namespace == "" || namespace == mine || name == mail.Operator {
+		return name
+	}
+	return name + "@" + namespace
+}
+
+// maxSuggestions is how many names an unknown one may call to mind.
+const maxSuggestions = 3
+
+// suggestions are names of visible peers that an unknown address may have
+// meant. Nobody learns from them of a peer that he may not know of.
+func (c *call) suggestions(ctx context.Context, me mail.Peer, address string) []string {
+	type guess struct {
+		name     string
+		distance int
+	}
+	wanted, _, _ := strings.Cut(address, "@")
+	var all []guess
+	peers, err := c.s.o.Book.Peers(ctx, me, me.Namespace, "", 256)
+	if err != nil {
+		return nil
+	}
+	for _, p := range peers {
+		if d := distance(wanted, p.Name); d <= 1+len(wanted)/3 && p.ID != me.ID && c.sees(me, p) {
+			all = append(all, guess{p.Name, d})
+		}
+	}
+	slices.SortFunc(all, func(a, b guess) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
+	})
+	var out []string
+	for _, g := range all[:min(len(all), maxSuggestions)] {
+		out = append(out, g.name)
+	}
+	return out
+}
+
+// distance is the number of single changes between two names.
+func distance(a, b string) int {
+	if len(a) > 320 || len(b) > 320 {
+		return len(a) + len(b)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,197 @@
+// Package agent is the built-in server `agent`: the tools by which agents on
+// this machine write to each other, and the operator's view of them.
+//
+// It exists so that every message has a sender that the daemon vouches for. Who
+// acts is what the gate let in on a connection; no argument, header or text can
+// change it. Package mail keeps the rules of the mailboxes; this package adds
+// what they cannot know: who is alive, who may know of whom, what a model is
+// shown, and when somebody is woken.
+//
+// Invariants: a verb that is not in the table cannot be called, and every call
+// of one leaves a record, before its change is committed where it makes one.
+// What a peer wrote reaches a model on lines that begin with "| ", marked as
+// data, and reaches no record and no log. A push carries no text and counts as
+// no delivery. A cursor confirms only what the answer that it came with held: of
+// messages, those that an inbox gave whole; of notices, those that it showed. The
+// cursors of register, wait and a peek cover no message, so whoever goes on with
+// one of them is given again what nobody confirmed. What a call or a stream waits
+// for reaches only who is allowed it then, not who was when it began.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	spawning "github.com/doorward/doorward/internal/messaging/spawn"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/builtin"
+)
+
+// ServerName is the name of the built-in server.
+const ServerName = "agent"
+
+// source of every record of messaging.
+const source = "agent_msg"
+
+// rulePrefix stands before the code in the rule of a refusal.
+const rulePrefix = "agent."
+
+// Signals are told by the store after each commit (store.DB).
+type Signals interface {
+	Listen(fn func(topic string)) (stop func())
+}
+
+// Limits of the server; zero values are the defaults of messaging.md 12. Those
+// of the book are in mail.Limits.
+type Limits struct {
+	MessageBytes   int           // 65,536, of a body
+	SendsPerMinute int           // 60, of a peer
+	Burst          int           // 20, or a third of SendsPerMinute, whichever is more
+	WaitCap        time.Duration // 55 s, at most 295 s
+
+	RegistersPerMinute int // 30, or half of SendsPerMinute, whichever is more; of a principal
+	RegisterBurst      int // as Burst
+}
+
+// MaxWait is the longest wait that can be configured: clients abort at 300 s.
+const MaxWait = 295 * time.Second
+
+func (l Limits) withDefaults() Limits {
+	if l.MessageBytes <= 0 {
+		l.MessageBytes = 65536
+	}
+	if l.SendsPerMinute <= 0 {
+		l.SendsPerMinute = 60
+	}
+	if l.Burst <= 0 {
+		l.Burst = max(20, l.SendsPerMinute/3)
+	}
+	if l.RegistersPerMinute <= 0 {
+		l.RegistersPerMinute = max(30, l.SendsPerMinute/2)
+	}
+	if l.RegisterBurst <= 0 {
+		l.RegisterBurst = max(20, l.SendsPerMinute/3)
+	}
+	if l.WaitCap <= 0 {
+		l.WaitCap = 55 * time.Second
+	}
+	l.WaitCap = min(l.WaitCap, MaxWait)
+	return l
+}
+
+// Spawner starts agents (spawn.Manager).
+type Spawner interface {
+	Check(parent *principal.Principal, r spawning.Request) (mail.SpawnDraft, error)
+	Start(ctx context.Context, s *mail.Spawn, parent *principal.Principal, r spawning.Request) error
+	Stop(id string, grace time.Duration) error
+	OverBudget(id string)
+	ParentGone(session string)
+	Available() []string
+}
+
+// Options are what a Server is made of.
+type Options struct {
+	Book    *mail.Book
+	Signals Signals
+	Gate    *gate.Gate
+	Spawner func() Spawner // nil, or nil from it: nobody can start agents
+	Node    string         // as mail.Options.Node
+	Version string
+	Limits  Limits
+	Mail    mail.Limits // what the book was opened with
+	// SiblingJoin: a second shim with the same parent process shares the
+	// session of the first (agent.sibling_join: same-parent).
+	SiblingJoin bool
+	CursorKey   []byte            // of the cursors, secret, 16 bytes or more; kept over restarts
+	AuditKey    []byte            // of the digests of bodies in records, secret
+	Public      ed25519.PublicKey // of the node, for the check of signatures; nil: none is checked
+	AuditDir    string            // where the records are, for trace and fsck; empty: they are not looked at
+	// Gone reports whether a process instance has ended; nil: none has.
+	Gone func(instance string) bool
+	Log  *slog.Logger // nil: discards
+
+	tick time.Duration // of tests; 0: one second
+}
+
+// Server is the built-in server. Its methods may be called at once.
+type Server struct {
+	o        Options
+	log      *slog.Logger
+	verbs    map[string]*verb
+	tools    []byte // the array of tools/list
+	sessions *sessions
+	signals  *signals
+	stopped  *stopped
+	unlisten func()
+	kick     chan struct{} // something is due now
+	closing  context.Context
+	close    context.CancelFunc
+	sweepAt  alarm
+	minGap   time.Duration // between two wakes of one stream
+	sends    builtin.Tally // how sends ended: accepted, replay, or the code of the refusal
+	quiet    *quiet
+}
+
+// New makes the server. Run has to run beside it.
+func New(o Options) (*Server, error) {
+	if o.Book == nil || o.Gate == nil || o.Signals == nil || len(o.CursorKey) < 16 || len(o.AuditKey) < 16 {
+		return nil, errors.New("the agent server lacks its book, its gate, its signals or a key")
+	}
+	o.Limits = o.Limits.withDefaults()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.tick <= 0 {
+		o.tick = time.Second
+	}
+	s := &Server{o: o, log: o.Log, sessions: newSessions(o.Node, o.SiblingJoin, cmp.Or(o.Mail.Session, 90*time.Second)), signals: newSignals(),
+		kick: make(chan struct{}, 1), minGap: wakeGap, quiet: newQuiet(o.Log)}
+	s.sessions.formers.gone = o.Gone
+	if err := s.loadVerbs(); err != nil {
+		return nil, fmt.Errorf("the tools of the agent server: %w", err)
+	}
+	s.stopped = newStopped(func(r *audit.Record) error {
+		_, err := s.o.Gate.Write(r)
+		if err != nil {
+			s.log.Error("a summary of stopped calls was not recorded", "err", err)
+		}
+		return err
+	})
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.unlisten = o.Signals.Listen(s.signals.signal)
+	return s, nil
+}
+
+// Close ends what waits: calls answer `shutdown`, connections are over. It
+// returns at once.
+func (s *Server) Close() {
+	s.close()
+	s.unlisten()
+	s.signals.signal("")
+	s.stopped.flush(time.Now(), true)
+}
+
+// Seen is a sign of life of who: a request, or a keep-alive that was read.
+func (s *Server) Seen(who *principal.Principal, sessionDigest string) {
+	s.sessions.seen(who, sessionDigest)
+}
+
+// PolicyChanged has everybody who waits look again, and hear if his right to has
+// gone. It returns at once.
+func (s *Server) PolicyChanged() { s.signals.signal("") }
+
+// nudge has Run look at once.
+func (s *Server) nudge() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}

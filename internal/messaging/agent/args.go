@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"encoding/json"
+	"regexp"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// args are the arguments of a call, checked against its schema.
+type args map[string]any
+
+// maxExact is the largest integer that every reader of JSON has exactly.
+const maxExact = 1<<53 - 1
+
+// parseArgs decodes and checks the raw arguments. A text that is longer in
+// characters than its schema allows is TOO_LARGE where it is the body.
+func (s schemas) parseArgs(raw []byte) (args, error) {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	if raw[0] != '{' {
+		return nil, refusef(mail.InvalidArgument, "the arguments are not an object")
+	}
+	a := make(args)
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return nil, refuse(mail.InvalidArgument)
+	}
+	for name := range a {
+		if wire.GetPath(s.input, "properties", name) == nil {
+			return nil, refusef(mail.InvalidArgument, "there is no argument %s", token(name))
+		}
+	}
+	if body, _ := a["body"].(string); s.mostBody > 0 && len(body) > s.mostBody {
+		return nil, refusef(TooLarge, "the message is larger than %d bytes", s.mostBody)
+	}
+	schema, err := s.accepts()
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Validate(map[string]any(a)); err != nil {
+		return nil, misfit(err)
+	}
+	return a, exact(a)
+}
+
+var atProperty = regexp.MustCompile(`/properties/([a-z_]+)`)
+
+// misfit names the argument that does not fit, and nothing of its value.
+func misfit(err error) *problem {
+	if m := atProperty.FindStringSubmatch(err.Error()); m != nil {
+		return refusef(mail.InvalidArgument, "the argument %s does not fit the schema", m[1])
+	}
+	return refuse(mail.InvalidArgument)
+}
+
+// exact refuses numbers that two readers would read differently.
+func exact(v any) error {
+	switch v := v.(type) {
+	case float64:
+		if v > maxExact || v < -maxExact {
+			return refusef(mail.InvalidArgument, "a number is too large")
+		}
+	case []any:
+		for _, e := range v {
+			if err := exact(e); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, e := range v {
+			if err := exact(e); err != nil {
+				return err
+			}
+		}
+	case args:
+		return exact(map[string]any(v))
+	}
+	return nil
+}
+
+func (a args) has(name string) bool { _, ok := a[name]; return ok }
+
+func (a args) str(name, unset string) string {
+	if s, ok := a[name].(string); ok {
+		return s
+	}
+	return unset
+}
+
+func (a args) int(name string, unset int) int {
+	if f, ok := a[name].(float64); ok {
+		return int(f)
+	}
+	return unset
+}
+
+func (a args) bool(name string, unset bool) bool {
+	if b, ok := a[name].(bool); ok {
+		return b
+	}
+	return unset
+}
+
+// strs are the elements of an array of strings, or the one string in its place.
+func (a args) strs(name string) []string {
+	switch v := a[name].(type) {
+	case string:
+		return []string{v}
+	case []any:
+		out := make([]string, 0, len(v))
+		for _, e := range v {
+			if s, ok := e.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func (a args) obj(name string) args {
+	m, _ := a[name].(map[string]any)
+	return m
+}

@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// call is one call of a verb on its way through the checks.
+type call struct {
+	s       *Server
+	verb    *verb
+	pass    gate.Pass
+	session *session
+	owner   mail.Owner
+	args    args
+	raw     []byte // the arguments as they came
+
+	namespace string // claimed by the caller's shim; may be empty
+	progress  func(n int)
+	details   []audit.Field // what is known so far, for a refusal
+	recorded  bool          // what it has done so far is
+}
+
+var (
+	errNoPass = &wire.Error{Code: gate.CodeDenied, Message: "Denied by policy"}
+	errNoTool = &wire.Error{Code: -32602, Message: "Unknown tool"}
+)
+
+// call takes one tools/call through the choke point, in the order of
+// messaging.md 5: that the caller is local and has come through the gate, the
+// principal, the rate, the arguments, the policy; then the verb does the rest
+// in one transaction of the book. The gate's pass says who calls; nothing else
+// does.
+func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	pass, ok := gate.PassOf(ctx)
+	if !ok {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	if pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
+		_, err := s.o.Gate.Turn(pass, rulePrefix+"FOREIGN_PASS")
+		return upstream.Reply{Error: errNoPass}, err
+	}
+	name, _ := wire.GetString(r.Params, "name")
+	v := s.verbs[name]
+	if v == nil {
+		if _, err := s.o.Gate.Turn(pass, rulePrefix+"UNKNOWN_TOOL"); err != nil {
+			return upstream.Reply{}, err
+		}
+		return upstream.Reply{Error: errNoTool}, nil
+	}
+	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: wire.Get(r.Params, "arguments")}
+	c.namespace = namespaceOf(r)
+	c.progress = progressOf(r, on)
+	a, err := c.run(ctx)
+	if err != nil {
+		if a, err = c.refused(err); err != nil {
+			return upstream.Reply{}, err
+		}
+	}
+	if cn.Context.Err() != nil && cn.digest != "" {
+		s.sessions.end(cn.who, cn.digest, true)
+		s.nudge()
+	}
+	c.tally(a)
+	out, err := a.encode(cn.modern)
+	return upstream.Reply{Result: out}, err
+}
+
+// tally counts how sends end.
+func (c *call) tally(a *answer) {
+	if c.verb.pace != paceOfSends {
+		return
+	}
+	switch out := a.out.(type) {
+	case failure:
+		c.s.sends.Add(out.Error.Code)
+	case sendOut:
+		word := "accepted"
+		if out.Replay {
+			word = "replay"
+		}
+		c.s.sends.Add(word)
+	}
+}
+
+// run is the call up to its answer, or to why there is none.
+func (c *call) run(ctx context.Context) (*answer, error) {
+	who := c.pass.Act().Who
+	if !who.Valid() || !who.Local() {
+		return nil, refuse(Unauthenticated)
+	}
+	u := asCall
+	if c.namespace != "" {
+		u = asBridged
+	}
+	c.session = c.s.sessions.of(who, c.pass.Act().Session, u)
+	c.owner = c.s.sessions.ownerOf(c.session)
+	if err := c.withinPace(); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.args, err = c.verb.parseArgs(c.raw); err != nil {
+		return nil, err
+	}
+	d := c.ask(c.verb.action, nil)
+	if !d.Allow {
+		return nil, denied(d.Rule)
+	}
+	c.pass = c.pass.As(c.verb.action, ServerName+"/"+c.verb.name, d.Rule)
+	return c.verb.do(ctx, c)
+}
+
+// refused records a refusal, once, and makes the answer of it. A call whose
+// client has left is recorded, unless what it has done is already, and answered
+// with the error of its context.
+func (c *call) refused(err error) (*answer, error) {
+	p := problemOf(err)
+	switch p.code {
+	case RateLimited:
+		c.s.stopped.count(c.pass, p.code, time.Now())
+		return p.answer(), nil
+	case cancelled:
+		if c.recorded {
+			return nil, p.err
+		}
+	case mail.AuditUnavailable, mail.StoreUnavailable, unexpected:
+		c.s.quiet.failed(c.verb.name, p.code, p.err, time.Now())
+	}
+	fields := append(slices.Clone(c.details), field("code", p.code))
+	if p.rule != "" {
+		fields = append(fields, field("policy", p.rule))
+	}
+	if p.uncertain {
+		fields = append(fields, field("outcome", "unknown"))
+	}
+	fields = append(fields, idFields("recipients", p.to)...)
+	if _, err := c.s.o.Gate.Turn(c.pass, rulePrefix+p.code, fields...); err != nil {
+		c.s.quiet.failed(c.verb.name, mail.AuditUnavailable, err, time.Now())
+		p = &problem{code: mail.AuditUnavailable}
+	}
+	if p.code == cancelled {
+		return nil, p.err
+	}
+	return p.answer(), nil
+}
+
+// line is the record of what the call is about to have done: in a transaction
+// of the book, in front of its commit.
+func (c *call) line(fields ...audit.Field) any {
+	return c.pass.Line(slices.Concat(c.details, fields)...)
+}
+
+// write records a call that changes nothing.
+func (c *call) write(fields ...audit.Field) error {
+	if _, err := c.s.o.Gate.Write(c.pass.Line(slices.Concat(c.details, fields)...)); err != nil {
+		return &problem{code: mail.AuditUnavailable, err: err}
+	}
+	return nil
+}
+
+// as notes which peer the caller is, for the record and for those who wake it.
+func (c *call) as(p mail.Peer) {
+	if p.ID != "" && c.s.sessions.bind(c.session, p) {
+		c.s.signals.signal(topicSession(c.owner.Session))
+	}
+}
+
+// me is the caller's peer.
+func (c *call) me(ctx context.Context) (mail.Peer, error) {
+	p, err := c.s.o.Book.Me(ctx, c.owner)
+	if noPeer(err) {
+		c.s.sessions.bind(c.session, mail.Peer{})
+	}
+	if err != nil {
+		return p, err
+	}
+	c.as(p)
+	c.details = append(c.details, peerFields(p)...)
+	return p, nil
+}
+
+// namespaceOf is the label of the caller's project, as its shim sent it.
+func namespaceOf(r *upstream.Request) string {
+	if v := r.Headers[wire.HeaderNamespace]; len(v) == 1 && wire.ValidNamespace(v[0]) {
+		return v[0]
+	}
+	return ""
+}
+
+// progressOf tells the client that the call is under way, where it asked for
+// that.
+func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
+	if r.ProgressToken == nil || on == nil {
+		return func(int) {}
+	}
+	return func(n int) {
+		params := wire.Set(nil, wire.Edit{Key: "progressToken", Value: r.ProgressToken},
+			wire.Edit{Key: "progress", Value: wire.IntID(int64(n))}, wire.Edit{Key: "message", Value: []byte(`"waiting"`)})
+		on(upstream.Event{Method: "notifications/progress", Params: params})
+	}
+}
+
+// isRefusal reports that err is the book's refusal with that code.
+func isRefusal(err error, code string) bool {
+	var e *mail.Error
+	return errors.As(err, &e) && e.Code == code
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Who may not read a mailbox, and who is not on this machine, learns nothing by
+// a hook and changes nothing. Each leaves one record.
+func TestAHookIsForCallersWhoMayRead(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	b.call("send", m{"to": "a", "body": "x"}).want("")
+	ask := func(who *principal.Principal) (HookCounts, []entry, error) {
+		before := len(h.lines())
+		c, err := h.s.Hook(context.Background(), who, "", []string{"boot/a@1"})
+		return c, h.lines()[before:], err
+	}
+	here, _ := process("hook")
+	away := principal.New(principal.UID(1000), principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested})
+	denied := func(what string, who *principal.Principal, rule string) {
+		t.Helper()
+		c, l, err := ask(who)
+		var no *gate.Refusal
+		if !errors.As(err, &no) || no.Code != gate.CodeDenied || c != (HookCounts{}) {
+			t.Errorf("%s: %+v %v", what, c, err)
+		}
+		if len(l) != 1 || l[0].Decision != "deny" || l[0].Rule != rule || l[0].Action != "agent.read" {
+			t.Errorf("%s: %+v", what, l)
+		}
+		if w := h.s.sessions.wake(peerID(a), true); w != "none" {
+			t.Errorf("%s wakes its peer by %s", what, w)
+		}
+	}
+	denied("a caller from elsewhere", away, policyNoMessaging)
+	denied("a token from elsewhere", principal.New(principal.Token("ci")), policyNoMessaging)
+	denied("a caller whom nobody can tell", principal.New("loopback:unknown").WithLocal(), policyNoMessaging)
+	h.gate.SetPolicy(h.rules(noReading))
+	denied("a caller who may not read", here, "hush")
+	h.gate.SetPolicy(h.rules(""))
+	if c, l, err := ask(here); err != nil || !c.Tell || c.Unread != 1 || len(l) != 1 || l[0].Decision != "allow" || l[0].Resource != "agent/hook" || l[0].Detail["unread"] != "1" {
+		t.Errorf("%+v %v %+v", c, err, l)
+	}
+	ci := principal.New(principal.Token("ci")).WithLocal()
+	if c, l, err := ask(ci); err != nil || c.Known || len(l) != 1 {
+		t.Errorf("%+v %v %+v", c, err, l)
+	}
+	h.log.Close()
+	b.call("send", m{"to": "a", "body": "y"}).want(mail.AuditUnavailable)
+	if c, _, err := ask(here); err == nil || c != (HookCounts{}) {
+		t.Errorf("an unrecorded look: %+v %v", c, err)
+	}
+}
+
+// Of several sessions of one process a hook means the newest that lives, each
+// time.
+func TestAHookMeansTheNewestSessionOfAProcess(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	who, _ := process("one")
+	var all []*agentClient
+	for _, s := range []string{"old", "mid", "new"} {
+		all = append(all, h.open(who, "digest-"+s, false).registered(s))
+	}
+	b := h.legacy("b").registered("b")
+	b.call("send", m{"to": "new", "body": "x"}).want("")
+	for i := range 2 {
+		b.call("send", m{"to": "mid", "body": fmt.Sprint(i)}).want("")
+	}
+	asker, _ := process("hook")
+	unread := func() int {
+		c, err := h.s.Hook(context.Background(), asker, "", []string{"boot/one@1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Unread
+	}
+	for range 20 {
+		if n := unread(); n != 1 {
+			t.Fatalf("%d unread", n)
+		}
+	}
+	all[2].conn.Close()
+	for range 20 {
+		if n := unread(); n != 2 {
+			t.Fatalf("%d unread after the end of the newest", n)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+func presenceOf(c *agentClient, name string) string {
+	l := c.call("list_peers", m{}).want("")
+	for i := range l.len("peers") {
+		p := l.at("peers").([]any)[i].(map[string]any)
+		if p["name"] == name {
+			return p["presence"].(string)
+		}
+	}
+	return "gone"
+}
+
+// Any sign of life extends the lease, and silence lets it end; the next sign
+// makes the peer live again, with its name and its mail.
+func TestALeaseLivesFromSignsOfLife(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{mail: mail.Limits{Session: 2 * time.Second}})
+	a, watcher := h.legacy("a").registered("a"), h.legacy("w").registered("w")
+	end := time.Now().Add(4500 * time.Millisecond)
+	for time.Now().Before(end) {
+		h.s.Seen(a.who, a.session)
+		if p := presenceOf(watcher, "a"); p != "live" {
+			t.Fatalf("a session that gives signs of life is %s", p)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	await(t, "the end of the lease", func() bool { return presenceOf(watcher, "a") == "away" })
+	other, _ := process("other")
+	h.s.Seen(other, a.session) // of somebody else's process, without effect: the key is the digest, which he cannot know
+	h.s.Seen(a.who, "digest-x")
+	h.s.Seen(a.who, a.session)
+	await(t, "its return", func() bool { return presenceOf(watcher, "a") == "live" })
+	if s := watcher.call("send", m{"to": "a", "body": "x"}).want(""); s.str("deliveries.0.presence") != "live" {
+		t.Errorf("%s", s.raw)
+	}
+}
+
+func TestTheEndOfAProcessEndsItsLeaseAtOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	for _, c := range []*agentClient{h.legacy("l").registered("l"), h.modern("m").registered("m")} {
+		watcher := h.legacy("w" + c.who.Key()[len(c.who.Key())-1:])
+		watcher.call("register", m{}).want("")
+		c.witness.kill()
+		name := c.who.Key()[len(c.who.Key())-1:]
+		await(t, "the end of "+name, func() bool { return presenceOf(watcher, name) == "away" })
+	}
+}
+
+func TestSessionsAreNamedByTheBestThatIsKnown(t *testing.T) {
+	t.Parallel()
+	unix, _ := process("p")
+	for _, c := range []struct {
+		who    *principal.Principal
+		digest string
+		want   string
+	}{
+		{unix, "abc", "s:abc"},
+		{unix, "", "i:"},
+		{principal.New("token:ci", principal.Fact{Name: "token", Value: "t7", Grade: principal.Verified}).WithLocal(), "", "t:t7"},
+		{principal.New("token:ci", principal.Fact{Name: "token", Value: "t7", Grade: principal.Claimed}).WithLocal(), "", "p:token:ci"},
+		{principal.New("loopback:uid=1000").WithLocal(), "", "p:loopback:uid=1000"},
+		{principal.New("uid:1000", principal.Fact{Name: factInstance, Value: "x", Grade: principal.Claimed}), "", "p:uid:1000"},
+	} {
+		if got := SessionOf(c.who, c.digest); got != c.want && !(c.want == "i:" && len(got) == 34 && got[:2] == "i:") {
+			t.Errorf("%s %q: %s", c.who.Name(), c.digest, got)
+		}
+	}
+}
+
+func TestGradesSayHowANameIsFounded(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	for name, want := range map[string]string{"uid:1000": "attested", "token:ci": "verified", "loopback:uid=1000": "observed"} {
+		c := h.open(principal.New(name).WithLocal(), "s"+want, false)
+		if r := c.call("register", m{}).want(""); r.str("grade") != want || r.str("principal") != name {
+			t.Errorf("%s", r.raw)
+		}
+	}
+}
+
+// Sessions that nobody uses are forgotten; one with a peer is kept for a day.
+func TestTheTableOfSessionsDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	now := time.Duration(0)
+	tab := newSessions("box", false, 90*time.Second)
+	tab.clock = func() time.Duration { return now }
+	who, _ := process("p")
+	bound := tab.of(who, "bound", asCall)
+	tab.bind(bound, mail.Peer{ID: "01JC000000000000000000000A"})
+	for i := range 100 {
+		tab.of(who, string(rune('a'+i)), asCall)
+	}
+	tab.forget(nil)
+	if len(tab.byKey) != 101 {
+		t.Errorf("%d sessions", len(tab.byKey))
+	}
+	now = keptUnbound + time.Minute
+	tab.forget(nil)
+	if len(tab.byKey) != 1 || len(tab.due()) != 0 {
+		t.Errorf("%d sessions, due %v", len(tab.byKey), tab.due())
+	}
+	tab.seen(who, "bound")
+	if due := tab.due(); len(due) != 1 || due[0] != "s:bound" || len(tab.due()) != 0 {
+		t.Errorf("due %v", due)
+	}
+	now += keptBound + time.Minute
+	tab.forget(nil)
+	if len(tab.byKey) != 0 || len(tab.byID) != 0 {
+		t.Errorf("%d sessions", len(tab.byKey))
+	}
+}
+
+func TestTheRateIsSteady(t *testing.T) {
+	t.Parallel()
+	var p pace
+	got := 0
+	for range 100 {
+		if p.admit(0, 60, 20) == 0 {
+			got++
+		}
+	}
+	wait := p.admit(0, 60, 20)
+	if got != 20 || wait != time.Second {
+		t.Errorf("%d at once, then %v", got, wait)
+	}
+	if p.admit(time.Second, 60, 20) != 0 || p.admit(time.Second, 60, 20) == 0 {
+		t.Error("not one a second after that")
+	}
+}

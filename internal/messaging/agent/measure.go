@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+)
+
+// Measures are what the metrics say of messaging.
+type Measures struct {
+	Accepted int64            // messages for each recipient, ever
+	States   map[string]int64 // of these, by state
+	Peers    map[string]int   // by presence
+	Waits    int              // calls that wait now
+	Sends    map[string]uint64
+}
+
+// Measure counts. An error means that the store is away.
+func (s *Server) Measure(ctx context.Context) (Measures, error) {
+	total, err := s.o.Book.Totals(ctx)
+	if err != nil {
+		return Measures{}, err
+	}
+	m := Measures{Accepted: total.Accepted, States: total.States, Peers: make(map[string]int), Waits: s.sessions.waiting(), Sends: s.sends.All()}
+	err = s.eachPeer(ctx, func(p mail.Peer) { m.Peers[presence(p.Live, p.Paused)]++ })
+	return m, err
+}
+
+// eachPeer goes through all peers but the operator.
+func (s *Server) eachPeer(ctx context.Context, fn func(mail.Peer)) error {
+	for after := ""; ; {
+		page, err := s.o.Book.Peers(ctx, mail.Peer{}, "", after, peersPage)
+		if err != nil {
+			return err
+		}
+		for _, p := range page {
+			after = p.ID
+			if p.Name != mail.Operator {
+				fn(p)
+			}
+		}
+		if len(page) < peersPage {
+			return nil
+		}
+	}
+}
+
+// waiting is how many calls wait.
+func (t *sessions) waiting() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n := 0
+	for _, s := range t.byKey {
+		n += s.calls
+	}
+	return n
+}

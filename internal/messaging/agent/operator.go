@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// ErrAgentShell refuses an operator's command that came from below a
+// registered agent, or from a process whose ancestors cannot all be told: an
+// agent's shell must not speak as the human (messaging.md 15, rules 2 and 3).
+var ErrAgentShell = errors.New("AGENT_SHELL")
+
+// Caller is who asks for something of the operator's.
+type Caller struct {
+	Who *principal.Principal
+	// Processes are the process instances of the caller and of all its
+	// ancestors, in the form of peer.Credentials.Instance. Complete: the chain
+	// was read to its end.
+	Processes []string
+	Complete  bool
+}
+
+// Operator is the human's side of messaging. Every method passes the gate as
+// action `admin` and the rule about an agent's shell before it looks at
+// anything, and leaves exactly one audit record. Errors: *gate.Refusal,
+// ErrAgentShell, *mail.Error.
+type Operator struct{ s *Server }
+
+// Operator is what `doorward agent` commands.
+func (s *Server) Operator() *Operator { return &Operator{s} }
+
+// PeerInfo is one peer as the operator sees it.
+type PeerInfo struct {
+	PeerID     string            `json:"peer_id"`
+	Name       string            `json:"name"`
+	Namespace  string            `json:"namespace"`
+	Principal  string            `json:"principal"` // without the node
+	Node       string            `json:"node"`
+	Grade      string            `json:"grade"`
+	Epoch      int64             `json:"epoch"`
+	Presence   string            `json:"presence"` // live, away or paused
+	LastSeen   string            `json:"last_seen,omitempty"`
+	LeaseUntil string            `json:"lease_until,omitempty"`
+	Display    string            `json:"display,omitempty"`
+	Summary    string            `json:"summary,omitempty"`
+	Inbound    string            `json:"inbound"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Spawn      string            `json:"spawn,omitempty"`
+	Wake       string            `json:"wake"`
+	Pending    int               `json:"pending"`
+	Held       int               `json:"held"`
+}
+
+// Letter is one message as the operator sees it. Subject, Body and Note are
+// filled in only where bodies were asked for.
+type Letter struct {
+	MessageID  string `json:"message_id"`
+	ThreadID   string `json:"thread_id"`
+	ReplyTo    string `json:"reply_to,omitempty"`
+	Seq        int64  `json:"seq,omitempty"`
+	To         string `json:"to"`
+	PeerID     string `json:"peer_id"`
+	State      string `json:"state"`
+	Kind       string `json:"kind"`
+	Priority   string `json:"priority"`
+	Authority  string `json:"authority"`
+	From       Sender `json:"from"`
+	BodyBytes  int    `json:"body_bytes"`
+	BodySHA256 string `json:"body_sha256"`
+	SentAt     string `json:"sent_at"`
+	ExpiresAt  string `json:"expires_at,omitempty"`
+	ChangedAt  string `json:"changed_at,omitempty"`
+	Attempt    int    `json:"attempt"`
+	Reason     string `json:"reason,omitempty"`
+
+	Subject string `json:"subject,omitempty"`
+	Body    string `json:"body,omitempty"`
+	Note    string `json:"note,omitempty"`
+
+	// Signature is valid, invalid, foreign (another node's) or none.
+	Signature string `json:"signature"`
+}
+
+// Sender is who a message is from, as the daemon knew him when he sent.
+type Sender struct {
+	PeerID    string `json:"peer_id"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	Principal string `json:"principal"`
+	Node      string `json:"node,omitempty"`
+	Grade     string `json:"grade"`
+	Epoch     int64  `json:"epoch"`
+	Lineage   string `json:"lineage"`
+}
+
+// OperatorDraft is a message of the human's.
+type OperatorDraft struct {
+	To      string `json:"to"` // name, name@namespace, parent/child or peer id
+	Subject string `json:"subject,omitempty"`
+	Body    string `json:"body"`
+	ReplyTo string `json:"reply_to,omitempty"`
+	TTL     int64  `json:"ttl_s,omitempty"`
+}
+
+// OperatorSent is what became of it.
+type OperatorSent struct {
+	MessageID string `json:"message_id"`
+	To        string `json:"to"`
+	PeerID    string `json:"peer_id"`
+	State     string `json:"state"`
+	Presence  string `json:"presence"`
+	Wake      string `json:"wake"`
+	Cleaned   int    `json:"cleaned"`
+}
+
+// Inbox is what waits for the operator or, as metadata, for a peer.
+type Inbox struct {
+	Messages []Letter `json:"messages"`
+	Notices  []Notice `json:"notices,omitempty"`
+	Pending  int      `json:"pending"`
+	Held     int      `json:"held"`
+}
+
+// Notice tells a sender how a message ended.
+type Notice struct {
+	MessageID string `json:"message_id"`
+	To        string `json:"to"`
+	State     string `json:"state"`
+	At        string `json:"at"`
+	Reason    string `json:"reason,omitempty"`
+	Note      string `json:"note,omitempty"`
+}
+
+// Traced is everything that is known of one message. Audit are the sequence
+// numbers of the records that name it, as far as this node wrote them.
+type Traced struct {
+	Letters []Letter      `json:"deliveries"`
+	Changes []mail.Change `json:"changes"`
+	Audit   []uint64      `json:"audit"`
+}
+
+// Tailed is a page of state changes; After is where the next one begins.
+type Tailed struct {
+	Changes []mail.Change `json:"changes"`
+	After   int64         `json:"after"`
+}
+
+// Checked is the outcome of Fsck. Unrecorded are messages without an audit
+// record of this node, Unstored recorded ones without a row: an answer never
+// went out for those.
+type Checked struct {
+	mail.Check
+	Unrecorded []string `json:"unrecorded,omitempty"`
+	Unstored   []string `json:"unstored,omitempty"`
+}
+
+// act is one command of the operator's on its way.
+type act struct {
+	s    *Server
+	pass gate.Pass
+}
+
+// enter takes a command through the gate, and refuses the shell of an agent.
+// The pass must be given back.
+func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, error) {
+	pass, err := o.s.o.Gate.Admit(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what,
+		Kind: gate.Administration, Source: source})
+	if err != nil {
+		return nil, err
+	}
+	a := &act{s: o.s, pass: pass}
+	if err := o.AgentShell(ctx, by.Processes, by.Complete); err != nil {
+		return nil, a.fail(err)
+	}
+	return a, nil
+}
+
+// AgentShell refuses with ErrAgentShell when one of the processes is a
+// registered agent of this node, or when complete is false. While the book is
+// away those that have a name in a session here, or had one, are known all the
+// same; where it is none of them, the error is the book's.
+func (o *Operator) AgentShell(ctx context.Context, processes []string, complete bool) error {
+	if !complete || len(processes) == 0 {
+		return ErrAgentShell
+	}
+	agents, err := o.s.o.Book.Agents(ctx)
+	if err != nil && o.s.sessions.agents(processes) {
+		return ErrAgentShell
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		if slices.Contains(agents, p) {
+			return ErrAgentShell
+		}
+	}
+	return nil
+}
+
+// fail records that a command was refused after all, gives its pass back, and
+// returns why.
+func (a *act) fail(err error) error {
+	code := "AGENT_SHELL"
+	if !errors.Is(err, ErrAgentShell) {
+		p := problemOf(err)
+		code, err = p.code, &mail.Error{Code: p.code, Retry: p.retry, Err: p.err}
+	}
+	if _, e := a.s.o.Gate.Turn(a.pass, rulePrefix+code, field("code", code)); e != nil {
+		a.s.log.Error("a refusal could not be recorded", "err", e)
+		err = &mail.Error{Code: mail.AuditUnavailable, Err: e}
+	}
+	a.end()
+	return err
+}
+
+func (a *act) end() { a.s.o.Gate.End(a.pass) }
+
+// line is the record of what the command is about to have done.
+func (a *act) line(fields ...audit.Field) any { return a.pass.Line(fields...) }
+
+// done records a command that changed nothing, and gives its pass back.
+func (a *act) done(fields ...audit.Field) error {
+	if _, err := a.s.o.Gate.Write(a.pass.Line(fields...)); err != nil {
+		a.end()
+		return &mail.Error{Code: mail.AuditUnavailable, Err: err}
+	}
+	a.end()
+	return nil
+}

@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// letter is a message as the operator sees it; texts only where they are asked
+// for.
+func (s *Server) letter(e *mail.Envelope, texts bool) Letter {
+	m := &e.Message
+	out := Letter{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, State: e.State,
+		Kind: m.Kind, Priority: m.Priority, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
+		SentAt: stamp(m.SentAt), ExpiresAt: stampOr(m.ExpiresAt), ChangedAt: stampOr(e.ChangedAt), Attempt: m.Attempt, Reason: e.Reason,
+		Signature: s.signature(m, e.PeerID)}
+	out.From = Sender{PeerID: m.From.PeerID, Name: m.From.Name, Namespace: m.From.Namespace, Principal: bare(m.From.Principal),
+		Node: nodeOf(m.From.Principal), Grade: m.From.Grade, Epoch: m.From.Epoch, Lineage: m.From.Lineage}
+	if texts {
+		out.Subject, out.Body, out.Note = m.Subject, m.Body, e.Note
+	}
+	return out
+}
+
+func (s *Server) letters(es []mail.Envelope, texts bool) []Letter {
+	out := []Letter{}
+	for i := range es {
+		out = append(out, s.letter(&es[i], texts))
+	}
+	return out
+}
+
+// Send sends a message with the operator's authority.
+func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*OperatorSent, error) {
+	a, p, err := o.find(ctx, by, "send", d.To)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := o.draft(d)
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	draft.To = []mail.Recipient{{To: d.To, PeerID: p.ID, Principal: p.Principal, Lineage: mail.LineageOperator, Authority: mail.AuthorityOperator}}
+	var wakes wakes
+	sent, err := o.s.o.Book.SendOperator(ctx, draft, func(v *mail.Sent) any {
+		wakes = o.s.planned(v)
+		return a.line(sendFields(v, draft.Body, wakes, o.s.digest(draft.Body))...)
+	})
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	a.end()
+	out := &OperatorSent{MessageID: sent.MessageID, To: d.To, PeerID: p.ID, Cleaned: sent.Cleaned}
+	for _, x := range sent.Deliveries {
+		out.State, out.Presence, out.Wake = x.State, presence(x.Live, x.Paused), wakes[x.PeerID]
+	}
+	return out, nil
+}
+
+// draft cleans and checks what the operator wants sent, as send does.
+func (o *Operator) draft(d OperatorDraft) (mail.Draft, error) {
+	body, n, err := Clean(d.Body)
+	if err != nil || body == "" {
+		return mail.Draft{}, &problem{code: InvalidBody, err: err}
+	}
+	subject, m, err := CleanLine(d.Subject)
+	if err != nil {
+		return mail.Draft{}, &problem{code: InvalidBody, err: err}
+	}
+	if len(body) > o.s.o.Limits.MessageBytes || len([]rune(subject)) > 200 {
+		return mail.Draft{}, refuse(TooLarge)
+	}
+	if d.TTL != 0 && (d.TTL < 60 || d.TTL > 604800) {
+		return mail.Draft{}, refuse(mail.InvalidArgument)
+	}
+	return mail.Draft{Body: body, Subject: subject, Kind: "inform", ReplyTo: d.ReplyTo, Priority: "normal", TTL: d.TTL, Cleaned: n + m}, nil
+}
+
+// Inbox is the operator's own mailbox when peer is empty, which ack confirms;
+// else what waits for that peer. Bodies of a peer are an act of their own.
+func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ack bool) (*Inbox, error) {
+	if peer == "" {
+		return o.ownInbox(ctx, by, ack)
+	}
+	what := "inbox"
+	if bodies {
+		what = "bodies"
+	}
+	a, p, err := o.find(ctx, by, what, peer)
+	if err != nil {
+		return nil, err
+	}
+	es, err := o.s.o.Book.Mailbox(ctx, p.ID, bodies)
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	// The record of bodies that are shown stands before they are.
+	if err := a.done(append(peerFields(p), number("listed", int64(len(es))))...); err != nil {
+		return nil, err
+	}
+	out := &Inbox{Messages: o.s.letters(es, bodies)}
+	for _, e := range es {
+		if e.State == mail.Held {
+			out.Held++
+		} else {
+			out.Pending++
+		}
+	}
+	return out, nil
+}
+
+func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, error) {
+	a, err := o.enter(ctx, by, "inbox")
+	if err != nil {
+		return nil, err
+	}
+	b, err := o.s.o.Book.OperatorInbox(ctx, ack, func(v *mail.Batch) any { return a.line(inboxFields(v)...) })
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	a.end()
+	out := &Inbox{Messages: []Letter{}, Pending: b.Counts.Pending, Held: b.Counts.Held}
+	for i := range b.Messages {
+		e := mail.Envelope{Message: b.Messages[i], To: mail.Operator, PeerID: b.Peer.ID, State: mail.Leased}
+		out.Messages = append(out.Messages, o.s.letter(&e, true))
+	}
+	for _, n := range b.Counts.Notices {
+		out.Notices = append(out.Notices, Notice{MessageID: n.MessageID, To: n.To, State: n.State, At: stamp(n.At), Reason: n.Reason, Note: n.Note})
+	}
+	return out, nil
+}
+
+// Holds lists what is held, and what is dead or expired and can be sent again.
+func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
+	a, err := o.enter(ctx, by, "hold")
+	if err != nil {
+		return nil, err
+	}
+	es, err := o.s.o.Book.Holds(ctx)
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	return o.s.letters(es, false), a.done(number("listed", int64(len(es))))
+}
+
+// What Settle can do to a message.
+const (
+	HoldApprove = "approve"
+	HoldRefuse  = "refuse"
+	HoldRequeue = "requeue"
+	HoldPurge   = "purge"
+)
+
+// Settle approves, refuses, requeues or purges a message.
+func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string) ([]mail.Settled, error) {
+	book := o.s.o.Book
+	do, ok := map[string]func(context.Context, string, mail.Note[mail.Settled]) ([]mail.Settled, error){
+		HoldApprove: book.Approve, HoldRefuse: book.Reject, HoldRequeue: book.Requeue, HoldPurge: book.Purge}[what]
+	name := "hold/" + what
+	if !ok {
+		name = "hold"
+	}
+	a, err := o.enter(ctx, by, name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, a.fail(refuse(mail.InvalidArgument))
+	}
+	done, err := do(ctx, messageID, func(v *mail.Settled) any {
+		fields := []audit.Field{field("message", v.MessageID), field("recipients", v.PeerID), field("state", v.State)}
+		if v.NewID != "" {
+			fields = append(fields, field("new_message", v.NewID))
+		}
+		return a.line(fields...)
+	})
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	a.end()
+	return done, nil
+}
+
+// tailPage is how many changes a page of a tail has.
+const tailPage = 200
+
+// Tail waits for at most waitMS for state changes behind after (-1: from now
+// on) of one peer or (empty) of all. The first page of a tail (after -1) is
+// recorded, those that go on from it are not: they are the same act.
+func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64, waitMS int) (*Tailed, error) {
+	a, err := o.enter(ctx, by, "tail")
+	if err != nil {
+		return nil, err
+	}
+	id := ""
+	if peer != "" {
+		p, err := o.s.o.Book.Find(ctx, peer)
+		if err != nil {
+			return nil, a.fail(err)
+		}
+		id = p.ID
+	}
+	limit, _ := o.s.capped(max(waitMS, 0))
+	if after < 0 {
+		limit = 0
+	}
+	out, err := o.s.changes(ctx, id, after, limit)
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	if after < 0 {
+		return out, a.done(field("peer", id))
+	}
+	a.end()
+	return out, nil
+}
+
+// changesEvery is how often a tail looks without a signal: not every change has
+// one that is meant for it.
+const changesEvery = 2 * time.Second
+
+func (s *Server) changes(ctx context.Context, peer string, after int64, limit time.Duration) (*Tailed, error) {
+	wake, leave := s.signals.join(topicAny)
+	defer leave()
+	for end := time.Now().Add(limit); ; {
+		cs, last, err := s.o.Book.Changes(ctx, peer, after, tailPage)
+		left := time.Until(end)
+		if err != nil || len(cs) > 0 || left <= 0 || ctx.Err() != nil || s.closing.Err() != nil {
+			if cs == nil {
+				cs = []mail.Change{}
+			}
+			return &Tailed{Changes: cs, After: last}, err
+		}
+		pause(ctx, wake, min(left, changesEvery))
+	}
+}

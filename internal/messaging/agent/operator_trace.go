@@ -1,0 +1,273 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Signer signs envelopes with the node's key, for mail.Options.Sign: ed25519
+// over the fields, each with its length in front, so that no two lists of
+// fields read the same (requirements B20).
+func Signer(key ed25519.PrivateKey) func(fields ...string) string {
+	return func(fields ...string) string {
+		return base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, signed(fields)))
+	}
+}
+
+// signedLabel keeps a signature of an envelope from being one of anything else.
+const signedLabel = "doorward/message/v1"
+
+func signed(fields []string) []byte {
+	var b []byte
+	for _, f := range append([]string{signedLabel}, fields...) {
+		b = append(strconv.AppendInt(b, int64(len(f)), 10), ':')
+		b = append(b, f...)
+	}
+	return b
+}
+
+// What the check of a signature can say. It proves what this daemon recorded,
+// and nothing about the truth of a body.
+const (
+	signatureValid   = "valid"
+	signatureInvalid = "invalid"
+	signatureForeign = "foreign" // of another node
+	signatureNone    = "none"
+)
+
+func (s *Server) signature(m *mail.Message, to string) string {
+	switch {
+	case m.Sig == "" || s.o.Public == nil:
+		return signatureNone
+	case nodeOf(m.From.Principal) != s.o.Node:
+		return signatureForeign
+	}
+	sig, err := base64.RawURLEncoding.DecodeString(m.Sig)
+	if err != nil || !ed25519.Verify(s.o.Public, signed(m.SignedFields(to)), sig) {
+		return signatureInvalid
+	}
+	return signatureValid
+}
+
+// Trace tells what happened to a message.
+func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Traced, error) {
+	a, err := o.enter(ctx, by, "trace")
+	if err != nil {
+		return nil, err
+	}
+	if !isID(messageID) {
+		return nil, a.fail(refuse(mail.UnknownMessage))
+	}
+	es, cs, err := o.s.o.Book.Trace(ctx, messageID)
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	out := &Traced{Letters: o.s.letters(es, false), Changes: cs, Audit: []uint64{}}
+	err = o.s.records(ctx, func(r recorded) {
+		if bytes.Contains(r.line, []byte(messageID)) {
+			out.Audit = append(out.Audit, r.seq)
+		}
+	})
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	if out.Changes == nil {
+		out.Changes = []mail.Change{}
+	}
+	return out, a.done(field("message", messageID))
+}
+
+// isID is the pattern of ids.
+func isID(s string) bool {
+	if len(s) != idLength {
+		return false
+	}
+	return strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}
+
+// recorded is one record of messaging.
+type recorded struct {
+	seq  uint64
+	line []byte
+}
+
+// records gives every record of messaging in the audit log of this node. The
+// log is read as it stands; whether it is whole, `doorward audit verify` says.
+func (s *Server) records(ctx context.Context, fn func(recorded)) error {
+	if s.o.AuditDir == "" {
+		return nil
+	}
+	mine := []byte(`,"source":"` + source + `"`)
+	return audit.Export(ctx, s.o.AuditDir, &lines{fn: func(line []byte) {
+		if !bytes.Contains(line, mine) {
+			return
+		}
+		seq, err := strconv.ParseUint(string(wire.Get(line, "seq")), 10, 64)
+		if err == nil {
+			fn(recorded{seq, line})
+		}
+	}})
+}
+
+// lines calls fn for each whole line that is written to it.
+type lines struct {
+	fn   func(line []byte)
+	rest []byte
+}
+
+var errLong = errors.New("a line of the audit log is too long")
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.rest = append(l.rest, b...)
+	for {
+		line, after, ok := bytes.Cut(l.rest, []byte("\n"))
+		if !ok {
+			break
+		}
+		l.fn(line)
+		l.rest = after
+	}
+	if len(l.rest) > 2*audit.MaxLine {
+		return 0, errLong
+	}
+	l.rest = append([]byte(nil), l.rest...)
+	return len(b), nil
+}
+
+// Fsck checks the invariant, and the store against the audit log.
+func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, error) {
+	what := "fsck"
+	if repair {
+		what = "fsck/repair"
+	}
+	a, err := o.enter(ctx, by, what)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.s.o.Book.Fsck(ctx, repair, func(v *mail.Check) any {
+		return a.line(number("problems", int64(len(v.Problems))), number("repaired", int64(v.Repaired)))
+	})
+	if err != nil {
+		return nil, a.fail(err)
+	}
+	out := &Checked{Check: *c}
+	if err := o.s.compare(ctx, out); err != nil {
+		return nil, a.fail(err)
+	}
+	a.end()
+	return out, nil
+}
+
+// comparedTime is how far back records are looked for in the store: rows of
+// messages that have ended stay for longer than that.
+const comparedTime = 24 * time.Hour
+
+// compare looks for messages that no record names, and for records whose
+// message there is not. The first must not be: the record is on the disk before
+// the message. The second is what a crash between the two leaves; nobody was
+// answered then. The daemon goes on meanwhile: the mailboxes are read before
+// the records, so that each message that is met has its record by then, and a
+// record that came since has no message to have yet.
+func (s *Server) compare(ctx context.Context, out *Checked) error {
+	if s.o.AuditDir == "" {
+		return nil
+	}
+	until := time.Now()
+	met, err := s.stored(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool) // ids of recorded messages, true: of late
+	err = s.records(ctx, func(r recorded) {
+		for id, late := range sentIn(r.line, until.Add(-comparedTime), until) {
+			known[id] = known[id] || late
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for id, ours := range met {
+		if _, ok := known[id]; !ok && ours {
+			out.Unrecorded = append(out.Unrecorded, id)
+		}
+		delete(known, id)
+	}
+	slices.Sort(out.Unrecorded)
+	return s.unstored(ctx, known, out)
+}
+
+// stored are the messages in all mailboxes; true: the record of this node has
+// to name it.
+func (s *Server) stored(ctx context.Context) (map[string]bool, error) {
+	met := make(map[string]bool) // a message to several is in several mailboxes
+	var all []mail.Peer
+	if err := s.eachPeer(ctx, func(p mail.Peer) { all = append(all, p) }); err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		es, err := s.o.Book.Mailbox(ctx, p.ID, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range es {
+			met[e.ID] = nodeOf(e.From.Principal) == s.o.Node && e.From.Lineage != mail.LineageBroker
+		}
+	}
+	return met, nil
+}
+
+// unstored looks for the recorded messages of late that were not met in a
+// mailbox.
+func (s *Server) unstored(ctx context.Context, known map[string]bool, out *Checked) error {
+	for id, late := range known {
+		if !late {
+			continue
+		}
+		es, _, err := s.o.Book.Trace(ctx, id)
+		switch {
+		case isRefusal(err, mail.UnknownMessage), err == nil && len(es) == 0:
+			out.Unstored = append(out.Unstored, id)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// sentIn are the messages that a record says were stored, and whether that was
+// between since and until.
+func sentIn(line []byte, since, until time.Time) map[string]bool {
+	if string(wire.Get(line, "decision")) != `"allow"` {
+		return nil
+	}
+	action, _ := wire.GetString(line, "action")
+	resource, _ := wire.GetString(line, "resource")
+	sends := action == "agent.send" || strings.HasSuffix(resource, ServerName+"/send") || strings.HasSuffix(resource, ServerName+"/hold/requeue")
+	detail := wire.Get(line, "detail")
+	if !sends || detail == nil {
+		return nil
+	}
+	text, _ := wire.GetString(line, "time")
+	at, err := time.Parse(time.RFC3339Nano, text)
+	out := make(map[string]bool)
+	for _, name := range []string{"message", "new_message"} {
+		if id, ok := wire.GetString(detail, name); ok && isID(id) {
+			out[id] = err == nil && at.After(since) && at.Before(until)
+		}
+	}
+	if _, ok := wire.GetString(detail, "replay"); ok {
+		return nil // stored by the call before it, if that is not forgotten
+	}
+	return out
+}

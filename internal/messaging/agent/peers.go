@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/policy"
+)
+
+type peerOut struct {
+	PeerID    string `json:"peer_id"`
+	Name      string `json:"name"`
+	Display   string `json:"display,omitempty"`
+	Summary   string `json:"summary,omitempty"`
+	Namespace string `json:"namespace"`
+	Presence  string `json:"presence"`
+	Lineage   string `json:"lineage"`
+	Sendable  bool   `json:"sendable"`
+	Inbound   string `json:"inbound"`
+	Grade     string `json:"grade"`
+	LastSeenS int64  `json:"last_seen_s"`
+	Wake      string `json:"wake"`
+}
+
+type peersOut struct {
+	Peers []peerOut `json:"peers"`
+	Next  string    `json:"next_page_token,omitempty"`
+}
+
+// peersPage is how many rows are read at once: what the policy hides is left
+// out afterwards.
+const peersPage = 200
+
+// listPeers lists the peers that the caller may know of. The token of a page
+// is the id of a peer that stood on the one before.
+func listPeers(ctx context.Context, c *call) (*answer, error) {
+	me, err := c.me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, most, wanted := c.args.str("page_token", ""), c.args.int("limit", 50), c.args.strs("presence")
+	if after != "" && len(after) != idLength {
+		return nil, refusef(mail.InvalidArgument, "page_token is not one of an answer")
+	}
+	out := peersOut{Peers: []peerOut{}}
+	for from := after; out.Next == ""; {
+		page, err := c.s.o.Book.Peers(ctx, me, c.args.str("namespace", ""), from, peersPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page {
+			from = p.ID
+			if len(wanted) > 0 && !slices.Contains(wanted, presence(p.Live, p.Paused)) || !c.sees(me, p) {
+				continue
+			}
+			if len(out.Peers) == most {
+				out.Next = out.Peers[most-1].PeerID
+				break
+			}
+			out.Peers = append(out.Peers, c.peerOut(me, p))
+		}
+		if len(page) < peersPage {
+			break
+		}
+	}
+	if err := c.write(number("listed", int64(len(out.Peers)))); err != nil {
+		return nil, err
+	}
+	return &answer{text: peersText(me, out), out: out}, nil
+}
+
+func (c *call) peerOut(me, p mail.Peer) peerOut {
+	to := &addressee{peer: p, me: me}
+	out := peerOut{PeerID: p.ID, Name: p.Name, Display: broken(p.Display), Summary: broken(p.Summary), Namespace: p.Namespace,
+		Presence: presence(p.Live, p.Paused), Lineage: p.Lineage, Grade: p.Grade, Wake: c.s.sessions.wake(p.ID, p.Live)}
+	out.LastSeenS = max(0, int64(time.Since(time.UnixMilli(p.LastSeen)).Seconds()))
+	out.Inbound = inboundOf(p, c.ask(policy.AgentDeliver, to).Allow)
+	out.Sendable = out.Inbound != mail.InboundRefuse && c.ask(policy.AgentSend, to).Allow
+	return out
+}
+
+// inboundOf is what becomes of a message that the policy lets through: the
+// recipient can only be stricter.
+func inboundOf(p mail.Peer, deliver bool) string {
+	switch {
+	case p.Inbound == mail.InboundRefuse:
+		return mail.InboundRefuse
+	case p.Inbound == mail.InboundHold || p.Paused || !deliver:
+		return mail.InboundHold
+	}
+	return mail.InboundAccept
+}
+
+func peersText(me mail.Peer, out peersOut) string {
+	f := newFence()
+	f.say(fmt.Sprintf("%d agents that you may know of.", len(out.Peers)))
+	f.open("list")
+	for _, p := range out.Peers {
+		f.say(fmt.Sprintf("%s %s (%s, %s, inbound %s, sendable %t, wake %s)", token(addressOf(p.Name, p.Namespace, me.Namespace)),
+			p.PeerID, p.Presence, p.Lineage, p.Inbound, p.Sendable, p.Wake))
+		f.labelled("display", p.Display)
+		f.labelled("summary", p.Summary)
+	}
+	f.close("list")
+	if out.Next != "" {
+		f.say("There are more: page_token=" + token(out.Next))
+	}
+	return f.String()
+}

@@ -1,0 +1,290 @@
+package agent
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/builtin"
+)
+
+// inboxURI is the one resource. It is the same for everybody: the connection
+// decides whose mailbox it means, so there is nothing to guess.
+const inboxURI = "agent://inbox"
+
+var (
+	resourceList = []byte(`[{"uri":"` + inboxURI + `","name":"inbox","title":"Your mailbox","description":"Counts of your mailbox and pointers to what is new in it, without any text.","mimeType":"application/json"}]`)
+	errNoURI     = &wire.Error{Code: -32602, Message: "Resource not found"}
+)
+
+// wakeGap is the least time between two wakes of one stream.
+const wakeGap = 5 * time.Second
+
+// topicSession is signalled here when a session got a peer.
+func topicSession(session string) string { return "session:" + session }
+
+// mayRead asks whether who may look at his mailbox now. The call itself has been
+// recorded.
+func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
+	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed, Listing: true}).Allow
+}
+
+// session is whose connection it is, outside of a tool's call.
+func (c *conn) session() *session {
+	return c.s.sessions.of(c.who, c.digest, asStream)
+}
+
+// inboxState is what the resource says: no text of anybody's, and no name.
+type inboxState struct {
+	Registered bool      `json:"registered"`
+	Pending    int       `json:"pending"`
+	Held       int       `json:"held"`
+	Newest     int64     `json:"newest_seq"`
+	Notices    int       `json:"notices"`
+	Messages   []pointer `json:"messages"`
+}
+
+// pointer is a waiting message without its text. From is a name, which is safe
+// by its pattern.
+type pointer struct {
+	MessageID string `json:"message_id"`
+	Seq       int64  `json:"seq"`
+	From      string `json:"from"`
+	Lineage   string `json:"lineage"`
+	Kind      string `json:"kind"`
+	Priority  string `json:"priority"`
+	SentAt    string `json:"sent_at"`
+}
+
+// read serves resources/read. The relay has recorded it.
+func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
+	pass, ok := gate.PassOf(ctx)
+	if !ok || pass.Act().Who.Key() != c.who.Key() || pass.Act().Session != c.digest {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
+		return upstream.Reply{Error: errNoURI}, nil
+	}
+	if !c.s.mayRead(c.who, pass.Act().Confirmed) {
+		return upstream.Reply{Error: errNoPass}, nil
+	}
+	state, err := c.s.look(ctx, c.session())
+	if err != nil {
+		return upstream.Reply{}, err
+	}
+	text, err := marshal(state)
+	if err != nil {
+		return upstream.Reply{}, err
+	}
+	content := wire.Set(nil, wire.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)},
+		wire.Edit{Key: "mimeType", Value: []byte(`"application/json"`)}, wire.Edit{Key: "text", Value: wire.AppendQuote(nil, string(text))})
+	out := wire.Set(nil, wire.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
+	if c.modern {
+		out = wire.Set(out, builtin.Hints("0")...)
+	}
+	return upstream.Reply{Result: out}, nil
+}
+
+// look reads a session's mailbox for the resource. Without a peer it is empty.
+func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
+	state := inboxState{Messages: []pointer{}}
+	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
+	if noPeer(err) {
+		s.sessions.bind(on, mail.Peer{})
+		return state, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	s.sessions.bind(on, p)
+	state.Registered, state.Pending, state.Held, state.Newest, state.Notices = true, n.Pending, n.Held, n.Newest, len(n.Notices)
+	for _, m := range waiting {
+		state.Messages = append(state.Messages, pointer{MessageID: m.MessageID, Seq: m.Seq, From: m.From, Lineage: m.Lineage,
+			Kind: m.Kind, Priority: m.Priority, SentAt: stamp(m.SentAt)})
+	}
+	return state, nil
+}
+
+// noPeer: the session has none, or has lost it.
+func noPeer(err error) bool {
+	return isRefusal(err, mail.NotRegistered) || isRefusal(err, mail.Fenced)
+}
+
+// subscribe begins or ends the push of a legacy session. Doing it twice is the
+// same as once.
+func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
+	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
+		return upstream.Reply{Error: errNoURI}
+	}
+	pass, _ := gate.PassOf(ctx)
+	may := func() bool { return c.s.mayRead(c.who, pass.Act().Confirmed) }
+	if r.Method == "resources/subscribe" && !may() {
+		return upstream.Reply{Error: errNoPass}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.Method == "resources/unsubscribe" && c.push != nil:
+		c.push()
+		c.push = nil
+	case r.Method == "resources/subscribe" && c.push == nil:
+		ctx, cancel := context.WithCancel(c.Context)
+		c.push = cancel
+		on := c.session()
+		leave := c.s.sessions.stream(on, false)
+		go func() {
+			defer leave()
+			c.s.pushTo(ctx, on, may, func() { c.on(updated(nil)) })
+		}()
+	}
+	return upstream.Reply{Result: []byte("{}")}
+}
+
+// listens numbers the listens: the id of one is ours, not the client's.
+var listens atomic.Int64
+
+// listen serves subscriptions/listen until ctx ends: the acknowledgement
+// first, then one update for mail that is there already and for what comes.
+func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
+	if !c.modern {
+		return upstream.Reply{Error: errNoMethod}, nil
+	}
+	granted, wanted := []byte("{}"), false
+	for uri := range wire.Elements(wire.GetPath(r.Params, "notifications", "resourceSubscriptions")) {
+		if text, _ := wire.Text(uri); text == inboxURI && c.mayListen() {
+			granted, wanted = []byte(`{"resourceSubscriptions":["`+inboxURI+`"]}`), true
+		}
+	}
+	id := wire.IntID(listens.Add(1))
+	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: id})
+	on(upstream.Event{Method: "notifications/subscriptions/acknowledged",
+		Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: granted}, wire.Edit{Key: "_meta", Value: tag})})
+	ctx, cancel := c.With(ctx)
+	defer cancel()
+	if wanted {
+		s := c.session()
+		leave := c.s.sessions.stream(s, true)
+		c.s.pushTo(ctx, s, c.mayListen, func() { on(updated(tag)) })
+		leave()
+	}
+	<-ctx.Done()
+	if c.Context.Err() != nil {
+		return upstream.Reply{Result: wire.Set([]byte(`{"resultType":"complete"}`), wire.Edit{Key: "_meta", Value: tag})}, nil
+	}
+	return upstream.Reply{}, ctx.Err()
+}
+
+// mayListen is mayRead on a connection of no session, which nothing has
+// confirmed.
+func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
+
+// updated says that the inbox is worth a look; meta names the listen, if any.
+func updated(meta []byte) upstream.Event {
+	return upstream.Event{Method: "notifications/resources/updated",
+		Params: wire.Set(nil, wire.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)}, wire.Edit{Key: "_meta", Value: meta})}
+}
+
+// pusher wakes the client of one stream.
+type pusher struct {
+	s    *Server
+	on   *session
+	may  func() bool // whether policy lets it be told, now
+	tell func()
+
+	begun       bool  // the state that the stream found has been told of
+	seq, notice int64 // the newest that was told of and is still unread
+	last        time.Time
+}
+
+// pushTo wakes the client of a stream until ctx ends. It is level-triggered: it
+// looks first, so that mail which came before the stream is told of as well. A
+// call that waits owns what comes (messaging.md 14); what is still unread a
+// while later is told of here after all.
+func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell func()) {
+	p := &pusher{s: s, on: on, may: may, tell: tell}
+	for ctx.Err() == nil {
+		peer := s.sessions.peerOf(on)
+		topics := []string{topicSession(on.owner.Session)}
+		if peer != "" {
+			topics = append(topics, mail.TopicMailbox(peer))
+		}
+		wake, leave := s.signals.join(topics...)
+		again := p.look(ctx)
+		if s.sessions.peerOf(on) == peer { // else it has another mailbox to wait for
+			pause(ctx, wake, again)
+		}
+		leave()
+	}
+}
+
+// look tells if there is something new, and says when to look again without a
+// signal; 0: not before one comes.
+func (p *pusher) look(ctx context.Context) time.Duration {
+	if !p.may() {
+		return 0 // PolicyChanged is a signal
+	}
+	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
+	switch {
+	case noPeer(err):
+		p.s.sessions.bind(p.on, mail.Peer{})
+		return 0
+	case err != nil:
+		if ctx.Err() == nil {
+			p.s.log.Warn("a mailbox could not be looked at", "err", err)
+		}
+		return p.s.minGap
+	}
+	p.s.sessions.bind(p.on, me)
+	seq, notice := newest(n, waiting)
+	// What is unread no longer is news when it comes back.
+	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)
+	news := seq > p.seq || notice > p.notice
+	if !p.begun { // a new stream is told of all that is not confirmed
+		news = news || n.Pending > 0
+	}
+	if !news {
+		p.begun = true
+		return 0
+	}
+	if p.s.sessions.waits(p.on) {
+		return p.s.minGap
+	}
+	if gap := p.s.minGap - time.Since(p.last); !p.last.IsZero() && gap > 0 {
+		return gap
+	}
+	p.tell()
+	p.begun, p.seq, p.notice, p.last = true, seq, notice, time.Now()
+	return 0
+}
+
+// newest are the newest unread message and the newest notice; 0 for none.
+func newest(n mail.Counts, waiting []mail.Pointer) (seq, notice int64) {
+	for _, m := range waiting {
+		seq = max(seq, m.Seq)
+	}
+	if len(n.Notices) > 0 {
+		notice = n.Receipt.Notice
+	}
+	return seq, notice
+}
+
+// pause waits for a signal, for a time when it is not 0, or for the end.
+func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
+	var timer <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer:
+	}
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+)
+
+// pace is how fast somebody acts: a generic cell rate limiter.
+type pace struct {
+	due time.Duration // when the last one would have been due at a steady pace
+}
+
+// admit lets one of perMinute and at most burst at once through, or says how
+// long to wait.
+func (p *pace) admit(now time.Duration, perMinute, burst int) (wait time.Duration) {
+	step := time.Minute / time.Duration(perMinute)
+	next := max(p.due, now) + step
+	if early := next - now - step*time.Duration(burst); early > 0 {
+		return early
+	}
+	p.due = next
+	return 0
+}
+
+// pacing is whose pace a verb is held to.
+type pacing uint8
+
+const (
+	unpaced         pacing = iota
+	paceOfSends            // of the peer, by its name: a new session of it goes on where the one before was
+	paceOfRegisters        // of the principal
+)
+
+// withinPace charges the call, or refuses it.
+func (c *call) withinPace() error {
+	t, l := c.s.sessions, c.s.o.Limits
+	var wait time.Duration
+	text := "too many sends of this peer"
+	switch c.verb.pace {
+	case paceOfSends:
+		wait = t.admit(t.paceOf(c.session), l.SendsPerMinute, l.Burst)
+	case paceOfRegisters:
+		wait, text = t.admit("register\x00"+c.owner.Principal, l.RegistersPerMinute, l.RegisterBurst), "too many registrations of this principal"
+	}
+	if wait > 0 {
+		return &problem{code: RateLimited, retry: wait, text: text}
+	}
+	return nil
+}
+
+// admit charges one act to a key.
+func (t *sessions) admit(key string, perMinute, burst int) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.paces[key]
+	wait = p.admit(t.clock(), perMinute, burst)
+	t.paces[key] = p
+	return wait
+}
+
+// paceOf is the key that the sends of a session are charged to.
+func (t *sessions) paceOf(s *session) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.paceKey()
+}
+
+func (s *session) paceKey() string {
+	if s.name != "" {
+		return "name\x00" + s.name
+	}
+	return "session\x00" + s.owner.Principal + "\x00" + s.owner.Session
+}
+
+// rename gives a session a name, or none, whose pace it has from now on; what it
+// was charged before is charged to that. So neither another name nor another
+// session is a new beginning, and one that was superseded costs its heir nothing.
+// The caller holds mu.
+func (t *sessions) rename(s *session, name string) {
+	before := t.paces[s.paceKey()]
+	s.name = name
+	if now := t.paces[s.paceKey()]; before.due > now.due {
+		t.paces[s.paceKey()] = before
+	}
+}
+
+// forgetPaces drops what says nothing any more. The caller holds mu.
+func (t *sessions) forgetPaces() {
+	now := t.clock()
+	maps.DeleteFunc(t.paces, func(_ string, p pace) bool { return p.due <= now })
+}
+
+// stopped counts the calls that a limiter has stopped: one record for each
+// principal and minute, in which their number stands (AH13).
+type stopped struct {
+	write func(*audit.Record) error
+
+	mu     sync.Mutex
+	counts map[string]*audit.Record // by principal and action
+	since  map[string]time.Time
+}
+
+// sumTime is what one record sums up.
+const sumTime = time.Minute
+
+func newStopped(write func(*audit.Record) error) *stopped {
+	return &stopped{write: write, counts: make(map[string]*audit.Record), since: make(map[string]time.Time)}
+}
+
+// count adds a call. The record is written when its minute is over.
+func (st *stopped) count(p gate.Pass, code string, now time.Time) {
+	a, line := p.Act(), p.Line(audit.Field{Name: "code", Value: code})
+	key := a.Who.Name() + "\x00" + a.Action + "\x00" + code
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	r := st.counts[key]
+	if r == nil {
+		r = line
+		r.Decision, r.Rule, r.Bytes = audit.Deny, rulePrefix+code, 0
+		st.counts[key], st.since[key] = r, now
+	}
+	r.Count++
+}
+
+// flush writes what was begun a minute before now, or all. What cannot be
+// written waits for the next flush.
+func (st *stopped) flush(now time.Time, all bool) {
+	st.mu.Lock()
+	due := make(map[string]*audit.Record)
+	for key, r := range st.counts {
+		if all || now.Sub(st.since[key]) >= sumTime {
+			due[key] = r
+			delete(st.counts, key)
+			delete(st.since, key)
+		}
+	}
+	st.mu.Unlock()
+	for key, r := range due {
+		if err := st.write(r); err != nil {
+			st.again(key, r)
+		}
+	}
+}
+
+// again adds a record that could not be written to what is counted since.
+func (st *stopped) again(key string, r *audit.Record) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if since := st.counts[key]; since != nil {
+		since.Count += r.Count
+		return
+	}
+	st.counts[key], st.since[key] = r, time.Time{}
+}

@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"bytes"
+	_ "embed" // schema.jsonc
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+//go:embed schema.jsonc
+var schemaText []byte
+
+// schemas are the two schemas of one tool: as they are published, and ready
+// to check with.
+type schemas struct {
+	input, output []byte // raw JSON
+	// accepts is compiled when it is first needed: most daemons serve few tools.
+	accepts  func() (*jsonschema.Resolved, error)
+	mostBody int // bytes of UTF-8; 0: there is no body
+}
+
+// loadSchemas reads schema.jsonc. A message has at most mostBody bytes, and so
+// at most as many characters, and lives for ttl where its sender does not say.
+func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
+	text := withoutComments(schemaText)
+	if err := wire.ValidateValue(text); err != nil {
+		return nil, fmt.Errorf("schema.jsonc: %w", err)
+	}
+	definitions := wire.SetIn(wire.Get(text, "definitions"), "body", wire.Edit{Key: "maxLength", Value: wire.IntID(int64(mostBody))})
+	e := expander{definitions: wire.SetIn(definitions, "ttl", wire.Edit{Key: "default", Value: wire.IntID(int64(ttl.Seconds()))})}
+	out := make(map[string]schemas)
+	for tool, raw := range wire.Members(wire.Get(text, "tools")) {
+		s := schemas{input: e.expand(wire.Get(raw, "in"), true), output: e.output(wire.Get(raw, "out"))}
+		if wire.GetPath(s.input, "properties", "body") != nil {
+			s.mostBody = mostBody
+		}
+		s.accepts = sync.OnceValues(func() (*jsonschema.Resolved, error) { return resolve(s.input) })
+		out[tool] = s
+	}
+	return out, e.err
+}
+
+// withoutComments drops the lines that are comments.
+func withoutComments(text []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
+func resolve(raw []byte) (*jsonschema.Resolved, error) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	return s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+}
+
+// expander puts definitions in the place of their names, and says of every
+// object which of its properties it must have, and which it may.
+type expander struct {
+	definitions []byte
+	err         error
+}
+
+// output is the published form: the error is part of it, since some clients
+// check the structured content of errors against it as well.
+func (e *expander) output(raw []byte) []byte {
+	out := append([]byte(`{"type":"object","anyOf":[`), e.expand(raw, false)...)
+	out = append(append(out, ','), e.expand([]byte(`"@error"`), false)...)
+	return append(out, "]}"...)
+}
+
+func (e *expander) expand(raw []byte, input bool) []byte {
+	switch {
+	case len(raw) == 0:
+		e.err = fmt.Errorf("schema.jsonc: something is missing")
+		return []byte("{}")
+	case raw[0] == '"':
+		return e.named(raw, input)
+	case raw[0] == '[':
+		var out []byte
+		for v := range wire.Elements(raw) {
+			out = append(append(out, ','), e.expand(v, input)...)
+		}
+		return bracketed('[', out, ']')
+	case raw[0] == '{':
+		return e.schema(raw, input)
+	}
+	return raw
+}
+
+// named is a definition, or a text that is none.
+func (e *expander) named(raw []byte, input bool) []byte {
+	name, _ := wire.Text(raw)
+	if name == "" || name[0] != '@' {
+		return raw
+	}
+	def := wire.Get(e.definitions, name[1:])
+	if def == nil {
+		e.err = fmt.Errorf("schema.jsonc: no definition of %s", name)
+		return raw
+	}
+	return e.expand(def, input)
+}
+
+// schema is one schema object.
+func (e *expander) schema(raw []byte, input bool) []byte {
+	var out []byte
+	for key, v := range wire.Members(raw) {
+		switch key {
+		case "optional":
+			continue
+		case "properties":
+			v = e.properties(v, input)
+		case "enum", "const", "default", "required":
+		default:
+			v = e.expand(v, input)
+		}
+		out = append(wire.AppendQuote(append(out, ','), key), ':')
+		out = append(out, v...)
+	}
+	if !input && wire.Get(raw, "required") == nil && wire.Get(raw, "properties") != nil {
+		out = append(append(out, `,"required":`...), required(raw)...)
+	}
+	isObject := string(wire.Get(raw, "type")) == `"object"`
+	if input && isObject && wire.Get(raw, "additionalProperties") == nil {
+		out = append(out, `,"additionalProperties":false`...)
+	}
+	return bracketed('{', out, '}')
+}
+
+func (e *expander) properties(raw []byte, input bool) []byte {
+	var out []byte
+	for name, v := range wire.Members(raw) {
+		out = append(wire.AppendQuote(append(out, ','), name), ':')
+		out = append(out, e.expand(v, input)...)
+	}
+	return bracketed('{', out, '}')
+}
+
+// required are the properties that are not optional.
+func required(raw []byte) []byte {
+	var optional []string
+	for v := range wire.Elements(wire.Get(raw, "optional")) {
+		name, _ := wire.Text(v)
+		optional = append(optional, name)
+	}
+	var out []byte
+	for name := range wire.Members(wire.Get(raw, "properties")) {
+		if !slices.Contains(optional, name) {
+			out = wire.AppendQuote(append(out, ','), name)
+		}
+	}
+	return bracketed('[', out, ']')
+}
+
+// bracketed closes a list of items that each have a comma in front.
+func bracketed(first byte, items []byte, last byte) []byte {
+	if len(items) > 0 {
+		items = items[1:]
+	}
+	return append(append([]byte{first}, items...), last)
+}

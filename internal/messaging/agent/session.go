@@ -1,0 +1,303 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// The facts of a principal that sessions are told apart by, and that agents'
+// processes are known by.
+const (
+	factInstance = principal.FactInstance
+	factToken    = "token"
+	factProcess  = "process"
+	factParent   = "parent_process"
+)
+
+// SessionOf names the session that who acts in: a legacy session by its
+// digest; without one the process instance on the Unix socket, the token, or
+// the principal itself.
+func SessionOf(who *principal.Principal, digest string) string {
+	if digest != "" {
+		return "s:" + digest
+	}
+	if f, ok := who.Fact(factInstance); ok && f.Value != "" && f.Grade.MayRestrict() {
+		sum := sha256.Sum256([]byte(f.Value))
+		return "i:" + hex.EncodeToString(sum[:])[:32]
+	}
+	if f, ok := who.Fact(factToken); ok && f.Value != "" && f.Grade.MayAllow() {
+		return "t:" + f.Value
+	}
+	return "p:" + who.Name()
+}
+
+// gradeOf is how well the name of a principal is founded.
+func gradeOf(who *principal.Principal) string {
+	switch kind, _, _ := principal.Parse(who.Name()); kind {
+	case principal.KindUID:
+		return principal.Attested.String()
+	case principal.KindLoopback:
+		return principal.Observed.String()
+	}
+	return principal.Verified.String()
+}
+
+// session is one that was seen here: who acts in it, its last sign of life, and
+// what of it waits. Everything but last is guarded by the table.
+type session struct {
+	owner   mail.Owner
+	witness principal.Witness // of the process behind it; nil: none can tell
+	last    atomic.Int64      // sign of life, in nanoseconds of the table's clock
+	touched int64             // when the book was told
+
+	peer    string // its peer, once it has one
+	ended   bool   // its connection is closed, or its process gone
+	shim    string // the parent process of a shim, for siblings
+	joined  *session
+	members []*session // siblings that joined it
+
+	calls   int    // that wait
+	listens int    // open streams of subscriptions/listen
+	subs    int    // subscriptions of a legacy session
+	name    string // of its peer, whose pace it has; empty: its own
+	made    uint64 // later sessions have higher numbers
+
+	hooked   int64 // last time that a hook asked for it; 0: none did
+	hookTold int64 // the newest message that a hook has told of
+}
+
+// maxWaiting is how many calls of one session may wait at once.
+const maxWaiting = 4
+
+// How long sessions are kept: one with a peer, so that any sign of life
+// extends its lease again, and one without.
+const (
+	keptBound   = 24 * time.Hour
+	keptUnbound = 10 * time.Minute
+	touchMost   = 30 * time.Second // between two extensions of one lease
+)
+
+// sessions is the table of those that were seen.
+type sessions struct {
+	node  string
+	join  bool // siblings of one parent share a session
+	clock func() time.Duration
+	touch time.Duration // between two extensions of one lease
+
+	mu    sync.RWMutex
+	byKey map[string]*session // by principal.Key and session
+	byID  map[string]*session // by peer id
+	late  map[string]bool     // sessions that were closed under a call: to be ended once more
+	made  uint64              // sessions so far
+	paces map[string]pace     // by what acts; what may act at once has none
+
+	formers formers
+}
+
+func newSessions(node string, join bool, lease time.Duration) *sessions {
+	start := time.Now()
+	return &sessions{node: node, join: join, touch: min(touchMost, lease/3), clock: func() time.Duration { return time.Since(start) },
+		byKey: make(map[string]*session), byID: make(map[string]*session), late: make(map[string]bool), paces: make(map[string]pace)}
+}
+
+func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
+
+// seen notes a sign of life of a session that is known: one look-up.
+func (t *sessions) seen(who *principal.Principal, digest string) {
+	key := who.Name() + "\x00" + SessionOf(who, digest)
+	t.mu.RLock()
+	s := t.byKey[key]
+	t.mu.RUnlock()
+	if s != nil {
+		s.last.Store(t.now())
+	}
+}
+
+// How a session is used.
+type use uint8
+
+const (
+	asStream  use = iota // by what was opened once and stays: no sign of life
+	asCall               // by a call
+	asBridged            // by a call through `doorward connect`: the agent is the parent of its process
+)
+
+// of is the session that who acts in, made on first use.
+func (t *sessions) of(who *principal.Principal, digest string, u use) *session {
+	name := SessionOf(who, digest)
+	key := who.Name() + "\x00" + name
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.byKey[key]
+	if s == nil {
+		s = t.enter(who, name, key)
+	} else if u != asStream {
+		s.last.Store(t.now())
+	}
+	if u == asBridged {
+		s.behindShim(who)
+	}
+	return t.leader(s)
+}
+
+func (t *sessions) qualified(who *principal.Principal) string {
+	return mail.Qualify(t.node, who.Name())
+}
+
+// enter makes a session. The caller holds mu.
+func (t *sessions) enter(who *principal.Principal, name, key string) *session {
+	t.made++
+	s := &session{made: t.made, witness: who.Witness(), owner: mail.Owner{
+		Principal: t.qualified(who), Session: name, Node: t.node, Grade: gradeOf(who)}}
+	if kind, id, _ := principal.Parse(who.Name()); kind == principal.KindSpawn {
+		s.owner.Spawn = id
+	}
+	if f, ok := who.Fact(factProcess); ok && f.Value != "" {
+		s.owner.Processes = []string{f.Value}
+	}
+	if s.witness != nil {
+		s.witness.Retain()
+	}
+	s.last.Store(t.now())
+	t.byKey[key] = s
+	return s
+}
+
+// behindShim adds the agent itself, once. That the session comes from a shim
+// is claimed; it can only keep an agent's shell from the operator's commands.
+func (s *session) behindShim(who *principal.Principal) {
+	f, ok := who.Fact(factParent)
+	if s.shim != "" || !ok || f.Value == "" || !f.Grade.MayRestrict() {
+		return
+	}
+	s.shim = f.Value
+	s.owner.Processes = append(s.owner.Processes[:len(s.owner.Processes):len(s.owner.Processes)], f.Value)
+}
+
+// leader is the session that s acts as: a sibling's when they may join and s
+// has no peer of its own (AH9). The caller holds mu.
+func (t *sessions) leader(s *session) *session {
+	if s.joined == nil && t.join && s.shim != "" && s.peer == "" {
+		for _, o := range t.byKey {
+			if o != s && o.joined == nil && o.peer != "" && o.shim == s.shim && o.owner.Principal == s.owner.Principal && o.lives() {
+				s.joined = o
+				o.members = append(o.members, s)
+				break
+			}
+		}
+	}
+	if s.joined == nil {
+		return s
+	}
+	s.joined.last.Store(s.last.Load())
+	return s.joined
+}
+
+// bind notes the peer that a session turned out to be, by its present name; the
+// zero one: none any more. It reports whether that is another peer than before.
+func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
+	t.mu.RLock()
+	same := s.peer == p.ID && s.name == nameOf(p)
+	t.mu.RUnlock()
+	if same {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rename(s, nameOf(p))
+	if s.peer == p.ID {
+		return false
+	}
+	if t.byID[s.peer] == s {
+		delete(t.byID, s.peer)
+	}
+	if p.ID == "" {
+		t.former(s)
+	}
+	s.peer = p.ID
+	if p.ID != "" {
+		t.byID[p.ID] = s
+		s.touched = t.now()
+	}
+	return true
+}
+
+// nameOf tells names of all principals apart; empty for no peer.
+func nameOf(p mail.Peer) string {
+	if p.ID == "" {
+		return ""
+	}
+	return p.Principal + "\x00" + p.Namespace + "\x00" + p.Name
+}
+
+// peerOf is the peer of a session, as far as is known here.
+func (t *sessions) peerOf(s *session) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.peer
+}
+
+// end marks a session as over: its connection was closed. again: a call was
+// under way then, and may have extended its lease.
+func (t *sessions) end(who *principal.Principal, digest string, again bool) {
+	name := SessionOf(who, digest)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.byKey[who.Name()+"\x00"+name]
+	switch {
+	case s != nil:
+		s.ended = true
+	case again:
+		t.late[name] = true
+	}
+}
+
+// wait takes one of a session's places for calls that wait.
+func (t *sessions) wait(s *session) (leave func(), ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.calls >= maxWaiting {
+		return nil, false
+	}
+	s.calls++
+	return func() {
+		t.mu.Lock()
+		s.calls--
+		t.mu.Unlock()
+	}, true
+}
+
+func (t *sessions) waits(s *session) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.calls > 0
+}
+
+// stream counts an open stream that mail is pushed on.
+func (t *sessions) stream(s *session, listen bool) (leave func()) {
+	n := &s.subs
+	if listen {
+		n = &s.listens
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*n++
+	return func() {
+		t.mu.Lock()
+		*n--
+		t.mu.Unlock()
+	}
+}
+
+// ownerOf is who a session acts as in the book.
+func (t *sessions) ownerOf(s *session) mail.Owner {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.owner
+}

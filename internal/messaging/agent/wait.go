@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// ending is why a wait is over.
+type ending string
+
+const (
+	endFound    ending = "found"
+	endTimeout  ending = "timeout"
+	endShutdown ending = "shutdown"
+)
+
+// capped is how long a call may wait, and whether that is less than it wants.
+func (s *Server) capped(ms int) (time.Duration, bool) {
+	want := time.Duration(ms) * time.Millisecond
+	return min(want, s.o.Limits.WaitCap), want > s.o.Limits.WaitCap
+}
+
+// progressEvery is how often a call that waits says so, where its client wants
+// to hear it.
+const progressEvery = 15 * time.Second
+
+// await looks, and looks again at each signal, until look finds something or
+// the time is over. The signals are joined before the first look, so that
+// nothing between the two is missed. What was allowed when the call began is
+// asked again before each further look: policy may have changed.
+func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
+	leave, ok := c.s.sessions.wait(c.session)
+	if !ok {
+		return "", &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already", maxWaiting)}
+	}
+	defer leave()
+	wake, part := c.s.signals.join(topics...)
+	defer part()
+	begin := time.Now()
+	timer, tick := time.NewTimer(limit), time.NewTicker(progressEvery)
+	defer timer.Stop()
+	defer tick.Stop()
+	if found, err := look(); err != nil || found {
+		return endFound, err
+	}
+	c.progress(0)
+	for {
+		select {
+		case <-wake:
+			if found, err := c.lookAgain(look); err != nil || found {
+				return endFound, err
+			}
+		case <-tick.C:
+			c.progress(int(time.Since(begin).Seconds()))
+		case <-timer.C: // a signal may have come with it
+			if found, err := c.lookAgain(look); err != nil || found {
+				return endFound, err
+			}
+			return endTimeout, nil
+		case <-c.s.closing.Done():
+			return endShutdown, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// lookAgain is look, for who is still allowed to.
+func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
+	if d := c.ask(c.verb.action, nil); !d.Allow {
+		return false, denied(d.Rule)
+	}
+	return look()
+}
+
+type waitOut struct {
+	Reason       string      `json:"reason"`
+	WaitedMS     int64       `json:"waited_ms"`
+	Capped       bool        `json:"capped"`
+	Cursor       string      `json:"cursor"`
+	Pending      int         `json:"pending"`
+	Held         int         `json:"held"`
+	Missed       missedOut   `json:"missed"`
+	Notices      []noticeOut `json:"notices"`
+	MessageState string      `json:"message_state,omitempty"`
+	SpawnState   string      `json:"spawn_state,omitempty"`
+}
+
+// waiting is what a wait looks at.
+type waiting struct {
+	c              *call
+	mail           bool
+	message, spawn string
+
+	out    waitOut
+	me     mail.Peer
+	counts mail.Counts
+}
+
+// wait waits for news. It gives no text, leases nothing and confirms nothing;
+// its cursor covers the notices that it shows.
+func wait(ctx context.Context, c *call) (*answer, error) {
+	me, err := c.me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &waiting{c: c, me: me, mail: c.args.bool("mail", true), message: c.args.str("message_id", ""), spawn: c.args.str("spawn_id", "")}
+	topics := []string{mail.TopicMailbox(me.ID)}
+	if w.message != "" {
+		topics = append(topics, mail.TopicMessage(w.message))
+	}
+	if w.spawn != "" {
+		topics = append(topics, mail.TopicSpawn(w.spawn))
+	}
+	limit, lowered := c.s.capped(c.args.int("wait_ms", 25000))
+	begin := time.Now()
+	end, err := c.await(ctx, limit, topics, func() (bool, error) { return w.look(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	if end != endFound {
+		w.out.Reason = string(end)
+	}
+	w.out.WaitedMS, w.out.Capped = time.Since(begin).Milliseconds(), lowered
+	if err := c.write(w.fields()...); err != nil {
+		return nil, err
+	}
+	return w.answer(), nil
+}
+
+// look reads everything that the answer says, and reports whether there is
+// news of what is waited for.
+func (w *waiting) look(ctx context.Context) (bool, error) {
+	book := w.c.s.o.Book
+	me, n, waiting, err := book.Look(ctx, w.c.owner)
+	if err != nil {
+		return false, err
+	}
+	w.me, w.counts = me, n
+	reason := ""
+	if w.mail && len(n.Notices) > 0 {
+		reason = "notice"
+	}
+	if w.mail && len(waiting) > 0 {
+		reason = "mail"
+	}
+	if w.spawn != "" {
+		s, err := book.SpawnOf(ctx, w.c.owner, w.spawn)
+		if err != nil {
+			return false, err
+		}
+		if w.out.SpawnState = s.State; s.State != mail.Starting && s.State != mail.Running {
+			reason = "spawn"
+		}
+	}
+	if w.message != "" {
+		ds, err := book.Status(ctx, w.c.owner, w.message)
+		if err != nil {
+			return false, err
+		}
+		settled := false
+		if w.out.MessageState, settled = stateOf(ds); settled {
+			reason = "message"
+		}
+	}
+	w.out.Reason = reason
+	return reason != "", nil
+}
+
+// stateOf is the state of a message to several recipients: the first that is
+// open, else the first that is not confirmed. settled: none is open.
+func stateOf(ds []mail.Delivery) (state string, settled bool) {
+	state, settled = mail.Acked, true
+	for _, d := range ds {
+		open := d.State == mail.Held || d.State == mail.Queued || d.State == mail.Leased
+		if open && settled || settled && state == mail.Acked {
+			state = d.State
+		}
+		settled = settled && !open
+	}
+	return state, settled
+}
+
+func (w *waiting) fields() []audit.Field {
+	fields := []audit.Field{field("ended", w.out.Reason), number("waited_ms", w.out.WaitedMS)}
+	if w.message != "" {
+		fields = append(fields, field("message", w.message))
+	}
+	if w.spawn != "" {
+		fields = append(fields, field("spawn", w.spawn))
+	}
+	return fields
+}
+
+func (w *waiting) answer() *answer {
+	o := &w.out
+	o.Pending, o.Held, o.Missed, o.Notices = w.counts.Pending, w.counts.Held, missedOut(w.counts.Missed), noticesOf(w.counts.Notices)
+	o.Cursor = w.c.s.cursor(receiptOf(w.counts, w.me), w.c.owner.Session)
+	f := newFence()
+	f.say(fmt.Sprintf("Waited %d ms; ended by: %s.", o.WaitedMS, o.Reason))
+	if o.MessageState != "" {
+		f.say("The message is " + o.MessageState + ".")
+	}
+	if o.SpawnState != "" {
+		f.say("The started agent is " + o.SpawnState + ".")
+	}
+	f.notices(o.Notices)
+	f.counts(o.Pending, o.Held, o.Missed)
+	if o.Reason == "mail" {
+		f.say("Call inbox to read it.")
+	}
+	return &answer{text: f.String(), out: *o}
+}

@@ -1,0 +1,94 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// Ack confirms or rejects messages that o's peer was given. The note reaches
+// the sender. An id that is not one of them is unknown, whoever's it is.
+func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
+	var out *Confirmed
+	err := b.write(ctx, func(j *job) error {
+		p, err := j.fence(o)
+		if err != nil {
+			return err
+		}
+		if out, err = j.confirm(p, ids, rejected, text); err != nil {
+			return err
+		}
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (j *job) confirm(p Peer, ids []string, rejected bool, text string) (*Confirmed, error) {
+	out := &Confirmed{Peer: p}
+	x, err := j.box(p.ID)
+	if err != nil {
+		return nil, err
+	}
+	state := Acked
+	if rejected {
+		state = Rejected
+	}
+	seen := make(map[string]bool)
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		found, err := j.rows(`message_id = ?1 AND peer_id = ?2`, id, p.ID)
+		if err != nil {
+			return nil, fmt.Errorf("reading what is confirmed: %w", err)
+		}
+		switch {
+		case len(found) == 0 || found[0].givenAt == 0:
+			out.Unknown = append(out.Unknown, id)
+		case isFinalState(found[0].state):
+			out.Already++
+		default:
+			if err := j.end(x, found[0], state, "", text); err != nil {
+				return nil, err
+			}
+			out.Acked++
+			out.IDs = append(out.IDs, id)
+		}
+	}
+	return out, nil
+}
+
+// Status is what became of a message that o's peer has sent; UnknownMessage
+// for any other.
+func (b *Book) Status(ctx context.Context, o Owner, id string) ([]Delivery, error) {
+	var out []Delivery
+	err := b.read(ctx, func(j *job) error {
+		out = nil
+		p, err := j.me(o)
+		if err != nil {
+			return err
+		}
+		var sender string
+		err = j.Row([]any{&sender}, `SELECT sender_id FROM messages WHERE message_id = ?1 AND sender_id = ?2`, id, p.ID)
+		if errors.Is(err, store.ErrNoRow) {
+			return refuse(UnknownMessage)
+		}
+		if err != nil {
+			return err
+		}
+		return j.Each(func(scan func(...any) error) error {
+			var d Delivery
+			err := scan(&d.To, &d.State, &d.Attempts, &d.ChangedAt, &d.GivenAt, &d.AckedAt, &d.Reason, &d.Note)
+			out = append(out, d)
+			return err
+		}, `SELECT address, state, attempts, changed_at, given_at, CASE WHEN state = 'acked' THEN acked_at ELSE 0 END, reason, note
+			FROM deliveries WHERE message_id = ?1 ORDER BY address, peer_id`, id)
+	})
+	return out, err
+}

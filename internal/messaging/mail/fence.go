@@ -1,0 +1,112 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// peerColumns are what scanPeer reads.
+const peerColumns = `peers.peer_id, peers.kind, peers.namespace, peers.name, peers.principal, peers.session, peers.node, peers.grade,
+	peers.epoch, peers.lease_until, peers.last_seen, peers.display, peers.summary, peers.labels, peers.spawn_id, peers.ancestors`
+
+// places are where a row of peerColumns goes; done completes the peer.
+func (p *Peer) places(now int64) (dest []any, done func()) {
+	var labels, ancestors string
+	dest = []any{&p.ID, &p.kind, &p.Namespace, &p.Name, &p.Principal, &p.Session, &p.Node, &p.Grade,
+		&p.Epoch, &p.LeaseUntil, &p.LastSeen, &p.Display, &p.Summary, &labels, &p.Spawn, &ancestors}
+	return dest, func() {
+		p.Labels, p.Ancestors = labelMap(labels), splitIDs(ancestors)
+		p.Live = p.kind == kindAgent && p.LeaseUntil > now
+		// The human is where his node is.
+		if p.kind == kindOperator {
+			p.Live = true
+		}
+	}
+}
+
+// fence is the first statement of every change that an agent makes: the one
+// update takes the lock of the peer's row and asks whether this session still
+// owns it. So what races a takeover either commits first, as the epoch before,
+// or is FENCED. An ended session stays ended.
+func (j *job) fence(o Owner) (Peer, error) {
+	var p Peer
+	if o.Session == "" {
+		return p, refuse(NotRegistered)
+	}
+	dest, done := p.places(j.now)
+	err := j.Row(dest, `UPDATE peers SET grade = ?3, last_seen = ?4,
+		lease_until = CASE WHEN lease_until = 0 THEN 0 WHEN lease_until > ?5 THEN lease_until ELSE ?5 END
+		WHERE principal = ?1 AND session = ?2 AND `+isOwned+` RETURNING `+peerColumns,
+		o.Principal, o.Session, o.Grade, j.now, j.now+j.b.o.Limits.Session.Milliseconds())
+	if errors.Is(err, store.ErrNoRow) {
+		return p, j.stranger(o)
+	}
+	if err != nil {
+		return p, fmt.Errorf("fence: %w", err)
+	}
+	done()
+	return p, nil
+}
+
+// stranger is why nothing belongs to o: a session that was superseded hears
+// that, and nobody else learns that there is anything.
+func (j *job) stranger(o Owner) error {
+	var superseded int64
+	err := j.Row([]any{&superseded}, `SELECT superseded FROM peer_sessions WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session)
+	switch {
+	case errors.Is(err, store.ErrNoRow), err == nil && superseded == 0:
+		return refuse(NotRegistered)
+	case err != nil:
+		return err
+	}
+	return refuse(Fenced)
+}
+
+// Me is the peer that o is. NotRegistered, or Fenced when another session has
+// taken it over.
+func (b *Book) Me(ctx context.Context, o Owner) (Peer, error) {
+	var p Peer
+	err := b.read(ctx, func(j *job) (err error) {
+		p, err = j.me(o)
+		return err
+	})
+	return p, err
+}
+
+// me reads o's peer. It is no fence: what changes something must not rest on it.
+func (j *job) me(o Owner) (Peer, error) {
+	p, _, err := j.glance(o)
+	return p, err
+}
+
+// glance reads o's peer with the counters of its mailbox and its notices.
+func (j *job) glance(o Owner) (Peer, glimpse, error) {
+	p, g, err := j.look(`peers.principal = ?1 AND peers.session = ?2 AND peers.kind = 'agent' AND peers.session <> ''`, o.Principal, o.Session)
+	if errors.Is(err, store.ErrNoRow) {
+		return p, g, j.stranger(o)
+	}
+	return p, g, err
+}
+
+// glimpse is what a mailbox and an outbox count.
+type glimpse struct {
+	tally               tally
+	lastSeq             int64
+	lastNotice, covered int64
+}
+
+func (j *job) look(where string, args ...any) (p Peer, g glimpse, err error) {
+	dest, done := p.places(j.now)
+	dest = append(dest, &p.Inbound, &p.Paused, &g.lastSeq, &g.lastNotice, &g.covered)
+	dest = append(dest, g.tally.places()...)
+	err = j.Row(dest, `SELECT `+peerColumns+`, m.inbound, m.paused, m.last_seq, o.last_notice, o.covered, `+tallyColumns+`
+		FROM peers JOIN mailboxes m ON m.peer_id = peers.peer_id JOIN outboxes o ON o.peer_id = peers.peer_id WHERE `+where, args...)
+	if err == nil {
+		done()
+		p.Pending, p.Held = int(g.tally.pending()), int(g.tally.of(Held))
+	}
+	return p, g, err
+}

@@ -1,0 +1,265 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// finding is a problem with what mends it; nil: nothing that the rows say does.
+type finding struct {
+	Problem
+	fix func(*job) error
+}
+
+// audit collects findings on one view of the database.
+type audit struct {
+	*job
+	check    Check
+	findings []finding
+}
+
+func (a *audit) found(peer, message string, fix func(*job) error, format string, args ...any) {
+	a.findings = append(a.findings, finding{Problem{peer, message, fmt.Sprintf(format, args...)}, fix})
+}
+
+// Fsck checks the invariant for every mailbox, sequences without gaps,
+// counters against rows, notices and leases. Repair mends what follows from
+// the rows, and counts a delivery that is lost as purged. Rows whose retention
+// is over are covered by their counters.
+func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
+	repaired := 0
+	// What one repair makes right can show what it hid: a few rounds end it.
+	for round := 0; ; round++ {
+		a, err := b.audit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fixed := 0
+		if repair && round < 4 {
+			if fixed, err = b.repair(ctx, a.findings, note); err != nil {
+				return nil, err
+			}
+		}
+		if repaired += fixed; fixed > 0 {
+			continue
+		}
+		out := &a.check
+		out.Repaired, out.OK = repaired, len(a.findings) == 0
+		out.Problems = []Problem{}
+		for _, f := range a.findings {
+			out.Problems = append(out.Problems, f.Problem)
+		}
+		return out, b.write(ctx, func(j *job) error {
+			return noted(j, note, out)
+		})
+	}
+}
+
+// repair mends what can be mended. Each repair is noted by itself.
+func (b *Book) repair(ctx context.Context, all []finding, note Note[Check]) (fixed int, err error) {
+	for _, f := range all {
+		if f.fix == nil {
+			continue
+		}
+		err := b.write(ctx, func(j *job) error {
+			if err := f.fix(j); err != nil {
+				return err
+			}
+			return noted(j, note, &Check{Problems: []Problem{f.Problem}, Repaired: 1})
+		})
+		if err != nil {
+			return fixed, fmt.Errorf("repairing %q: %w", f.Problem.Problem, err)
+		}
+		fixed++
+	}
+	return fixed, nil
+}
+
+func (b *Book) audit(ctx context.Context) (*audit, error) {
+	var a *audit
+	err := b.read(ctx, func(j *job) error {
+		a = &audit{job: j}
+		for _, step := range []func() error{a.peers, a.names, a.shares, a.letters, a.mailboxes, a.seats, a.leases, a.marks} {
+			if err := step(); err != nil {
+				return fmt.Errorf("checking the books: %w", err)
+			}
+		}
+		return nil
+	})
+	return a, err
+}
+
+// each runs a query whose rows are two texts.
+func (a *audit) each(fn func(one, two string), query string, args ...any) error {
+	return a.Each(func(scan func(...any) error) error {
+		var one, two string
+		if err := scan(&one, &two); err != nil {
+			return err
+		}
+		fn(one, two)
+		return nil
+	}, query, args...)
+}
+
+// peers: each has a mailbox and an outbox, and they agree.
+func (a *audit) peers() error {
+	err := a.Row([]any{&a.check.Peers}, `SELECT count(*) FROM peers WHERE kind = 'agent'`)
+	if err != nil {
+		return err
+	}
+	err = a.each(func(peer, _ string) {
+		a.found(peer, "", func(j *job) error { return j.mendMailbox(peer) }, "the peer has no mailbox, or one that says otherwise whose it is")
+	}, `SELECT p.peer_id, p.kind FROM peers p LEFT JOIN mailboxes m ON m.peer_id = p.peer_id
+		WHERE m.peer_id IS NULL OR m.principal <> p.principal OR (m.active = 1) <> (p.kind IN ('agent', 'operator'))`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(peer, _ string) {
+		a.found(peer, "", func(j *job) error {
+			_, err := j.Exec(`INSERT INTO outboxes (peer_id, last_notice, covered) SELECT ?1, COALESCE(max(notice_seq), 0), 0
+				FROM deliveries WHERE sender_id = ?1 AND notice_seq > 0 ON CONFLICT (peer_id) DO NOTHING`, peer)
+			return err
+		}, "the peer has no outbox")
+	}, `SELECT p.peer_id, p.kind FROM peers p LEFT JOIN outboxes o ON o.peer_id = p.peer_id WHERE o.peer_id IS NULL`)
+}
+
+// names: each peer has one, and each name a peer.
+func (a *audit) names() error {
+	err := a.each(func(peer, name string) {
+		a.found(peer, "", func(j *job) error { return j.mendName(peer) }, "the peer %s does not own its name", name)
+	}, `SELECT p.peer_id, p.name FROM peers p LEFT JOIN peer_names n ON n.namespace = p.namespace AND n.name = p.name
+		WHERE p.kind = 'agent' AND (n.peer_id IS NULL OR n.kind <> 'peer' OR n.peer_id <> p.peer_id OR n.principal <> p.principal)`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(space, name string) {
+		a.found("", "", func(j *job) error {
+			_, err := j.Exec(`UPDATE peer_names SET kind = 'tombstone', expires_at = ?3 WHERE namespace = ?1 AND name = ?2 AND kind = 'peer'
+				AND NOT EXISTS (SELECT 1 FROM peers p WHERE p.peer_id = peer_names.peer_id AND p.kind = 'agent'
+					AND p.namespace = peer_names.namespace AND p.name = peer_names.name)`,
+				space, name, j.now+j.b.o.Limits.Tombstone.Milliseconds())
+			return err
+		}, "the name %s@%s belongs to no peer", name, space)
+	}, `SELECT n.namespace, n.name FROM peer_names n LEFT JOIN peers p ON p.peer_id = n.peer_id AND p.kind = 'agent'
+			AND p.namespace = n.namespace AND p.name = n.name
+		WHERE n.kind = 'peer' AND p.peer_id IS NULL`)
+}
+
+// shares: what several peers share is counted right.
+func (a *audit) shares() error {
+	err := a.each(func(space, _ string) {
+		a.found("", "", func(j *job) error {
+			_, err := j.Exec(`INSERT INTO peer_spaces (namespace, peers) SELECT ?1, count(*) FROM peers WHERE kind = 'agent' AND namespace = ?1
+				ON CONFLICT (namespace) DO UPDATE SET peers = excluded.peers`, space)
+			return err
+		}, "the peers of the namespace %s are not counted right", space)
+	}, `SELECT x.namespace, '' FROM (SELECT namespace FROM peer_spaces UNION SELECT namespace FROM peers WHERE kind = 'agent') x
+		WHERE COALESCE((SELECT s.peers FROM peer_spaces s WHERE s.namespace = x.namespace), 0)
+			<> (SELECT count(*) FROM peers p WHERE p.kind = 'agent' AND p.namespace = x.namespace)`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(node, _ string) {
+		a.found("", "", func(j *job) error {
+			_, err := j.Exec(`UPDATE mail_nodes SET spawns_open = (SELECT count(*) FROM spawns s WHERE s.node = ?1 AND s.ended_at = 0) WHERE node = ?1`, node)
+			return err
+		}, "the spawns of the node %s are not counted right", node)
+	}, `SELECT n.node, '' FROM mail_nodes n WHERE n.spawns_open <> (SELECT count(*) FROM spawns s WHERE s.node = n.node AND s.ended_at = 0)`)
+}
+
+// letters: each delivery has its message, and each message a delivery.
+func (a *audit) letters() error {
+	err := a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error { return j.mendMessage(message) }, "the delivery has no message")
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN messages m ON m.message_id = d.message_id WHERE m.message_id IS NULL`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(message, _ string) {
+		a.found("", message, func(j *job) error { return j.forgetBody(message) }, "the message has no delivery")
+	}, `SELECT m.message_id, '' FROM messages m LEFT JOIN deliveries d ON d.message_id = m.message_id WHERE d.message_id IS NULL`)
+}
+
+// leases: who leases a message owns the mailbox, in this epoch; and the sweep
+// will look at each open delivery in time.
+func (a *audit) leases() error {
+	err := a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error {
+			return j.mendOpen(peer, `message_id = ?2 AND state = 'leased'`, message, func(x *box, r row) error { return j.endLease(x, r, reasonLease) })
+		}, "the message is leased by nobody who owns the mailbox")
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN peers p ON p.peer_id = d.peer_id
+		WHERE d.`+isOpen+` AND d.state = 'leased' AND (p.peer_id IS NULL OR p.kind <> 'agent' OR p.session = '' OR p.epoch <> d.given_epoch)`)
+	if err != nil {
+		return err
+	}
+	err = a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error {
+			return j.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error { return j.end(x, r, Expired, reasonReleased, "") })
+		}, "the message waits in the mailbox of a peer that is gone")
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN mailboxes m ON m.peer_id = d.peer_id WHERE d.`+isOpen+` AND m.active = 0`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error {
+			return j.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error {
+				_, err := j.Exec(`UPDATE deliveries SET due = CASE WHEN state = 'leased' AND lease_until < expires_at THEN lease_until
+					WHEN state = 'held' AND changed_at + ?3 < expires_at THEN changed_at + ?3 ELSE expires_at END
+					WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, j.b.o.Limits.Hold.Milliseconds())
+				return err
+			})
+		}, "the message would not be looked at in time")
+	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND (due > expires_at OR (state = 'leased' AND due > lease_until)
+		OR (state = 'queued' AND due <> expires_at))`)
+}
+
+// marks: every final state but acked has made one notice, numbered once for its
+// sender.
+func (a *audit) marks() error {
+	err := a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error { return j.mendNotice(message, peer) }, "the sender has no notice of the end")
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN outboxes o ON o.peer_id = d.sender_id
+		WHERE d.`+isFinal+` AND d.state <> 'acked' AND (d.notice_seq = 0 OR d.notice_state <> d.state)`)
+	if err != nil {
+		return err
+	}
+	err = a.each(func(message, peer string) {
+		a.found(peer, message, func(j *job) error { return j.mendNotice(message, peer) }, "the notice bears the number of another one")
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN deliveries e ON e.sender_id = d.sender_id AND e.notice_seq = d.notice_seq
+		WHERE d.notice_seq > 0 AND e.notice_seq > 0 AND (e.message_id < d.message_id OR (e.message_id = d.message_id AND e.peer_id < d.peer_id))`)
+	if err != nil {
+		return err
+	}
+	return a.each(func(peer, _ string) {
+		a.found(peer, "", func(j *job) error {
+			_, err := j.Exec(`UPDATE outboxes SET last_notice = COALESCE((SELECT max(d.notice_seq) FROM deliveries d WHERE d.sender_id = ?1 AND d.notice_seq > 0), 0)
+				WHERE peer_id = ?1 AND last_notice < COALESCE((SELECT max(d.notice_seq) FROM deliveries d WHERE d.sender_id = ?1 AND d.notice_seq > 0), 0)`, peer)
+			if err == nil {
+				_, err = j.Exec(`UPDATE outboxes SET covered = last_notice WHERE peer_id = ?1 AND covered > last_notice`, peer)
+			}
+			return err
+		}, "the notices of the sender are not counted right")
+	}, `SELECT o.peer_id, '' FROM outboxes o WHERE o.covered > o.last_notice
+		OR o.last_notice < COALESCE((SELECT max(d.notice_seq) FROM deliveries d WHERE d.sender_id = o.peer_id AND d.notice_seq > 0), 0)`)
+}
+
+// mendOpen runs fn on open deliveries of a mailbox, under its lock.
+func (j *job) mendOpen(peer, where, message string, fn func(*box, row) error) error {
+	x, err := j.box(peer)
+	if errors.Is(err, store.ErrNoRow) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND `+where, peer, message)
+	for _, r := range all {
+		if err == nil {
+			err = fn(x, r)
+		}
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// OperatorInbox gives what waits for the human of this node, and acknowledges
+// it when ack. It leases nothing: a human looks as often as he likes.
+func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
+	var out *Batch
+	err := b.write(ctx, func(j *job) error {
+		out = &Batch{}
+		p, g, err := j.look(`peers.peer_id = ?1`, b.operator.id)
+		if err != nil {
+			return err
+		}
+		f := Fetch{Max: inboxMax, MaxBytes: 8 << 20}
+		if err := j.show(p, f, out); err != nil {
+			return err
+		}
+		if out.Counts, err = j.counts(p, g, Receipt{}); err != nil {
+			return err
+		}
+		if ack {
+			if err := j.readAll(p, out); err != nil {
+				return err
+			}
+			out.Counts.Pending -= out.Acked
+		}
+		out.Peer = p
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// readAll acknowledges what the operator was shown.
+func (j *job) readAll(p Peer, out *Batch) error {
+	x, err := j.box(p.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range out.Messages {
+		found, err := j.rows(`message_id = ?1 AND peer_id = ?2 AND `+isOpen, m.ID, p.ID)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			_, err := j.Exec(`UPDATE deliveries SET given_at = ?3, attempts = 1 WHERE message_id = ?1 AND peer_id = ?2 AND given_at = 0`, m.ID, p.ID, j.now)
+			if err == nil {
+				err = j.end(x, r, Acked, "", "")
+			}
+			if err != nil {
+				return err
+			}
+			out.Acked++
+		}
+	}
+	_, err = j.Exec(`UPDATE outboxes SET covered = ?2 WHERE peer_id = ?1 AND covered < ?2`, p.ID, out.Counts.Receipt.Notice)
+	return err
+}
+
+// settled runs an act of the operator on deliveries of a message. Their
+// mailboxes are locked before they are looked at; which ones these are does not
+// change. One of which act gives nothing is left as it is. UnknownMessage: that
+// is all of them.
+func (b *Book) settled(ctx context.Context, messageID string, in []string, note Note[Settled], act func(*job, *box, row) (Settled, error)) ([]Settled, error) {
+	var out []Settled
+	err := b.write(ctx, func(j *job) error {
+		out = nil
+		all, err := j.rows(`message_id = ?1 ORDER BY peer_id`, messageID)
+		if err != nil {
+			return err
+		}
+		var peers []string
+		for _, r := range all {
+			peers = append(peers, r.peer)
+		}
+		if err := j.boxesOf(peers...); err != nil {
+			return err
+		}
+		if all, err = j.rows(`message_id = ?1 AND again_as = '' ORDER BY peer_id`, messageID); err != nil {
+			return err
+		}
+		for _, r := range all {
+			if x := j.boxes[r.peer]; x != nil && slices.Contains(in, r.state) {
+				s, err := act(j, x, r)
+				if err != nil {
+					return err
+				}
+				if s.MessageID != "" {
+					out = append(out, s)
+				}
+			}
+		}
+		if len(out) == 0 {
+			return refuse(UnknownMessage)
+		}
+		for i := range out {
+			if err := noted(j, note, &out[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Approve lets a held message through, Reject ends it as refused, Requeue
+// sends a dead or expired one again under a new id, Purge ends an open one.
+func (b *Book) Approve(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
+		seq, err := j.letIn(x, r, reasonApproved)
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Queued, Seq: seq}, err
+	})
+}
+
+// Reject refuses a held message.
+func (b *Book) Reject(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.end(x, r, Refused, reasonRefused, "")
+	})
+}
+
+// Purge ends an open message.
+func (b *Book) Purge(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return b.settled(ctx, messageID, []string{Held, Queued, Leased}, note, func(j *job, x *box, r row) (Settled, error) {
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Purged, Seq: r.seq}, j.end(x, r, Purged, reasonPurged, "")
+	})
+}
+
+// letIn queues a held message: only now it gets its place in the order. Its
+// sender hears that the hold has ended.
+func (j *job) letIn(x *box, r row, reason string) (int64, error) {
+	var seq int64
+	err := j.Row([]any{&seq}, `UPDATE mailboxes SET last_seq = last_seq + 1 WHERE peer_id = ?1 RETURNING last_seq`, x.peer)
+	if err != nil {
+		return 0, fmt.Errorf("numbering a released message: %w", err)
+	}
+	n, err := j.Exec(`UPDATE deliveries SET state = 'queued', seq = ?3, due = expires_at, changed_at = ?4, reason = ?5
+		WHERE message_id = ?1 AND peer_id = ?2 AND state = 'held'`, r.message, r.peer, seq, j.now, reason)
+	if err == nil && n != 1 {
+		err = errMoved
+	}
+	if err != nil {
+		return 0, fmt.Errorf("releasing a held message: %w", err)
+	}
+	x.shift(Held, Queued, r.bytes)
+	j.notify(notice{r.sender, r.message, r.peer, Queued})
+	j.moved(r, Queued, 0, reason)
+	return seq, nil
+}
+
+// Requeue sends a dead or expired message again, once, to whom it did not
+// reach: under a new id, as final states are final. Who sent it stays who he
+// was; the recipient's limits hold.
+func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return b.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
+		m, authority, err := j.letter(r.message, r.peer)
+		if err != nil {
+			return Settled{}, err
+		}
+		if m.body == "" || !x.active || r.reason == reasonInherited {
+			return Settled{}, nil // its text or its recipient is gone, or another one has it
+		}
+		first := j.requeued == "" // one new message for all its recipients
+		if first {
+			j.requeued = j.b.ids.next(j.now)
+		}
+		id := j.requeued
+		if m.thread == m.id {
+			m.thread = id
+		}
+		m.id, m.sentAt = id, j.now
+		m.ackDeadline = 0 // it was for the first time
+		s, err := j.again(m, r, x, authority)
+		if err != nil {
+			return Settled{}, err
+		}
+		if first {
+			if err := m.store(j); err != nil {
+				return Settled{}, err
+			}
+		}
+		placed, err := j.deliver(m, s)
+		if err != nil {
+			return Settled{}, err
+		}
+		_, err = j.Exec(`UPDATE deliveries SET again_as = ?3 WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, id)
+		return Settled{MessageID: r.message, PeerID: r.peer, State: placed.State, Seq: placed.Seq, NewID: id}, err
+	})
+}
+
+// again takes a seat for a message that the operator sends once more.
+func (j *job) again(m letter, r row, x *box, authority string) (seat, error) {
+	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority}
+	from := m.from
+	m.from = j.b.operator // nothing but the room binds him
+	s, err := j.takeSeat(m, to)
+	if errors.Is(err, store.ErrNoRow) {
+		if err = j.whyNot(m, to); err == nil {
+			err = &Error{Code: MailboxFull, Recipients: []string{to.To}}
+		}
+	}
+	m.from = from
+	return s, err
+}
+
+// Pause has all that comes for a peer held, or no longer: what was held for
+// that alone is let in then.
+func (b *Book) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
+	return b.write(ctx, func(j *job) error {
+		p, err := j.agent(peerID)
+		if err != nil {
+			return err
+		}
+		x, err := j.box(p.ID)
+		if err != nil {
+			return err
+		}
+		if _, err := j.Exec(`UPDATE mailboxes SET paused = ?2 WHERE peer_id = ?1`, p.ID, on); err != nil {
+			return err
+		}
+		if !on {
+			held, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'held' AND reason = 'paused' ORDER BY message_id`, p.ID)
+			if err != nil {
+				return err
+			}
+			for _, r := range held {
+				if _, err := j.letIn(x, r, reasonResumed); err != nil {
+					return err
+				}
+			}
+		}
+		p.Paused, p.Inbound = on, x.inbound
+		j.signal(TopicPeers)
+		return noted(j, note, &p)
+	})
+}

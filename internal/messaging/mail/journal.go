@@ -1,0 +1,178 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// tailDelay is how long a change waits before tail shows it on PostgreSQL:
+// there a transaction can commit after one with a higher number, and a reader
+// that had passed would miss it. One that takes longer is missed by tail, and
+// found by trace.
+const tailDelay = 2 * time.Second
+
+// Changes are at most limit changes behind the one of that id, oldest first,
+// of one peer or (empty) of all. After -1 gives none but the id to go on from.
+func (b *Book) Changes(ctx context.Context, peerID string, after int64, limit int) ([]Change, int64, error) {
+	var out []Change
+	next := after
+	err := b.read(ctx, func(j *job) (err error) {
+		before := j.now
+		if b.db.Engine() == store.Postgres {
+			before -= tailDelay.Milliseconds()
+		}
+		if after < 0 {
+			return j.Row([]any{&next}, `SELECT COALESCE(max(id), 0) FROM mail_changes WHERE at <= ?1`, before)
+		}
+		if next = after; limit < 1 {
+			return nil
+		}
+		out, err = j.log(`id > ?1 AND at <= ?2 AND (?3 = '' OR peer_id = ?3) ORDER BY id LIMIT ?4`, after, before, peerID, limit)
+		if len(out) > 0 {
+			next = out[len(out)-1].ID
+		}
+		return err
+	})
+	return out, next, err
+}
+
+func (j *job) log(where string, args ...any) ([]Change, error) {
+	var out []Change
+	err := j.Each(func(scan func(...any) error) error {
+		var c Change
+		err := scan(&c.ID, &c.At, &c.MessageID, &c.PeerID, &c.To, &c.From, &c.Before, &c.After, &c.Epoch, &c.Reason)
+		out = append(out, c)
+		return err
+	}, `SELECT id, at, message_id, peer_id, to_name, from_name, state_before, state_after, epoch, reason FROM mail_changes WHERE `+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading changes: %w", err)
+	}
+	return out, nil
+}
+
+// Trace is everything that is known of a message. UnknownMessage when that is
+// nothing.
+func (b *Book) Trace(ctx context.Context, messageID string) ([]Envelope, []Change, error) {
+	var envelopes []Envelope
+	var changes []Change
+	err := b.read(ctx, func(j *job) (err error) {
+		if envelopes, err = j.envelopes(false, `d.message_id = ?1 ORDER BY d.peer_id`, messageID); err != nil {
+			return err
+		}
+		if changes, err = j.log(`message_id = ?1 ORDER BY id`, messageID); err != nil {
+			return err
+		}
+		if messageID == "" || len(envelopes)+len(changes) == 0 {
+			return refuse(UnknownMessage)
+		}
+		return nil
+	})
+	return envelopes, changes, err
+}
+
+// envelopes reads deliveries for the operator, without their texts unless he
+// asks for them.
+func (j *job) envelopes(bodies bool, where string, args ...any) ([]Envelope, error) {
+	var out []Envelope
+	err := j.Each(func(scan func(...any) error) error {
+		var e Envelope
+		dest, done := e.places()
+		err := errors.Join(scan(append(dest, &e.To, &e.PeerID, &e.State, &e.Note, &e.Reason, &e.ChangedAt)...), done())
+		if !bodies {
+			e.Subject, e.Body, e.Note, e.Refs = "", "", "", nil
+		}
+		out = append(out, e)
+		return err
+	}, `SELECT `+messageColumns+`, d.address, d.peer_id, d.state, d.note, d.reason, d.changed_at
+		FROM deliveries d JOIN messages m ON m.message_id = d.message_id WHERE `+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading envelopes: %w", err)
+	}
+	return out, nil
+}
+
+// Mailbox lists what a peer's mailbox holds that is not final; bodies too when
+// asked for.
+func (b *Book) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
+	var out []Envelope
+	err := b.read(ctx, func(j *job) (err error) {
+		out, err = j.envelopes(bodies, `d.peer_id = ?1 AND d.`+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
+		return err
+	})
+	return out, err
+}
+
+// holdsMax bounds the list of what can be sent again.
+const holdsMax = 1000
+
+// Holds lists what is held, and what is dead or expired and can be sent again:
+// its text is still there, and so is its recipient.
+func (b *Book) Holds(ctx context.Context) ([]Envelope, error) {
+	var out []Envelope
+	err := b.read(ctx, func(j *job) error {
+		held, err := j.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
+			ORDER BY d.message_id LIMIT ?1`, holdsMax)
+		if err != nil {
+			return err
+		}
+		again, err := j.envelopes(false, `d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
+			AND m.body <> '' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE active = 1) ORDER BY d.message_id LIMIT ?3`,
+			j.now, j.now+j.b.o.Limits.BodyKept.Milliseconds(), holdsMax)
+		out = append(held, again...)
+		return err
+	})
+	return out, err
+}
+
+// Find is a peer by id, name or name@namespace, for the operator. A bare name
+// that several namespaces have is none: InvalidArgument.
+func (b *Book) Find(ctx context.Context, address string) (Peer, error) {
+	var out Peer
+	err := b.read(ctx, func(j *job) error {
+		var err error
+		if out, err = j.resolve(Peer{Node: b.o.Node, Namespace: DefaultNamespace}, address); err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrNoRow) {
+			return err
+		}
+		var id string
+		var n int
+		err = j.Row([]any{&n, &id}, `SELECT count(*), COALESCE(min(peer_id), '') FROM peers WHERE kind = 'agent' AND name = ?1`, address)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return refuse(UnknownRecipient)
+		case n > 1:
+			return refuse(InvalidArgument)
+		}
+		out, _, err = j.look(`peers.peer_id = ?1`, id)
+		return err
+	})
+	return out, err
+}
+
+// Totals are the sums of all mailboxes, for metrics: Accepted and States.
+func (b *Book) Totals(ctx context.Context) (Check, error) {
+	var c Check
+	err := b.read(ctx, func(j *job) error {
+		c = Check{}
+		var t tally
+		dest := append([]any{&c.Accepted}, t.places()...)
+		query := `SELECT CAST(COALESCE(sum(accepted), 0) AS BIGINT)`
+		for _, s := range states {
+			query += `, CAST(COALESCE(sum(` + s + `), 0) AS BIGINT)`
+		}
+		if err := j.Row(dest, query+` FROM mailboxes`); err != nil {
+			return err
+		}
+		c.States, c.OK = t.byState(), c.Accepted == t.sum()
+		return j.Row([]any{&c.Peers}, `SELECT count(*) FROM peers WHERE kind = 'agent'`)
+	})
+	return c, err
+}

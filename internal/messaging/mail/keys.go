@@ -1,0 +1,59 @@
+package mail
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// key asks for an idempotency key of a principal's peer and a tool: two agents of
+// one principal count their own messages, and a takeover keeps the keys. The
+// insert takes
+// the key's lock, so that of many at once one acts and the others wait for its
+// outcome. Replay says that before was filled with that outcome; a key that was
+// used for other arguments is a conflict. What fails gives its key back.
+func (j *job) key(from sender, tool, key string, fingerprint []byte, before any) (replay bool, err error) {
+	if fingerprint == nil {
+		fingerprint = []byte{}
+	}
+	var taken string
+	err = j.Row([]any{&taken}, `INSERT INTO idempotency_keys (principal, tool, idempotency_key, fingerprint, result, expires_at, peer_id)
+		VALUES (?1, ?2, ?3, ?4, '', ?5, ?7)
+		ON CONFLICT (principal, peer_id, tool, idempotency_key) DO UPDATE SET fingerprint = excluded.fingerprint, result = '', expires_at = excluded.expires_at
+		WHERE idempotency_keys.expires_at <= ?6 RETURNING tool`,
+		from.principal, tool, key, fingerprint, j.now+j.b.o.Limits.Key.Milliseconds(), j.now, from.id)
+	if err == nil {
+		return false, nil
+	}
+	if !errors.Is(err, store.ErrNoRow) {
+		return false, fmt.Errorf("taking an idempotency key: %w", err)
+	}
+	var result string
+	var other []byte
+	err = j.Row([]any{&other, &result}, `SELECT fingerprint, result FROM idempotency_keys
+		WHERE principal = ?1 AND peer_id = ?4 AND tool = ?2 AND idempotency_key = ?3`, from.principal, tool, key, from.id)
+	if err != nil {
+		return false, fmt.Errorf("reading an idempotency key: %w", err)
+	}
+	if !bytes.Equal(other, fingerprint) {
+		return false, refuse(IdempotencyConflict)
+	}
+	if err := json.Unmarshal([]byte(result), before); err != nil {
+		return false, fmt.Errorf("reading the outcome of an idempotency key: %w", err)
+	}
+	return true, nil
+}
+
+// keep writes the outcome for who comes with the key again.
+func (j *job) keep(from sender, tool, key string, outcome any) error {
+	text, err := json.Marshal(outcome)
+	if err != nil {
+		return fmt.Errorf("keeping an outcome: %w", err)
+	}
+	_, err = j.Exec(`UPDATE idempotency_keys SET result = ?4 WHERE principal = ?1 AND peer_id = ?5 AND tool = ?2 AND idempotency_key = ?3`,
+		from.principal, tool, key, string(text), from.id)
+	return err
+}

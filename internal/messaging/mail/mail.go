@@ -1,0 +1,202 @@
+// Package mail is the book of agents' mail: who is registered, what waits for
+// whom, and what became of every message.
+//
+// It exists so that the rules of messaging are kept in one place, as statements
+// that are atomic each: a name is bound by one of them, a superseded session is
+// fenced by another, a sequence number is given by a third (messaging.md 6).
+// It knows neither MCP nor processes; who calls it has already passed the gate.
+//
+// Invariants: the sender of a message is the owner that the caller of Send was
+// found to be, never an argument. What Send has accepted is on disk with a
+// sequence number and ends in exactly one final state: for every mailbox,
+// accepted = acked + rejected + expired + dead + refused + purged + evicted +
+// queued + leased + held. A receipt acknowledges only messages that the answer
+// which it came with held whole. Nobody learns from an answer whether something
+// of somebody else exists.
+package mail
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// Owner is who acts: a principal in one session of one node.
+type Owner struct {
+	Principal string // qualified: Qualify(node, name)
+	Session   string // a digest, never an id
+	Node      string
+	Grade     string // attested or verified
+	Spawn     string // the spawn whose agent this is; empty for others
+	// Processes are the process that connected and the direct parent of a
+	// shim, as the peer package names process instances; kept with the peer
+	// for Agents.
+	Processes []string
+}
+
+// Qualify names a principal of a node for the whole database: a uid means
+// something on one kernel only.
+func Qualify(node, principal string) string { return node + " " + principal }
+
+// Limits bound the book; zero values are the defaults of messaging.md 12. A
+// negative Duplicate, ReplyDepth or ThreadMessages switches that check off.
+type Limits struct {
+	MailboxMessages int           // 1,000 open messages
+	MailboxBytes    int64         // 8 MiB
+	SenderMessages  int           // 100 of these from one sender
+	Namespace       int           // 256 peers in a namespace
+	Recipients      int           // 16
+	Lease           time.Duration // 120 s, of a message
+	Attempts        int           // 5 leases
+	TTL             time.Duration // 24 h, of a message whose draft names none
+	Hold            time.Duration // 1 h
+	Session         time.Duration // 90 s: how long a session lives after its last sign
+	Duplicate       time.Duration // 30 s
+	ReplyDepth      int           // 32
+	ThreadMessages  int           // 40 in
+	ThreadTime      time.Duration // 10 min, in a thread of two
+	Alias           time.Duration // 24 h
+	Tombstone       time.Duration // 30 days
+	Key             time.Duration // 7 days: an idempotency key
+	BodyKept        time.Duration // 24 h after the final state
+	RowKept         time.Duration // 7 days after it
+	ChildrenOpen    int           // 8 spawns of one parent
+	SpawnsOpen      int           // 16 in all
+	SpawnDepth      int           // 3
+}
+
+// Options of a Book.
+type Options struct {
+	Node   string
+	Limits Limits
+	// Evict: a full mailbox drops its oldest queued messages
+	// (agent.overflow: evict-oldest) instead of refusing the sender.
+	Evict bool
+	// Sign signs the fields of an envelope with the node's key, for the
+	// message's Sig; nil: no signature.
+	Sign func(fields ...string) string
+	// Upkeep makes the record of what the book does by itself. It is required,
+	// and bound to the rules of a Note.
+	Upkeep Note[Upkeep]
+	Log    *slog.Logger
+}
+
+// Upkeep is what the book does without a caller: leases end with their session,
+// messages and names expire, rows are forgotten.
+type Upkeep struct {
+	What   string         // one of the words below
+	Peer   string         // whose mailbox or name; empty: of several
+	States map[string]int // deliveries, by the state that they are in now
+	Rows   int64          // that were forgotten
+	Ended  []string       // sessions, by digest
+}
+
+// What an Upkeep is.
+const (
+	UpkeepEnded     = "ended"     // leases of sessions
+	UpkeepSettled   = "settled"   // deliveries that were due
+	UpkeepReleased  = "released"  // the name of a peer that gave no sign of life
+	UpkeepForgotten = "forgotten" // rows whose retention is over
+)
+
+// withDefaults fills in what is zero.
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		MailboxMessages: cmp.Or(l.MailboxMessages, 1000),
+		MailboxBytes:    cmp.Or(l.MailboxBytes, 8<<20),
+		SenderMessages:  cmp.Or(l.SenderMessages, 100),
+		Namespace:       cmp.Or(l.Namespace, 256),
+		Recipients:      cmp.Or(l.Recipients, 16),
+		Lease:           cmp.Or(l.Lease, 120*time.Second),
+		Attempts:        cmp.Or(l.Attempts, 5),
+		TTL:             cmp.Or(l.TTL, 24*time.Hour),
+		Hold:            cmp.Or(l.Hold, time.Hour),
+		Session:         cmp.Or(l.Session, 90*time.Second),
+		Duplicate:       cmp.Or(l.Duplicate, 30*time.Second),
+		ReplyDepth:      cmp.Or(l.ReplyDepth, 32),
+		ThreadMessages:  cmp.Or(l.ThreadMessages, 40),
+		ThreadTime:      cmp.Or(l.ThreadTime, 10*time.Minute),
+		Alias:           cmp.Or(l.Alias, 24*time.Hour),
+		Tombstone:       cmp.Or(l.Tombstone, 30*24*time.Hour),
+		Key:             cmp.Or(l.Key, 7*24*time.Hour),
+		BodyKept:        cmp.Or(l.BodyKept, 24*time.Hour),
+		RowKept:         cmp.Or(l.RowKept, 7*24*time.Hour),
+		ChildrenOpen:    cmp.Or(l.ChildrenOpen, 8),
+		SpawnsOpen:      cmp.Or(l.SpawnsOpen, 16),
+		SpawnDepth:      cmp.Or(l.SpawnDepth, 3),
+	}
+}
+
+// Book is the mail of one database. Its methods may be called at once, and by
+// several daemons on one PostgreSQL.
+type Book struct {
+	db *store.DB
+	o  Options
+
+	ids    ids
+	ticker ticker
+
+	operator, broker sender       // of this node
+	tidied           atomic.Int64 // when names and other slow things were last swept
+}
+
+// Open is the book in db, which was opened with Migrations. Sessions of an
+// earlier run of this node are dead from here on; one that is still there
+// lives again with its next act.
+func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
+	if o.Node == "" {
+		return nil, errors.New("mail: a node has a name")
+	}
+	if o.Upkeep == nil {
+		return nil, errors.New("mail: a book has a recorder of its upkeep")
+	}
+	o.Limits = o.Limits.withDefaults()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Book{db: db, o: o}
+	for range 10 {
+		// Two nodes that open at once can pick one slot: one of them tries again.
+		err := b.mark(ctx, b.settleIn)
+		if errors.Is(err, errSlot) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("opening the mail of %s: %w", o.Node, err)
+		}
+		return b, nil
+	}
+	return nil, errSlot
+}
+
+// Note makes, of what an operation is about to have done, the audit record
+// that must be on disk before it is committed (store.Tx.Note). It may be
+// called more than once, and must not keep v. An operation whose Note is nil, or
+// gives nil, fails with AuditUnavailable and does nothing.
+type Note[T any] func(v *T) any
+
+func noted[T any](j *job, note Note[T], v *T) error {
+	if note == nil {
+		return store.ErrUnrecorded
+	}
+	record := note(v)
+	if record == nil {
+		return store.ErrUnrecorded
+	}
+	j.Note(record)
+	return nil
+}
+
+// Topics of store signals: who waits for one is woken and looks.
+func TopicMailbox(peerID string) string { return "mailbox:" + peerID }
+func TopicMessage(id string) string     { return "message:" + id }
+func TopicSpawn(id string) string       { return "spawn:" + id }
+
+// TopicPeers is signalled when a peer was bound, renamed or released.
+const TopicPeers = "peers"

@@ -1,0 +1,190 @@
+package mail_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+)
+
+func TestTheHumanReadsAndWrites(t *testing.T) {
+	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
+		planner := b.join("planner")
+		found, err := b.Resolve(t.Context(), planner.Peer, []string{mail.Operator})
+		must(t, err)
+		human := &agent{Peer: found[0]}
+		sent := planner.send(draft("may I?", human))
+		same(t, "live", sent.Deliveries[0].Live, true)
+		for range 7 {
+			got, err := b.OperatorInbox(t.Context(), false, said)
+			must(t, err)
+			equal(t, "inbox", bodies(got), "may I?")
+		}
+		same(t, "state", planner.state(sent.MessageID), mail.Queued)
+		got, err := b.OperatorInbox(t.Context(), true, func(*mail.Batch) any { return "record" })
+		must(t, err)
+		same(t, "acked", got.Acked, 1)
+		same(t, "state", planner.state(sent.MessageID), mail.Acked)
+		answer, err := b.SendOperator(t.Context(), draft("you may", planner), said)
+		must(t, err)
+		same(t, "from", answer.From.Name, mail.Operator)
+		planner.inbox(mail.Fetch{})
+		_, err = b.Ack(t.Context(), planner.Owner, []string{answer.MessageID}, true, "too late", said)
+		must(t, err)
+		got, err = b.OperatorInbox(t.Context(), true, said)
+		must(t, err)
+		same(t, "notices", len(got.Counts.Notices), 1)
+		same(t, "note", got.Counts.Notices[0].Note, "too late")
+		got, err = b.OperatorInbox(t.Context(), true, said)
+		must(t, err)
+		same(t, "notices", len(got.Counts.Notices), 0)
+		b.sound()
+	})
+}
+
+func TestEachNodeHasItsOwnHuman(t *testing.T) {
+	t.Parallel()
+	b := postgresBed(t, mail.Options{})
+	there := openBed(t, mail.Options{Node: "there"}, &bed{dsn: b.dsn})
+	far := owner("uid:1000", "far")
+	far.Node, far.Principal = "there", mail.Qualify("there", "uid:1000")
+	planner := there.joinAs(far, mail.Registration{Name: "planner"})
+	found, err := there.Resolve(t.Context(), planner.Peer, []string{mail.Operator})
+	must(t, err)
+	planner.send(draft("hello", &agent{Peer: found[0]}))
+	got, err := b.OperatorInbox(t.Context(), false, said)
+	must(t, err)
+	same(t, "here", len(got.Messages), 0)
+	got, err = there.OperatorInbox(t.Context(), false, said)
+	must(t, err)
+	same(t, "there", len(got.Messages), 1)
+}
+
+func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
+	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
+		planner, x, y := b.join("planner"), b.join("x"), b.join("y")
+		d := draft("held for both", x, y)
+		d.To[0].Hold, d.To[1].Hold, d.To[0].Reason = true, true, "policy"
+		held := planner.send(d)
+		d.Body = "to refuse"
+		no := planner.send(d)
+		all, err := b.Holds(t.Context())
+		must(t, err)
+		same(t, "holds", len(all), 4)
+		same(t, "text of an envelope", all[0].Body, "")
+		got, err := b.Approve(t.Context(), held.MessageID, said)
+		must(t, err)
+		same(t, "approved", len(got), 2)
+		_, err = b.Approve(t.Context(), held.MessageID, said)
+		refused(t, err, mail.UnknownMessage)
+		_, err = b.Reject(t.Context(), no.MessageID, said)
+		must(t, err)
+		same(t, "missed", x.inbox(mail.Fetch{}).Counts.Missed.Refused, 1)
+		_, err = b.Purge(t.Context(), held.MessageID, said)
+		must(t, err)
+		for _, s := range planner.status(held.MessageID) {
+			same(t, "state", s.State, mail.Purged)
+		}
+		_, err = b.Purge(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", said)
+		refused(t, err, mail.UnknownMessage)
+		b.sound()
+
+		late := planner.send(draft("late", x, y)).MessageID
+		_, err = b.Requeue(t.Context(), late, said)
+		refused(t, err, mail.UnknownMessage)
+		y.read(y.inbox(mail.Fetch{}))
+		b.pass(25 * time.Hour)
+		b.sweep()
+		all, err = b.Holds(t.Context())
+		must(t, err)
+		same(t, "what can be sent again", len(all), 1)
+		got, err = b.Requeue(t.Context(), late, said)
+		must(t, err)
+		same(t, "sent again", len(got), 1)
+		read := x.inbox(mail.Fetch{})
+		equal(t, "again", []string{read.Messages[0].ID, read.Messages[0].Body, read.Messages[0].From.Name, read.Messages[0].Thread}, got[0].NewID, "late", "planner", got[0].NewID)
+		_, err = b.Requeue(t.Context(), late, said)
+		refused(t, err, mail.UnknownMessage)
+		same(t, "its own final state", planner.status(late)[0].State+planner.status(late)[1].State, "expiredacked")
+		same(t, "the new one", planner.state(got[0].NewID), mail.Leased)
+		b.sound()
+	})
+}
+
+func TestAPausedPeerGetsItsMailWhenItGoesOn(t *testing.T) {
+	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
+		planner, tester := b.join("planner"), b.join("tester")
+		must(t, b.Pause(t.Context(), tester.Peer.ID, true, said))
+		sent := planner.send(draft("one", tester))
+		same(t, "state", sent.Deliveries[0].State, mail.Held)
+		same(t, "paused", sent.Deliveries[0].Paused, true)
+		d := draft("two", tester)
+		d.To[0].Hold, d.To[0].Reason = true, "policy"
+		planner.send(d)
+		planner.send(draft("three", tester))
+		same(t, "messages", len(tester.inbox(mail.Fetch{}).Messages), 0)
+		must(t, b.Pause(t.Context(), tester.Peer.ID, false, said))
+		equal(t, "messages", bodies(tester.inbox(mail.Fetch{})), "one", "three")
+		b.sound()
+	})
+}
+
+func TestTailAndTraceTellEveryChange(t *testing.T) {
+	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
+		planner, tester := b.join("planner"), b.join("tester")
+		none, place, err := b.Changes(t.Context(), "", -1, 10)
+		must(t, err)
+		same(t, "changes", len(none), 0)
+		sent := planner.send(draft("hello", tester))
+		tester.read(tester.inbox(mail.Fetch{}))
+		envelopes, changes, err := b.Trace(t.Context(), sent.MessageID)
+		must(t, err)
+		same(t, "envelopes", len(envelopes), 1)
+		same(t, "no text", envelopes[0].Body, "")
+		want := []string{"queued", "queued leased", "leased acked"}
+		var got []string
+		for _, c := range changes {
+			got = append(got, fmt.Sprint(c.Before, map[bool]string{true: " "}[c.Before != ""], c.After))
+		}
+		equal(t, "trace", got, want...)
+		tail := func() (all []mail.Change) {
+			for until := time.Now().Add(10 * time.Second); len(all) < 3 && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+				var some []mail.Change
+				some, place, err = b.Changes(t.Context(), "", place, 2)
+				must(t, err)
+				all = append(all, some...)
+			}
+			return all
+		}
+		all := tail()
+		same(t, "tail", len(all), 3)
+		for i, c := range all {
+			same(t, "change", c, changes[i])
+		}
+		none, _, err = b.Changes(t.Context(), planner.Peer.ID, 0, 10)
+		must(t, err)
+		same(t, "changes in the sender's own mailbox", len(none), 0)
+		_, _, err = b.Trace(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+		refused(t, err, mail.UnknownMessage)
+	})
+}
+
+func TestMailboxesAreShownWithoutTextsUnlessAsked(t *testing.T) {
+	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
+		planner, tester := b.join("planner"), b.join("tester")
+		planner.send(draft("secret", tester))
+		for _, bodies := range []bool{false, true} {
+			all, err := b.Mailbox(t.Context(), tester.Peer.ID, bodies)
+			must(t, err)
+			same(t, "text", all[0].Body, map[bool]string{true: "secret"}[bodies])
+			same(t, "state", all[0].State, mail.Queued)
+		}
+		got, err := b.Retire(t.Context(), tester.Peer.ID, said)
+		must(t, err)
+		same(t, "expired with it", got.Pending, 1)
+		total, err := b.Totals(t.Context())
+		must(t, err)
+		equal(t, "totals", []int64{total.Accepted, total.States[mail.Expired], int64(total.Peers)}, 1, 1, 1)
+	})
+}

@@ -1,0 +1,285 @@
+package mail
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// How far the limits of a mailbox bind a sender: the broker reports what its
+// peer itself has started, so a mailbox full of others' messages does not stop
+// it (BeginSpawn bounds what it may come to say); nobody holds back the human.
+const (
+	rankAgent = iota
+	rankBroker
+	rankOperator
+)
+
+func (s sender) rank() int {
+	switch s.kind {
+	case kindBroker:
+		return rankBroker
+	case kindOperator:
+		return rankOperator
+	}
+	return rankAgent
+}
+
+// heldSQL is the condition, inside takeSeat, under which a message is held.
+const heldSQL = `(?4 = 1 OR (?5 = 0 AND mailboxes.inbound = 'hold') OR (?5 < 2 AND mailboxes.paused = 1))`
+
+// takeSeat is the statement that accepts a message for one mailbox: the row's
+// lock is held to the commit, so sequence numbers have no gaps and stand in the
+// order of commits, and the recipient is looked at again as it is now. No row:
+// it is not accepted. The count of one sender's messages is read only where the
+// mailbox holds enough for it to matter; that, and the look for a repeat, are
+// exact because a sender's own sends come one after another (fence).
+const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + ?3,
+	last_seq = last_seq + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END,
+	held = held + CASE WHEN ` + heldSQL + ` THEN 1 ELSE 0 END,
+	queued = queued + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END
+	WHERE mailboxes.peer_id = ?1 AND mailboxes.active = 1 AND mailboxes.principal = ?2 AND (mailboxes.inbound <> 'refuse' OR ?5 > 0)
+	AND (?5 = 1 OR (mailboxes.held + mailboxes.queued + mailboxes.leased < ?6 AND mailboxes.bytes + ?3 <= ?7))
+	AND (?5 = 1 OR mailboxes.held + mailboxes.queued + mailboxes.leased < ?8 OR (SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) < ?8)
+	AND NOT EXISTS (SELECT 1 FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
+		WHERE s.sender_id = ?9 AND s.repeats = ?10 AND s.sent_at > ?11 AND s.sha256 = ?12)
+	RETURNING CASE WHEN ` + heldSQL + ` THEN 0 ELSE mailboxes.last_seq END, mailboxes.inbound, mailboxes.paused, mailboxes.ancestors,
+		COALESCE((SELECT p.lease_until FROM peers p WHERE p.peer_id = ?1), 0)`
+
+// seat is what takeSeat gave.
+type seat struct {
+	to        Recipient
+	seq       int64 // 0: held
+	inbound   string
+	paused    bool
+	ancestors []string
+	live      bool
+	evicted   int
+}
+
+// place accepts a letter for all recipients, or says for whom it cannot.
+func (j *job) place(m letter, to []Recipient) ([]Placed, error) {
+	seats, err := j.seats(m, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.store(j); err != nil {
+		return nil, err
+	}
+	placed := make([]Placed, len(seats))
+	for i, s := range seats {
+		if placed[i], err = j.deliver(m, s); err != nil {
+			return nil, err
+		}
+	}
+	return placed, nil
+}
+
+// seats takes a seat for each recipient, in the order of locks, and returns
+// them in the order of to. All recipients are asked, so that a refusal names
+// each that it is about.
+func (j *job) seats(m letter, to []Recipient) ([]seat, error) {
+	seats := make([]seat, len(to))
+	refused := make(map[string]*Error)
+	order := make([]int, len(to))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(to[a].PeerID, to[b].PeerID) })
+	for _, i := range order {
+		err := j.loops(m, to[i])
+		if err == nil {
+			seats[i], err = j.seat(m, to[i])
+		}
+		var e *Error
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &e) {
+			return nil, err
+		}
+		if refused[e.Code] == nil {
+			refused[e.Code] = &Error{Code: e.Code}
+		}
+		x := refused[e.Code]
+		x.Retry = max(x.Retry, e.Retry)
+		x.Recipients = append(x.Recipients, to[i].To)
+	}
+	for _, code := range []string{UnknownRecipient, RecipientRefuses, LoopSuspected, DuplicateSuppressed, SenderQuota, MailboxFull} {
+		if e := refused[code]; e != nil {
+			return nil, e
+		}
+	}
+	return seats, nil
+}
+
+// loops refuses a message into a thread that two peers fill too fast.
+func (j *job) loops(m letter, to Recipient) error {
+	l := j.b.o.Limits
+	if m.thread == m.id || l.ThreadMessages < 0 || m.from.kind != kindAgent {
+		return nil
+	}
+	var n, oldest int64
+	err := j.Row([]any{&n, &oldest}, `SELECT count(*), COALESCE(min(m.sent_at), 0)
+		FROM messages m JOIN deliveries d ON d.message_id = m.message_id
+		WHERE m.thread_id = ?1 AND m.thread_id <> m.message_id AND m.sent_at > ?2
+			AND ((m.sender_id = ?3 AND d.peer_id = ?4) OR (m.sender_id = ?4 AND d.peer_id = ?3))`,
+		m.thread, j.now-l.ThreadTime.Milliseconds(), m.from.id, to.PeerID)
+	if err != nil {
+		return fmt.Errorf("counting in a thread: %w", err)
+	}
+	if n >= int64(l.ThreadMessages) {
+		return &Error{Code: LoopSuspected, Retry: time.Duration(oldest-j.now)*time.Millisecond + l.ThreadTime}
+	}
+	return nil
+}
+
+// seat takes one, and makes room for it where that is configured.
+func (j *job) seat(m letter, to Recipient) (seat, error) {
+	evicted := 0
+	for range 3 {
+		s, err := j.takeSeat(m, to)
+		if err == nil {
+			s.evicted = evicted
+			return s, nil
+		}
+		if !errors.Is(err, store.ErrNoRow) {
+			return s, fmt.Errorf("taking a seat: %w", err)
+		}
+		if err := j.whyNot(m, to); err != nil {
+			return s, err
+		}
+		// Only the room is missing.
+		if !j.b.o.Evict {
+			break
+		}
+		n, err := j.makeRoom(m, to.PeerID)
+		if err != nil {
+			return s, err
+		}
+		evicted += n
+	}
+	return seat{}, &Error{Code: MailboxFull, Retry: fullRetry}
+}
+
+// fullRetry is a guess: when a recipient reads is for nobody to know.
+const fullRetry = 30 * time.Second
+
+func (j *job) takeSeat(m letter, to Recipient) (seat, error) {
+	s, l := seat{to: to}, j.b.o.Limits
+	since := j.now - l.Duplicate.Milliseconds() // a negative one lies ahead, and nothing was sent after it
+	if m.from.kind == kindBroker {
+		since = j.now
+	}
+	var ancestors string
+	var until int64
+	err := j.Row([]any{&s.seq, &s.inbound, &s.paused, &ancestors, &until}, takeSeat,
+		to.PeerID, to.Principal, m.bytes, to.Hold, m.from.rank(), l.MailboxMessages, l.MailboxBytes, l.SenderMessages,
+		m.from.id, m.repeats(), since, m.sha256)
+	s.ancestors, s.live = splitIDs(ancestors), until > j.now || to.PeerID == j.b.operator.id
+	return s, err
+}
+
+// whyNot is why there is no seat; nil: the mailbox is full. It decides nothing.
+func (j *job) whyNot(m letter, to Recipient) error {
+	var principal, inbound string
+	var active bool
+	var open, from, repeats int64
+	l := j.b.o.Limits
+	err := j.Row([]any{&principal, &inbound, &active, &open, &from, &repeats}, `SELECT principal, inbound, active, held + queued + leased,
+		(SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?2 AND `+isOpen+`),
+		(SELECT count(*) FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
+			WHERE s.sender_id = ?2 AND s.repeats = ?3 AND s.sent_at > ?4 AND s.sha256 = ?5)
+		FROM mailboxes WHERE peer_id = ?1`,
+		to.PeerID, m.from.id, m.repeats(), j.now-l.Duplicate.Milliseconds(), m.sha256)
+	switch rank := m.from.rank(); {
+	case errors.Is(err, store.ErrNoRow), err == nil && (!active || principal != to.Principal):
+		return refuse(UnknownRecipient)
+	case err != nil:
+		return fmt.Errorf("asking why: %w", err)
+	case inbound == InboundRefuse && rank == rankAgent:
+		return refuse(RecipientRefuses)
+	case repeats > 0 && rank != rankBroker:
+		return &Error{Code: DuplicateSuppressed, Retry: l.Duplicate}
+	case from >= int64(l.SenderMessages) && rank != rankBroker:
+		return &Error{Code: SenderQuota, Retry: fullRetry}
+	}
+	return nil
+}
+
+// makeRoom evicts the oldest queued messages of a full mailbox until the
+// letter fits; never a leased or a held one, and none of the human or the
+// broker, whom no agent may push out. MailboxFull: that is not enough.
+func (j *job) makeRoom(m letter, peer string) (int, error) {
+	x, err := j.box(peer)
+	if err != nil {
+		return 0, err
+	}
+	l := j.b.o.Limits
+	fits := func() bool { return x.tally.open() < int64(l.MailboxMessages) && x.bytes+m.bytes <= l.MailboxBytes }
+	queued, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND seq > 0 AND state = 'queued'
+		AND sender_id NOT IN (SELECT operator_id FROM mail_nodes) AND sender_id NOT IN (SELECT broker_id FROM mail_nodes) ORDER BY seq`, peer)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for ; n < len(queued) && !fits(); n++ {
+		if err := j.end(x, queued[n], Evicted, reasonFull, ""); err != nil {
+			return n, err
+		}
+	}
+	if !fits() {
+		return n, &Error{Code: MailboxFull, Retry: fullRetry}
+	}
+	return n, j.save(x)
+}
+
+// deliver writes the delivery for a seat, with its envelope.
+func (j *job) deliver(m letter, s seat) (Placed, error) {
+	state, due, reason := Queued, j.now+m.ttl, ""
+	if s.seq == 0 {
+		state, due = Held, min(due, j.now+j.b.o.Limits.Hold.Milliseconds())
+		switch {
+		case s.to.Hold:
+			reason = cmp.Or(s.to.Reason, reasonPolicy)
+		case s.paused:
+			reason = reasonPaused
+		default:
+			reason = reasonInbound
+		}
+	}
+	authority := cmp.Or(s.to.Authority, AuthorityNone)
+	if authority == AuthorityOperator && m.from.kind != kindOperator {
+		authority = AuthorityNone // nobody else speaks for the human
+	}
+	standing := lineage(m.from, sender{id: s.to.PeerID, ancestors: s.ancestors})
+	msg := m.message(standing, authority)
+	sig := ""
+	if j.b.o.Sign != nil {
+		sig = j.b.o.Sign(msg.SignedFields(s.to.PeerID)...)
+	}
+	if err := j.insertDelivery(m, s, state, due, j.now+m.ttl, reason, standing, authority, sig); err != nil {
+		return Placed{}, err
+	}
+	j.change(Change{MessageID: m.id, PeerID: s.to.PeerID, To: s.to.To, From: m.from.name, After: state, Epoch: m.from.epoch, Reason: reason})
+	j.signal(TopicMailbox(s.to.PeerID))
+	return Placed{To: s.to.To, PeerID: s.to.PeerID, State: state, Seq: s.seq, Live: s.live, Paused: s.paused, Evicted: s.evicted}, nil
+}
+
+func (j *job) insertDelivery(m letter, s seat, state string, due, expires int64, reason, lineage, authority, sig string) error {
+	_, err := j.Exec(`INSERT INTO deliveries (message_id, peer_id, sender_id, seq, state, due, address, from_name, thread_id, lineage,
+		authority, sig, bytes, attempts, given_epoch, cut, expires_at, lease_until, changed_at, given_at, acked_at, reason, note,
+		notice_seq, notice_state, notice_at, again_as)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, 0, 0, ?14, 0, ?15, 0, 0, ?16, '', 0, '', 0, '')`,
+		m.id, s.to.PeerID, m.from.id, s.seq, state, due, s.to.To, m.from.name, m.thread, lineage,
+		authority, sig, m.bytes, expires, j.now, reason)
+	if err != nil {
+		return fmt.Errorf("storing a delivery: %w", err)
+	}
+	return nil
+}

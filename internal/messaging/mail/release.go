@@ -1,0 +1,187 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// Unregister releases the name of o's peer and leaves a tombstone; what waits
+// becomes expired. Released is false when there was none.
+func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*Released, error) {
+	var out *Released
+	err := b.write(ctx, func(j *job) error {
+		out = &Released{}
+		// A session's row comes before its peer's, as in Register.
+		_, err := j.Exec(`UPDATE peer_sessions SET changed_at = ?3 WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session, j.now)
+		if err != nil {
+			return fmt.Errorf("locking the session: %w", err)
+		}
+		p, err := j.fence(o)
+		var e *Error
+		switch {
+		case errors.As(err, &e) && e.Code == NotRegistered:
+		case err != nil:
+			return err
+		default:
+			if out.Pending, err = j.release(p, reasonReleased); err != nil {
+				return err
+			}
+			out.Peer, out.Released = p, true
+		}
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// release takes a peer, whose row is locked, out of service (AH7): no session
+// owns it, its name is a tombstone, its mailbox accepts nothing, and what
+// waited has expired, which its senders hear. It says how many these were.
+func (j *job) release(p Peer, reason string) (int, error) {
+	if err := j.bury(p); err != nil {
+		return 0, fmt.Errorf("releasing a name: %w", err)
+	}
+	x, err := j.box(p.ID)
+	if err == nil {
+		err = j.closeBox(p.ID)
+	}
+	if err != nil {
+		return 0, err
+	}
+	waiting, err := j.rows(`peer_id = ?1 AND `+isOpen, p.ID)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range waiting {
+		if err := j.end(x, r, Expired, reason, ""); err != nil {
+			return 0, err
+		}
+	}
+	return len(waiting), nil
+}
+
+// tombstonesMax is how many names of one namespace a principal keeps from
+// others without using them.
+const tombstonesMax = 256
+
+// bury leaves a tombstone in the place of a peer. Of too many tombstones the
+// oldest give their names free.
+func (j *job) bury(p Peer) error {
+	_, err := j.Exec(`UPDATE peers SET kind = 'gone', session = '', lease_until = 0, last_seen = ?2 WHERE peer_id = ?1`, p.ID, j.now)
+	if err == nil {
+		_, err = j.Exec(`UPDATE peer_names SET kind = 'tombstone', expires_at = ?2 WHERE peer_id = ?1 AND kind = 'peer'`,
+			p.ID, j.now+j.b.o.Limits.Tombstone.Milliseconds())
+	}
+	if err == nil {
+		_, err = j.Exec(`DELETE FROM peer_names WHERE kind = 'tombstone' AND (namespace, name) IN
+			(SELECT namespace, name FROM peer_names WHERE namespace = ?1 AND principal = ?2 AND kind = 'tombstone'
+			ORDER BY expires_at DESC, peer_id DESC LIMIT ?3 OFFSET ?4)`, p.Namespace, p.Principal, sweepBatch, tombstonesMax)
+	}
+	if err == nil {
+		_, err = j.Exec(`UPDATE peer_sessions SET peer_id = '', changed_at = ?4 WHERE principal = ?1 AND session = ?2 AND peer_id = ?3`,
+			p.Principal, p.Session, p.ID, j.now)
+	}
+	if err == nil {
+		err = j.leaveSpace(p.Namespace)
+	}
+	j.signal(TopicPeers)
+	return err
+}
+
+// closeBox has a mailbox, which is locked, accept nothing more.
+func (j *job) closeBox(peer string) error {
+	_, err := j.Exec(`UPDATE mailboxes SET active = 0 WHERE peer_id = ?1`, peer)
+	return err
+}
+
+// agent locks the row of a peer for the operator, who needs no session.
+func (j *job) agent(peerID string) (Peer, error) {
+	var p Peer
+	dest, done := p.places(j.now)
+	err := j.Row(dest, `UPDATE peers SET kind = kind WHERE peer_id = ?1 AND kind = 'agent' RETURNING `+peerColumns, peerID)
+	if errors.Is(err, store.ErrNoRow) {
+		return p, refuse(UnknownRecipient)
+	}
+	if err == nil {
+		done()
+	}
+	return p, err
+}
+
+// Retire releases a peer's name as Unregister does.
+func (b *Book) Retire(ctx context.Context, peerID string, note Note[Released]) (*Released, error) {
+	var out *Released
+	err := b.write(ctx, func(j *job) error {
+		p, err := j.agent(peerID)
+		if err != nil {
+			return err
+		}
+		n, err := j.release(p, reasonReleased)
+		if err != nil {
+			return err
+		}
+		out = &Released{Peer: p, Released: true, Pending: n}
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Transfer gives a name to another principal, with its mail; epoch+1. Its
+// session is superseded, and the next one of the new owner takes it over. The
+// name of a spawned agent belongs to its spawn and cannot be given away.
+func (b *Book) Transfer(ctx context.Context, peerID, principal string, note Note[Peer]) (*Peer, error) {
+	if principal == "" {
+		return nil, refuse(InvalidArgument)
+	}
+	var out *Peer
+	err := b.write(ctx, func(j *job) error {
+		before, err := j.agent(peerID)
+		if err != nil {
+			return err
+		}
+		if before.Spawn != "" {
+			return refuse(InvalidArgument)
+		}
+		p, err := j.transfer(before, principal)
+		if err != nil {
+			return err
+		}
+		out = &p
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (j *job) transfer(before Peer, principal string) (Peer, error) {
+	var p Peer
+	dest, done := p.places(j.now)
+	err := j.Row(dest, `UPDATE peers SET principal = ?2, session = '', lease_until = 0, epoch = epoch + 1
+		WHERE peer_id = ?1 RETURNING `+peerColumns, before.ID, principal)
+	if err != nil {
+		return p, fmt.Errorf("giving a name away: %w", err)
+	}
+	done()
+	if _, err = j.Exec(`UPDATE peer_names SET principal = ?2 WHERE peer_id = ?1`, p.ID, principal); err == nil {
+		_, err = j.Exec(`UPDATE mailboxes SET principal = ?2 WHERE peer_id = ?1`, p.ID, principal)
+	}
+	if err == nil {
+		err = j.supersede(before.Principal, before.Session)
+	}
+	if err == nil {
+		err = j.inherit(p, reasonTransfer, nil)
+	}
+	j.signal(TopicPeers)
+	j.signal(TopicMailbox(p.ID))
+	return p, err
+}

@@ -1,0 +1,199 @@
+package mail
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// Send accepts a message for all recipients or for none. Errors:
+// NotRegistered, Fenced, UnknownRecipient, RecipientRefuses, MailboxFull,
+// SenderQuota, DuplicateSuppressed, LoopSuspected, IdempotencyConflict,
+// UnknownMessage (a reply to one that the sender did not get), Budget.
+func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Sent, error) {
+	if err := d.check(b.o.Limits); err != nil {
+		return nil, err
+	}
+	var out *Sent
+	err := b.write(ctx, func(j *job) error {
+		p, err := j.fence(o)
+		if err != nil {
+			return err
+		}
+		if out, err = j.send(p.sender(kindAgent), d); err != nil {
+			return err
+		}
+		out.From = p
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SendOperator is Send for the human of the node: no peer of his sends it. It
+// is held for nobody.
+func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error) {
+	if err := d.check(b.o.Limits); err != nil {
+		return nil, err
+	}
+	for i := range d.To {
+		d.To[i].Authority, d.To[i].Hold = AuthorityOperator, false
+	}
+	var out *Sent
+	err := b.write(ctx, func(j *job) error {
+		// The fence of one who has no session: his sends come one after another.
+		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, b.operator.id, j.now)
+		if err == nil {
+			out, err = j.send(b.operator, d)
+		}
+		if err != nil {
+			return err
+		}
+		out.From = b.operator.peer(b.o.Node)
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// check refuses what no caller should ask, and makes To the draft's own.
+func (d *Draft) check(l Limits) error {
+	d.Kind, d.Priority = cmp.Or(d.Kind, "inform"), cmp.Or(d.Priority, "normal")
+	d.TTL = cmp.Or(d.TTL, int64(l.TTL/time.Second))
+	var to []Recipient
+	for _, r := range d.To {
+		if !slices.ContainsFunc(to, func(x Recipient) bool { return x.PeerID == r.PeerID }) {
+			to = append(to, r) // one of two names of a peer
+		}
+	}
+	d.To = to
+	if len(to) == 0 || len(to) > l.Recipients || d.Body == "" || d.TTL < 1 || (d.Thread != "" && !isID(d.Thread)) {
+		return refuse(InvalidArgument)
+	}
+	return nil
+}
+
+// send is one accepted message, from the idempotency key on.
+func (j *job) send(from sender, d Draft) (*Sent, error) {
+	if d.Key != "" {
+		var before Sent
+		replay, err := j.key(from, "send", d.Key, d.Fingerprint, &before)
+		if err != nil {
+			return nil, err
+		}
+		if replay {
+			before.Replay = true
+			return &before, nil
+		}
+	}
+	if from.spawn != "" {
+		if err := j.charge(from.spawn); err != nil {
+			return nil, err
+		}
+	}
+	m, err := j.compose(from, d)
+	if err != nil {
+		return nil, err
+	}
+	out := &Sent{MessageID: m.id, Thread: m.thread, AcceptedAt: j.now, Cleaned: d.Cleaned}
+	if out.Deliveries, err = j.place(m, d.To); err != nil {
+		return nil, err
+	}
+	if d.Key != "" {
+		err = j.keep(from, "send", d.Key, out)
+	}
+	return out, err
+}
+
+// letter is a message on its way into the mailboxes.
+type letter struct {
+	id, thread, replyTo string
+	depth               int64
+	from                sender
+	kind, priority      string
+	subject, body, refs string
+	sha256              []byte
+	ttl, ackDeadline    int64 // milliseconds
+	sentAt              int64
+	bytes               int64
+}
+
+// compose makes the letter, and refuses a reply to what the sender was no
+// party of, or too deep a one.
+func (j *job) compose(from sender, d Draft) (letter, error) {
+	sum := sha256.Sum256([]byte(d.Body))
+	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind, priority: d.Priority,
+		subject: d.Subject, body: d.Body, sha256: sum[:], bytes: int64(len(d.Body)), ttl: d.TTL * 1000}
+	if d.AckDeadline > 0 {
+		m.ackDeadline = j.now + d.AckDeadline*1000
+	}
+	if len(d.Refs) > 0 {
+		refs, err := json.Marshal(d.Refs)
+		if err != nil {
+			return m, fmt.Errorf("writing refs: %w", err)
+		}
+		m.refs = string(refs)
+	}
+	m.thread = cmp.Or(d.Thread, m.id)
+	if d.ReplyTo == "" {
+		return m, nil
+	}
+	return m, j.reply(&m)
+}
+
+// reply finds what a letter answers: a message that its sender sent or was
+// given. Its thread is that one's.
+func (j *job) reply(m *letter) error {
+	var sentBy string
+	var given int64
+	err := j.Row([]any{&m.thread, &m.depth, &sentBy, &given}, `SELECT thread_id, depth, sender_id,
+		COALESCE((SELECT d.given_at FROM deliveries d WHERE d.message_id = messages.message_id AND d.peer_id = ?2), 0)
+		FROM messages WHERE message_id = ?1`, m.replyTo, m.from.id)
+	switch {
+	case errors.Is(err, store.ErrNoRow), err == nil && sentBy != m.from.id && given == 0:
+		return refuse(UnknownMessage)
+	case err != nil:
+		return fmt.Errorf("reading what is answered: %w", err)
+	}
+	if m.depth++; j.b.o.Limits.ReplyDepth > 0 && m.depth > int64(j.b.o.Limits.ReplyDepth) {
+		return refuse(LoopSuspected)
+	}
+	return nil
+}
+
+// repeats is the part of a digest by which repeats are looked for.
+func (m letter) repeats() int64 { return int64(binary.BigEndian.Uint64(m.sha256)) }
+
+// message is the letter as a recipient will see it.
+func (m letter) message(lineage, authority string) Message {
+	return Message{ID: m.id, SentAt: m.sentAt, BodySHA256: hex.EncodeToString(m.sha256), Authority: authority, From: From{
+		PeerID: m.from.id, Name: m.from.name, Namespace: m.from.namespace, Principal: m.from.principal,
+		Grade: m.from.grade, Epoch: m.from.epoch, Lineage: lineage}}
+}
+
+// store writes the message itself, once for all its recipients.
+func (m letter) store(j *job) error {
+	_, err := j.Exec(`INSERT INTO messages (message_id, thread_id, reply_to, depth, kind, priority, subject, body, bytes, sha256,
+		repeats, refs, sent_at, ttl, ack_deadline, sender_id, from_name, from_namespace, from_principal, from_grade, from_epoch)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
+		m.id, m.thread, m.replyTo, m.depth, m.kind, m.priority, m.subject, m.body, m.bytes, m.sha256,
+		m.repeats(), m.refs, m.sentAt, m.ttl, m.ackDeadline, m.from.id, m.from.name, m.from.namespace, m.from.principal,
+		m.from.grade, m.from.epoch)
+	if err != nil {
+		return fmt.Errorf("storing a message: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package mail
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// resultBytes is how much of a result a message carries; the rest is a ref.
+const resultBytes = 64 << 10
+
+// SpawnRuns notes the start, and tells the parent. A second time changes
+// nothing, and makes no note.
+func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error {
+	return b.write(ctx, func(j *job) error {
+		s := &Spawn{}
+		dest, done := s.places()
+		err := j.Row(dest, `UPDATE spawns SET state = 'running', started_at = ?2 WHERE spawn_id = ?1 AND state = 'starting' RETURNING `+spawnColumns, id, j.now)
+		if errors.Is(err, store.ErrNoRow) {
+			if _, err = j.spawn(id); errors.Is(err, store.ErrNoRow) {
+				return refuse(UnknownSpawn)
+			}
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("noting a start: %w", err)
+		}
+		done()
+		j.signal(TopicSpawn(id))
+		if _, err = j.report(s, "event", fmt.Sprintf("%s has started. Spawn %s.", s.Name, s.ID), nil); err != nil {
+			return err
+		}
+		return noted(j, note, s)
+	})
+}
+
+// EndSpawn notes the end, tells the parent with an event and, where it wants
+// it, the result; both are messages of the broker. The child's session is
+// dead from here on: its name is free for another child of the same parent, the
+// mail that it had not acknowledged goes to the parent. Ending it again changes
+// nothing, and makes no note.
+func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Spawn]) (*Spawn, error) {
+	switch e.State {
+	case Exited, Killed, TimedOut, OverBudget, Failed:
+	default:
+		return nil, refuse(InvalidArgument)
+	}
+	var out *Spawn
+	err := b.write(ctx, func(j *job) error {
+		var err error
+		out, err = j.spawn(id)
+		switch {
+		case errors.Is(err, store.ErrNoRow):
+			return refuse(UnknownSpawn)
+		case err != nil, out.EndedAt > 0:
+			return err
+		}
+		ended, err := j.endSpawn(out, e)
+		switch {
+		case err != nil:
+			return err
+		case !ended:
+			return errNothing
+		}
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// endSpawn locks the child's peer first, as the child's own acts do.
+func (j *job) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
+	child, err := j.agent(s.Peer)
+	var gone *Error
+	if err != nil && !errors.As(err, &gone) {
+		return false, err
+	}
+	code, known := 0, e.ExitCode != nil
+	if known {
+		code = *e.ExitCode
+	}
+	dest, done := s.places()
+	err = j.Row(dest, `UPDATE spawns SET state = ?2, ended_at = ?3, exit_known = ?4, exit_code = ?5
+		WHERE spawn_id = ?1 AND ended_at = 0 RETURNING `+spawnColumns, s.ID, e.State, j.now, known, code)
+	if errors.Is(err, store.ErrNoRow) { // another one was faster
+		again, err := j.spawn(s.ID)
+		if err == nil {
+			*s = *again
+		}
+		return false, err
+	}
+	if err != nil {
+		return false, fmt.Errorf("noting an end: %w", err)
+	}
+	done()
+	if _, err := j.Exec(`UPDATE mail_nodes SET spawns_open = spawns_open - 1 WHERE node = ?1 AND spawns_open > 0`, s.Node); err != nil {
+		return false, err
+	}
+	if gone == nil {
+		if err := j.endChild(child, s); err != nil {
+			return false, err
+		}
+	}
+	j.signal(TopicSpawn(s.ID))
+	return true, j.tellEnd(s, e)
+}
+
+// tellEnd writes the event and the result to the parent.
+func (j *job) tellEnd(s *Spawn, e SpawnEnd) error {
+	text := fmt.Sprintf("%s has ended: %s. Spawn %s.", s.Name, s.State, s.ID)
+	if s.ExitCode != nil {
+		text = fmt.Sprintf("%s has ended: %s, status %d. Spawn %s.", s.Name, s.State, *s.ExitCode, s.ID)
+	}
+	if _, err := j.report(s, "event", text, nil); err != nil {
+		return err
+	}
+	if !s.WantResult || (e.Output == "" && len(e.Rest) == 0) {
+		return nil
+	}
+	m := Message{Body: e.Output}
+	m.cut(resultBytes)
+	if m.Body == "" {
+		m.Body = "(The output is behind the ref.)"
+	}
+	id, err := j.report(s, "result", m.Body, e.Rest)
+	if err != nil || id == "" {
+		return err
+	}
+	s.ResultMessage = id
+	_, err = j.Exec(`UPDATE spawns SET result_message = ?2 WHERE spawn_id = ?1`, s.ID, id)
+	return err
+}
+
+// report is a message of the broker to the parent of a spawn, in the thread
+// that bears the spawn's id. A parent that is gone hears nothing.
+func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
+	var principal string
+	err := j.Row([]any{&principal}, `SELECT principal FROM mailboxes WHERE peer_id = ?1 AND active = 1`, s.Parent)
+	if errors.Is(err, store.ErrNoRow) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(body))
+	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, thread: s.ID, from: j.b.broker, kind: kind, priority: "normal", body: body, sha256: sum[:],
+		bytes: int64(len(body)), ttl: int64(j.b.o.Limits.TTL / time.Millisecond)}
+	if len(refs) > 0 {
+		text, err := json.Marshal(refs)
+		if err != nil {
+			return "", err
+		}
+		m.refs = string(text)
+	}
+	_, err = j.place(m, []Recipient{{To: j.name(s.Parent), PeerID: s.Parent, Principal: principal}})
+	var e *Error
+	if errors.As(err, &e) && e.Code == UnknownRecipient {
+		return "", nil // released, or given away, in this moment
+	}
+	if err != nil {
+		return "", err
+	}
+	return m.id, nil
+}
+
+// name is what a peer is called, for a message that nobody addressed by name.
+func (j *job) name(peer string) string {
+	var name string
+	if err := j.Row([]any{&name}, `SELECT name FROM peers WHERE peer_id = ?1`, peer); err != nil {
+		return peer
+	}
+	return name
+}
+
+// endChild releases the peer of an ended spawn. What it had not acknowledged is
+// delivered to its parent, and nobody else (AH6): the child's delivery expires,
+// which the sender hears, and a new one begins with the parent.
+func (j *job) endChild(child Peer, s *Spawn) error {
+	if err := j.bury(child); err != nil {
+		return fmt.Errorf("releasing a child: %w", err)
+	}
+	if err := j.boxesOf(child.ID, s.Parent); err != nil {
+		return fmt.Errorf("locking the mailboxes of child and parent: %w", err)
+	}
+	if err := j.closeBox(child.ID); err != nil {
+		return err
+	}
+	own, parent := j.boxes[child.ID], j.boxes[s.Parent]
+	if parent == nil {
+		parent = &box{}
+	}
+	waiting, err := j.rows(`peer_id = ?1 AND `+isOpen+` ORDER BY seq`, child.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range waiting {
+		reason := reasonReleased
+		// What the parent wrote itself it need not read; what was held was
+		// never let through.
+		if parent.active && r.state != Held && r.sender != parent.peer && r.expiresAt > j.now {
+			passed, err := j.passOn(r, child, parent)
+			if err != nil {
+				return err
+			}
+			if passed {
+				reason = reasonInherited
+			}
+		}
+		if err := j.end(own, r, Expired, reason, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passOn begins a delivery of a message to the parent of its recipient, as far
+// as the parent takes messages and has room, as if its sender had written to it.
+// It does not when the parent is a recipient already; nor with an authority that
+// was meant for the child.
+func (j *job) passOn(r row, child Peer, parent *box) (bool, error) {
+	var there int
+	err := j.Row([]any{&there}, `SELECT count(*) FROM deliveries WHERE message_id = ?1 AND peer_id = ?2`, r.message, parent.peer)
+	if err != nil || there > 0 {
+		return false, err
+	}
+	m, authority, err := j.letter(r.message, child.ID)
+	if err != nil || authority != AuthorityNone || m.from.kind != kindAgent {
+		return false, err
+	}
+	s, err := j.takeSeat(m, Recipient{To: r.address, PeerID: parent.peer, Principal: parent.principal})
+	if errors.Is(err, store.ErrNoRow) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("seating an inherited message: %w", err)
+	}
+	m.ttl = r.expiresAt - j.now
+	_, err = j.deliver(m, s)
+	return true, err
+}
+
+// letter reads a message again as it was sent, with the authority of one of
+// its deliveries.
+func (j *job) letter(id, peer string) (m letter, authority string, err error) {
+	var kind string
+	m.id = id
+	err = j.Row([]any{&m.thread, &m.replyTo, &m.depth, &m.kind, &m.priority, &m.subject, &m.body, &m.bytes, &m.sha256, &m.refs, &m.ttl,
+		&m.ackDeadline, &m.sentAt, &m.from.id, &m.from.name, &m.from.namespace, &m.from.principal, &m.from.grade, &m.from.epoch, &authority},
+		`SELECT m.thread_id, m.reply_to, m.depth, m.kind, m.priority, m.subject, m.body, m.bytes, m.sha256, m.refs, m.ttl,
+		m.ack_deadline, m.sent_at, m.sender_id, m.from_name, m.from_namespace, m.from_principal, m.from_grade, m.from_epoch, d.authority
+		FROM messages m JOIN deliveries d ON d.message_id = m.message_id WHERE m.message_id = ?1 AND d.peer_id = ?2`, id, peer)
+	if err != nil {
+		return m, "", fmt.Errorf("reading a message again: %w", err)
+	}
+	var ancestors string
+	err = j.Row([]any{&kind, &ancestors}, `SELECT kind, ancestors FROM peers WHERE peer_id = ?1`, m.from.id)
+	if err != nil && !errors.Is(err, store.ErrNoRow) {
+		return m, "", err
+	}
+	m.from.kind, m.from.ancestors = kind, splitIDs(ancestors)
+	if kind == kindGone || kind == "" {
+		m.from.kind = kindAgent
+	}
+	return m, authority, nil
+}

@@ -1,0 +1,70 @@
+package mail
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// takeOver is AH4: one statement asks whether the session before is dead, and
+// sets the new one with the next epoch. Its row is locked before, as it would do
+// itself. What was leased to the old one goes back to the queue; who was
+// superseded will hear FENCED.
+func (j *job) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
+	var before string
+	if err := j.Row([]any{&before}, `SELECT session FROM peers WHERE peer_id = ?1`, id); err != nil {
+		return Peer{}, fmt.Errorf("reading the owner of a name: %w", err)
+	}
+	if err := j.supersede(o.Principal, before); err != nil {
+		return Peer{}, fmt.Errorf("superseding a session: %w", err)
+	}
+	var p Peer
+	dest, done := p.places(j.now)
+	err := j.Row(dest, `UPDATE peers SET session = ?3, node = ?4, grade = ?5, epoch = epoch + 1, lease_until = ?6, last_seen = ?7
+		WHERE peer_id = ?1 AND principal = ?2 AND kind = 'agent' AND lease_until <= ?7 AND session = ?8
+			AND namespace = ?9 AND name = ?10 RETURNING `+peerColumns,
+		id, o.Principal, o.Session, o.Node, o.Grade, j.lease(), j.now, before, space, name)
+	if errors.Is(err, store.ErrNoRow) {
+		return p, j.taken(o.Principal, space, name)
+	}
+	if err != nil {
+		return p, fmt.Errorf("taking over: %w", err)
+	}
+	done()
+	if before == "" && p.Epoch == 1 { // the first session of a spawned agent
+		out.Created = true
+		return p, nil
+	}
+	return p, j.inherit(p, reasonTakeover, out)
+}
+
+// inherit passes what a mailbox holds on to the next epoch of its peer.
+func (j *job) inherit(p Peer, reason string, out *Registered) error {
+	x, err := j.box(p.ID)
+	if err != nil {
+		return err
+	}
+	leased, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'leased'`, p.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range leased {
+		if err := j.endLease(x, r, reason); err != nil {
+			return err
+		}
+	}
+	j.change(Change{PeerID: p.ID, To: p.Name, Epoch: p.Epoch, Reason: reason})
+	if out != nil {
+		out.Takeover = &Takeover{PrevEpoch: p.Epoch - 1, Inherited: int(x.tally.pending()), Held: int(x.tally.of(Held))}
+	}
+	return nil
+}
+
+func (j *job) supersede(principal, session string) error {
+	if session == "" {
+		return nil
+	}
+	_, err := j.Exec(`UPDATE peer_sessions SET superseded = 1, changed_at = ?3 WHERE principal = ?1 AND session = ?2`, principal, session, j.now)
+	return err
+}

@@ -1,0 +1,125 @@
+package spawn
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// childrenGrace is what an agent gets whose parent is gone.
+const childrenGrace = 2 * time.Second
+
+// end ends an agent in a state. One that is not ending by itself, by its
+// request or for nobody wanting it any more is not asked: its token is worth
+// nothing at once.
+func (m *Manager) end(a *agent, state string, grace time.Duration) {
+	m.mu.Lock()
+	if a.why == "" {
+		a.why = state
+	}
+	if state != mail.Killed {
+		a.live = false
+	}
+	p := a.process
+	m.mu.Unlock()
+	if p != nil {
+		p.End(grace)
+	}
+}
+
+// Stop ends an agent: it is asked to end by SIGTERM and, after grace, killed
+// with all it started. UNKNOWN_SPAWN for what does not run.
+func (m *Manager) Stop(id string, grace time.Duration) error {
+	a := m.started(id)
+	if a == nil {
+		return &mail.Error{Code: mail.UnknownSpawn}
+	}
+	m.end(a, mail.Killed, grace)
+	return nil
+}
+
+// OverBudget ends an agent at once that asked for more than its budget has.
+func (m *Manager) OverBudget(id string) {
+	if a := m.started(id); a != nil {
+		m.end(a, mail.OverBudget, 0)
+	}
+}
+
+func (m *Manager) started(id string) *agent {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.agents[id]
+}
+
+// ParentGone ends the agents that a session of this node started, except those
+// that were to outlive it.
+func (m *Manager) ParentGone(session string) {
+	m.endAll(func(a *agent) bool { return a.session == session && !a.keep })
+}
+
+// endChildren ends those that an agent had started, likewise.
+func (m *Manager) endChildren(id string) {
+	name := principal.Spawn(id)
+	m.endAll(func(a *agent) bool { return a.parent.Name() == name && !a.keep })
+}
+
+func (m *Manager) endAll(which func(*agent) bool) {
+	m.mu.Lock()
+	var all []*agent
+	for _, a := range m.agents {
+		if which(a) {
+			all = append(all, a)
+		}
+	}
+	m.mu.Unlock()
+	for _, a := range all {
+		m.end(a, mail.Killed, childrenGrace)
+	}
+}
+
+// Recover ends in the book what an earlier run of this node left open: its
+// processes ended with it. It removes what that run left lying about. It is
+// called before anything is started.
+func (m *Manager) Recover(ctx context.Context) error {
+	sweepTokens(m.o.RuntimeDir)
+	sweepOutputs(m.o.StateDir)
+	open, err := m.o.Book.OpenSpawns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range open {
+		if m.started(s.ID) != nil {
+			continue
+		}
+		if _, err := m.o.Book.EndSpawn(ctx, s.ID, mail.SpawnEnd{State: mail.Killed}, m.o.Note); err != nil {
+			return err
+		}
+		m.o.Log.Info("an agent of an earlier run has ended with it", "spawn", s.ID, "name", s.Name)
+	}
+	return nil
+}
+
+// Close starts nothing any more, ends all agents and waits until the book has
+// been told. What is left when ctx ends is killed, and told by the next start.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.endAll(func(*agent) bool { return true })
+	told := make(chan struct{})
+	go func() {
+		m.busy.Wait()
+		close(told)
+	}()
+	defer m.hush.Do(func() { close(m.quit) })
+	select {
+	case <-told:
+		return
+	case <-ctx.Done():
+	}
+	for _, a := range m.running() {
+		a.process.Kill()
+	}
+}

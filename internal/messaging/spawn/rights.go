@@ -1,0 +1,78 @@
+package spawn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// grants reports whether one word of a scope gives all that another does.
+func grants(word, other string) bool {
+	if word == other {
+		return true
+	}
+	server, whole := strings.CutPrefix(word, "server:")
+	tool, one := strings.CutPrefix(other, "tool:")
+	return whole && one && strings.HasPrefix(tool, server+"/")
+}
+
+// within reports whether words give all that word does. Messaging is every
+// agent's.
+func within(word string, words []string) bool {
+	return word == "agent" || slices.ContainsFunc(words, func(w string) bool { return grants(w, word) })
+}
+
+// common are the words that both sides give: of a server and a tool on it, the
+// tool.
+func common(a, b []string) []string {
+	all := []string{}
+	for _, w := range a {
+		if within(w, b) {
+			all = append(all, w)
+		}
+	}
+	for _, w := range b {
+		if within(w, a) {
+			all = append(all, w)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// bound is the proved scope of a parent; false when nothing but the policy
+// bounds it.
+func bound(parent *principal.Principal) ([]string, bool) {
+	f, scoped := parent.Fact("scope")
+	if !scoped {
+		return nil, false
+	}
+	var words []string
+	if f.Grade.MayAllow() {
+		words = strings.FieldsFunc(f.Value, func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	return words, true
+}
+
+// rights are what an agent gets: what its launcher, its parent and its request
+// have in common. A word that was asked for and is not within is refused, so
+// that nobody counts on what is not there. What a parent may not by the policy
+// is found out at each act.
+func (r *Request) rights(l *Launcher, parent *principal.Principal) ([]string, error) {
+	words := slices.Clone(l.Rights)
+	above, scoped := bound(parent)
+	if r.RightsGiven || len(r.Rights) > 0 {
+		for _, w := range r.Rights {
+			if !within(w, l.Rights) || scoped && !within(w, above) {
+				return nil, refused(codeRights, "the right %.80q is not within those of launcher %s and of whoever asks", w, l.Name)
+			}
+		}
+		words = common(words, r.Rights)
+	}
+	if scoped {
+		words = common(words, above)
+	}
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "agent" || w == "admin" })
+	return common(append(words, "agent"), append(words, "agent")), nil
+}

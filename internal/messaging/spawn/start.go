@@ -1,0 +1,276 @@
+package spawn
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/process"
+)
+
+// agent is one spawn from its start to its end.
+type agent struct {
+	id, name string
+	launcher *Launcher
+	rights   []string
+	parent   *principal.Principal
+	session  string // of the parent
+	keep     bool   // outlives that session
+	result   bool
+	digest   [sha256.Size]byte
+	dir      string // where it started
+	until    time.Time
+	token    string // the path of its token
+	output   *output
+
+	// Guarded by Manager.mu.
+	live    bool   // its token counts
+	why     string // the state in which it is being ended; empty: it ends by itself
+	process *process.Process
+	timer   *time.Timer
+}
+
+var errClosing = errors.New("the daemon is stopping")
+
+// Start starts the agent of a spawn that has been entered in the book, and
+// answers when its process runs. What was checked before is checked again, and
+// what was looked at is what is used. The book is told of the start, and of the
+// end whenever that comes; of an agent that could not be started, at once. The
+// error is a *mail.Error.
+func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Principal, r Request) error {
+	a := &agent{id: s.ID, name: s.Name, parent: parent, session: s.ParentSession, keep: s.KeepOnExit, result: s.WantResult,
+		rights: slices.Clone(s.Rights), until: deadline(s)}
+	if err := m.enter(a); err != nil {
+		return err
+	}
+	err := m.launch(a, &r)
+	if err == nil {
+		if err = m.o.Book.SpawnRuns(ctx, a.id, m.o.Note); err != nil {
+			m.end(a, mail.Failed, 0)
+		}
+		go m.attend(a, r.Prompt)
+		return err
+	}
+	m.o.Log.Error("an agent could not be started", "spawn", a.id, "launcher", r.Launcher, "err", err)
+	m.leave(a)
+	go m.tell(a, mail.SpawnEnd{State: mail.Failed})
+	if known := new(mail.Error); errors.As(err, &known) {
+		return known
+	}
+	return &mail.Error{Code: mail.SpawnDisabled, Err: err}
+}
+
+// enter takes a in, unless nothing is started any more. What is not taken in
+// any more is told to the book by the next start. From here on Close waits for
+// tell.
+func (m *Manager) enter(a *agent) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return &mail.Error{Code: mail.SpawnDisabled, Err: errClosing}
+	case m.agents[a.id] != nil:
+		return refused(mail.InvalidArgument, "spawn %s has been started", a.id)
+	}
+	m.agents[a.id] = a
+	m.busy.Add(1)
+	return nil
+}
+
+// launch starts the process. The token is there before it, and counts as soon
+// as there is one.
+func (m *Manager) launch(a *agent, r *Request) error {
+	l, rights, err := m.permitted(a.parent, r)
+	if err != nil {
+		return err
+	}
+	a.launcher, a.rights = l, common(a.rights, rights)
+	folder, dir, err := m.folder(l, a.parent, r.Cwd)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	a.dir = dir
+	token := newToken(m.o.TokenPrefix)
+	a.digest = sha256.Sum256([]byte(token))
+	if a.token, err = writeToken(m.o.RuntimeDir, a.id, token); err != nil {
+		return err
+	}
+	a.output = newOutput(m.o.StateDir, a.id, l.Output)
+	return m.run(a, m.spec(a, l, r, folder))
+}
+
+// run makes the process known in the moment in which there is one.
+func (m *Manager) run(a *agent, spec process.Spec) error {
+	m.launching.Lock()
+	known := sync.OnceFunc(m.launching.Unlock)
+	defer known()
+	spec.Started = func(p *process.Process) {
+		m.mu.Lock()
+		a.process, a.live = p, a.why == ""
+		m.mu.Unlock()
+		known()
+	}
+	p, err := m.o.Runner.Start(spec)
+	if err != nil {
+		return fmt.Errorf("starting an agent: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.why != "" { // somebody ended it before there was anything to end
+		p.Kill()
+	}
+	a.timer = time.AfterFunc(time.Until(a.until), func() { m.end(a, mail.TimedOut, 0) })
+	return nil
+}
+
+// spec is what is started: the launcher's words, with values in their places.
+func (m *Manager) spec(a *agent, l *Launcher, r *Request, folder *os.File) process.Spec {
+	values := map[string]string{"{cwd}": a.dir, "{name}": a.name, "{model}": r.Model}
+	if r.Model == "" && len(l.Models) > 0 {
+		values["{model}"] = l.Models[0]
+	}
+	args := slices.Clone(l.Args)
+	for i, arg := range args {
+		if v, ok := values[arg]; ok {
+			args[i] = v
+		}
+	}
+	box := l.Sandbox
+	box.Own = []string{m.o.Socket, a.token}
+	return process.Spec{Server: "agent " + a.id, Path: l.Path, Args: args, Env: process.Environment(m.environment(a, l)), Dir: a.dir, Folder: folder,
+		Sandbox: box, Stderr: func(line string) { m.o.Log.Debug("an agent wrote", "spawn", a.id, "line", line) }}
+}
+
+// attend gives an agent its prompt, takes what it says, waits for its end and
+// reports that.
+func (m *Manager) attend(a *agent, prompt string) {
+	p := a.process
+	go func() { // ends with the process at the latest, which closes Stdin
+		_, _ = io.WriteString(p.Stdin, prompt)
+		p.Stdin.Close()
+	}()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		a.output.take(p.Stdout)
+	}()
+	<-p.Done()
+	m.leave(a)
+	// Somebody elsewhere may have been handed the other end.
+	_ = p.Stdout.SetReadDeadline(time.Now().Add(time.Second))
+	<-read
+	p.Stdout.Close()
+	m.endChildren(a.id)
+	m.tell(a, m.ending(a))
+}
+
+// leave makes a nobody: from here on its token is worth nothing.
+func (m *Manager) leave(a *agent) {
+	m.mu.Lock()
+	a.live = false
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	m.mu.Unlock()
+	if a.token != "" {
+		_ = os.Remove(a.token) // it is worth nothing, and a start sweeps
+	}
+}
+
+// ending is how an agent ended, with its result.
+func (m *Manager) ending(a *agent) mail.SpawnEnd {
+	m.mu.Lock()
+	e := mail.SpawnEnd{State: a.why}
+	m.mu.Unlock()
+	err := a.process.Err()
+	var exit *process.ExitError
+	code := 0
+	switch {
+	case errors.As(err, &exit) && exit.Limit != "":
+		e.State = mail.OverBudget
+		m.o.Log.Warn("an agent was ended", "spawn", a.id, "why", exit.Limit)
+	case errors.As(err, &exit) && exit.Supervisor && e.State == "":
+		e.State = mail.Killed
+	case exit != nil:
+		code = exit.Code
+	}
+	if e.State == "" {
+		e.State, e.ExitCode = mail.Exited, &code
+	}
+	e.Output, e.Rest = m.result(a)
+	return e
+}
+
+// What stands in the place of what may not be given.
+const (
+	resultWithheld = "(The result was withheld: it carries the mark of protected instructions.)"
+	wholeWithheld  = "(The whole output was withheld: it carries the mark of protected instructions. This is its end.)\n"
+)
+
+// result is what of an agent's output its parent is sent. All of it is looked at
+// before anybody is given any, also what nobody wants to be sent.
+func (m *Manager) result(a *agent) (text string, rest []mail.Ref) {
+	text, whole := a.output.end()
+	text = cutText(m.o.Clean(text), resultBytes)
+	if !a.result {
+		text = ""
+	}
+	out, keep, blocked := text, true, false
+	if m.o.Look != nil && (text != "" || whole != nil) {
+		out, keep, blocked = m.o.Look(a.running(), text, whole)
+	}
+	ref := a.output.settle(keep && !blocked)
+	switch {
+	case !a.result:
+		return "", nil
+	case blocked:
+		return resultWithheld, nil
+	case !keep && whole != nil:
+		return wholeWithheld + cutText(out, resultBytes-len(wholeWithheld)), nil
+	case ref != nil:
+		rest = []mail.Ref{*ref}
+	}
+	return out, rest
+}
+
+// tell tells the book of an end until it has been heard, or the daemon stops;
+// then the next start does.
+func (m *Manager) tell(a *agent, e mail.SpawnEnd) {
+	defer m.busy.Done()
+	defer m.forget(a)
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Minute) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		_, err := m.o.Book.EndSpawn(ctx, a.id, e, m.o.Note)
+		cancel()
+		if err == nil {
+			return
+		}
+		m.o.Log.Error("the end of an agent could not be noted", "spawn", a.id, "state", e.State, "err", err)
+		var known *mail.Error
+		if errors.As(err, &known) && known.Code == mail.UnknownSpawn {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-m.quit:
+			return
+		}
+	}
+}
+
+func (m *Manager) forget(a *agent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.agents[a.id] == a {
+		delete(m.agents, a.id)
+	}
+}

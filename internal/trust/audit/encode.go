@@ -1,0 +1,162 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// tooManyFacts stands for facts that are longer than MaxFacts.
+const tooManyFacts = `[{"name":"facts","value":"too long to record","grade":"unavailable"}]`
+
+// tip is the end of the chain: the last record's number and its hash in hex.
+type tip struct {
+	seq  uint64
+	hash [2 * sha256.Size]byte
+}
+
+func genesis() (t tip) {
+	copy(t.hash[:], Genesis)
+	return t
+}
+
+// appendBody appends the members from time to ref, each with its comma in
+// front: all of a line that does not depend on its place in the chain. So it
+// can be made before any lock is taken.
+func appendBody(dst []byte, r *Record, now time.Time) []byte {
+	dst = append(dst, `,"time":"`...)
+	dst = appendTime(dst, now)
+	dst = append(dst, '"')
+	dst = appendText(dst, `,"kind":`, r.Kind)
+	dst = appendText(dst, `,"source":`, r.Source)
+	if r.Who != nil {
+		dst = appendWho(dst, r.Who)
+	}
+	dst = appendOptional(dst, `,"session":`, r.Session)
+	dst = appendOptional(dst, `,"action":`, r.Action)
+	dst = appendOptional(dst, `,"resource":`, r.Resource)
+	dst = appendOptional(dst, `,"decision":`, r.Decision)
+	dst = appendOptional(dst, `,"rule":`, r.Rule)
+	dst = appendOptional(dst, `,"result":`, r.Result)
+	dst = appendNumber(dst, `,"bytes":`, r.Bytes)
+	dst = appendNumber(dst, `,"count":`, r.Count)
+	dst = appendOptional(dst, `,"reason":`, r.Reason)
+	dst = appendDetail(dst, r.Detail)
+	if r.Ref != 0 {
+		dst = append(dst, `,"ref":`...)
+		dst = strconv.AppendUint(dst, r.Ref, 10)
+	}
+	return dst
+}
+
+func appendWho(dst []byte, who *principal.Principal) []byte {
+	if who.Valid() {
+		dst = append(dst, `,"principal":`...)
+		dst = principal.AppendQuoted(dst, who.Name(), principal.MaxName)
+	}
+	facts := who.FactsJSON()
+	if len(facts) <= len("[]") {
+		return dst
+	}
+	dst = append(dst, `,"facts":`...)
+	if len(facts) > MaxFacts {
+		return append(dst, tooManyFacts...)
+	}
+	return append(dst, facts...)
+}
+
+// maxDetail is how many bytes of details a line keeps; more are left out and
+// counted.
+const maxDetail = 8 << 10
+
+func appendDetail(dst []byte, fields []Field) []byte {
+	if len(fields) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"detail":{`...)
+	start := len(dst)
+	for i, f := range fields {
+		if len(dst)-start > maxDetail {
+			dst = append(dst, `,"left_out":"`...)
+			dst = append(strconv.AppendInt(dst, int64(len(fields)-i), 10), '"')
+			break
+		}
+		if named(fields[:i], f.Name) {
+			continue // a line with a name twice would not verify
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = principal.AppendQuoted(dst, f.Name, MaxText)
+		dst = principal.AppendQuoted(append(dst, ':'), f.Value, MaxText)
+	}
+	return append(dst, '}')
+}
+
+func named(fields []Field, name string) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
+}
+
+func appendText(dst []byte, member, s string) []byte {
+	return principal.AppendQuoted(append(dst, member...), s, MaxText)
+}
+
+func appendOptional(dst []byte, member, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return appendText(dst, member, s)
+}
+
+func appendNumber(dst []byte, member string, n int64) []byte {
+	if n == 0 {
+		return dst
+	}
+	return strconv.AppendInt(append(dst, member...), n, 10)
+}
+
+// appendTime appends RFC 3339 in UTC with exactly six digits of a second.
+func appendTime(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	dst = appendDigits(dst, year, 4)
+	dst = appendDigits(append(dst, '-'), int(month), 2)
+	dst = appendDigits(append(dst, '-'), day, 2)
+	dst = appendDigits(append(dst, 'T'), hour, 2)
+	dst = appendDigits(append(dst, ':'), minute, 2)
+	dst = appendDigits(append(dst, ':'), second, 2)
+	dst = appendDigits(append(dst, '.'), t.Nanosecond()/1000, 6)
+	return append(dst, 'Z')
+}
+
+// appendDigits appends the last width decimal digits of n; n is not negative.
+func appendDigits(dst []byte, n, width int) []byte {
+	var digits [6]byte
+	for i := width - 1; i >= 0; i-- {
+		digits[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return append(dst, digits[:width]...)
+}
+
+// appendLine appends the line of body as the successor of *t, and moves *t on.
+func appendLine(dst, body []byte, t *tip) []byte {
+	start := len(dst)
+	t.seq++
+	dst = append(dst, `{"seq":`...)
+	dst = strconv.AppendUint(dst, t.seq, 10)
+	dst = append(dst, body...)
+	dst = append(dst, `,"prev":"`...)
+	dst = append(dst, t.hash[:]...)
+	dst = append(dst, '"')
+	sum := sha256.Sum256(dst[start:])
+	hex.Encode(t.hash[:], sum[:])
+	dst = append(dst, `,"hash":"`...)
+	dst = append(dst, t.hash[:]...)
+	return append(dst, "\"}\n"...)
+}

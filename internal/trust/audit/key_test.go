@@ -1,0 +1,122 @@
+package audit_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+func TestKeyIsMadeOnceAndPublished(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.key")
+	var keys [8]*audit.Key
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			k, err := audit.LoadOrCreateKey(path)
+			if err != nil {
+				t.Error(err)
+			}
+			keys[i] = k
+		})
+	}
+	wg.Wait()
+	for _, k := range keys {
+		if k.String() != keys[0].String() {
+			t.Fatalf("two keys: %s and %s", k, keys[0])
+		}
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode() != 0o600 {
+		t.Errorf("%v %v", fi, err)
+	}
+	v, err := audit.LoadVerifier(filepath.Join(dir, audit.PublicName))
+	if err != nil || v.KeyHash() != keys[0].Verifier().KeyHash() || v.Name() != "doorward/audit" {
+		t.Errorf("%v %v", v, err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestKeyPrintsItsPublicHalfOnly(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.key")
+	k, err := audit.LoadOrCreateKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private := strings.TrimSpace(string(readFile(t, path)))
+	secret := private[strings.LastIndexByte(private[:len(private)-44], '+')+1:]
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if out := fmt.Sprintf(verb, k); strings.Contains(out, secret) || strings.Contains(out, "PRIVATE") {
+			t.Errorf("%s prints the private key", verb)
+		}
+	}
+}
+
+func TestAKeyThatOthersCouldReadIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o660, 0o604, 0o400, 0o700} {
+		path := filepath.Join(t.TempDir(), "audit.key")
+		if _, err := audit.LoadOrCreateKey(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := audit.LoadOrCreateKey(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("mode %v: %v", mode, err)
+		}
+	}
+}
+
+func TestABrokenKeyIsRefusedAndNotReplaced(t *testing.T) {
+	t.Parallel()
+	good := filepath.Join(t.TempDir(), "audit.key")
+	k, err := audit.LoadOrCreateKey(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.TrimSpace(string(readFile(t, good)))
+	for name, content := range map[string]string{
+		"empty": "", "cut": text[:len(text)-5], "other": "secret-material", "public": k.String(),
+		"other name": strings.Replace(text, "doorward/audit", "somebody/else", 1),
+	} {
+		path := filepath.Join(t.TempDir(), "audit.key")
+		writeFile(t, path, []byte(content))
+		_, err := audit.LoadOrCreateKey(path)
+		if err == nil || content != "" && strings.Contains(err.Error(), content) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if string(readFile(t, path)) != content {
+			t.Errorf("%s: the file was changed", name)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "audit.key")
+	if err := os.Symlink(good, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := audit.LoadOrCreateKey(link); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+}
+
+func TestAPublishedKeyOfAnotherIsAnError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.key")
+	if _, err := audit.LoadOrCreateKey(path); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, audit.PublicName), []byte(newKey(t).String()+"\n"))
+	if _, err := audit.LoadOrCreateKey(path); err == nil || !strings.Contains(err.Error(), audit.PublicName) {
+		t.Errorf("%v", err)
+	}
+}

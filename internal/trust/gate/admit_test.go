@@ -1,0 +1,128 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// TestAnAdmittedActRecordsItself: nothing stands in the log until the act says
+// what it is about to do, and then once, in its own words.
+func TestAnAdmittedActRecordsItself(t *testing.T) {
+	t.Parallel()
+	b := openBook(t)
+	g := New(rules("shut"), b.Log, Limits{Calls: 1})
+	act := call(owner, "open")
+	act.Source = "agent_msg"
+	p, err := g.Admit(act)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.State().Seq
+	if _, err := g.Admit(act); refusalOf(t, err).Rule != RuleCalls {
+		t.Errorf("a second one at the same time: %v", err)
+	}
+	if n := b.State().Seq - before; n != 1 {
+		t.Errorf("%d records, one of a refusal expected", n)
+	}
+	first, err := g.Append([]*audit.Record{p.As("agent.send", "peer", "some.rule").Line(audit.Field{Name: "size", Value: "1"})})
+	if err != nil || first != before+2 {
+		t.Errorf("%d %v", first, err)
+	}
+	if ref, err := g.Turn(p, "agent.MAILBOX_FULL"); err != nil || ref != before+3 {
+		t.Errorf("%d %v", ref, err)
+	}
+	g.End(p)
+	if p, err = g.Admit(act); err != nil {
+		t.Errorf("its place is not given back: %v", err)
+	}
+	g.End(p)
+	if _, err := g.Admit(call(owner, "shut")); refusalOf(t, err).Code != CodeDenied {
+		t.Errorf("%v", err)
+	}
+	if n := g.Refused(); n["policy"] != 1 || n["limit"] != 1 || n["rate"] != 0 || n["turned"] != 1 {
+		t.Errorf("counted: %v", n)
+	}
+	got := records(t, b)
+	want := []string{
+		"agent_msg deny limits.calls_per_principal tools/call notes/open",
+		"agent_msg allow some.rule agent.send peer",
+		"agent_msg deny agent.MAILBOX_FULL tools/call notes/open",
+		"gate deny mcpServers.notes.doorward.tools.deny[0] tools/call notes/shut",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestAnActWithoutAPassIsNobodys.
+func TestAnActWithoutAPassIsNobodys(t *testing.T) {
+	t.Parallel()
+	if _, ok := PassOf(context.Background()); ok {
+		t.Error("a pass out of nothing")
+	}
+	b := openBook(t)
+	g := New(rules(), b.Log, Limits{})
+	p, err := g.Admit(call(owner, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := PassOf(WithPass(context.Background(), p))
+	if !ok || got.Act().Who != owner || got.Act().Session != "5e55" || got.Rule() == "" {
+		t.Errorf("%+v %t", got, ok)
+	}
+}
+
+// TestWithoutALogThereIsNoAdmittedActEither.
+func TestWithoutALogThereIsNoAdmittedActEither(t *testing.T) {
+	t.Parallel()
+	b := openBook(t)
+	g := New(rules(), b.Log, Limits{})
+	p, err := g.Admit(call(owner, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if _, err := g.Append([]*audit.Record{p.Line()}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if _, err := g.Write(p.Line()); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func refusalOf(t *testing.T, err error) *Refusal {
+	t.Helper()
+	var r *Refusal
+	if !errors.As(err, &r) {
+		t.Fatalf("not refused: %v", err)
+	}
+	return r
+}
+
+// records are the decisions in the log, closed, as source decision rule action
+// resource.
+func records(t *testing.T, b *book) (out []string) {
+	t.Helper()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := audit.Tail(b.dir, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range raw {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Kind == audit.Decision {
+			out = append(out, l.Source+" "+l.Decision+" "+l.Rule+" "+l.Action+" "+l.Resource)
+		}
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package policy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/trust/policy"
+)
+
+// compile takes a file of the documentation as one that is on top of two
+// servers.
+func compile(t *testing.T, name, text string) *policy.Set {
+	t.Helper()
+	all := policy.List{Allow: []string{"*"}}
+	s, problems := policy.Compile(policy.Options{UID: 1000, File: name, Text: []byte(text),
+		Servers: map[string]policy.ServerRules{"docs": {Tools: all}, "notes": {Tools: policy.List{Allow: []string{"*"}, Deny: []string{"delete_note"}}}}})
+	if len(problems) > 0 {
+		t.Fatalf("%s: %+v", name, problems)
+	}
+	return s
+}
+
+// Every rule that is shown to people compiles, without a warning.
+func TestRulesOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(b), "```cedar\n")[1:]
+	if len(blocks) < 5 {
+		t.Fatalf("%d rules", len(blocks))
+	}
+	for _, block := range blocks {
+		text, _, _ := strings.Cut(block, "```")
+		compile(t, "docs.cedar", text)
+	}
+	_, tests, _ := strings.Cut(string(b), "```yaml\n")
+	tests, _, _ = strings.Cut(tests, "```")
+	if trials, problems := config.ParsePolicyTests("docs", []byte(tests)); len(trials) != 1 || len(problems) > 0 {
+		t.Errorf("the test: %v", problems)
+	}
+}
+
+// The example compiles and passes its own tests.
+func TestExamplePolicies(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../../../examples/policy/*.cedar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests, err := os.ReadFile(config.PolicyTestsFile(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trials, problems := config.ParsePolicyTests(path, tests)
+		if len(problems) > 0 || len(trials) == 0 {
+			t.Fatalf("%s: %d tests, %v", path, len(trials), problems)
+		}
+		if failed := compile(t, path, string(text)).Try(path, trials); len(failed) > 0 {
+			t.Errorf("%s: %+v", path, failed)
+		}
+	}
+}

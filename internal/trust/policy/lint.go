@@ -1,0 +1,246 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// lint reads the operator's rules for what Cedar would take and never match,
+// or match for the wrong reason.
+func lint(rules []*rule, o Options) []Problem {
+	var out []Problem
+	for _, r := range rules {
+		l := &linter{rule: r, o: o, file: o.File}
+		l.head()
+		for _, c := range r.syntax.Conditions {
+			l.node(c.Body)
+		}
+		l.together()
+		out = append(out, l.problems...)
+	}
+	return out
+}
+
+type linter struct {
+	rule     *rule
+	o        Options
+	file     string
+	problems []Problem
+	guarded  bool // it asks whether there are arguments
+	narrowed bool // it looks at who asks, in its conditions
+}
+
+func (l *linter) say(warning bool, format string, a ...any) {
+	p := Problem{File: l.file, Line: l.rule.line, Text: fmt.Sprintf(format, a...), Warning: warning}
+	if !strings.HasPrefix(l.rule.name, l.rule.at) {
+		p.Key = clip(l.rule.name)
+	}
+	if !slices.Contains(l.problems, p) {
+		l.problems = append(l.problems, p)
+	}
+}
+
+func (l *linter) fail(format string, a ...any) { l.say(false, format, a...) }
+func (l *linter) warn(format string, a ...any) { l.say(true, format, a...) }
+
+// together looks at what head and conditions mean with each other.
+func (l *linter) together() {
+	if l.rule.args != nil && !l.rule.permit && !l.guarded && !l.aboutCalls() {
+		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
+	}
+	if !l.rule.permit && l.aboutPrograms() && l.coversHandshakes() {
+		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
+	}
+	if l.rule.permit && !l.narrowed && l.widensScopes() {
+		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
+	}
+}
+
+// aboutCalls: the head covers nothing that has no arguments.
+func (l *linter) aboutCalls() bool {
+	call := func(id types.String) bool { return hasArguments(string(id)) }
+	switch s := l.rule.syntax.Action.(type) {
+	case ast.ScopeTypeEq:
+		return call(s.Entity.ID)
+	case ast.ScopeTypeIn:
+		return call(s.Entity.ID)
+	case ast.ScopeTypeInSet:
+		return !slices.ContainsFunc(s.Entities, func(e types.EntityUID) bool { return !call(e.ID) })
+	}
+	switch s := l.rule.syntax.Resource.(type) {
+	case ast.ScopeTypeEq:
+		return s.Entity.Type == typeTool
+	case ast.ScopeTypeIs:
+		return s.Type == typeTool
+	case ast.ScopeTypeIsIn:
+		return s.Type == typeTool
+	}
+	return false
+}
+
+// aboutPrograms: it reads what only confirmed requests show.
+func (l *linter) aboutPrograms() bool {
+	return slices.ContainsFunc(l.rule.facts, func(name string) bool { return knownFacts[name].image })
+}
+
+// coversHandshakes: the head alone lets a handshake through to the conditions.
+func (l *linter) coversHandshakes() bool {
+	opens := func(e types.EntityUID) bool {
+		return slices.Contains([]types.String{"initialize", "server/discover", "handshake", "session"}, e.ID)
+	}
+	switch s := l.rule.syntax.Action.(type) {
+	case ast.ScopeTypeEq:
+		return opens(s.Entity)
+	case ast.ScopeTypeIn:
+		return opens(s.Entity)
+	case ast.ScopeTypeInSet:
+		return slices.ContainsFunc(s.Entities, opens)
+	}
+	return !l.aboutCalls()
+}
+
+func (l *linter) widensScopes() bool {
+	switch s := l.rule.syntax.Principal.(type) {
+	case ast.ScopeTypeAll, ast.ScopeTypeIs:
+		return true
+	case ast.ScopeTypeIn:
+		return s.Entity.ID == principal.KindToken || s.Entity.ID == principal.KindOAuth
+	case ast.ScopeTypeIsIn:
+		return s.Entity.ID == principal.KindToken || s.Entity.ID == principal.KindOAuth
+	}
+	return false
+}
+
+// head checks that each of the three parts speaks of its own.
+func (l *linter) head() {
+	l.part("principal", l.rule.syntax.Principal, []types.EntityType{typePrincipal}, []types.EntityType{typePrincipal, typeKind})
+	l.part("action", l.rule.syntax.Action, []types.EntityType{typeAction}, []types.EntityType{typeAction})
+	things := []types.EntityType{typeTool, typePrompt, typeResource, typeServer, typeDoorward}
+	l.part("resource", l.rule.syntax.Resource, things, things)
+}
+
+// part checks one: which types it can be, and which types it can be in.
+func (l *linter) part(name string, scope ast.IsScopeNode, be, in []types.EntityType) {
+	switch s := scope.(type) {
+	case ast.ScopeTypeEq:
+		l.one(name, s.Entity, be)
+	case ast.ScopeTypeIn:
+		l.one(name, s.Entity, in)
+	case ast.ScopeTypeInSet:
+		for _, e := range s.Entities {
+			l.one(name, e, in)
+		}
+	case ast.ScopeTypeIs:
+		l.is(name, s.Type, be)
+	case ast.ScopeTypeIsIn:
+		l.is(name, s.Type, be)
+		l.one(name, s.Entity, in)
+	}
+}
+
+func (l *linter) is(name string, t types.EntityType, be []types.EntityType) {
+	if slices.Contains(entityTypes(), t) && !slices.Contains(be, t) {
+		l.fail("the %s is never a %s; %s", name, t, oneOf("it is", be))
+		return
+	}
+	l.entityType(t)
+}
+
+func (l *linter) one(name string, e types.EntityUID, want []types.EntityType) {
+	if slices.Contains(entityTypes(), e.Type) && !slices.Contains(want, e.Type) {
+		l.fail("the %s is never a %s; %s", name, e.Type, oneOf("it is", want))
+		return
+	}
+	l.entity(e)
+}
+
+func entityTypes() []types.EntityType {
+	return []types.EntityType{typePrincipal, typeKind, typeAction, typeServer, typeTool, typePrompt, typeResource, typeDoorward}
+}
+
+func (l *linter) entityType(t types.EntityType) {
+	if !slices.Contains(entityTypes(), t) {
+		l.fail("there is no type %s; %s", clip(string(t)), oneOf("there are", entityTypes()))
+	}
+}
+
+// entity checks that there can be such a thing.
+func (l *linter) entity(e types.EntityUID) {
+	id := string(e.ID)
+	server, name, slash := strings.Cut(id, "/")
+	switch e.Type {
+	case typePrincipal:
+		if _, _, err := principal.Parse(id); err != nil {
+			l.fail("no principal is called %s; %s", clip(id), spelling)
+		}
+	case typeKind:
+		if !slices.Contains(kinds(), id) {
+			l.fail("there is no kind of principal %s; %s", clip(id), oneOf("there are", kinds()))
+		}
+	case typeAction:
+		l.action(id)
+	case typeServer:
+		if id == "" || slash {
+			l.fail("no server is called %s; write the name that stands in mcpServers", clip(id))
+		} else {
+			l.server(id)
+		}
+	case typeTool, typePrompt, typeResource:
+		if server == "" || name == "" {
+			l.fail("no %s is called %s; write %s::\"SERVER/NAME\"", strings.ToLower(string(e.Type)), clip(id), e.Type)
+		} else {
+			l.server(server)
+		}
+	case typeDoorward:
+		if id != itself {
+			l.fail("there is one Doorward, and it is written Doorward::\"doorward\"")
+		}
+	default:
+		l.entityType(e.Type)
+	}
+}
+
+// server warns of a name that is not configured: the rule then holds for
+// nothing, which may be meant for a server that is switched off.
+func (l *linter) server(name string) {
+	if _, ok := l.o.Servers[name]; !ok && name != serverAgent && name != serverInstructions {
+		l.warn("no server %s is configured; the rule holds for nothing there", clip(name))
+	}
+}
+
+// action warns of one that Doorward does not know: every method is an action,
+// but a misspelt one is more likely.
+func (l *linter) action(id string) {
+	known := slices.Contains(methods(), id) || strings.HasPrefix(id, serverAgent+".") || strings.HasPrefix(id, serverInstructions+".")
+	if _, group := groups()[id]; !known && !group {
+		l.warn("Doorward knows no action %s; see that it is spelt as the method is", clip(id))
+	}
+}
+
+// methods are the actions that Doorward knows by name.
+func methods() []string {
+	return []string{"initialize", "server/discover", "ping", actionCall, "tools/list", actionPrompt, "prompts/list", "resources/read", "resources/list",
+		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", actionComplete, "logging/setLevel", "subscriptions/listen",
+		"tasks/get", "tasks/update", "tasks/list", "tasks/cancel", "tasks/result", "notifications/initialized", "notifications/cancelled", "notifications/progress",
+		"notifications/roots/list_changed", AskElicitation, AskSampling, AskRoots, ActionAdmin}
+}
+
+const spelling = "they are written uid:1000, token:NAME, loopback:uid=1000, loopback:unknown, oauth:ISSUER#SUBJECT, spawn:ID"
+
+func kinds() []string {
+	return []string{principal.KindUID, principal.KindToken, principal.KindLoopback, principal.KindOAuth, principal.KindSpawn}
+}
+
+func oneOf[T ~string](verb string, names []T) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, string(n))
+	}
+	return verb + " " + strings.Join(all, ", ")
+}

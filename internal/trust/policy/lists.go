@@ -1,0 +1,189 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/base/lookalike"
+)
+
+// compileLists makes forbids of the servers' own lists. A list gives nothing
+// by itself: it takes from what somebody may.
+func compileLists(servers map[string]ServerRules) []*rule {
+	var out []*rule
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		out = append(out, toolRules(name, servers[name].Tools)...)
+		out = append(out, askRules(name, servers[name].Ask)...)
+	}
+	return out
+}
+
+// toolRules: one forbid for each denied pattern, and one for what no allowed
+// pattern covers.
+func toolRules(server string, l List) []*rule {
+	var out []*rule
+	prefix := "mcpServers." + server + ".doorward.tools."
+	for i, pattern := range l.Deny {
+		p := forbidCalls(server).When(looksLike(pattern))
+		out = append(out, listRule(prefix+"deny["+strconv.Itoa(i)+"]", deniedByList, p))
+	}
+	if slices.Contains(l.Allow, "*") {
+		return out
+	}
+	p := forbidCalls(server)
+	if len(l.Allow) > 0 {
+		p = p.Unless(anyOf(l.Allow))
+	}
+	return append(out, listRule(prefix+"allow", notOnList, p))
+}
+
+const (
+	deniedByList = "denied by the server's list"
+	notOnList    = "not on the server's list"
+)
+
+func forbidCalls(server string) *ast.Policy {
+	return ast.Forbid().ActionEq(types.NewEntityUID(typeAction, actionCall)).ResourceIn(types.NewEntityUID(typeServer, types.String(server)))
+}
+
+// anyOf joins the patterns as a balanced tree: a list may be long, and a chain
+// is as deep as it is long.
+func anyOf(patterns []string) ast.Node {
+	if len(patterns) == 1 {
+		return likes(patterns[0])
+	}
+	half := len(patterns) / 2
+	return anyOf(patterns[:half]).Or(anyOf(patterns[half:]))
+}
+
+// likes compares the resource's name with a pattern of ours, whose only
+// character with a meaning is the star.
+func likes(pattern string) ast.Node {
+	name := ast.Resource().Access("name")
+	if !strings.Contains(pattern, "*") {
+		return name.Equal(ast.String(pattern))
+	}
+	return name.Like(like(pattern))
+}
+
+func like(pattern string) types.Pattern {
+	return likeIn(pattern, func(literal string) string { return literal })
+}
+
+// likeIn is a pattern whose text stands in another form.
+func likeIn(pattern string, form func(literal string) string) types.Pattern {
+	var parts []any
+	for i, literal := range strings.Split(pattern, "*") {
+		if i > 0 {
+			parts = append(parts, types.Wildcard{})
+		}
+		parts = append(parts, form(literal))
+	}
+	return types.NewPattern(parts...)
+}
+
+// The attributes of a tool that hold the forms of its name (lookalike.Shown).
+const attrFolded, attrStroked = "folded", "stroked"
+
+// looksLike is likes for a pattern that denies: a name that looks like one that
+// is denied is denied too, since a server may take it for that one.
+func looksLike(pattern string) ast.Node {
+	out := likes(pattern)
+	if !hasLooks(pattern) {
+		return out
+	}
+	for i, attr := range []types.String{attrFolded, attrStroked} {
+		p := likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] })
+		out = out.Or(ast.Resource().Access(attr).Like(p))
+	}
+	return out
+}
+
+// hasLooks: a pattern with characters that nobody sees means those, and without
+// them it would mean more names.
+func hasLooks(pattern string) bool {
+	if strings.Trim(pattern, "*") == "" || lookalike.Shown(pattern) != lookalike.Forms(pattern) {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(pattern, "*"), func(literal string) bool {
+		return literal != "" && lookalike.Shown(literal)[0] == ""
+	})
+}
+
+// Unmatched are the patterns of a deny list that deny none of some names.
+func Unmatched(patterns, names []string) []string {
+	var out []string
+	for _, p := range patterns {
+		if !slices.ContainsFunc(names, func(name string) bool { return denies(p, name) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Unmatched is Unmatched for the deny list of a server.
+func (s *Set) Unmatched(server string, names []string) []string {
+	return Unmatched(s.lists[server].Tools.Deny, names)
+}
+
+// denies is looksLike outside of Cedar.
+func denies(pattern, name string) bool {
+	if like(pattern).Match(types.String(name)) {
+		return true
+	}
+	if !hasLooks(pattern) {
+		return false
+	}
+	for i, form := range lookalike.Shown(name) {
+		if likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] }).Match(types.String(form)) {
+			return true
+		}
+	}
+	return false
+}
+
+// questions are what a server may ask, by their words in the configuration.
+func questions() []struct{ word, action string } {
+	return []struct{ word, action string }{{"elicitation", AskElicitation}, {"sampling", AskSampling}, {"roots", AskRoots}}
+}
+
+// askRules name the questions themselves: there are three of them.
+func askRules(server string, l List) []*rule {
+	var out []*rule
+	prefix := "mcpServers." + server + ".doorward.ask."
+	for i, pattern := range l.Deny {
+		if denied := asksLike([]string{pattern}, true); len(denied) > 0 {
+			out = append(out, listRule(prefix+"deny["+strconv.Itoa(i)+"]", deniedByList, forbidAsks(server, denied)))
+		}
+	}
+	if rest := asksLike(l.Allow, false); len(rest) > 0 {
+		out = append(out, listRule(prefix+"allow", notOnList, forbidAsks(server, rest)))
+	}
+	return out
+}
+
+// asksLike are the questions of which it is so that some pattern covers them.
+func asksLike(patterns []string, covered bool) []types.EntityUID {
+	var out []types.EntityUID
+	for _, q := range questions() {
+		hit := slices.ContainsFunc(patterns, func(p string) bool { return like(p).Match(types.String(q.word)) })
+		if hit == covered {
+			out = append(out, types.NewEntityUID(typeAction, types.String(q.action)))
+		}
+	}
+	return out
+}
+
+func forbidAsks(server string, asks []types.EntityUID) *ast.Policy {
+	return ast.Forbid().ActionInSet(asks...).ResourceIn(types.NewEntityUID(typeServer, types.String(server)))
+}
+
+func listRule(name, reason string, p *ast.Policy) *rule {
+	p.Annotations = []ast.AnnotationType{{Key: "id", Value: types.String(name)}, {Key: "reason", Value: types.String(reason)}}
+	return newRule(name, "", reason, p)
+}

@@ -1,0 +1,253 @@
+package policy
+
+import (
+	_ "embed" // of the default policy
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cedar-policy/cedar-go"
+	publicast "github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// publicPolicy is the same type under the name that Cedar takes it by.
+type publicPolicy = publicast.Policy
+
+const defaultFile = "default.cedar"
+
+//go:embed default.cedar
+var defaultText []byte
+
+// Problem is one thing wrong with a policy file, and what to do about it.
+type Problem struct {
+	File    string
+	Line    int    // from 1; of a rule, where it begins
+	Key     string // the rule, where it has a name
+	Text    string
+	Warning bool // worth saying, stops nothing
+}
+
+// Fatal reports whether a problem is more than a warning.
+func Fatal(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
+}
+
+// reservedNames begin the names of rules that are not the operator's.
+var reservedNames = []string{"default.", "mcpServers.", "token.", "limits."}
+
+// load parses a policy file and names its rules.
+func load(file string, text []byte) ([]*rule, []Problem) {
+	if at := firstBad(text); at >= 0 {
+		return nil, []Problem{{File: file, Line: lineAt(text, at), Text: "this is not UTF-8 text; save the file as UTF-8"}}
+	}
+	if line := tooDeep(text); line > 0 {
+		return nil, []Problem{{File: file, Line: line, Text: fmt.Sprintf("more than %d brackets are open here; write it simpler", maxNesting)}}
+	}
+	list, err := parse(text)
+	if err != nil {
+		return nil, []Problem{syntaxProblem(file, text, err)}
+	}
+	n := namer{file: file, seen: map[string]int{}}
+	for _, p := range list {
+		n.add((*ast.Policy)(p.AST()))
+	}
+	return n.rules, n.problems
+}
+
+func parse(text []byte) (cedar.PolicyList, error) {
+	var list cedar.PolicyList
+	err := list.UnmarshalCedar(text)
+	return list, err
+}
+
+// namer gives every rule of a file its name.
+type namer struct {
+	file     string
+	seen     map[string]int // line by name
+	rules    []*rule
+	problems []Problem
+}
+
+// add names a rule by its @id, or by where it stands.
+func (n *namer) add(p *ast.Policy) {
+	at := fmt.Sprintf("%s:%d", filepath.Base(n.file), p.Position.Line)
+	name, given := annotation(p, "id")
+	if !given {
+		if name = at; n.seen[name] > 0 {
+			name = fmt.Sprintf("%s:%d", at, p.Position.Column)
+		}
+	} else if problem := n.wrong(name); problem != "" {
+		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: clip(name), Text: problem})
+	}
+	if reason, _ := annotation(p, "reason"); !printable(reason, 256) {
+		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: clip(name),
+			Text: "@reason must be one line of at most 256 bytes without control characters; shorten it"})
+	}
+	n.seen[name] = p.Position.Line
+	if n.file == defaultFile {
+		at = "" // nobody has that file
+	}
+	n.rules = append(n.rules, newRule(name, at, "a rule of the policy file", p))
+}
+
+// wrong says what is wrong with a name that was given.
+func (n *namer) wrong(name string) string {
+	builtin := n.file == defaultFile
+	switch {
+	case name == "" || !printable(name, 128):
+		return "@id must be one line of 1 to 128 bytes without control characters; choose another"
+	case !builtin && slices.ContainsFunc(reservedNames, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
+		return "names that begin with " + strings.Join(reservedNames, ", ") + " are Doorward's own; choose another @id"
+	case n.seen[name] > 0:
+		return fmt.Sprintf("the rule on line %d has this @id; give each rule its own", n.seen[name])
+	}
+	return ""
+}
+
+func annotation(p *ast.Policy, key string) (string, bool) {
+	for _, a := range p.Annotations {
+		if string(a.Key) == key {
+			return string(a.Value), true
+		}
+	}
+	return "", false
+}
+
+// printable: names and reasons stand in records and on terminals.
+func printable(s string, most int) bool {
+	return len(s) <= most && plaintext.AllPrintable(s)
+}
+
+// clip bounds what a message repeats of the file, and keeps it printable.
+func clip(s string) string {
+	if printable(s, 64) {
+		return s
+	}
+	const most = 64
+	if len(s) > most {
+		return plaintext.Quote(plaintext.Cut(s, most)) + "…"
+	}
+	return plaintext.Quote(s)
+}
+
+// The shapes of Cedar's errors.
+var (
+	syntaxPrefix = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?<input>:(\d+):\d+(?: "(?:[^"\\]|\\.)*")?: `)
+	exactShape   = regexp.MustCompile(`^exact got (.*) want (.*)$`)
+)
+
+// syntaxProblem finds the line of a syntax error. Cedar names the token behind
+// the one that is wrong, or none; the error itself is on the first line with
+// which it appears, and halving finds that.
+func syntaxProblem(file string, text []byte, err error) Problem {
+	said := syntaxText(err)
+	ends := []int{0}
+	for i, c := range text {
+		if c == '\n' {
+			ends = append(ends, i+1)
+		}
+	}
+	if ends[len(ends)-1] < len(text) {
+		ends = append(ends, len(text))
+	}
+	line := sort.Search(len(ends)-1, func(lines int) bool {
+		_, got := parse(text[:ends[lines]])
+		return got != nil && syntaxText(got) == said
+	})
+	if m := syntaxPrefix.FindStringSubmatch(err.Error()); m != nil {
+		if named, _ := strconv.Atoi(m[1]); named > 0 {
+			line = min(line, named)
+		}
+	}
+	return Problem{File: file, Line: max(1, line), Text: "this is not Cedar: " + said + "; docs/policy.md has examples"}
+}
+
+// syntaxText is what Cedar says, without the place.
+func syntaxText(err error) string {
+	said := strings.TrimPrefix(err.Error(), "parser error: ")
+	if inner := errors.Unwrap(errors.Unwrap(err)); inner != nil {
+		said = inner.Error()
+	}
+	said = syntaxPrefix.ReplaceAllString(said, "")
+	if m := exactShape.FindStringSubmatch(said); m != nil {
+		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
+	}
+	return strings.Map(func(r rune) rune {
+		if !plaintext.Printable(r) {
+			return ' '
+		}
+		return r
+	}, said)
+}
+
+func quoted(token string) string {
+	if token == "" {
+		return "the end"
+	}
+	return clip(token)
+}
+
+// maxNesting is deeper than anything a policy needs. The parser goes one
+// deeper on the stack for each bracket.
+const maxNesting = 200
+
+// tooDeep is the line on which too many brackets are open; 0: none.
+func tooDeep(text []byte) int {
+	depth, inText := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText && c != '\n':
+		case c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*'):
+			i += comment(text[i:])
+		case c == '\n':
+			inText = false // a text ends with its line, or the parser will say so
+		case c == '(' || c == '[' || c == '{':
+			if depth++; depth > maxNesting {
+				return lineAt(text, i)
+			}
+		case c == ')' || c == ']' || c == '}':
+			depth--
+		}
+	}
+	return 0
+}
+
+// comment is the length of the comment that text begins with, less one.
+func comment(text []byte) int {
+	end := "\n"
+	if text[1] == '*' {
+		end = "*/"
+	}
+	if n := strings.Index(string(text[2:]), end); n >= 0 {
+		return n + 1 + len(end)
+	}
+	return len(text)
+}
+
+func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
+
+// firstBad is the offset of the first byte that is not UTF-8 or is NUL; -1:
+// none.
+func firstBad(b []byte) int {
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size <= 1 || r == 0 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}

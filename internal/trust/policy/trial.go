@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Trial is one question of a tests file with the answer that it should have.
+type Trial struct {
+	Name string
+	Line int // where it stands in the tests file
+
+	As, Action, Resource string // as `doorward explain` takes them
+	Local, Confirmed     bool
+	Facts                []principal.Fact
+	Args                 []byte // a JSON object; nil: a call without arguments
+
+	Allow bool
+	Rule  string // that must decide; empty: any
+}
+
+// Try asks the questions of a tests file. Each answer that differs is a
+// problem.
+func (s *Set) Try(file string, trials []Trial) []Problem {
+	var out []Problem
+	for _, t := range trials {
+		d := s.Decide(t.question())
+		if d.Allow == t.Allow && (t.Rule == "" || t.Rule == d.Rule) {
+			continue
+		}
+		want := word(t.Allow)
+		if t.Rule != "" {
+			want += " by " + t.Rule
+		}
+		got := word(d.Allow) + " by " + d.Rule
+		if d.At != "" && d.At != d.Rule {
+			got += " (" + d.At + ")"
+		}
+		what := strings.TrimSpace(fmt.Sprintf("%s %s %s", t.As, t.Action, t.Resource))
+		out = append(out, Problem{File: file, Line: t.Line, Key: cmp.Or(t.Name, what), Text: fmt.Sprintf("expected %s, got %s: %s", want, got, d.Reason)})
+	}
+	return out
+}
+
+func (t Trial) question() Request {
+	who := principal.New(t.As, t.Facts...)
+	if t.Local {
+		who = who.WithLocal()
+	}
+	server, name, _ := strings.Cut(t.Resource, "/")
+	return Request{Who: who, Action: t.Action, Server: server, Name: name, Args: t.Args, Confirmed: t.Confirmed}
+}
+
+func word(allow bool) string {
+	if allow {
+		return "allow"
+	}
+	return "deny"
+}
+
+// Caller sets who asks.
+func (t *Trial) Caller(name string) error {
+	if _, _, err := principal.Parse(name); err != nil {
+		return fmt.Errorf("no principal is called so; %s", spelling)
+	}
+	t.As = name
+	return nil
+}
+
+// Fact adds a fact as a person writes it, at a grade of that name. The elements
+// of a set are given one by one.
+func (t *Trial) Fact(grade, name string, values ...string) error {
+	f, err := factOf(grade, name, values)
+	if err == nil {
+		t.Facts = append(t.Facts, f)
+	}
+	return err
+}
+
+func factOf(grade, name string, values []string) (principal.Fact, error) {
+	var g principal.Grade
+	if g.UnmarshalText([]byte(grade)) != nil || !g.MayRestrict() {
+		return principal.Fact{}, fmt.Errorf("there is no grade %s for a rule; there are attested, verified, observed", clip(grade))
+	}
+	f, ok := knownFacts[name]
+	if !ok {
+		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, clip(name), oneOf("there are", factsOf(g)))
+	}
+	if !slices.Contains(f.grades, g) {
+		return principal.Fact{}, fmt.Errorf("the fact %s is never %s; it is %s", name, grade, gradesOf(f))
+	}
+	if f.sep == "" && len(values) != 1 {
+		return principal.Fact{}, fmt.Errorf("the fact %s has one value: it is %s", name, f.form)
+	}
+	value := strings.Join(values, f.sep)
+	if f.value(value) == nil {
+		return principal.Fact{}, fmt.Errorf("the fact %s is %s", name, f.form)
+	}
+	return principal.Fact{Name: name, Value: value, Grade: g}, nil
+}

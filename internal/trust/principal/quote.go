@@ -1,0 +1,48 @@
+package principal
+
+import (
+	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+)
+
+// cutMark stands at the end of text that AppendQuoted cut.
+const cutMark = "…[cut]"
+
+// AppendQuoted appends s to dst as a JSON string in which everything that is
+// not printable is escaped: controls, and the bidirectional, zero-width and tag
+// characters with which a caller could make a record look like another one on a
+// terminal. Bytes that are not UTF-8 become U+FFFD, one for each byte. Of an s
+// longer than max bytes the first ones are kept, never half a character, and
+// "…[cut]" follows. Whatever s is, the result is one valid JSON string.
+func AppendQuoted(dst []byte, s string, max int) []byte {
+	cut := len(s) > max
+	if cut {
+		s = plaintext.Cut(s, max)
+	}
+	dst = append(dst, '"')
+	done := 0
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
+				i++
+				continue
+			}
+			dst = plaintext.AppendEscape(append(dst, s[done:i]...), rune(c))
+			i++
+			done = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 || !plaintext.Printable(r) {
+			dst = plaintext.AppendEscape(append(dst, s[done:i]...), r)
+			done = i + n
+		}
+		i += n
+	}
+	dst = append(dst, s[done:]...)
+	if cut {
+		dst = append(dst, cutMark...)
+	}
+	return append(dst, '"')
+}

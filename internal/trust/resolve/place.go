@@ -1,0 +1,84 @@
+package resolve
+
+import (
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// place is where the params of a method hold the name.
+type place uint8
+
+const (
+	nowhere place = iota
+	inName
+	inURI
+	inRefName
+	inRefURI
+)
+
+func placeOf(method string, params []byte) (place, error) {
+	switch method {
+	case "tools/call", "prompts/get":
+		return inName, nil
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return inURI, nil
+	case "completion/complete":
+		return reference(wire.Get(params, "ref"))
+	}
+	if !spansServers(method) && misread(method) {
+		return nowhere, ErrMethod
+	}
+	return nowhere, nil
+}
+
+// reference reads the ref of a completion. It names a prompt or a resource, never
+// both, and says which. Servers choose by type or by the member that is there, and
+// some ignore case.
+func reference(ref []byte) (place, error) {
+	kind, name, uri := "", false, false
+	for key, value := range wire.Members(ref) {
+		switch {
+		case key == "type":
+			kind, _ = wire.Text(value)
+		case key == "name":
+			name = true
+		case key == "uri":
+			uri = true
+		case strings.EqualFold(key, "type"), strings.EqualFold(key, "name"), strings.EqualFold(key, "uri"):
+			return nowhere, ErrName
+		}
+	}
+	switch {
+	case kind == "ref/prompt" && name && !uri:
+		return inRefName, nil
+	case kind == "ref/resource" && uri && !name:
+		return inRefURI, nil
+	}
+	return nowhere, ErrName
+}
+
+// member is the key of the name.
+func (p place) member() string {
+	if p == inURI || p == inRefURI {
+		return "uri"
+	}
+	return "name"
+}
+
+func (p place) inRef() bool { return p == inRefName || p == inRefURI }
+
+func (p place) read(params []byte) (string, bool) {
+	if p.inRef() {
+		params = wire.Get(params, "ref")
+	}
+	return wire.GetString(params, p.member())
+}
+
+func (p place) write(params []byte, name string) []byte {
+	edit := wire.Edit{Key: p.member(), Value: wire.AppendQuote(nil, name)}
+	if p.inRef() {
+		return wire.SetIn(params, "ref", edit)
+	}
+	return wire.Set(params, edit)
+}

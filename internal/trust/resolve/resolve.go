@@ -1,0 +1,180 @@
+// Package resolve turns a client's message into what it asks for: a method, one
+// server, and the tool, prompt or URI that it names there.
+//
+// It exists so that a request is read once. Policy decides on the Target, the
+// record names it, and its params are what the server gets.
+//
+// Invariant: a Target is complete. Its request has an id. A method that names
+// something has a name, which is not empty. On the aggregate that name came with
+// a server's. What cannot be brought into this form is refused as a whole.
+package resolve
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// The reasons why a message has no Target.
+var (
+	// ErrNoID is a request without an id, which has no answer.
+	ErrNoID = errors.New("request without an id")
+	// ErrMethod is a method that this route does not carry, or that some reader
+	// would take for another.
+	ErrMethod = errors.New("no such method")
+	// ErrName is a missing, malformed or ambiguous name, or on the aggregate one
+	// that names no server.
+	ErrName = errors.New("no such name")
+)
+
+// Target is one resolved message. Only Request, Listed and Notice make one; the
+// zero Target has no method and is never let through.
+type Target struct {
+	method string
+	server string // "": Doorward itself, for all servers of the caller
+	name   string
+	at     place
+	params []byte
+}
+
+// Method is the message's method.
+func (t Target) Method() string { return t.method }
+
+// Server is the server that the message is for. It is empty on the aggregate for
+// a method that concerns no single server.
+func (t Target) Server() string { return t.server }
+
+// Name is the tool, prompt or URI in the server's own words. It is empty for a
+// method that names none.
+func (t Target) Name() string { return t.name }
+
+// NamesURI reports whether Name is a URI.
+func (t Target) NamesURI() bool { return t.at == inURI || t.at == inRefURI }
+
+// Params are the raw params for the server. Their name is Name.
+func (t Target) Params() []byte { return t.params }
+
+// Request resolves a request on the route of one server, or with route "" on the
+// aggregate.
+func Request(route, method string, id wire.ID, params []byte) (Target, error) {
+	if id == nil {
+		return Target{}, ErrNoID
+	}
+	at, err := placeOf(method, params)
+	if err != nil {
+		return Target{}, err
+	}
+	t := Target{method: method, server: route, at: at, params: params}
+	if at == nowhere {
+		if route == "" && !spansServers(method) {
+			return Target{}, ErrMethod
+		}
+		return t, nil
+	}
+	full, ok := at.read(params)
+	if !ok || full == "" {
+		return Target{}, ErrName
+	}
+	if t.name = full; route == "" {
+		return t.split()
+	}
+	return t, nil
+}
+
+// split takes the server out of the aggregate's name.
+func (t Target) split() (Target, error) {
+	part := SplitName
+	if t.NamesURI() {
+		part = SplitURI
+	}
+	server, name, ok := part(t.name)
+	if !ok {
+		return Target{}, ErrName
+	}
+	t.server = server
+	return t.Renamed(name), nil
+}
+
+// Listed resolves one resource that a subscriptions/listen names: it is what
+// resources/subscribe would ask for.
+func Listed(route, uri string) (Target, error) {
+	params := wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})
+	return Request(route, "resources/subscribe", wire.IntID(0), params)
+}
+
+// Notice resolves a notification for one server. It names nothing there.
+func Notice(server, method string, params []byte) (Target, error) {
+	if server == "" || !wire.IsNotification(method) {
+		return Target{}, ErrMethod
+	}
+	return Target{method: method, server: server, params: params}, nil
+}
+
+// At is a request to the aggregate as one of its servers gets it. A Target that
+// has a server keeps it.
+func (t Target) At(server string) Target {
+	if t.server == "" {
+		t.server = server
+	}
+	return t
+}
+
+// With is t with other params. False: they name something else.
+func (t Target) With(params []byte) (Target, bool) {
+	if at, err := placeOf(t.method, params); err != nil || at != t.at {
+		return Target{}, false
+	}
+	if t.at != nowhere {
+		if name, ok := t.at.read(params); !ok || name != t.name {
+			return Target{}, false
+		}
+	}
+	t.params = params
+	return t, true
+}
+
+// Renamed is t with another name, in its params too. A Target without a name and
+// an empty name change nothing.
+func (t Target) Renamed(name string) Target {
+	if t.at == nowhere || name == "" {
+		return t
+	}
+	t.name, t.params = name, t.at.write(t.params, name)
+	return t
+}
+
+// spansServers lists the methods that the aggregate answers for all its servers.
+func spansServers(method string) bool {
+	switch method {
+	case "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel",
+		"tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
+// misread reports that a method is none of the protocol's requests, but that a
+// reader which ignores case or white space would take it for one. A notification
+// is none: it has no answer.
+func misread(method string) bool {
+	bare := strings.TrimSpace(method)
+	if wire.IsNotification(strings.ToLower(bare)) {
+		return true
+	}
+	for _, known := range requests {
+		if method != known && strings.EqualFold(bare, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// requests are the requests of all revisions, of clients and of servers.
+var requests = []string{
+	"initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel", "completion/complete",
+	"tools/list", "tools/call", "prompts/list", "prompts/get",
+	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	"tasks/list", "tasks/get", "tasks/result", "tasks/update", "tasks/cancel",
+	"elicitation/create", "sampling/createMessage", "roots/list",
+}

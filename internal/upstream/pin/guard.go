@@ -1,0 +1,248 @@
+package pin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Guard answers for one server what may be offered and used. All its methods
+// may be used at once.
+type Guard struct {
+	record  *record
+	manual  bool
+	process *Process
+}
+
+// Start decides whether the server's process may be started. Its error wraps
+// ErrWithheld, or says why the program could not be looked at.
+func (g *Guard) Start() error {
+	if g.process == nil {
+		return nil
+	}
+	def, err := g.process.definition(&g.record.book.files)
+	if err != nil {
+		return err
+	}
+	r := g.record
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why := r.single(nil, g.manual, itemCommand, itemCommand, def); why != "" {
+		return &Held{Item: itemCommand, Reason: why}
+	}
+	return nil
+}
+
+// Held says what is withheld, and why.
+type Held struct {
+	Item   string
+	Reason Reason
+}
+
+func (h *Held) Error() string {
+	return fmt.Sprintf("%s: %s (%s)", h.Item, ErrWithheld, h.Reason)
+}
+
+func (h *Held) Unwrap() error { return ErrWithheld }
+
+// Meet is told what a server says of itself when a connection opens. The first
+// time is a first use; in another era only as far as nothing differs.
+func (g *Guard) Meet(era string, capabilities, instructions []byte) {
+	g.meet(nil, era, capabilities, instructions)
+}
+
+func (g *Guard) meet(v *View, era string, capabilities, instructions []byte) {
+	r := g.record
+	r.mu.Lock()
+	words := r.declares(era, capabilities)
+	if !g.manual && r.fault == nil && !r.settled[era] && !r.settled[recovered] {
+		r.meet(era, words, instructions)
+	}
+	r.mu.Unlock()
+	g.instructions(v, era, instructions)
+}
+
+// Instructions is what clients may see of a server's instructions, raw; nil
+// for nothing.
+func (g *Guard) Instructions(era string, text []byte) []byte { return g.instructions(nil, era, text) }
+
+func (g *Guard) instructions(v *View, era string, text []byte) []byte {
+	r, item := g.record, instructionsOf(era)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text == nil {
+		r.found(v, item, nil)
+		return nil
+	}
+	if why := r.single(v, g.manual, item, item, wire.Canonical(text)); why != "" {
+		return nil
+	}
+	shown, n := CleanText(text, maxGreeting)
+	if n > 0 {
+		r.note(Note{Item: item, What: "pin.cleaned", Count: int64(n)})
+	}
+	return shown
+}
+
+func instructionsOf(era string) string { return itemInstructions + ":" + era }
+
+// CleanText cleans the strings of raw and cuts those that are longer than
+// limit; 0 is no limit.
+func CleanText(raw []byte, limit int) (out []byte, n int) {
+	if plainJSON(raw) && (limit == 0 || len(raw) <= limit) {
+		return raw, 0
+	}
+	out = wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
+		if s.IsKey {
+			return nil, false
+		}
+		text, taken := plaintext.Clean(string(s.Text))
+		if limit > 0 && len(text) > limit {
+			text = cut(text, limit)
+			taken++
+		}
+		n += taken
+		return []byte(text), taken > 0
+	})
+	return out, n
+}
+
+// Shut is why an item may not be used, for items whose list nobody needs to
+// have seen: the addresses of resources and templates.
+func (g *Guard) Shut(k Kind, name string) Reason {
+	p := g.record.public.Load()
+	switch {
+	case p.fault:
+		return Damaged
+	case g.manual && !p.settled[k]:
+		return Unapproved
+	case p.withheld == nil:
+		return ""
+	}
+	return p.withheld[k.key(name)]
+}
+
+// Unlisted is why a name that a server does not list may not be used. Under
+// auto it is between the server and its clients, unless it is withheld from
+// somebody else, or has characters that nobody sees.
+func (g *Guard) Unlisted(k Kind, name string) Reason {
+	if why := g.Shut(k, name); why != "" {
+		return why
+	}
+	if g.manual {
+		return Unlisted
+	}
+	if _, n := plaintext.Clean(name); n > 0 {
+		return Refused
+	}
+	return ""
+}
+
+// Withheld lists what is withheld of a server, with what was approved before.
+func (b *Book) Withheld(server string) []Withheld {
+	r := b.known(server)
+	if r == nil {
+		return nil
+	}
+	b.lookAtCommand(server)
+	out := r.withheld()
+	if len(out) == 0 {
+		return out
+	}
+	before := r.definitions()
+	for i := range out {
+		if def := before[r.basisOf(out[i].Item)]; def != nil {
+			out[i].Before = def
+		}
+	}
+	return out
+}
+
+// Items names what is withheld of a server.
+func (b *Book) Items(server string) []string {
+	r := b.known(server)
+	if r == nil {
+		return nil
+	}
+	b.lookAtCommand(server)
+	var out []string
+	for _, w := range r.withheld() {
+		out = append(out, w.Item)
+	}
+	return out
+}
+
+// lookAtCommand sees whether the program changed since it was started last,
+// where the look itself approves nothing.
+func (b *Book) lookAtCommand(server string) {
+	b.mu.Lock()
+	g := b.guards[server]
+	b.mu.Unlock()
+	if g == nil {
+		return
+	}
+	g.record.mu.Lock()
+	look := g.manual || g.record.settled[itemCommand] || g.record.fault != nil
+	g.record.mu.Unlock()
+	if look {
+		if err := g.Start(); err != nil && !errors.Is(err, ErrWithheld) {
+			b.o.Log.Debug("a server's program cannot be looked at", "server", server, "err", err)
+		}
+	}
+}
+
+// ErrStale says that something was not approved since it is not what was
+// shown: it changed, or is withheld no longer.
+var ErrStale = errors.New("not what is withheld now")
+
+// ErrUnknown says that there is no such server.
+var ErrUnknown = errors.New("no such server")
+
+// Approve approves items as they were shown. It approves all of them or, with
+// an error, none.
+func (b *Book) Approve(server string, approvals []Approval) error {
+	r := b.known(server)
+	if r == nil {
+		return ErrUnknown
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	items := make(map[string][]byte, len(approvals))
+	words := make([]string, 0, len(approvals))
+	for _, a := range approvals {
+		w := r.open[a.Item]
+		if w == nil || w.Digest != a.Digest || w.Reason == Refused || w.After == nil {
+			return fmt.Errorf("%s: %w", a.Item, ErrStale)
+		}
+		items[a.Item] = bytes.Clone(w.After)
+		words = append(words, settledBy(a.Item))
+	}
+	if r.fault != nil { // nothing may count as a first use after that
+		words = append(words, recovered)
+	}
+	if err := r.approve(items, words...); err != nil {
+		return err
+	}
+	r.reconsider()
+	r.publish()
+	r.epoch.Add(1)
+	return nil
+}
+
+// recovered settles everything for good.
+const recovered = "recovered"
+
+// settledBy is what an approval of an item settles.
+func settledBy(item string) string {
+	word, _, _ := strings.Cut(item, ":")
+	for _, k := range kindWords {
+		if k.item == word {
+			return k.settled
+		}
+	}
+	return item
+}

@@ -1,0 +1,172 @@
+package pin
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Kind is one of the lists that a server offers.
+type Kind uint8
+
+// The lists, in the order in which they are shown.
+const (
+	Tools Kind = iota
+	Prompts
+	Resources
+	Templates
+	KindCount // how many there are
+)
+
+var kindWords = [KindCount]struct{ item, settled, name, capability string }{
+	Tools:     {"tool", "tools", "name", "tools"},
+	Prompts:   {"prompt", "prompts", "name", "prompts"},
+	Resources: {"resource", "resources", "uri", "resources"},
+	Templates: {"template", "templates", "uriTemplate", "resources"},
+}
+
+// Items that are no entry of a list.
+const (
+	itemCommand      = "command"
+	itemInstructions = "instructions"
+)
+
+// key names an item: the kind and the server's own name for it.
+func (k Kind) key(name string) string { return kindWords[k].item + ":" + name }
+
+// Caps on what is offered.
+const (
+	maxName        = 256       // bytes of a name
+	maxAddress     = 8 << 10   // bytes of a URI
+	maxItem        = 512 << 10 // bytes of one definition
+	maxTitle       = 1 << 10   // bytes of a title; what is longer is cut
+	maxDescription = 32 << 10  // bytes of a description; what is longer is cut
+	maxGreeting    = 64 << 10  // bytes of instructions; what is longer is cut
+	cutMark        = "…[cut]"
+)
+
+type digest [sha256.Size]byte
+
+// digestOf is equal for two definitions that differ in the order of their
+// keys, in white space or in how strings are escaped, and in nothing else.
+func digestOf(canonical []byte) digest { return sha256.Sum256(canonical) }
+
+// canonical is what of a definition is pinned: all of it, but for what a
+// resource says about its present content.
+func canonical(k Kind, raw []byte) []byte {
+	if k == Resources {
+		raw = wire.Set(raw, wire.Edit{Key: "size"})
+		if wire.GetPath(raw, "annotations", "lastModified") != nil {
+			raw = wire.SetIn(raw, "annotations", wire.Edit{Key: "lastModified"})
+		}
+	}
+	return wire.Canonical(raw)
+}
+
+// seen is one entry of a list as it was looked at.
+type seen struct {
+	raw     []byte // as it came
+	name    string // the server's own
+	shown   string // what clients know it by
+	clean   []byte // as clients may see it
+	cleaned int    // what was taken out of it or cut
+	digest  digest
+	refusal string // why it cannot be offered at all; "" when it may
+}
+
+// look takes one entry apart.
+func look(k Kind, raw []byte) seen {
+	s := seen{raw: raw}
+	var isText bool
+	if s.name, isText = wire.GetString(raw, kindWords[k].name); !isText || s.name == "" {
+		s.refusal = "it has no name"
+		return s
+	}
+	if len(raw) > maxItem {
+		s.refusal, s.shown = "its definition is too large", s.name
+		return s
+	}
+	s.digest = digestOf(canonical(k, raw))
+	var hiddenKey bool
+	s.clean, s.cleaned, hiddenKey = cleanValue(raw)
+	s.shown, _ = wire.GetString(s.clean, kindWords[k].name)
+	limit, address := maxName, k == Resources || k == Templates
+	if address {
+		limit = maxAddress
+	}
+	switch {
+	case hiddenKey:
+		s.refusal = "a member of its definition has a name with hidden characters"
+	case s.shown == "":
+		s.refusal = "its name has hidden characters alone"
+	case address && s.shown != s.name:
+		s.refusal = "its address has hidden characters"
+	case len(s.name) > limit:
+		s.refusal = "its name is too long"
+	}
+	return s
+}
+
+// cleanValue cleans every string in raw and cuts titles and descriptions. A
+// member's name is never changed, since what is left could be another's.
+func cleanValue(raw []byte) (out []byte, n int, hiddenKey bool) {
+	if len(raw) <= maxTitle && plainJSON(raw) {
+		return raw, 0, false
+	}
+	out = wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
+		text, taken := plaintext.Clean(string(s.Text))
+		if s.IsKey {
+			hiddenKey = hiddenKey || taken > 0
+			return nil, false
+		}
+		if limit := limitOf(s.Key); limit > 0 && len(text) > limit {
+			text = cut(text, limit)
+			taken++
+		}
+		n += taken
+		return []byte(text), taken > 0
+	})
+	return out, n, hiddenKey
+}
+
+func limitOf(key []byte) int {
+	switch string(key) {
+	case "title":
+		return maxTitle
+	case "description":
+		return maxDescription
+	}
+	return 0
+}
+
+func cut(text string, limit int) string {
+	return plaintext.Cut(text, limit-len(cutMark)) + cutMark
+}
+
+// plainJSON reports whether raw holds neither a character beyond ASCII nor an
+// escape that could stand for one to be taken out.
+func plainJSON(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c >= 0x7F:
+			return false
+		case c == '\\':
+			i++
+			if i < len(raw) && bytes.IndexByte([]byte(`"\/nt`), raw[i]) < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// survey looks at every entry of a list.
+func survey(k Kind, entries []byte) []seen {
+	var out []seen
+	for raw := range wire.Elements(entries) {
+		out = append(out, look(k, raw))
+	}
+	return out
+}

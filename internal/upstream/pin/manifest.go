@@ -1,0 +1,138 @@
+package pin
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+type raw = json.RawMessage
+
+// manifest is what was approved of one server.
+type manifest struct {
+	settled map[string]bool   // what has had its first use: lists, command, instructions
+	items   map[string][]byte // canonical definitions
+}
+
+func newManifest() *manifest {
+	return &manifest{settled: make(map[string]bool), items: make(map[string][]byte)}
+}
+
+// maxManifest bounds a manifest. It is read whole.
+const maxManifest = 64 << 20
+
+var (
+	errDamaged = errors.New("the manifest is damaged")
+	errGrown   = errors.New("the manifest would grow too large")
+)
+
+// sumMember begins the last line, which is over every byte before it: a file
+// that was cut or half written is not taken for what somebody approved.
+const sumMember = `"sum":"`
+
+// encode writes an item a line, so that two manifests can be compared by eye.
+func (m *manifest) encode(server string) []byte {
+	b := append([]byte(`{"format":1,"server":`), wire.AppendQuote(nil, server)...)
+	b = append(b, `,"settled":[`...)
+	for i, s := range slices.Sorted(maps.Keys(m.settled)) {
+		b = wire.AppendQuote(separate(b, i), s)
+	}
+	b = append(b, "],\"items\":[\n"...)
+	for i, item := range slices.Sorted(maps.Keys(m.items)) {
+		b = append(separate(b, i), "{\"item\":"...)
+		b = append(wire.AppendQuote(b, item), `,"definition":`...)
+		b = append(append(b, m.items[item]...), "}\n"...)
+	}
+	b = append(b, "],\n"...)
+	sum := sha256.Sum256(b)
+	b = append(b, sumMember...)
+	return append(hex.AppendEncode(b, sum[:]), "\"}\n"...)
+}
+
+func separate(b []byte, i int) []byte {
+	if i > 0 {
+		return append(b, ',')
+	}
+	return b
+}
+
+// decode accepts what encode wrote for this server, and nothing else.
+func decode(b []byte, server string) (*manifest, error) {
+	at := bytes.LastIndex(b, []byte("\n"+sumMember)) + 1
+	if at == 0 || wire.ValidateValue(b) != nil {
+		return nil, errDamaged
+	}
+	sum := sha256.Sum256(b[:at])
+	if string(b[at:]) != sumMember+hex.EncodeToString(sum[:])+"\"}\n" {
+		return nil, errDamaged
+	}
+	name, _ := wire.GetString(b, "server")
+	if string(wire.Get(b, "format")) != "1" || name != server {
+		return nil, fmt.Errorf("it is of another format or server: %w", errDamaged)
+	}
+	m := newManifest()
+	for s := range wire.Elements(wire.Get(b, "settled")) {
+		word, _ := wire.Text(s)
+		m.settled[word] = true
+	}
+	for e := range wire.Elements(wire.Get(b, "items")) {
+		item, ok := wire.GetString(e, "item")
+		def := wire.Get(e, "definition")
+		if !ok || def == nil {
+			return nil, errDamaged
+		}
+		m.items[item] = bytes.Clone(def)
+	}
+	return m, nil
+}
+
+// readManifest is empty for a server that nothing was approved of.
+func readManifest(place *durable.Pinned, name, server string) (*manifest, error) {
+	dir, err := place.Root()
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	f, err := dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newManifest(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	if len(b) > maxManifest {
+		return nil, errDamaged
+	}
+	return decode(b, server)
+}
+
+// writeManifest puts a manifest in the place of the one before, or leaves
+// that as it was.
+func writeManifest(place *durable.Pinned, name string, b []byte) error {
+	if len(b) > maxManifest {
+		return errGrown
+	}
+	dir, err := place.Root()
+	if err == nil {
+		err = durable.Replace(dir, durable.Draft+rand.Text(), name, b)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	return nil
+}

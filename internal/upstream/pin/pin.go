@@ -1,0 +1,182 @@
+// Package pin keeps a manifest of what each server offers: the definitions of
+// its tools, prompts, resources and resource templates, its instructions, and
+// of a child process what is started. What a person, or the first use,
+// approved is offered on; what is new or changed since is withheld until it is
+// approved too.
+//
+// Invariant: nothing is offered that the manifest on disk does not hold with
+// the same digest; an approval approves exactly the digest that was shown; a
+// manifest that cannot be read or written approves nothing; and what a client
+// sees of a name is the only spelling under which it can be used.
+package pin
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// Reason is why something is withheld, "" when it is not.
+type Reason string
+
+// The reasons.
+const (
+	Changed    Reason = "changed"    // not what was approved
+	New        Reason = "new"        // was not there when the rest was approved
+	Unapproved Reason = "unapproved" // nobody has approved anything yet
+	Refused    Reason = "refused"    // cannot be approved: see Withheld.Detail
+	Damaged    Reason = "damaged"    // the manifest cannot be read
+	Unlisted   Reason = "unlisted"   // the server does not offer it
+)
+
+// Rule is what the record says of an act that was withheld.
+func (r Reason) Rule() string {
+	if r == New {
+		r = Changed
+	}
+	return "pin." + string(r)
+}
+
+// ErrWithheld is wrapped by the error of what must not be started.
+var ErrWithheld = errors.New("withheld until it is approved")
+
+// Options are what a book is made from.
+type Options struct {
+	Dir  string       // where the manifests are, made when it is missing
+	Log  *slog.Logger // nil: slog.Default
+	Note func(Note)   // for the record; nil: nobody is told
+}
+
+// Note is what the record should hold of an offer.
+type Note struct {
+	Server string
+	Item   string // "" for a whole list
+	What   string // pin.approved, pin.withheld, pin.cleaned, pin.removed, pin.unnoted
+	Rule   string
+	Reason string
+	Count  int64
+}
+
+// Book is the manifests of all servers.
+type Book struct {
+	o     Options
+	place *durable.Pinned // of the manifests
+	files files
+
+	mu      sync.Mutex
+	records map[string]*record
+	guards  map[string]*Guard
+	servers []string // all that are configured, for their prefixes
+}
+
+// Open makes the directory of the manifests, private and ours.
+func Open(o Options) (*Book, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Note == nil {
+		o.Note = func(Note) {}
+	}
+	dir, err := peer.PrivateDir(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of the manifests: %w", err)
+	}
+	if err := dir.Close(); err != nil {
+		return nil, fmt.Errorf("directory of the manifests: %w", err)
+	}
+	place, err := durable.Pin(filepath.Join(o.Dir, "manifest"))
+	if err != nil {
+		return nil, fmt.Errorf("directory of the manifests: %w", err)
+	}
+	return &Book{o: o, place: place, records: make(map[string]*record), guards: make(map[string]*Guard)}, nil
+}
+
+// SetServers says which servers there are: none of them may offer a name that
+// lies in another's prefix.
+func (b *Book) SetServers(names []string) {
+	names = slices.Sorted(slices.Values(names))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Equal(names, b.servers) {
+		return
+	}
+	b.servers = names
+	for _, r := range b.records {
+		r.epoch.Add(1)
+	}
+}
+
+// Close notes what was not noted yet.
+func (b *Book) Close() {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.records))
+	b.mu.Unlock()
+	for _, r := range all {
+		r.tellFresh()
+	}
+}
+
+func (b *Book) names() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.servers
+}
+
+// Guard is what the relay asks about one server. It is the same for the same
+// server with the same handling, so that a reload changes nothing about it.
+func (b *Book) Guard(server string, manual bool, p *Process) *Guard {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g := b.guards[server]; g != nil && g.manual == manual && g.process.equal(p) {
+		return g
+	}
+	g := &Guard{record: b.record(server), manual: manual, process: p}
+	g.record.epoch.Add(1)
+	b.guards[server] = g
+	return g
+}
+
+// record is the state of one server, read from its manifest at first need.
+// The caller holds mu.
+func (b *Book) record(server string) *record {
+	r := b.records[server]
+	if r == nil {
+		r = newRecord(b, server, server+".json")
+		b.records[server] = r
+	}
+	return r
+}
+
+// known is the state of a server that has a guard, or nil.
+func (b *Book) known(server string) *record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.records[server]
+}
+
+// Withheld is one thing that is not offered. Before and After are definitions
+// in canonical form; nil where there is none.
+type Withheld struct {
+	Item   string `json:"item"`
+	Reason Reason `json:"reason"`
+	Detail string `json:"detail,omitempty"` // of a refusal
+	Digest string `json:"digest"`           // of After: what an approval has to repeat
+	Before raw    `json:"before,omitempty"`
+	After  raw    `json:"after,omitempty"`
+}
+
+// Approval approves one item as it was shown.
+type Approval struct {
+	Item   string `json:"item"`
+	Digest string `json:"digest"`
+}
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }

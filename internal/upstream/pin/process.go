@@ -1,0 +1,144 @@
+package pin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Process is what is started for a server. Arguments may hold secrets, so only
+// their digests are kept; of the environment, the names.
+type Process struct {
+	Path string // absolute
+	Args []string
+	Env  []string // names of the declared variables
+	Dir  string
+}
+
+func (p *Process) equal(o *Process) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.Path == o.Path && p.Dir == o.Dir && slices.Equal(p.Args, o.Args) && slices.Equal(p.Env, o.Env)
+}
+
+// definition is the item that stands for a process: canonical JSON, as every
+// other item. The program's content is looked at now.
+func (p *Process) definition(f *files) ([]byte, error) {
+	real, sum, err := f.digest(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	var args, env []byte
+	for i, a := range p.Args {
+		d := sha256.Sum256([]byte(a))
+		args = wire.AppendQuote(separate(args, i), "sha256:"+hex.EncodeToString(d[:]))
+	}
+	for i, name := range slices.Sorted(slices.Values(p.Env)) {
+		env = wire.AppendQuote(separate(env, i), name)
+	}
+	edits := []wire.Edit{
+		{Key: "path", Value: wire.AppendQuote(nil, p.Path)},
+		{Key: "sha256", Value: wire.AppendQuote(nil, sum)},
+		{Key: "arguments", Value: list(args)},
+		{Key: "environment", Value: list(env)},
+	}
+	if real != p.Path {
+		edits = append(edits, wire.Edit{Key: "target", Value: wire.AppendQuote(nil, real)})
+	}
+	if p.Dir != "" {
+		edits = append(edits, wire.Edit{Key: "directory", Value: wire.AppendQuote(nil, p.Dir)})
+	}
+	return wire.Canonical(wire.Set(nil, edits...)), nil
+}
+
+func list(elements []byte) []byte { return append(append([]byte{'['}, elements...), ']') }
+
+// files remembers the digests of programs by how their files look, so that a
+// start costs a look and not a reading of the whole program.
+type files struct {
+	mu   sync.Mutex
+	byOf map[string]fileDigest
+}
+
+type fileDigest struct {
+	stamp peer.Stamp
+	sum   string
+}
+
+// unreadable stands for the content of a program that may be run and not read.
+const unreadable = "unreadable"
+
+var errUnsteady = errors.New("the program changes while it is read")
+
+// digest resolves symbolic links and returns the SHA-256 of what is there. A
+// program that is replaced between this look and the start is not noticed.
+func (f *files) digest(path string) (real, sum string, err error) {
+	if real, err = filepath.EvalSymlinks(path); err != nil {
+		return "", "", fmt.Errorf("looking at the program: %w", err)
+	}
+	stamp, err := peer.StampOf(real)
+	if err != nil {
+		return "", "", fmt.Errorf("looking at the program: %w", err)
+	}
+	f.mu.Lock()
+	known, ok := f.byOf[real]
+	f.mu.Unlock()
+	if ok && known.stamp == stamp {
+		return real, known.sum, nil
+	}
+	sum, stamp, err = hashFile(real)
+	if errors.Is(err, fs.ErrPermission) {
+		return real, unreadable, nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("looking at the program: %w", err)
+	}
+	if stamp.Settled(time.Now()) {
+		f.mu.Lock()
+		if f.byOf == nil {
+			f.byOf = make(map[string]fileDigest)
+		}
+		f.byOf[real] = fileDigest{stamp, sum}
+		f.mu.Unlock()
+	}
+	return real, sum, nil
+}
+
+func hashFile(path string) (string, peer.Stamp, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", peer.Stamp{}, err
+	}
+	defer file.Close()
+	before, err := peer.StampOfFile(file)
+	if err != nil {
+		return "", peer.Stamp{}, err
+	}
+	if !before.Regular {
+		return "", peer.Stamp{}, fmt.Errorf("%s is not a regular file", path)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", peer.Stamp{}, err
+	}
+	after, err := peer.StampOfFile(file)
+	if err != nil {
+		return "", peer.Stamp{}, err
+	}
+	if after != before {
+		return "", peer.Stamp{}, errUnsteady
+	}
+	return hex.EncodeToString(h.Sum(nil)), after, nil
+}

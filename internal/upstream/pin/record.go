@@ -1,0 +1,362 @@
+package pin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// record is the state of one server, whoever asks: digests of what was
+// approved, and what is withheld now. The definitions themselves stay on disk.
+type record struct {
+	book         *Book
+	server, name string                 // name is the manifest's file
+	epoch        atomic.Uint64          // changes when verdicts of before may not hold any more
+	public       atomic.Pointer[public] // read without the lock
+
+	mu       sync.Mutex
+	fault    error // why the manifest approves nothing
+	settled  map[string]bool
+	approved map[string]digest
+	open     map[string]*Withheld // with After, without Before: of all views
+	views    map[*View]findings   // by connection; nil: of those that have ended
+	size     int                  // bytes of After in open
+	gone     map[string]bool      // approved, and not offered any more
+	declared map[string]bool      // by absent: the server declares that kind now
+	last     map[string]*Verdict  // by what a first use of the list settles
+	notes    tally
+	fresh    []string // what has had its first use and is not noted yet
+	freshN   int64    // how many items that were
+}
+
+// public is the part of a record that calls look at. It is replaced, never
+// changed.
+type public struct {
+	withheld map[string]Reason
+	fault    bool
+	settled  [KindCount]bool
+}
+
+// ruleFirst is what approves a first use.
+const ruleFirst = "trust: auto"
+
+// maxOpen bounds the withheld definitions that are kept to be shown. What is
+// beyond is withheld all the same, and cannot be approved before the rest is.
+const maxOpen = 32 << 20
+
+func newRecord(b *Book, server, name string) *record {
+	r := &record{book: b, server: server, name: name, open: make(map[string]*Withheld), views: make(map[*View]findings), gone: make(map[string]bool), declared: make(map[string]bool),
+		last: make(map[string]*Verdict)}
+	m, err := readManifest(b.place, name, server)
+	if err != nil {
+		b.o.Log.Error("a manifest cannot be read: everything that this server offers is withheld until it is approved again",
+			"server", server, "file", name, "err", err)
+		r.fault, m = err, newManifest()
+	}
+	r.adopt(m)
+	return r
+}
+
+// adopt takes a manifest as what was approved, and publishes it. The caller
+// holds mu, or is alone.
+func (r *record) adopt(m *manifest) {
+	r.settled = m.settled
+	r.approved = make(map[string]digest, len(m.items))
+	for item, def := range m.items {
+		r.approved[item] = digestOf(def)
+	}
+	r.publish()
+}
+
+// reason is why an item is withheld, "" when it was approved as it is. first
+// says that nothing of its sort has been used before. The caller holds mu.
+func (r *record) reason(item string, d digest, first bool) Reason {
+	have, ok := r.approved[r.basis(item)]
+	switch {
+	case r.fault != nil:
+		return Damaged
+	case ok && have == d:
+		return ""
+	case ok:
+		return Changed
+	case first:
+		return Unapproved
+	}
+	return New
+}
+
+// approve adds definitions to the manifest on disk, and only then to what
+// counts. The caller holds mu.
+func (r *record) approve(items map[string][]byte, settled ...string) error {
+	m, err := newManifest(), error(nil)
+	if r.fault == nil {
+		if m, err = readManifest(r.book.place, r.name, r.server); errors.Is(err, durable.ErrMoved) {
+			return err // the manifest is whole, elsewhere
+		} else if err != nil {
+			r.fail(err)
+			return err
+		}
+	}
+	maps.Copy(m.items, items)
+	for _, s := range settled {
+		m.settled[s] = true
+	}
+	if err := writeManifest(r.book.place, r.name, m.encode(r.server)); err != nil {
+		return err
+	}
+	r.fault = nil
+	r.adopt(m)
+	for item := range items {
+		delete(r.gone, item)
+	}
+	return nil
+}
+
+// fail makes the record approve nothing: its manifest was damaged under it.
+func (r *record) fail(err error) {
+	r.book.o.Log.Error("a manifest cannot be read any more: everything that this server offers is withheld", "server", r.server, "err", err)
+	r.fault = err
+	r.adopt(newManifest())
+	r.epoch.Add(1)
+}
+
+// single decides about an item that is no entry of a list, as a connection has
+// it, at its first use under auto by approving it. The caller holds mu.
+func (r *record) single(v *View, manual bool, item, settled string, def []byte) Reason {
+	d := digestOf(def)
+	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])
+	if why == Unapproved && !manual {
+		if err := r.approve(map[string][]byte{item: def}, settled); err != nil {
+			r.book.o.Log.Error("a first use cannot be written down, and is withheld", "server", r.server, "item", item, "err", err)
+		} else {
+			why = ""
+			r.used(settled, 1)
+		}
+	}
+	if why == "" {
+		r.found(v, item, nil)
+	} else {
+		r.found(v, item, []*Withheld{{Item: item, Reason: why, Digest: d.String(), After: bytes.Clone(def)}})
+	}
+	return why
+}
+
+// withhold notes what is not offered. The caller holds mu and publishes.
+func (r *record) withhold(w *Withheld) {
+	old := r.open[w.Item]
+	if old != nil && old.Digest == w.Digest && old.Reason == w.Reason && old.Detail == w.Detail {
+		return
+	}
+	r.release(w.Item)
+	shown := *w
+	w = &shown
+	if r.size+len(w.After) > maxOpen {
+		w.Reason, w.Detail, w.After = Refused, "more is withheld than can be shown: approve the rest first", nil
+	}
+	r.size += len(w.After)
+	r.open[w.Item] = w
+	before := "none"
+	if d, ok := r.approved[r.basis(w.Item)]; ok {
+		before = "sha256:" + d.String()
+	}
+	r.note(Note{Item: w.Item, What: "pin.withheld", Rule: w.Reason.Rule(), Reason: fmt.Sprintf("%s; before %s, after sha256:%s", w.Reason, before, w.Digest)})
+}
+
+func (r *record) release(item string) {
+	if w := r.open[item]; w != nil {
+		r.size -= len(w.After)
+		delete(r.open, item)
+	}
+}
+
+// publish makes what is withheld readable without the lock. The caller holds
+// mu.
+func (r *record) publish() {
+	p := &public{fault: r.fault != nil}
+	for k := range KindCount {
+		p.settled[k] = r.settled[kindWords[k].settled]
+	}
+	if len(r.open) > 0 {
+		p.withheld = make(map[string]Reason, len(r.open))
+	}
+	for item, w := range r.open {
+		p.withheld[item] = w.Reason
+	}
+	r.public.Store(p)
+}
+
+// left notes what was approved and is not offered any more: no danger, but
+// worth knowing. The caller holds mu.
+func (r *record) left(k Kind, offered map[string]bool) {
+	for item := range r.approved {
+		if !strings.HasPrefix(item, k.key("")) {
+			continue
+		}
+		if offered[item] {
+			delete(r.gone, item)
+		} else if !r.gone[item] {
+			r.gone[item] = true
+			r.note(Note{Item: item, What: "pin.removed"})
+		}
+	}
+}
+
+// withheld is what is withheld now, in order.
+func (r *record) withheld() []Withheld {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Withheld, 0, len(r.open))
+	for _, item := range slices.Sorted(maps.Keys(r.open)) {
+		out = append(out, *r.open[item])
+	}
+	return out
+}
+
+// definitions are what was approved, as far as the manifest can be read.
+func (r *record) definitions() map[string][]byte {
+	m, err := readManifest(r.book.place, r.name, r.server)
+	if err != nil {
+		return nil
+	}
+	return m.items
+}
+
+// tally keeps a server that changes all the time from filling the log.
+type tally struct {
+	since time.Time
+	count int
+	lost  int64
+}
+
+// notesAMinute is how many notes of one server are written in full.
+const notesAMinute = 64
+
+// note tells the record. The caller holds mu.
+func (r *record) note(n Note) {
+	n.Server = r.server
+	now := time.Now()
+	if now.Sub(r.notes.since) > time.Minute {
+		if r.notes.lost > 0 {
+			r.book.o.Note(Note{Server: r.server, What: "pin.unnoted", Count: r.notes.lost})
+		}
+		r.notes = tally{since: now}
+	}
+	if r.notes.count++; r.notes.count > notesAMinute {
+		r.notes.lost++
+		return
+	}
+	r.book.o.Note(n)
+}
+
+// absent is what is settled about a kind that a server did not declare when it
+// was first met in an era: what it offers there later is new.
+func absent(era string, k Kind) string { return "no " + kindWords[k].settled + " in " + era }
+
+// gather is how long first uses wait to be noted as one.
+const gather = time.Second
+
+// used notes a first use. A server is asked for several things when it is met
+// first: they make one note, behind the act that caused them. The caller holds
+// mu.
+func (r *record) used(what string, n int) {
+	if len(r.fresh) == 0 {
+		time.AfterFunc(gather, r.tellFresh)
+	}
+	r.fresh = append(r.fresh, what)
+	r.freshN += int64(n)
+}
+
+func (r *record) tellFresh() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.fresh) == 0 {
+		return
+	}
+	r.note(Note{What: "pin.approved", Rule: ruleFirst, Reason: "first use of " + strings.Join(r.fresh, ", "), Count: r.freshN})
+	r.fresh, r.freshN = nil, 0
+}
+
+// eras are those in which a server can be met.
+var eras = []string{"legacy", "modern"}
+
+// basis is the item that an item is compared with: itself, or the instructions
+// of the other era where none were approved in this one. A server that comes
+// back in another era is the server that was approved.
+func (r *record) basis(item string) string {
+	if _, ok := r.approved[item]; ok || !strings.HasPrefix(item, itemInstructions+":") {
+		return item
+	}
+	for _, era := range eras {
+		if _, ok := r.approved[instructionsOf(era)]; ok {
+			return instructionsOf(era)
+		}
+	}
+	return item
+}
+
+// basisOf is basis for who does not hold mu.
+func (r *record) basisOf(item string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.basis(item)
+}
+
+// metBefore reports whether a server was met in another era before this one.
+func (r *record) metBefore(era string) bool {
+	return slices.ContainsFunc(eras, func(other string) bool {
+		return other != era && (r.settled[other] || r.settled[instructionsOf(other)])
+	})
+}
+
+// later is what is settled about an era in which a server was met when it was
+// known from another one: nothing that it offers there is a first use.
+func later(era string) string { return "later in " + era }
+
+// late reports whether a server declares a kind now that it did not have when
+// it was first met, in whichever era. What it never declares it may have had from
+// the start: some do not say. The caller holds mu.
+func (r *record) late(era string, k Kind) bool {
+	return r.declared[absent(era, k)] && slices.ContainsFunc(eras, func(e string) bool { return r.settled[absent(e, k)] })
+}
+
+// declares notes what a server declares, and returns the words that stand for
+// what it does not. The caller holds mu.
+func (r *record) declares(era string, capabilities []byte) (words []string) {
+	for k := range KindCount {
+		has := wire.Get(capabilities, kindWords[k].capability) != nil
+		r.declared[absent(era, k)] = has
+		if !has {
+			words = append(words, absent(era, k))
+		}
+	}
+	return words
+}
+
+// meet is the first use of an era: what the server does not have then is new
+// when it comes. Where the server is known from another era, it approves
+// nothing. The caller holds mu.
+func (r *record) meet(era string, words []string, instructions []byte) {
+	item := instructionsOf(era)
+	items := make(map[string][]byte)
+	if r.metBefore(era) {
+		words = append(words, later(era))
+	} else if instructions != nil && !r.settled[item] {
+		items[item] = wire.Canonical(instructions)
+	}
+	if err := r.approve(items, append(words, era, item)...); err != nil {
+		r.book.o.Log.Error("a first use cannot be written down", "server", r.server, "err", err)
+		return
+	}
+	if len(items) > 0 {
+		r.used(item, 1)
+	}
+}

@@ -1,0 +1,31 @@
+package pin
+
+import (
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/lookalike"
+)
+
+// joint stands between a server's name and an item's on the aggregate.
+const joint = "__"
+
+// trespasses reports whose prefix a name lies in: that of another server, in
+// the form of the aggregate's names or of its addresses.
+func trespasses(name, own string, servers []string) (server string, yes bool) {
+	rest, isAddress := strings.CutPrefix(strings.ToLower(name), "doorward://")
+	var first string
+	if isAddress {
+		first, _, yes = strings.Cut(rest, "/")
+	} else {
+		first, _, yes = strings.Cut(name, joint)
+	}
+	if !yes {
+		return "", false
+	}
+	for _, s := range servers {
+		if s != own && lookalike.Alike(lookalike.Forms(s), lookalike.Forms(first)) {
+			return s, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,64 @@
+package process
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
+
+// maxClimb bounds the way up from a process.
+const maxClimb = 512
+
+// step is one process on the way up: its number, and what names the instance behind it.
+type step struct {
+	pid, parent int
+	start       string
+}
+
+// isBelow reports whether pid stands below top, which is not reaped meanwhile, so that its number is its own.
+//
+// A process loses its parent by that one's end alone. So a process that has the same parent before and after had it all the
+// time in between, and the parent's number was nobody else's; that goes up the chain. Whatever does not hold still is no.
+func isBelow(pid, top int) bool {
+	for range 5 {
+		chain := climb(pid, top)
+		if chain == nil {
+			return false
+		}
+		if !slices.ContainsFunc(chain, func(s step) bool { return look(s.pid) != s }) {
+			return true
+		}
+	}
+	return false
+}
+
+// climb is the way from pid up to a child of top; nil when there is none.
+func climb(pid, top int) (chain []step) {
+	for len(chain) < maxClimb {
+		s := look(pid)
+		if s.parent <= 0 {
+			return nil
+		}
+		chain = append(chain, s)
+		if s.parent == top {
+			return chain
+		}
+		pid = s.parent
+	}
+	return nil
+}
+
+// look reads the fourth and the twenty-second field of the file stat; see there. Zero when there is no such process.
+func look(pid int) step {
+	text, err := readProc("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return step{}
+	}
+	const parent, start = 4 - 3, 22 - 3
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) <= start {
+		return step{}
+	}
+	above, _ := strconv.Atoi(string(fields[parent]))
+	return step{pid: pid, parent: above, start: string(fields[start])}
+}

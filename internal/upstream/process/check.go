@@ -1,0 +1,108 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// checks remembers what was found out about this system.
+type checks struct {
+	mu    sync.Mutex
+	known map[string]checked
+}
+
+type checked struct {
+	measures []Measure
+	err      error
+}
+
+// Check says what would hold of a sandbox, by building it and starting nothing. An error wraps ErrNotContained: a server
+// that asks for it cannot be started. What can be had is found out once; what cannot is tried again at each call.
+func (r *Runner) Check(s Sandbox) ([]Measure, error) {
+	if s.off() {
+		return nil, nil
+	}
+	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // what a server names changes nothing about the system
+	p := r.plan(Spec{Sandbox: s, Path: "/"})
+	p.Probe, p.Shared = true, nil
+	p.Cgroup = r.groups != nil
+	key := p.String()
+	r.checks.mu.Lock()
+	defer r.checks.mu.Unlock()
+	c, known := r.checks.known[key]
+	if !known || c.err != nil {
+		c.measures, c.err = r.probe(p)
+		if r.checks.known == nil {
+			r.checks.known = map[string]checked{}
+		}
+		r.checks.known[key] = c
+	}
+	return c.measures, c.err
+}
+
+func (r *Runner) probe(plan *plan) ([]Measure, error) {
+	p, err := launch(r, Spec{Server: "check", Path: "/"}, plan)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotContained, err)
+	}
+	err = p.report.first()
+	p.closeControl()
+	p.exit.wait(p.reap)
+	p.group.remove()
+	_, _, _ = p.Stdin.Close(), p.Stdout.Close(), p.report.file.Close()
+	return p.report.measures(), err
+}
+
+// plan says how a server is shut in; nil: not at all.
+func (r *Runner) plan(s Spec) *plan {
+	if s.Sandbox.off() {
+		return nil
+	}
+	p := &plan{Sandbox: s.Sandbox, Dir: s.Dir, Fixed: s.Folder != nil, Homes: r.o.Homes}
+	p.Hide = slices.Concat(r.o.Hide, s.Sandbox.Hide)
+	if shared := r.shared.Load(); shared != nil {
+		p.Shared = *shared
+	}
+	if p.Home != "" {
+		p.Home = filepath.Join(r.o.Private, p.Home)
+	}
+	return p
+}
+
+// Child is one process that a [Runner] holds.
+type Child struct {
+	Server   string
+	PID      int // the supervisor's
+	Mode     string
+	Measures []Measure
+}
+
+// Children lists who is alive, by server and pid.
+func (r *Runner) Children() []Child {
+	var all []Child
+	for _, p := range r.snapshot() {
+		c := Child{Server: p.server, PID: p.PID()}
+		c.Mode, c.Measures = p.Sandbox()
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b Child) int {
+		if a.Server != b.Server {
+			return strings.Compare(a.Server, b.Server)
+		}
+		return a.PID - b.PID
+	})
+	return all
+}
+
+// ownHome is the default of Options.Homes.
+func ownHome() []string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	return []string{home}
+}

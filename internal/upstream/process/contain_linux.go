@@ -1,0 +1,92 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitAll makes wait4 return children of every make, also those that clone gave no SIGCHLD.
+const waitAll = unix.WALL
+
+// contain prepares the supervisor: what a dead parent leaves behind is handed to it, and no descriptor above 2 reaches the
+// server, neither the control pipe nor one that the daemon itself was started with.
+func contain() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming a subreaper: %w", err)
+	}
+	nameSelf("doorward-child")
+	return closeOnExecFrom(controlFD)
+}
+
+// nameSelf is for the reader of a process list, who would see "exe".
+func nameSelf(name string) {
+	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte(name))
+	_ = unix.Close(fd)
+}
+
+func closeOnExecFrom(first int) error {
+	if unix.CloseRange(uint(first), ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	// Kernels before 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("listing open descriptors: %w", err)
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+func serverAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// disarm ignores every signal that has no use here, those included that the Go runtime keeps for itself or leaves at their
+// default, and those that a fault raises: the kernel still ends a process that really faults. It comes after the server's
+// start, because an ignored signal stays ignored across exec. It goes round os/signal, which hands every single signal over
+// to a thread and back, and took longer than all the rest of the start.
+func disarm() {
+	const sigIgn, last = 1, 64
+	action := [4]uintptr{sigIgn} // handler, flags, restorer, mask
+	for sig := range uintptr(last + 1) {
+		switch syscall.Signal(sig) {
+		case unix.SIGCHLD, unix.SIGTERM, unix.SIGURG: // the last one is how the runtime preempts
+			continue
+		}
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	}
+}
+
+// killTree kills the top level of everything below, the server among them.
+func killTree(int) {
+	for _, pid := range children(os.Getpid()) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// killChildren kills what is alive among the direct children of a process, and reports whether anything was.
+func killChildren(parent int) (found bool) {
+	for _, pid := range children(parent) {
+		if state, ppid := stat(pid); ppid == parent && state != 'Z' {
+			found = true
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return found
+}
+
+// CanContain: servers can be contained on this system.
+const CanContain = true

@@ -1,0 +1,135 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cover is a path of the host, with all links followed, that a server must not see inside of what it is granted.
+type cover struct {
+	path string
+	own  bool // Doorward's own: hidden whatever is named
+	dir  bool
+}
+
+// coversOf lists what must stay hidden, and by which further mounts of the host it can be reached.
+func coversOf(p *plan) ([]cover, error) {
+	wanted := make([]cover, 0, len(p.Hide)+len(engines))
+	for _, path := range p.Hide {
+		wanted = append(wanted, cover{path: path, own: true})
+	}
+	for _, path := range secretPaths(p) {
+		wanted = append(wanted, cover{path: path})
+	}
+	mounts, err := readMounts()
+	if err != nil {
+		return nil, err
+	}
+	var all []cover
+	for _, c := range wanted {
+		real, dir, err := locate(c.path)
+		switch {
+		case absent(err), err == nil && real == "/":
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("finding %s: %w", c.path, err)
+		}
+		for _, path := range mounts.aliases(real) {
+			if sameFile(real, path) {
+				all = append(all, cover{path: path, own: c.own, dir: dir})
+			}
+		}
+	}
+	return all, nil
+}
+
+// secretPaths are what holds credentials, or leads out of the sandbox.
+func secretPaths(p *plan) []string {
+	var all []string
+	for _, home := range p.Homes {
+		for _, name := range homeSecrets {
+			all = append(all, filepath.Join(home, name))
+		}
+	}
+	all = append(all, engines...)
+	if os.Geteuid() == 0 {
+		all = append(all, rootSecrets...)
+		keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key") // the pattern is well-formed
+		all = append(all, keys...)
+	}
+	return all
+}
+
+func locate(path string) (real string, dir bool, err error) {
+	held, err := grab(path)
+	if err != nil {
+		return "", false, err
+	}
+	return held.path, held.dir, unix.Close(held.fd)
+}
+
+// sameFile tells whether two paths lead to one file: another mount may lie over one of them.
+func sameFile(a, b string) bool {
+	var x, y unix.Stat_t
+	return a == b || unix.Lstat(a, &x) == nil && unix.Lstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// absent: it is not there, or not for us to reach, and so not for the server either, who can do less.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ELOOP)
+}
+
+// mountPoint is one mount of the host: what is at root in the file system of device is seen at path.
+type mountPoint struct{ device, root, path string }
+
+type mountTable []mountPoint
+
+// readMounts reads the mounts of this namespace (proc_pid_mountinfo(5)).
+func readMounts() (mountTable, error) {
+	b, err := readProc("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("reading the mounts: %w", err)
+	}
+	var all mountTable
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			return nil, fmt.Errorf("reading the mounts: a line has %d fields", len(f))
+		}
+		all = append(all, mountPoint{device: f[2], root: unescape(f[3]), path: unescape(f[4])})
+	}
+	return all, nil
+}
+
+// unescape decodes a path of mountinfo.
+func unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// aliases are all the paths by which the mounts show what is at path, which comes first.
+func (t mountTable) aliases(path string) []string {
+	all := []string{path}
+	var in mountPoint
+	for _, m := range t {
+		if (path == m.path || below(path, m.path)) && len(m.path) >= len(in.path) {
+			in = m
+		}
+	}
+	if in.path == "" {
+		return all
+	}
+	inside := filepath.Join(in.root, strings.TrimPrefix(path, in.path))
+	for _, m := range t {
+		if m.device != in.device || m.path == in.path || inside != m.root && !below(inside, m.root) {
+			continue
+		}
+		all = append(all, filepath.Join(m.path, strings.TrimPrefix(inside, strings.TrimSuffix(m.root, "/"))))
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A seccomp filter is a program of the kernel's old packet-filter machine. This one is put together from two shapes that
+// cannot jump wrong: "if so, answer, else go on", and a block for one value that begins with a test for it and ends with an
+// answer of its own. Tests run it in the kernel against every call, family and protocol.
+
+// Offsets in struct seccomp_data, on machines of little end.
+const (
+	dataNumber = 0
+	dataArch   = 4
+	dataArgs   = 16
+)
+
+// What a filter answers.
+const (
+	answerAllow = unix.SECCOMP_RET_ALLOW
+	answerKill  = unix.SECCOMP_RET_KILL_PROCESS
+)
+
+func answerErrno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+
+// program is what is assembled.
+type program []unix.SockFilter
+
+func (p *program) emit(code uint16, jt, jf uint8, k uint32) {
+	*p = append(*p, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+}
+
+func (p *program) load(offset uint32)   { p.emit(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, offset) }
+func (p *program) loadArg(n uint32)     { p.load(dataArgs + 8*n) } // its lower half: the kernel takes these as int
+func (p *program) mask(bits uint32)     { p.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, bits) }
+func (p *program) answer(action uint32) { p.emit(unix.BPF_RET|unix.BPF_K, 0, 0, action) }
+
+// The following answer when what is loaded is as they say, and otherwise go on.
+
+func (p *program) equal(k, action uint32)   { p.test(unix.BPF_JEQ, k, action) }
+func (p *program) atLeast(k, action uint32) { p.test(unix.BPF_JGE, k, action) }
+func (p *program) anyBit(k, action uint32)  { p.test(unix.BPF_JSET, k, action) }
+
+func (p *program) test(how uint16, k, action uint32) {
+	p.emit(unix.BPF_JMP|how|unix.BPF_K, 0, 1, k)
+	p.answer(action)
+}
+
+// only answers when what is loaded is none of ks.
+func (p *program) only(action uint32, ks ...uint32) {
+	for i, k := range ks {
+		p.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, uint8(len(ks)-i), 0, k)
+	}
+	p.answer(action)
+}
+
+// when runs block if what is loaded equals k. Its result is the answer where it comes to its end.
+func (p *program) when(k uint32, block func(*program) uint32) {
+	var b program
+	b.answer(block(&b))
+	if len(b) > 255 {
+		panic("a block of the filter is longer than a jump")
+	}
+	p.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, uint8(len(b)), k)
+	*p = append(*p, b...)
+}
+
+// rules are what may differ from one filter to the next.
+type rules struct {
+	deny uint32 // answer to what is refused
+	udp  bool   // datagrams may be sent
+	open bool   // TCP connections are not confined to ports
+}
+
+// namespaceFlags are the flags of clone that make namespaces. CLONE_NEWTIME is among the bits of its signal, so that it cannot
+// be asked for there.
+const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+	unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// assemble makes the filter of strict.
+func assemble(r rules) program {
+	var p program
+	p.load(dataArch)
+	p.only(answerKill, auditArch)
+	p.load(dataNumber)
+	p.atLeast(afterLast, answerErrno(unix.ENOSYS)) // calls that nobody had heard of here, and those of x32
+	p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS))
+	for _, nr := range denied {
+		p.equal(nr, r.deny)
+	}
+	p.when(unix.SYS_CLONE, func(b *program) uint32 {
+		b.loadArg(0)
+		b.anyBit(namespaceFlags, r.deny)
+		return answerAllow
+	})
+	p.when(unix.SYS_SOCKET, r.socket)
+	p.when(unix.SYS_SOCKETPAIR, r.socket)
+	p.when(unix.SYS_IOCTL, func(b *program) uint32 {
+		b.loadArg(1)
+		b.equal(unix.TIOCSTI, r.deny) // types into a terminal
+		b.equal(unix.TIOCLINUX, r.deny)
+		return answerAllow
+	})
+	p.when(unix.SYS_SETSOCKOPT, r.option)
+	if !r.open {
+		// What is sent along with the opening of a connection is not asked about by Landlock.
+		p.when(unix.SYS_SENDTO, noFastOpen(3))
+		p.when(unix.SYS_SENDMSG, noFastOpen(2))
+		p.when(unix.SYS_SENDMMSG, noFastOpen(3))
+	}
+	p.answer(answerAllow)
+	return p
+}
+
+func noFastOpen(flags uint32) func(*program) uint32 {
+	return func(b *program) uint32 {
+		b.loadArg(flags)
+		b.anyBit(unix.MSG_FASTOPEN, answerErrno(unix.EOPNOTSUPP))
+		return answerAllow
+	}
+}
+
+// socket allows what is local, TCP, UDP and ping. Multipath TCP, SCTP and SMC are connections that Landlock takes for no TCP.
+func (r rules) socket(b *program) uint32 {
+	b.loadArg(0)
+	b.equal(unix.AF_UNIX, answerAllow)
+	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_INET, unix.AF_INET6)
+	b.loadArg(1)
+	b.mask(0xf) // the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
+	if r.udp {
+		b.when(unix.SOCK_DGRAM, func(b *program) uint32 {
+			b.loadArg(2)
+			b.only(answerErrno(unix.EPROTONOSUPPORT), r.datagrams()...)
+			return answerAllow
+		})
+	}
+	b.only(answerErrno(unix.ESOCKTNOSUPPORT), unix.SOCK_STREAM)
+	b.loadArg(2)
+	b.only(answerErrno(unix.EPROTONOSUPPORT), 0, unix.IPPROTO_TCP)
+	return answerAllow
+}
+
+func (r rules) datagrams() []uint32 {
+	if r.open {
+		return []uint32{0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}
+	}
+	return []uint32{0, unix.IPPROTO_UDP}
+}
+
+// option refuses to put another protocol on top of a TCP connection that is there.
+func (r rules) option(b *program) uint32 {
+	const upperProtocol = 31 // TCP_ULP
+	b.loadArg(1)
+	b.when(unix.IPPROTO_TCP, func(b *program) uint32 {
+		b.loadArg(2)
+		b.equal(upperProtocol, answerErrno(unix.ENOPROTOOPT))
+		return answerAllow
+	})
+	return answerAllow
+}
+
+// assembleContain makes the filter of contain: what strict refuses, apart from looking into one's own processes. Nested
+// namespaces, and mounts in them, are left to a server that may have them.
+func assembleContain(nested bool) program {
+	var p program
+	deny := answerErrno(unix.EPERM)
+	p.load(dataArch)
+	p.only(answerKill, auditArch)
+	p.load(dataNumber)
+	p.atLeast(afterLast, answerErrno(unix.ENOSYS))
+	if !nested {
+		p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS)) // its flags are out of a filter's reach; libraries fall back to clone
+	}
+	for _, nr := range deniedContained(nested) {
+		p.equal(nr, deny)
+	}
+	if !nested {
+		for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
+			p.when(nr, func(b *program) uint32 {
+				b.loadArg(0)
+				b.anyBit(namespaceFlags, deny)
+				if nr == unix.SYS_UNSHARE {
+					b.anyBit(unix.CLONE_NEWTIME, deny)
+				}
+				return answerAllow
+			})
+		}
+	}
+	p.when(unix.SYS_SOCKET, containedSocket)
+	p.when(unix.SYS_SOCKETPAIR, containedSocket)
+	p.when(unix.SYS_IOCTL, func(b *program) uint32 {
+		b.loadArg(1)
+		b.equal(unix.TIOCSTI, deny) // types into a terminal
+		b.equal(unix.TIOCLINUX, deny)
+		return answerAllow
+	})
+	p.answer(answerAllow)
+	return p
+}
+
+// containedSocket allows the families that programs use: others, such as those of virtual machines, lead past the namespaces.
+func containedSocket(b *program) uint32 {
+	b.loadArg(0)
+	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	return answerAllow
+}
+
+// deniedContained are the system calls that contain refuses.
+func deniedContained(nested bool) []uint32 {
+	allowed := slices.Clone(allowedContained)
+	if nested {
+		allowed = append(allowed, forNamespaces...)
+	}
+	return slices.DeleteFunc(slices.Clone(denied), func(nr uint32) bool { return slices.Contains(allowed, nr) })
+}
+
+// filter binds this thread and what it starts to the filter of its mode.
+func (j *jail) filter() error {
+	const name = "system calls by deny-list"
+	if j.plan.Mode == Contain && auditArch == 0 {
+		j.note(name, Unavailable, "there is no list of system calls for this processor")
+		return nil
+	}
+	if j.plan.Mode == Contain {
+		if err := install(assembleContain(j.plan.Nested)); err != nil {
+			return err
+		}
+		j.note(name, Enforced, "")
+		return nil
+	}
+	if auditArch == 0 {
+		return errors.New("strict has no list of system calls for this processor")
+	}
+	open := j.plan.Network != NetworkPorts
+	r := rules{deny: answerErrno(unix.EPERM), open: open, udp: open || slices.Contains(j.plan.Ports, dns)}
+	if err := install(assemble(r)); err != nil {
+		return err
+	}
+	j.note(name, Enforced, "")
+	return nil
+}
+
+// install needs no_new_privs.
+func install(p program) error {
+	fprog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
+	if _, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog))); err != 0 {
+		return fmt.Errorf("setting the filter of system calls: %w", err)
+	}
+	return nil
+}

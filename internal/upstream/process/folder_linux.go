@@ -1,0 +1,72 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrOutside is wrapped by the error of OpenFolder for what lies in none of the roots.
+var ErrOutside = errors.New("outside of the directories that are allowed")
+
+// OpenFolder takes hold of a directory that lies in one of the roots, or is one, with all links followed on both sides, and
+// says where it is. What is held cannot be exchanged: a link on the way that leads elsewhere later changes nothing about it.
+// Paths are absolute.
+func OpenFolder(path string, roots []string) (folder *os.File, real string, err error) {
+	if !filepath.IsAbs(path) {
+		return nil, "", fmt.Errorf("%s is not absolute: %w", path, ErrOutside)
+	}
+	folder, real, err = hold(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("opening the directory %s: %w", path, err)
+	}
+	for _, root := range roots {
+		held, at, err := hold(root)
+		if err != nil {
+			continue // what is not there holds nothing
+		}
+		held.Close()
+		if real == at || below(real, at) {
+			return folder, real, nil
+		}
+	}
+	folder.Close()
+	return nil, "", fmt.Errorf("%s: %w", path, ErrOutside)
+}
+
+// hold opens a directory for nothing but being gone to, and reads where it is from the kernel.
+func hold(path string) (*os.File, string, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err == nil && !filepath.IsAbs(real) {
+		err = errors.New("it cannot be reached from here")
+	}
+	if err != nil {
+		f.Close()
+		return nil, "", err
+	}
+	return f, real, nil
+}
+
+// folder is a directory, whatever its path. The zero one is not known.
+type folder struct {
+	known    bool
+	dev, ino uint64
+}
+
+// here is the working directory.
+func here() folder {
+	var st unix.Stat_t
+	if unix.Stat(".", &st) != nil {
+		return folder{}
+	}
+	return folder{known: true, dev: uint64(st.Dev), ino: st.Ino}
+}

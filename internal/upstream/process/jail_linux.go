@@ -1,0 +1,258 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// jail is the second stage.
+type jail struct {
+	plan     *plan
+	argv     []string
+	dir      string // the working directory that the daemon started us in
+	folder   folder // that directory itself
+	home     string
+	program  []string // what the server's program needs with itself
+	scratch  []string // where it may write what nobody else sees
+	measures []Measure
+}
+
+func (j *jail) note(name, state, detail string) {
+	j.measures = append(j.measures, Measure{Name: name, State: state, Detail: detail})
+}
+
+// try notes a measure that is worth having and not worth refusing a server for.
+func (j *jail) try(name, detail string, err error) {
+	if err != nil {
+		j.note(name, Unavailable, err.Error())
+		return
+	}
+	j.note(name, Enforced, detail)
+}
+
+// inner runs the second stage and returns its exit status. See [Supervise].
+func inner(c call) int {
+	nameSelf("doorward-jail")
+	p, err := readPlan()
+	if err != nil {
+		return refuse(exitSupervisor, err)
+	}
+	j := &jail{plan: p, argv: c.argv}
+	j.dir, _ = unix.Getwd() // empty where it cannot be told
+	j.folder = here()
+	if err := closeOnExecFrom(controlFD); err != nil {
+		return j.refuse(err)
+	}
+	s := newSupervisor()
+	s.alone = true
+	if err := j.build(); err != nil {
+		return j.refuse(err)
+	}
+	go s.watchControl()
+	provide(spareThreads)
+	if err := j.confine(); err != nil {
+		return j.refuse(err)
+	}
+	if err := j.complete(); err != nil {
+		return j.refuse(err)
+	}
+	tell(note{Measures: j.measures})
+	if j.plan.Probe {
+		return 0
+	}
+	if err := s.exec(c.argv, &syscall.SysProcAttr{Setsid: true}); err != nil {
+		return cannotStart(c.argv[0], err)
+	}
+	go j.watch(s.ended)
+	return s.run()
+}
+
+func (j *jail) refuse(err error) int {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("%w%s", err, hint())
+	}
+	tell(note{Error: err.Error(), Astray: errors.Is(err, errLeadsOut)})
+	return refuse(exitSupervisor, err)
+}
+
+// complete holds strict to its word: less than all of it is nothing.
+func (j *jail) complete() error {
+	if j.plan.Mode != Strict {
+		return nil
+	}
+	var missing []string
+	for _, m := range j.measures {
+		if m.State != Enforced && !limitMeasures[m.Name] {
+			missing = append(missing, fmt.Sprintf("%s %s (%s)", m.Name, m.State, m.Detail))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not all of strict holds here: %s", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// limitMeasures may be partial under strict too: what watching can do about memory and processes is a matter of degree.
+var limitMeasures = map[string]bool{memoryLimit: true, processLimit: true}
+
+// build makes the namespaces into a place to be: what is seen there, and what is not.
+func (j *jail) build() error {
+	if j.plan.UserNS {
+		j.note("user namespace", Enforced, "")
+	} else {
+		j.note("user namespace", Unavailable, "not allowed here; root can do without")
+	}
+	j.note("pid namespace", Enforced, "")
+	v, err := newView(j.plan, j.argv[0])
+	if err != nil {
+		return err
+	}
+	v.note = j.note
+	if err := v.build(); err != nil {
+		return err
+	}
+	j.note("mount namespace", Enforced, "")
+	j.home, j.program, j.scratch = v.home, v.readable(), v.scratch
+	j.note("root by allow-list", Enforced, v.summary())
+	if err := j.shutNested(); err != nil {
+		return err
+	}
+	j.note("ipc and uts namespaces", Enforced, "")
+	if err := j.buildNetwork(); err != nil {
+		return err
+	}
+	return j.settle()
+}
+
+// shutNested takes the right to make user namespaces from everything in this one. It has no process yet that could take it
+// back. The filter of system calls refuses them too.
+func (j *jail) shutNested() error {
+	const name = "no nested namespaces"
+	switch {
+	case j.plan.Nested:
+		j.note(name, Unavailable, "nested_sandbox is set")
+		return nil
+	case !j.plan.UserNS && auditArch == 0:
+		return errors.New("neither a user namespace nor a filter of system calls can be had here")
+	case !j.plan.UserNS:
+		j.note(name, Enforced, "by the filter of system calls")
+		return nil
+	}
+	if err := writeProc("/proc/sys/user/max_user_namespaces", "0"); err != nil {
+		return fmt.Errorf("shutting nested namespaces out: %w", err)
+	}
+	j.note(name, Enforced, "")
+	return nil
+}
+
+func (j *jail) buildNetwork() error {
+	if j.plan.Network != NetworkNone {
+		return nil
+	}
+	if err := raiseLoopback(); err != nil {
+		return fmt.Errorf("raising the loopback interface: %w", err)
+	}
+	j.note("network", Enforced, "none")
+	return nil
+}
+
+// settle makes the place for temporary files, and goes to the working directory: the configured one, or else the home.
+func (j *jail) settle() error {
+	if os.Geteuid() == 0 {
+		if err := protectProc(); err != nil {
+			return err
+		}
+	}
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		_ = os.MkdirAll(dir, 0o700) // where it cannot be made it was not there before either
+	}
+	dir := j.dir
+	if j.plan.Dir == "" {
+		dir = cmp.Or(j.home, "/")
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return fmt.Errorf("going to the working directory %s: %w", dir, err)
+	}
+	if j.plan.Fixed && (!j.folder.known || here() != j.folder) {
+		return fmt.Errorf("the path of the working directory %s leads elsewhere by now", j.plan.Dir)
+	}
+	return nil
+}
+
+// protectProc keeps root from the files of /proc that are settings of the whole machine. The kernel asks for no more than
+// the user id there, and a namespace does not change that.
+func protectProc() error {
+	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi"} {
+		path := "/proc/" + name
+		if unix.Access(path, unix.F_OK) != nil {
+			continue
+		}
+		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("protecting %s: %w", path, err)
+		}
+		if err := readOnly(path, false); err != nil {
+			return fmt.Errorf("protecting %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// confine takes from this thread, and with it from the server, what it does not need. The order matters: what comes first is
+// still needed for what follows.
+func (j *jail) confine() error {
+	preferAsVictim()
+	j.limit()
+	j.try("own keyring", "", newKeyring())
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("hiding the first process: %w", err)
+	}
+	rules, err := j.landlock()
+	if err != nil {
+		return err
+	}
+	if err := dropPrivileges(); err != nil {
+		return err
+	}
+	j.note("no new privileges", Enforced, "")
+	j.note("no capabilities", Enforced, "")
+	if err := rules.enforce(); err != nil {
+		return err
+	}
+	return j.filter()
+}
+
+// limit sets the limits of the kernel's own; watch does the rest.
+func (j *jail) limit() {
+	l := j.plan.Limits
+	j.try("no core files", "", limitDescriptors(0))
+	if l.Files > 0 {
+		j.try("descriptor limit", fmt.Sprintf("%d for each process", l.Files), limitDescriptors(l.Files))
+	}
+	if l.Memory > 0 {
+		if j.plan.Cgroup {
+			j.note(memoryLimit, Enforced, "by a cgroup: "+bytesText(l.Memory))
+		} else {
+			j.note(memoryLimit, Partial, "by watching: the server is ended above "+bytesText(l.Memory))
+		}
+	}
+	if l.Processes > 0 {
+		j.limitProcesses(l.Processes)
+	}
+}
+
+func (j *jail) limitProcesses(most int) {
+	switch {
+	case j.plan.Cgroup:
+		j.note(processLimit, Enforced, fmt.Sprintf("by a cgroup: %d", most))
+	case os.Geteuid() == 0 || !j.plan.UserNS || !countsPerNamespace():
+		j.note(processLimit, Partial, fmt.Sprintf("by watching: the server is ended above %d", most))
+	default:
+		j.try(processLimit, fmt.Sprintf("%d", most), limitProcesses(most))
+	}
+}

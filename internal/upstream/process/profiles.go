@@ -1,0 +1,77 @@
+package process
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// Profile is what a kind of server needs beyond its own home, under a name that a configuration can grant. Relative paths
+// are taken from the user's home.
+type Profile struct {
+	Read, Write []string
+	Nested      bool // the server makes namespaces of its own
+}
+
+// profiles are the kinds of servers that are known. Each grants credentials, or a way out, so none is granted by itself.
+func profiles() map[string]Profile {
+	return map[string]Profile{
+		"aws":         {Read: []string{".aws"}, Write: []string{".aws/cli/cache", ".aws/sso/cache"}},
+		"azure":       {Write: []string{".azure"}},
+		"browsers":    {Read: []string{".cache/ms-playwright", ".cache/puppeteer"}, Nested: true},
+		"docker":      {Read: []string{".docker"}, Write: []string{"/run/docker.sock", ".docker/run/docker.sock", ".colima/default/docker.sock", ".rd/docker.sock"}},
+		"gcloud":      {Write: []string{".config/gcloud"}},
+		"git":         {Read: []string{".gitconfig", ".config/git"}},
+		"github":      {Read: []string{".config/gh"}},
+		"huggingface": {Read: []string{".cache/huggingface"}},
+		"kubernetes":  {Read: []string{".kube", ".minikube"}},
+		"mcp-remote":  {Write: []string{".mcp-auth"}},
+		"npm":         {Read: []string{".npmrc"}},
+		"podman":      {Write: []string{"/run/podman/podman.sock"}},
+	}
+}
+
+// ProfileNames are the names of all profiles, sorted.
+func ProfileNames() []string {
+	var names []string
+	for name := range profiles() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Grant adds to the sandbox what words grant: paths, and the names of profiles.
+func (s *Sandbox) Grant(read, write []string, home string) {
+	for _, word := range read {
+		if !s.grantProfile(word, home) {
+			s.Read = append(s.Read, word)
+		}
+	}
+	for _, word := range write {
+		if !s.grantProfile(word, home) {
+			s.Write = append(s.Write, word)
+		}
+	}
+}
+
+func (s *Sandbox) grantProfile(name, home string) bool {
+	p, ok := profiles()[name]
+	if !ok {
+		return false
+	}
+	s.Nested = s.Nested || p.Nested
+	s.Read = append(s.Read, pathsBelow(home, p.Read)...)
+	s.Write = append(s.Write, pathsBelow(home, p.Write)...)
+	return true
+}
+
+func pathsBelow(home string, paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(home, path)
+		}
+		all = append(all, path)
+	}
+	return all
+}

@@ -1,0 +1,145 @@
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reportFD is the write end of the pipe on which the stages of a contained server tell the daemon what holds.
+const reportFD = 4
+
+// note is one line there: first what holds or why nothing was started, later perhaps why the server was ended.
+type note struct {
+	Measures []Measure `json:"measures,omitempty"`
+	Error    string    `json:"error,omitempty"`
+	Astray   bool      `json:"astray,omitempty"` // the error is of the configuration's paths, not of this system
+	Limit    string    `json:"limit,omitempty"`  // the limit that was exceeded, and by how much
+}
+
+// tell writes one note. When nobody reads it there is no daemon any more.
+func tell(n note) {
+	b, err := json.Marshal(n)
+	if err != nil { // numbers and text alone
+		return
+	}
+	_, _ = unix.Write(reportFD, append(b, '\n'))
+}
+
+// reportPatience is how long a server may take to be shut in. On a machine that is not overloaded it takes milliseconds.
+const reportPatience = 20 * time.Second
+
+// reportReader reads the notes. It holds no goroutine: the first is waited for, the last read when all is over.
+type reportReader struct {
+	mode  string
+	file  *os.File
+	holds atomic.Pointer[[]Measure]
+
+	mu   sync.Mutex // the end may come while the first note is waited for
+	rest []byte     // read and not yet looked at
+}
+
+func newReportReader(fd int, mode string) *reportReader {
+	return &reportReader{mode: mode, file: os.NewFile(uintptr(fd), "report")}
+}
+
+// measures are none before the first note.
+func (r *reportReader) measures() []Measure {
+	if m := r.holds.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// first waits until the server is shut in. A nil reader has nothing to wait for.
+func (r *reportReader) first() error {
+	if r == nil {
+		return nil
+	}
+	n, err := r.next(reportPatience)
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the process that was to shut the server in ended without a word", ErrNotContained)
+	case err != nil:
+		return fmt.Errorf("%w: waiting for the server to be shut in: %w", ErrNotContained, err)
+	case n.Astray:
+		return fmt.Errorf("%w: %s", ErrNotContained, n.Error)
+	case n.Error != "":
+		return fmt.Errorf("%w: %s cannot be had here: %s", ErrNotContained, r.mode, n.Error)
+	}
+	r.holds.Store(&n.Measures)
+	return nil
+}
+
+// share keeps what holds once for all processes of a server for which the same holds.
+func (r *reportReader) share(server string, all *sync.Map) {
+	if r == nil {
+		return
+	}
+	own := r.holds.Load()
+	kept, known := all.LoadOrStore(server, own)
+	switch {
+	case known && slices.Equal(*kept.(*[]Measure), *own):
+		r.holds.Store(kept.(*[]Measure))
+	case known:
+		all.Store(server, own)
+	}
+}
+
+// last says which limit the server was ended for, if it was for one. No stage is left that could write more.
+func (r *reportReader) last() string {
+	if r == nil {
+		return ""
+	}
+	defer r.file.Close()
+	n, err := r.next(time.Second) // should a stranger hold the other end
+	if err != nil {
+		return ""
+	}
+	return n.Limit
+}
+
+// next reads a note. After an error there are no more.
+func (r *reportReader) next(patience time.Duration) (note, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.file.SetReadDeadline(time.Now().Add(patience)) // a pipe in the poller has deadlines
+	line, err := r.line()
+	if err != nil {
+		return note{}, err
+	}
+	var n note
+	if err := json.Unmarshal(line, &n); err != nil {
+		return note{}, fmt.Errorf("reading a note: %w", err)
+	}
+	return n, nil
+}
+
+// longestNote bounds what the daemon reads: the stages are its own binary, but nothing is read without a bound.
+const longestNote = 64 << 10
+
+// line keeps no buffer between two notes: they are far apart.
+func (r *reportReader) line() ([]byte, error) {
+	for len(r.rest) < longestNote {
+		if line, rest, ok := bytes.Cut(r.rest, []byte("\n")); ok {
+			r.rest = bytes.Clone(rest)
+			return line, nil
+		}
+		chunk := make([]byte, 4096)
+		n, err := r.file.Read(chunk)
+		r.rest = append(r.rest, chunk[:n]...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("a note is too long")
+}

@@ -1,0 +1,124 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fallbackPath is used where the daemon itself has no PATH.
+const fallbackPath = "/usr/local/bin:/usr/bin:/bin"
+
+// shellish are the characters that mean something to a shell and have no business in a program's name.
+const shellish = "|&;<>()$`\\\"'*?[]#~{}!% \t\n\r\v\f"
+
+// errNotExecutable: the file is there and this user may not run it.
+var errNotExecutable = errors.New("not executable by the daemon's user")
+
+// Resolve turns a configured command into the absolute path of an executable file, once, at load (requirements.md F4, F6).
+//
+// A command with a slash is that file (a relative one counts from the daemon's working directory), any other is looked for
+// in pathEnv, where empty and relative entries are skipped. Symbolic links are kept as they are: many programs look at the
+// name they were called by. A command that looks like a shell line and is not a file is refused with a hint. Errors are text
+// for the operator; they wrap fs.ErrNotExist where a file is missing.
+func Resolve(command, pathEnv string) (string, error) {
+	if command == "" {
+		return "", errors.New("command is empty")
+	}
+	if strings.ContainsRune(command, 0) {
+		return "", fmt.Errorf("command %q contains a NUL byte", command)
+	}
+	path, err := find(command, pathEnv)
+	if err != nil && errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(command, shellish) {
+		return "", fmt.Errorf("command %q reads like a shell line, and no shell is used: "+
+			"write the program alone in command and each argument as an item of args: %w", command, fs.ErrNotExist)
+	}
+	return path, err
+}
+
+func find(command, pathEnv string) (string, error) {
+	if strings.Contains(command, "/") {
+		path, err := filepath.Abs(command)
+		if err != nil {
+			return "", fmt.Errorf("command %q: making the path absolute: %w", command, err)
+		}
+		if err := executable(path); err != nil {
+			return "", fmt.Errorf("command %q: %w", command, err)
+		}
+		return path, nil
+	}
+	return search(command, pathEnv)
+}
+
+// search walks PATH. A file that is found but cannot be run does not end the search, as with execvp, but is named in the
+// error when nothing better follows.
+func search(name, pathEnv string) (string, error) {
+	if pathEnv == "" {
+		pathEnv = fallbackPath
+	}
+	var near error
+	for _, dir := range filepath.SplitList(pathEnv) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		err := executable(path)
+		if err == nil {
+			return path, nil
+		}
+		if near == nil && !errors.Is(err, fs.ErrNotExist) {
+			near = err
+		}
+	}
+	if near != nil {
+		return "", fmt.Errorf("command %q: %w", name, near)
+	}
+	return "", fmt.Errorf("command %q is not in PATH (%s): %w", name, pathEnv, fs.ErrNotExist)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", path)
+	case info.Mode().Perm()&0o111 == 0, unix.Access(path, unix.X_OK) != nil:
+		return fmt.Errorf("%s: %w", path, errNotExecutable)
+	}
+	return nil
+}
+
+// Environment is a server's complete environment: PATH, HOME, USER, LANG and TMPDIR of the daemon where they are set, and
+// what is declared for the server, which wins. Nothing else of the daemon's environment is ever inherited (requirements.md
+// F2, F3). PATH is always there. The result is sorted.
+func Environment(declared map[string]string) []string {
+	vars := map[string]string{}
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			vars[name] = v
+		}
+	}
+	if vars["PATH"] == "" {
+		vars["PATH"] = fallbackPath
+	}
+	for name, v := range declared {
+		vars[name] = v
+	}
+	env := make([]string, 0, len(vars))
+	for name, v := range vars {
+		env = append(env, name+"="+v)
+	}
+	slices.Sort(env)
+	return env
+}

@@ -1,0 +1,60 @@
+package process
+
+// homeSecrets are what programs keep in a home directory for themselves: keys, tokens, cookies and histories. They stay
+// hidden where a whole home, or a directory above them, is granted. A server that needs one of them names it in read or write.
+var homeSecrets = []string{
+	".ssh", ".gnupg", ".password-store", ".pki", ".local/share/keyrings", ".local/share/kwalletd", ".config/age", ".config/sops",
+	".config/op", ".1password", ".config/Bitwarden", ".config/Bitwarden CLI", ".vault-token",
+	".aws", ".azure", ".config/gcloud", ".oci", ".aliyun", ".config/doctl", ".config/hcloud", ".config/rclone", ".terraform.d",
+	".kube", ".docker", ".config/containers", ".local/share/containers", ".colima", ".lima", ".rd",
+	".netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".pypirc",
+	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".pgpass", ".my.cnf", ".mylogin.cnf",
+	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/github-copilot",
+	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
+	".config/vivaldi", ".config/opera",
+	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history",
+	".local/share/fish/fish_history",
+	".Xauthority", ".ICEauthority",
+	".config/doorward", ".local/state/doorward", ".local/share/doorward",
+}
+
+// engines are sockets through which a program has things done outside of whatever it is shut in. The directory of a user's
+// own runtime files is among them: systemd, the session bus, keyrings and agents all listen there.
+var engines = []string{
+	"/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio",
+	"/run/libvirt", "/run/WSL", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/pcscd", "/run/screen", "/run/tmux",
+	"/var/run/docker.sock", "/var/run/dbus", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
+}
+
+// resolvers answer questions about names for whoever asks, and so carry words out of a network namespace.
+var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
+
+// rootSecrets can be read by root alone, and are hidden when that is who we are.
+var rootSecrets = []string{
+	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
+	"/etc/wireguard", "/etc/kubernetes", "/etc/doorward", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/etc/crypttab",
+	"/etc/ppp", "/etc/openvpn", "/etc/letsencrypt", "/etc/pki/tls/private", "/etc/security/opasswd", "/boot",
+}
+
+// systemDirs are what every server may read and execute. The rest of the host's root is absent.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles",
+	"/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver",
+	"/home/linuxbrew/.linuxbrew"}
+
+// systemLinks are names in the root that are links on many systems, and lead to what is the server's own.
+var systemLinks = []string{"/var/run", "/var/lock"}
+
+// toolchains are directories of a home that hold programs and no secrets: what version managers and installers put there.
+// Servers may read and execute them. Caches, stores and settings are not among them.
+var toolchains = []string{
+	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
+	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".dotnet", ".sdkman/candidates",
+	".nix-profile", ".local/state/nix/profiles", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright",
+	".cache/puppeteer",
+}
+
+// dns is the port that stands for names being looked up.
+const dns = 53
+
+// null stands for an empty file.
+const null = "/dev/null"

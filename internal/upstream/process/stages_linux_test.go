@@ -1,0 +1,244 @@
+package process
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whichever of the stages is killed, nothing of the server is left: not what has a session of its own and ignores every
+// signal, neither.
+func TestKilledStagesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []string{"supervisor", "first process"} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, Options{})
+			s.mode = Contain
+			p := s.role("as-parent", "3", "stay")
+			s.expect(p, "ready")
+			victim := p.PID()
+			if stage == "first process" {
+				victim = children(victim)[0]
+			}
+			_ = unix.Kill(victim, unix.SIGKILL)
+			err := s.end(p, 2*time.Second)
+			var exit *ExitError
+			if !errors.As(err, &exit) || exit.Code != 128+9 || exit.Supervisor != (stage == "supervisor") {
+				t.Errorf("got %v", err)
+			}
+			s.none(2 * time.Second)
+		})
+	}
+}
+
+// A server that stops what it stands under stops only what it can reach, which is nothing.
+func TestServerCannotStopItsStages(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{Stdin: 50 * time.Millisecond, Term: 50 * time.Millisecond})
+	s.mode = Contain
+	p := s.shell(`kill -STOP 1; kill -STOP $PPID; trap "" TERM; setsid sleep 1000 & echo ready; sleep 1000`)
+	s.expect(p, "ready")
+	p.Stop()
+	s.end(p, 2*time.Second)
+	s.none(2 * time.Second)
+}
+
+// A contained server is told its own exit status, whatever happens around it.
+func TestExitStatusPassesTheStages(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{})
+	s.mode = Contain
+	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -TERM $$": 128 + 15, "kill -SEGV $$": 128 + 11} {
+		err := s.end(s.shell(script), 5*time.Second)
+		var exit *ExitError
+		if want == 0 && err != nil || want != 0 && (!errors.As(err, &exit) || *exit != ExitError{Code: want}) {
+			t.Errorf("%s: %v, want %d", script, err, want)
+		}
+	}
+	for path, want := range map[string]int{"/nonexistent/server": 127, "/etc": 126} {
+		lines := make(chan string, 10)
+		err := s.end(s.start(Spec{Path: path, Stderr: func(l string) { lines <- l }}), 5*time.Second)
+		var exit *ExitError
+		if !errors.As(err, &exit) || exit.Code != want || !strings.Contains(<-lines, path) {
+			t.Errorf("%s: %v, want %d", path, err, want)
+		}
+	}
+}
+
+// No path and no value of the configuration is in an argument of a stage, where every process of the machine can read it.
+func TestNoArgumentTellsThePlan(t *testing.T) {
+	t.Parallel()
+	const canary = "/canary-in-the-plan"
+	s := newStage(t, Options{Hide: []string{canary}, Homes: []string{canary}, Private: os.TempDir()})
+	box := Sandbox{Mode: Contain, Read: []string{canary}, Write: []string{canary}, Named: []string{canary}, Listed: []string{canary}, Own: []string{canary},
+		Hide: []string{canary}}
+	p, err := s.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "echo ready; read line"}, Env: s.env("SECRET=" + canary), Sandbox: box})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout.Close()
+	s.expect(p, "ready")
+	for _, pid := range s.alive() {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(b), canary) {
+			t.Errorf("process %d: %q", pid, b)
+		}
+	}
+	seen := 3
+	if os.Getuid() != 0 {
+		seen = 2 // the environment of the second stage is shut to its own user
+	}
+	if n := len(s.alive()); n < seen {
+		t.Errorf("%d processes carry the environment, want %d", n, seen)
+	}
+}
+
+// Nothing of the stages' own reaches the server.
+func TestContainedServerHasThreeDescriptors(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{})
+	s.mode = Contain
+	p := s.shell(`echo ready; read line`)
+	s.expect(p, "ready")
+	server := children(children(p.PID())[0])[0]
+	var fds []string
+	for _, e := range must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", server))) {
+		fds = append(fds, e.Name())
+	}
+	if !slices.Equal(fds, []string{"0", "1", "2"}) {
+		t.Fatalf("descriptors of the server: %v", fds)
+	}
+}
+
+// Where namespaces cannot be had, nothing is started, and the reason says what stands in the way.
+func TestWithoutNamespacesNothingIsStarted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{Contain, Strict} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, Options{})
+			said := s.cell("user", "none", mode)
+			if !strings.HasPrefix(said["not started"], "starting server s: sandbox: "+mode+" cannot be had here: making namespaces: ") ||
+				!strings.Contains(said["not started"], "user.max_user_namespaces is 0") {
+				t.Errorf("%v", said)
+			}
+			if !strings.HasPrefix(said["check"], "sandbox: "+mode+" cannot be had here") {
+				t.Errorf("%v", said)
+			}
+			s.none(2 * time.Second)
+		})
+	}
+}
+
+// Root can do without a user namespace, which contain says and strict does not put up with.
+func TestRootCanDoWithoutAUserNamespace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{})
+	said := s.cell("root", "none", Contain)
+	if said["not started"] != "" || !strings.HasPrefix(said["measure user namespace"], Unavailable) || said["list /proc/1/fd"] != "EACCES" && said["ptrace 1"] != "EPERM" ||
+		said["status CapEff"] != "0000000000000000" || said["status CapBnd"] != "0000000000000000" {
+		t.Errorf("%v", said)
+	}
+	said = s.cell("root", "none", Strict)
+	if !strings.Contains(said["not started"], "user namespace unavailable") {
+		t.Errorf("%v", said)
+	}
+}
+
+// In a container parts of /proc are covered, and the kernel then refuses a fresh one. The rest holds; strict wants all.
+func TestMaskedProcIsPartial(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, Options{})
+	said := s.cell("user", "masked", Contain)
+	if !strings.HasPrefix(said["measure own /proc"], Partial) || said["ended"] != "exit status 0" || said["ptrace 1"] != "EPERM" ||
+		said["status CapEff"] != "0000000000000000" {
+		t.Errorf("%v", said)
+	}
+	for name, result := range said {
+		if strings.HasPrefix(name, "read /proc/") && result != "EACCES" || strings.HasPrefix(name, "stat /proc/") && result != "EACCES" {
+			t.Errorf("%s: %s", name, result)
+		}
+	}
+	said = s.cell("user", "masked", Strict)
+	if !strings.Contains(said["not started"], "own /proc partial") {
+		t.Errorf("%v", said)
+	}
+	// The limits hold there too: the tree is walked instead.
+	said = s.cell("user", "masked", Contain, "as-glutton", "heap", "600")
+	if !strings.HasPrefix(said["ended"], "ended for exceeding its memory limit: ") {
+		t.Errorf("%v", said)
+	}
+}
+
+// cell runs a server of a daemon that stands in a place of its own making: as which user there, with what missing.
+func (s *stage) cell(who, without, mode string, argv ...string) map[string]string {
+	s.t.Helper()
+	_, _, out := s.daemon(func(c *exec.Cmd) {
+		id := map[string]int{"root": 0, "user": 1000}[who]
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getgid(), Size: 1}},
+			AmbientCaps: setupCaps}
+	}, append([]string{"as-cell", without, mode}, argv...)...)
+	said := map[string]string{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		name, result, _ := strings.Cut(lines.Text(), ": ")
+		said[name] = result
+	}
+	return said
+}
+
+// asCell takes something from its namespaces, gives up the right to, and is a daemon with one server then.
+func asCell(args []string) int {
+	without, box := args[0], Sandbox{Mode: args[1], Limits: Limits{Memory: 96 << 20}}
+	if err := map[string]func() error{
+		"none":   func() error { return writeProc("/proc/sys/user/max_user_namespaces", "0") },
+		"masked": func() error { return unix.Mount("tmpfs", "/proc/irq", "tmpfs", 0, "") },
+	}[without](); err != nil {
+		log.Print(err)
+		return 1
+	}
+	if os.Getuid() != 0 {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			log.Print(err)
+			return 1
+		}
+	}
+	fmt.Println("ready")
+	r, err := NewRunner(Options{})
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	_, err = r.Check(box)
+	fmt.Println("check:", err)
+	argv := args[2:]
+	if len(argv) == 0 {
+		argv = []string{"as-prisoner", "ptrace 1", "status CapEff", "status CapBnd", "list /proc/1/fd",
+			fmt.Sprintf("read /proc/%d/environ", os.Getpid()), fmt.Sprintf("stat /proc/%d/root/etc", os.Getpid())}
+	}
+	p, err := r.Start(Spec{Server: "s", Path: self(), Args: argv, Env: os.Environ(), Sandbox: box, Stderr: func(l string) { log.Print(l) }})
+	if err != nil {
+		fmt.Println("not started:", err)
+		return 0
+	}
+	_, measures := p.Sandbox()
+	for _, m := range measures {
+		fmt.Printf("measure %s: %s %s\n", m.Name, m.State, m.Detail)
+	}
+	_, _ = io.Copy(os.Stdout, p.Stdout)
+	<-p.Done()
+	fmt.Println("ended:", statusText(p.Err()))
+	return 0
+}

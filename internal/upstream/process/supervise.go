@@ -1,0 +1,320 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses of a supervisor whose server never ran; the same words as a shell's.
+const (
+	exitSupervisor = 125 // wrong call, or something the supervisor needs is missing
+	exitCannotRun  = 126
+	exitNotFound   = 127
+)
+
+// controlFD is the read end of the control pipe. Its end of file is the order to kill everything.
+const controlFD = 3
+
+// spareThreads: see provide.
+const spareThreads = 3
+
+// killPatience bounds the hunt for descendants that cannot be killed (another uid) or will not die (sleeping in the
+// kernel): nobody must wait for these for ever.
+const killPatience = 10 * time.Second
+
+// Words that mark the stages of a contained server.
+const (
+	innerWord = "--inner"
+	planWord  = "--plan"
+)
+
+// call is what a stage was started with: child-supervisor [--inner|--plan] -- PATH ARG…
+type call struct {
+	inner bool
+	plan  *plan // nil: the server is not contained, or this is the second stage
+	argv  []string
+}
+
+func parseCall(args []string) (call, error) {
+	var c call
+	word := ""
+	if len(args) > 0 && (args[0] == innerWord || args[0] == planWord) {
+		word, args = args[0], args[1:]
+	}
+	if len(args) < 2 || args[0] != "--" {
+		return c, errors.New("usage: child-supervisor [--plan] -- PATH [ARG…]")
+	}
+	c.argv, c.inner = args[1:], word == innerWord
+	if !isPipe(controlFD) || word != "" && !isPipe(reportFD) {
+		return c, errors.New("no control pipe: this command is started by the daemon alone")
+	}
+	if word != planWord {
+		return c, nil
+	}
+	var err error
+	c.plan, err = readPlan()
+	return c, err
+}
+
+// readPlan reads the plan from the control pipe, up to the byte that ends it.
+func readPlan() (*plan, error) {
+	var text []byte
+	for {
+		chunk := make([]byte, 4096)
+		n, err := unix.Read(controlFD, chunk)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return nil, errors.New("the plan of the sandbox is cut off")
+		}
+		text = append(text, chunk[:n]...)
+		if end := len(text) - 1; text[end] == 0 {
+			return parsePlan(string(text[:end]))
+		}
+	}
+}
+
+// Supervise is the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
+// exit status for os.Exit: the server's own, or 128+N when signal N ended it.
+//
+// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, which begins with the plan where there is one, 4 with a
+// plan the pipe for notes to the daemon, the environment is the server's. SIGTERM goes on to the server's process group; every other signal is ignored as soon as the
+// server runs, SIGKILL and SIGSTOP aside. It must run on the main goroutine of a process that does nothing else: it changes
+// process-wide state and reaps every child there is.
+//
+// With a plan it runs twice, one below the other. The first is the one that the daemon knows; the second, marked by --inner,
+// is process 1 of the server's own namespaces: it shuts itself in as the plan says, and starts the server. When it ends the
+// kernel kills everything that is left there.
+func Supervise(args []string) int {
+	// The parent-death signal of the server fires when the thread that forked it ends, not the process (golang/go#27505).
+	runtime.LockOSThread()
+	runtime.GOMAXPROCS(1)
+	c, err := parseCall(args)
+	if err != nil {
+		return refuse(exitSupervisor, err)
+	}
+	if c.inner {
+		return inner(c)
+	}
+	if err := contain(); err != nil {
+		return refuse(exitSupervisor, err)
+	}
+	s := newSupervisor()
+	go s.watchControl()
+	provide(spareThreads)
+	if c.plan != nil {
+		err = s.adopt(startInner(c))
+	} else if err = s.exec(c.argv, serverAttr()); err != nil {
+		return cannotStart(c.argv[0], err)
+	}
+	if err != nil {
+		return refuse(exitSupervisor, err)
+	}
+	return s.run()
+}
+
+func newSupervisor() *supervisor {
+	s := &supervisor{signals: make(chan os.Signal, 16), gone: make(chan struct{}), ended: make(chan string, 1)}
+	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM)
+	return s
+}
+
+// provide makes all the threads that the runtime will ever want here. A server may use up all the processes that its user may
+// have, and the runtime ends a program that cannot get a thread. So some threads are made and left idle, more than the
+// calls that block here at one time, and the collector, which would ask for more, rests until there is something to collect.
+func provide(threads int) {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(16 << 20)
+	var made, left sync.WaitGroup
+	release := make(chan struct{})
+	made.Add(threads)
+	for range threads {
+		left.Go(func() {
+			// Locked and waiting, it keeps its thread, and the next one needs another.
+			runtime.LockOSThread()
+			made.Done()
+			<-release
+			runtime.UnlockOSThread()
+		})
+	}
+	made.Wait()
+	close(release)
+	left.Wait()
+}
+
+func refuse(status int, err error) int {
+	fmt.Fprintln(os.Stderr, "doorward:", err)
+	return status
+}
+
+// cannotStart is for a server whose program cannot be executed.
+func cannotStart(program string, err error) int {
+	status := exitCannotRun
+	if errors.Is(err, fs.ErrNotExist) {
+		status = exitNotFound
+	}
+	return refuse(status, fmt.Errorf("starting %s: %w", program, err))
+}
+
+func isPipe(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+// supervisor does everything that touches a pid on one goroutine, which is also the only one that reaps: a pid it knows
+// cannot become another process's under its hands.
+type supervisor struct {
+	signals chan os.Signal
+	gone    chan struct{} // closed when the control pipe is
+	ended   chan string   // why the server has to end, when it exceeds a limit
+	server  int           // pid of the server or of the second stage, 0 once it is reaped
+	group   int           // its process group, under the same number
+	alone   bool          // this is process 1 of a namespace: what is left ends with it
+	status  syscall.WaitStatus
+}
+
+func (s *supervisor) watchControl() {
+	var b [1]byte
+	for {
+		n, err := unix.Read(controlFD, b[:])
+		if n > 0 || err == unix.EINTR {
+			continue
+		}
+		close(s.gone)
+		return
+	}
+}
+
+// exec starts the server in a session and process group of its own, with its stdio and nothing else.
+func (s *supervisor) exec(argv []string, how *syscall.SysProcAttr) error {
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: how}
+	return s.adopt(syscall.ForkExec(argv[0], argv, attr))
+}
+
+// adopt takes charge of what was started, and lets go of its stdio here: who reads or writes the other ends must see the
+// server's end of file, not ours.
+func (s *supervisor) adopt(pid int, err error) error {
+	if err != nil {
+		return err
+	}
+	s.server, s.group = pid, pid
+	disarm()
+	dropStdio()
+	return nil
+}
+
+func dropStdio() {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	for fd := range 3 {
+		if err != nil || unix.Dup2(null, fd) != nil {
+			_ = unix.Close(fd)
+		}
+	}
+	if err == nil {
+		_ = unix.Close(null)
+	}
+}
+
+// run waits for whichever comes first, the end of the server or that of the daemon.
+func (s *supervisor) run() int {
+	for {
+		select {
+		case <-s.gone:
+			return s.end()
+		case why := <-s.ended:
+			tell(note{Limit: why})
+			return s.end()
+		case sig := <-s.signals:
+			if s.reap() {
+				return s.end()
+			}
+			if sig == unix.SIGTERM {
+				_ = unix.Kill(-s.group, unix.SIGTERM)
+			}
+		}
+	}
+}
+
+// reap collects whoever has ended and reports whether the server's main process has.
+func (s *supervisor) reap() bool {
+	for {
+		pid, status, err := s.reapOne()
+		if pid <= 0 || err != nil {
+			return s.server == 0
+		}
+		s.note(pid, status)
+	}
+}
+
+func (s *supervisor) note(pid int, status syscall.WaitStatus) {
+	if pid == s.server {
+		s.server, s.status = 0, status
+	}
+}
+
+func (s *supervisor) reapOne() (int, syscall.WaitStatus, error) {
+	var status syscall.WaitStatus
+	for {
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|waitAll, nil)
+		if err != syscall.EINTR {
+			return pid, status, err
+		}
+	}
+}
+
+// end kills everything below and returns the server's status. Only direct children are signalled: their pids are certain,
+// because nobody else reaps them, and each death hands the next level up to us, so that the rounds go down the tree however
+// deep it is. A process that SIGKILL has reached cannot fork any more (the kernel refuses a fork with a fatal signal
+// pending), so no stopping is needed first. The end is when the kernel says that there are no children: then there are no
+// descendants either.
+func (s *supervisor) end() int {
+	if s.alone {
+		return s.exitCode()
+	}
+	nap := 100 * time.Microsecond
+	for end := time.Now().Add(killPatience); time.Now().Before(end); {
+		killTree(s.group)
+		reaped := 0
+		for {
+			pid, status, err := s.reapOne()
+			if err == syscall.ECHILD {
+				return s.exitCode()
+			}
+			if pid <= 0 || err != nil {
+				break
+			}
+			reaped++
+			s.note(pid, status)
+		}
+		if reaped > 0 {
+			nap = 100 * time.Microsecond
+			continue
+		}
+		time.Sleep(nap)
+		nap = min(2*nap, 10*time.Millisecond)
+	}
+	return s.exitCode()
+}
+
+func (s *supervisor) exitCode() int {
+	switch {
+	case s.server != 0 && s.alone:
+		return 128 + int(unix.SIGKILL) // as it will have been when this process is gone
+	case s.server != 0:
+		return exitSupervisor // never reaped: it outlasted killPatience
+	case s.status.Signaled():
+		return 128 + int(s.status.Signal())
+	}
+	return s.status.ExitStatus()
+}

@@ -1,0 +1,229 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of the measures that watching may stand in for.
+const (
+	memoryLimit  = "memory limit"
+	processLimit = "process limit"
+)
+
+// How often the processes of a server are counted. The more room there is, the longer the pause: a machine can only use so
+// much memory in a time. Processes come faster.
+const (
+	watchShortest = 50 * time.Millisecond
+	watchLongest  = time.Second
+	forkPause     = 100 * time.Millisecond
+	growth        = 4 << 30 // bytes a second
+)
+
+// usage is what a server and everything it started use together.
+type usage struct {
+	bytes     int64            // of each process's own, and in files of its /tmp
+	mapped    int64            // shared memory that is mapped
+	files     map[uint64]int64 // by inode: files in memory that have no path
+	processes int              // and threads
+}
+
+// total counts shared memory once, whether it is seen by its mappings or by its files.
+func (u usage) total() int64 {
+	var files int64
+	for _, size := range u.files {
+		files += size
+	}
+	return u.bytes + max(u.mapped, files)
+}
+
+// watch looks at what the server uses until it is more than it may, says so, and asks for the end. It runs where neither a
+// cgroup nor a limit of the kernel does this better. What it does not see are buffers of pipes and sockets, and files in memory
+// on their way through a socket.
+func (j *jail) watch(ended chan<- string) {
+	l := j.plan.Limits
+	if j.plan.Cgroup || l.Memory <= 0 && l.Processes <= 0 {
+		return
+	}
+	for {
+		u := j.measure()
+		if over := u.over(l); over != "" {
+			ended <- over
+			return
+		}
+		time.Sleep(u.pause(l, j.forksFreely()))
+	}
+}
+
+// forksFreely: no limit of the kernel holds processes back.
+func (j *jail) forksFreely() bool {
+	for _, m := range j.measures {
+		if m.Name == processLimit {
+			return m.State != Enforced
+		}
+	}
+	return false
+}
+
+// over says which limit was exceeded.
+func (u usage) over(l Limits) string {
+	switch {
+	case l.Memory > 0 && u.total() > l.Memory:
+		return fmt.Sprintf("%s: %s of %s", memoryLimit, bytesText(u.total()), bytesText(l.Memory))
+	case l.Processes > 0 && u.processes > l.Processes:
+		return fmt.Sprintf("%s: %d of %d", processLimit, u.processes, l.Processes)
+	}
+	return ""
+}
+
+func (u usage) pause(l Limits, forksFreely bool) time.Duration {
+	pause := watchLongest
+	if l.Memory > 0 {
+		pause = time.Duration(float64(l.Memory-u.total()) / growth * float64(time.Second))
+	}
+	pause = min(max(pause, watchShortest), watchLongest)
+	switch {
+	case forksFreely && u.processes > l.Processes/2:
+		return forkPause / 10
+	case forksFreely:
+		return min(pause, forkPause)
+	}
+	return pause
+}
+
+// measure adds up all processes but this one, and the files that lie in memory.
+func (j *jail) measure() usage {
+	u := usage{files: map[uint64]int64{}}
+	self, _ := os.Readlink("/proc/self") // as this /proc calls us
+	for _, pid := range j.processes(self) {
+		if pid != self {
+			u.add(pid)
+			u.addFiles(pid)
+		}
+	}
+	u.addSegments()
+	for _, dir := range j.scratch {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC {
+			u.bytes += int64(st.Blocks-st.Bfree) * st.Bsize
+		}
+	}
+	return u
+}
+
+// processes are those of this namespace: all in a /proc of its own, and elsewhere all below this one.
+func (j *jail) processes(self string) []string {
+	if self != "1" {
+		return descendants(self)
+	}
+	fd, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer fd.Close()
+	names, _ := fd.Readdirnames(-1) // what was read until an error is what there is
+	var all []string
+	for _, n := range names {
+		if n[0] >= '1' && n[0] <= '9' {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func descendants(pid string) []string {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, c := range children(n) {
+		name := strconv.Itoa(c)
+		all = append(all, name)
+		all = append(all, descendants(name)...)
+	}
+	return all
+}
+
+// add counts one process: its own memory and what it shares through memory, but not the files it maps, which the kernel can
+// drop. Shared memory counts for each who has it.
+func (u *usage) add(pid string) {
+	status, err := readProc("/proc/" + pid + "/status")
+	if err != nil {
+		return // it has ended
+	}
+	for line := range bytes.Lines(status) {
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok {
+			continue
+		}
+		switch string(name) {
+		case "RssAnon", "VmSwap":
+			u.bytes += number(value) << 10
+		case "RssShmem":
+			u.mapped += number(value) << 10
+		case "Threads":
+			u.processes += int(number(value))
+		}
+	}
+}
+
+// addFiles counts the files of memfd_create that a process holds open.
+func (u *usage) addFiles(pid string) {
+	dir, err := unix.Open("/proc/"+pid+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(dir), "fd")
+	defer f.Close()
+	names, _ := f.Readdirnames(-1) // what was read until an error is what there is
+	target := make([]byte, 16)
+	for _, name := range names {
+		var st unix.Stat_t
+		n, err := unix.Readlinkat(dir, name, target)
+		if err == nil && bytes.HasPrefix(target[:n], []byte("/memfd:")) && unix.Fstatat(dir, name, &st, 0) == nil {
+			u.files[st.Ino] = st.Blocks * 512
+		}
+	}
+}
+
+// addSegments counts the shared memory of System V, which lasts without a process.
+func (u *usage) addSegments() {
+	const key, rss = 1, 14 // columns of /proc/sysvipc/shm (proc_sysvipc(5))
+	table, err := readProc("/proc/sysvipc/shm")
+	if err != nil {
+		return
+	}
+	for line := range bytes.Lines(table) {
+		if f := bytes.Fields(line); len(f) > rss {
+			u.files[uint64(number(f[key]))<<32] = number(f[rss])
+		}
+	}
+}
+
+// number reads digits up to the first that is none.
+func number(b []byte) (n int64) {
+	for _, c := range bytes.TrimLeft(b, " \t") {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// bytesText is a number of bytes for reading.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,156 @@
+// Package scan looks for patterns in what goes to a server and what comes
+// from it, and counts, cuts or blocks what it finds.
+//
+// Invariant: strings are matched as they are meant, whatever escapes JSON
+// writes them with; where something is cut every other byte stays and the
+// result is valid JSON in which no pattern is found; what cannot be looked at
+// or cut does not pass under redact and block; and nothing that was found
+// leaves this package but the name of its rule and a number.
+package scan
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Mode is what happens to what is found.
+type Mode string
+
+// The modes.
+const (
+	Off     Mode = "off"
+	Monitor Mode = "monitor" // counted
+	Redact  Mode = "redact"  // cut
+	Block   Mode = "block"   // the whole message is held back
+)
+
+// MaxBytes is the largest value that is looked at.
+const MaxBytes = 8 << 20
+
+// TooLarge is the rule that a larger one is counted under.
+const TooLarge = "too-large"
+
+// Count is how often one rule was met.
+type Count struct {
+	Rule string
+	N    int64
+}
+
+// Result is what a look found.
+type Result struct {
+	Out     []byte  // what may go on; the value itself when nothing was cut
+	Found   []Count // by rule, in the order of the rules
+	Blocked bool    // nothing may go on
+}
+
+// Scanner looks at the messages of servers with one handling. It may be used
+// at once by many.
+type Scanner struct {
+	mode   Mode
+	source *source
+}
+
+// Mode is what happens to what this scanner finds.
+func (s *Scanner) Mode() Mode { return s.mode }
+
+// Look looks at the strings of a raw JSON value. Members of it that are named
+// in skip are left out: they are the protocol's own and mean something to
+// those who hold them.
+func (s *Scanner) Look(raw []byte, skip ...string) Result {
+	if len(raw) == 0 {
+		return Result{Out: raw}
+	}
+	if len(raw) > MaxBytes {
+		return Result{Out: raw, Found: []Count{{TooLarge, 1}}, Blocked: s.mode != Monitor}
+	}
+	l := looking{set: s.source.current(), cut: s.mode == Redact}
+	out := l.value(raw, skip)
+	if l.counts == nil {
+		return Result{Out: raw}
+	}
+	r := Result{Out: raw, Found: l.found(), Blocked: s.mode == Block || l.stuck}
+	if s.mode != Redact {
+		return r
+	}
+	// A name that was cut may have met another.
+	if l.names && wire.ValidateValue(out) != nil {
+		r.Blocked = true
+		return r
+	}
+	r.Out = out
+	return r
+}
+
+// Text is Look for a text that is no JSON, such as a header's value.
+func (s *Scanner) Text(text string) (string, Result) {
+	raw := wire.AppendQuote(nil, text)
+	r := s.Look(raw)
+	out, _ := wire.Text(r.Out)
+	return out, r
+}
+
+// looking is one look at one value.
+type looking struct {
+	set    *Set
+	cut    bool
+	counts []int64 // by rule; nil: nothing was found
+	names  bool    // the name of a member was cut
+	stuck  bool    // something was found that cannot be cut
+}
+
+func (l *looking) value(raw []byte, skip []string) []byte {
+	if len(skip) == 0 || !bytes.HasPrefix(bytes.TrimLeft(raw, " \n\r\t"), []byte("{")) {
+		return wire.MapStrings(raw, l.text)
+	}
+	var edits []wire.Edit
+	for name, v := range wire.Members(raw) {
+		if slices.Contains(skip, name) {
+			continue
+		}
+		before := l.total()
+		l.text(wire.String{Text: []byte(name)})
+		l.stuck = l.stuck || l.total() > before // names at this level are the protocol's
+		if out := wire.MapStrings(v, l.text); l.cut && len(out) > 0 && &out[0] != &v[0] {
+			edits = append(edits, wire.Edit{Key: name, Value: out})
+		}
+	}
+	return wire.Set(raw, edits...)
+}
+
+// text looks at one string, and cuts it when that is asked for.
+func (l *looking) text(s wire.String) ([]byte, bool) {
+	spans := l.set.find(s.Text)
+	if spans == nil {
+		return nil, false
+	}
+	if l.counts == nil {
+		l.counts = make([]int64, len(l.set.rules))
+	}
+	for _, m := range spans {
+		l.counts[m.rule]++
+	}
+	if !l.cut {
+		return nil, false
+	}
+	l.names = l.names || s.IsKey
+	return l.set.without(s.Text, spans), true
+}
+
+func (l *looking) total() (n int64) {
+	for _, c := range l.counts {
+		n += c
+	}
+	return n
+}
+
+func (l *looking) found() []Count {
+	var out []Count
+	for i, n := range l.counts {
+		if n > 0 {
+			out = append(out, Count{l.set.rules[i].name, n})
+		}
+	}
+	return out
+}

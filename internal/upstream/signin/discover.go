@@ -1,0 +1,227 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/upstream/egress"
+)
+
+// resourceMetadata is the part of RFC 9728 that is used.
+type resourceMetadata struct {
+	Resource string   `json:"resource"`
+	Servers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
+// serverMetadata is the part of RFC 8414 that is used.
+type serverMetadata struct {
+	Issuer        string   `json:"issuer"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	Registration  string   `json:"registration_endpoint"`
+	Revocation    string   `json:"revocation_endpoint"`
+	Challenges    []string `json:"code_challenge_methods_supported"`
+	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	Scopes        []string `json:"scopes_supported"`
+	Documents     bool     `json:"client_id_metadata_document_supported"`
+	Iss           bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// found is where and how to sign in to a server.
+type found struct {
+	resource string
+	issuer   string
+	scopes   []string // that the server asks for
+	meta     serverMetadata
+}
+
+// probe is a request without side effects that a server which wants a token must refuse.
+const probe = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
+	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+
+// ask provokes the server's challenge. A server that gives none may still have metadata.
+func (t *target) ask(ctx context.Context) (challenge, error) {
+	u, err := egress.CheckURL(t.URL)
+	if err != nil {
+		return challenge{}, err
+	}
+	post := http.Header{"Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"},
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"server/discover"}}
+	get := http.Header{"Accept": {"text/event-stream"}}
+	for _, r := range []struct {
+		method string
+		header http.Header
+		body   string
+	}{{http.MethodPost, post, probe}, {http.MethodGet, get, ""}} {
+		a, err := t.do(ctx, r.method, u, r.header, []byte(r.body))
+		if err != nil {
+			return challenge{}, fmt.Errorf("asking the server: %w", err)
+		}
+		if c := parseChallenge(a.header); a.status == http.StatusUnauthorized || a.status == http.StatusForbidden && c.bearer {
+			return c, nil
+		}
+	}
+	return challenge{any: true}, nil
+}
+
+// errNowhere: neither the server nor the configuration says where to sign in.
+var errNowhere = errors.New("the server does not say where to sign in: it has no protected resource metadata; name its authorization_server under oauth")
+
+// discover finds out where to sign in (Authorization Server Discovery).
+func (t *target) discover(ctx context.Context, c challenge) (found, error) {
+	f := found{resource: t.resource, scopes: c.scopes, issuer: t.Issuer}
+	prm, err := t.resourceMetadata(ctx, c)
+	switch {
+	case err == nil:
+		f.resource = prm.Resource
+		if len(f.scopes) == 0 {
+			f.scopes = union(prm.Scopes)
+		}
+		if f.issuer == "" {
+			f.issuer = prm.Servers[0]
+		}
+	case !errors.Is(err, errNoDocument):
+		return found{}, err
+	case f.issuer == "":
+		// Servers of 2025-03-26 are their own authorization server.
+		f.issuer = strings.TrimSuffix((&url.URL{Scheme: t.url.Scheme, Host: t.url.Host}).String(), "/")
+	}
+	f.meta, err = t.serverMetadata(ctx, f.issuer)
+	if errors.Is(err, errNoDocument) && prm == nil && t.Issuer == "" {
+		return found{}, errNowhere
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("metadata of the authorization server: %w", err)
+	}
+	return f, nil
+}
+
+const wellKnownResource = "/.well-known/oauth-protected-resource"
+
+// resourceMetadata fetches the server's metadata from where the challenge says, else from the well-known places.
+func (t *target) resourceMetadata(ctx context.Context, c challenge) (*resourceMetadata, error) {
+	places := []string{wellKnown(t.url, wellKnownResource+strings.TrimSuffix(t.url.EscapedPath(), "/"))}
+	if root := wellKnown(t.url, wellKnownResource); root != places[0] {
+		places = append(places, root)
+	}
+	if c.metadata != "" {
+		places = []string{c.metadata}
+	}
+	for _, place := range places {
+		u, err := t.endpoint("resource_metadata", place)
+		if err != nil {
+			return nil, err
+		}
+		var m resourceMetadata
+		err = t.document(ctx, u, &m)
+		if errors.Is(err, errNoDocument) && c.metadata == "" {
+			continue
+		}
+		if err == nil {
+			err = t.checkResource(&m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("protected resource metadata: %w", strict(err))
+		}
+		return &m, nil
+	}
+	return nil, errNoDocument
+}
+
+// strict: a document that was announced and is not there is an error, and no reason to look elsewhere.
+func strict(err error) error {
+	if errors.Is(err, errNoDocument) {
+		return errors.New("there is none where the server says")
+	}
+	return err
+}
+
+func wellKnown(u *url.URL, path string) string {
+	return u.Scheme + "://" + u.Host + path
+}
+
+// checkResource: metadata speak for this server only if they name it, or a path above it (RFC 9728, section 3.3).
+func (t *target) checkResource(m *resourceMetadata) error {
+	u, err := egress.CheckURL(m.Resource)
+	if err != nil {
+		return fmt.Errorf("resource: %w", err)
+	}
+	above := strings.TrimSuffix(u.EscapedPath(), "/")
+	path := t.url.EscapedPath()
+	if egress.Origin(u) != t.origin || u.RawQuery != "" || path != above && !strings.HasPrefix(path, above+"/") {
+		return errors.New("they are those of another resource")
+	}
+	if len(m.Servers) == 0 {
+		return errors.New("they name no authorization server")
+	}
+	return nil
+}
+
+// serverMetadata fetches the metadata of an issuer and checks all that will be used of them.
+func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetadata, error) {
+	u, err := t.endpoint("issuer", issuer)
+	switch {
+	case err != nil:
+		return serverMetadata{}, err
+	case u.RawQuery != "" || u.ForceQuery:
+		return serverMetadata{}, errors.New("issuer: a query is not allowed")
+	}
+	for _, place := range metadataPlaces(u) {
+		at, err := t.endpoint("issuer", place)
+		if err != nil {
+			return serverMetadata{}, err
+		}
+		var m serverMetadata
+		err = t.document(ctx, at, &m)
+		if errors.Is(err, errNoDocument) {
+			continue
+		}
+		if err == nil {
+			err = t.checkServer(&m, issuer)
+		}
+		return m, err
+	}
+	return serverMetadata{}, errNoDocument
+}
+
+// metadataPlaces are where an issuer publishes its metadata, in their order (Authorization Server Metadata Discovery).
+func metadataPlaces(issuer *url.URL) []string {
+	const oauth, oidc = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+	path := strings.TrimSuffix(issuer.EscapedPath(), "/")
+	places := []string{wellKnown(issuer, oauth+path), wellKnown(issuer, oidc+path)}
+	if path != "" {
+		places = append(places, wellKnown(issuer, path+oidc))
+	}
+	return places
+}
+
+// checkServer holds a document to the issuer it was fetched for, letter by letter, and to PKCE.
+func (t *target) checkServer(m *serverMetadata, issuer string) error {
+	if m.Issuer != issuer {
+		return errors.New("they are those of another issuer")
+	}
+	for _, e := range []struct {
+		what, raw string
+		needed    bool
+	}{
+		{"authorization_endpoint", m.Authorization, t.Grant == GrantCode}, {"token_endpoint", m.Token, true},
+		{"registration_endpoint", m.Registration, false}, {"revocation_endpoint", m.Revocation, false},
+	} {
+		if e.raw == "" && !e.needed {
+			continue
+		}
+		if _, err := t.endpoint(e.what, e.raw); err != nil {
+			return err
+		}
+	}
+	if t.Grant == GrantCode && !slices.Contains(m.Challenges, "S256") {
+		return errors.New("the authorization server does not support PKCE with S256")
+	}
+	return nil
+}

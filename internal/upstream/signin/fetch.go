@@ -1,0 +1,149 @@
+package signin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/doorward/doorward/internal/upstream/egress"
+)
+
+const (
+	maxDocument = 256 << 10 // bytes of any answer
+	fetchTime   = 20 * time.Second
+)
+
+// errRedirect: the answer counts where it was asked for, and nowhere else.
+var errRedirect = errors.New("a redirect, which is not followed")
+
+// answer is what came back, read whole.
+type answer struct {
+	status int
+	header http.Header
+	json   bool
+	body   []byte
+}
+
+// do makes one request over a connection of its own. Every byte of this package that leaves the machine leaves here.
+func (t *target) do(ctx context.Context, method string, u *url.URL, header http.Header, body []byte) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	client := egress.NewClient(egress.Options{AllowPrivate: t.private(u), Origin: egress.Origin(u), Header: fetchTime, Proxy: t.Proxy})
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, errors.New("the request cannot be made") // the error quotes the URL
+	}
+	req.Header, req.Close = header, true
+	if header["User-Agent"] == nil {
+		header["User-Agent"] = []string{"doorward"}
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, bare(err)
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode, header: resp.Header, json: isJSON(resp.Header)}
+	if resp.StatusCode/100 == 3 {
+		return a, errRedirect
+	}
+	if isEvents(resp.Header) {
+		return a, nil // a stream has no end to wait for, and nothing of it is wanted
+	}
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("reading the answer: %w", err)
+	case len(a.body) > maxDocument:
+		return a, errors.New("the answer is too long")
+	}
+	return a, nil
+}
+
+// bare is a failed request's error without the URL, whose query may be secret.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+func isJSON(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}
+
+func isEvents(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}
+
+// errNoDocument: nothing is published there.
+var errNoDocument = errors.New("not found")
+
+// document fetches a JSON document. errNoDocument: the server says that it has none.
+func (t *target) document(ctx context.Context, u *url.URL, into any) error {
+	a, err := t.do(ctx, http.MethodGet, u, http.Header{"Accept": {"application/json"}}, nil)
+	switch {
+	case err != nil:
+		return err
+	case a.status/100 == 4:
+		return errNoDocument
+	case a.status != http.StatusOK:
+		return fmt.Errorf("HTTP %d", a.status)
+	case !a.json:
+		return errors.New("it is not application/json")
+	}
+	return decode(a.body, into)
+}
+
+// decode is strict: two readers must not read a document in two ways, so duplicate names and invalid UTF-8 are refused
+// and names match exactly.
+func decode(b []byte, into any) error {
+	if err := json.Unmarshal(b, into); err != nil {
+		return errors.New("it is not the JSON object that belongs here") // the error may quote it
+	}
+	return nil
+}
+
+// form posts url-encoded values.
+func (t *target) form(ctx context.Context, u *url.URL, values url.Values, authorization string) (answer, error) {
+	h := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}}
+	if authorization != "" {
+		h["Authorization"] = []string{authorization}
+	}
+	return t.do(ctx, http.MethodPost, u, h, []byte(values.Encode()))
+}
+
+// code is the error code of an answer, if it has a well-formed one (RFC 6749, section 5.2).
+func (a answer) code() string {
+	var e struct {
+		Error string `json:"error"`
+	}
+	if !a.json || decode(a.body, &e) != nil || !isCode(e.Error) {
+		return ""
+	}
+	return e.Error
+}
+
+// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749). Any other is
+// the text of a stranger who knows our secrets, and is shown nowhere.
+func isCode(s string) bool { return slices.Contains(codes, s) }
+
+var codes = []string{
+	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+	"access_denied", "unsupported_response_type", "server_error", "temporarily_unavailable", "invalid_target",
+	"invalid_redirect_uri", "invalid_client_metadata", "invalid_software_statement", "unapproved_software_statement",
+	"unsupported_token_type", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce",
+	"insufficient_user_authentication", "interaction_required", "login_required", "account_selection_required", "consent_required",
+}

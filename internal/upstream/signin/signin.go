@@ -1,0 +1,128 @@
+// Package signin signs Doorward in to MCP servers that ask for OAuth. It finds out where (RFC 9728, RFC 8414), lets a
+// person agree in a browser (authorization code with PKCE) or shows a machine's own secret (client credentials), keeps
+// what it was given sealed on disk, and gives each request the token that is due.
+//
+// It exists so that one daemon holds the tokens of a machine: one sign-in and one refresh at a time for each server,
+// whoever calls. Its invariants: a token is sent in a header to the server it was issued for and to nobody else; a URL
+// that a server names is checked, dialled through egress alone, never followed elsewhere and never opened by us; a
+// refresh that was begun is finished and stored, whoever stopped waiting for it; what is on disk is whole, the old or
+// the new.
+//
+// Admitted limits. A daemon that is killed between the moment when an authorization server exchanges a refresh token
+// and the moment when the new one is on disk has lost it, where the server honours each once: a person signs in again.
+// The key beside the sealed files keeps their content from whoever gets the files alone, not from who reads the whole
+// state directory; Options.Key moves it elsewhere. Sender-constrained tokens (DPoP, mutual TLS) and clients that prove
+// themselves with a key of their own (private_key_jwt) are not supported.
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/upstream/egress"
+)
+
+// The grants of Settings.Grant.
+const (
+	GrantCode    = "authorization_code" // a person agrees in a browser
+	GrantMachine = "client_credentials" // the client's own secret is enough
+)
+
+// Settings are what is known of one server before anybody asked it.
+type Settings struct {
+	Server       string       // its name in the configuration
+	URL          string       // its address as configured
+	AllowPrivate bool         // of the server: loopback and private addresses are allowed
+	Grant        string       // GrantCode or GrantMachine
+	ClientID     string       // registered by hand; "": a metadata document or dynamic registration
+	ClientSecret secret.Value // empty for a public client
+	MetadataURL  string       // where this client's metadata document is; "" for none
+	Issuer       string       // the authorization server; "": what the server's metadata name
+	Scopes       []string     // to ask for; nil: what the server asks for
+	CallbackPort int          // of the redirect; 0: any
+	Proxy        string       // egress.Options.Proxy
+}
+
+// ErrSignIn says that a person has to sign in, or to agree to more.
+var ErrSignIn = errors.New("sign-in is needed")
+
+// target is one server with its address taken apart.
+type target struct {
+	Settings
+	url      *url.URL
+	origin   string
+	resource string // its canonical URI: no query, no fragment
+	issuer   string // origin of Settings.Issuer, "" without one
+}
+
+func newTarget(s Settings) (*target, error) {
+	u, err := egress.CheckURL(s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("server %s: %w", s.Server, err)
+	}
+	plain := *u
+	plain.RawQuery, plain.ForceQuery = "", false
+	if !s.ClientSecret.Empty() && s.Issuer == "" {
+		return nil, fmt.Errorf("server %s: oauth.client_secret needs oauth.authorization_server: a secret goes to whom it belongs to, not to whom the server names", s.Server)
+	}
+	t := &target{Settings: s, url: &plain, origin: egress.Origin(u), resource: plain.String()}
+	if s.Issuer != "" {
+		i, err := egress.CheckURL(s.Issuer)
+		if err != nil {
+			return nil, fmt.Errorf("server %s: authorization_server: %w", s.Server, err)
+		}
+		t.issuer = egress.Origin(i)
+	}
+	if err := t.checkScheme(u); err != nil {
+		return nil, fmt.Errorf("server %s: %w", s.Server, err)
+	}
+	return t, nil
+}
+
+// private reports whether u may be at a loopback or private address: that of the server itself, and that of the
+// authorization server that the operator named, where the server may be private at all. What a server names may not.
+func (t *target) private(u *url.URL) bool {
+	o := egress.Origin(u)
+	return t.AllowPrivate && (o == t.origin || t.issuer != "" && o == t.issuer)
+}
+
+// errPlain: codes, tokens and secrets do not travel in the clear.
+var errPlain = errors.New("the scheme must be https; http is for this host and literal private addresses, with allow_private")
+
+// checkScheme lets https pass, and http where no network can listen that the operator has not vouched for.
+func (t *target) checkScheme(u *url.URL) error {
+	if u.Scheme == "https" || t.private(u) && isNear(u) {
+		return nil
+	}
+	return errPlain
+}
+
+// isNear: the address itself says that it is not public.
+func isNear(u *url.URL) bool {
+	if isLocalhost(u.Hostname()) {
+		return true
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return err == nil && egress.Classify(a) != egress.Global
+}
+
+func isLocalhost(host string) bool { return strings.EqualFold(host, "localhost") }
+
+// endpoint checks a URL that somebody else chose: its form, its scheme, and that it names no address it must not.
+func (t *target) endpoint(what, raw string) (*url.URL, error) {
+	u, err := egress.CheckURL(raw)
+	if err == nil {
+		err = t.checkScheme(u)
+	}
+	if err == nil {
+		err = egress.CheckLiteral(u, t.private(u))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return u, nil
+}
