@@ -224,7 +224,7 @@ func (d *Daemon) openServers() error {
 		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
 	d.openInstructing()
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: d.instructing.server})
+		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
 	d.onClose(d.relay.Close)
 	return nil
 }

@@ -159,7 +159,7 @@ func (d *Daemon) recordActs(notes []any) error {
 		}
 		records = append(records, r)
 	}
-	_, err := d.gate.Append(records)
+	_, err := d.gate.Record(records...)
 	return err
 }
 

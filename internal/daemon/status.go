@@ -31,7 +31,7 @@ func (d *Daemon) enterAdmin(r *http.Request, who *principal.Principal, what stri
 	act := gate.Act{Who: who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration}
 	o := listen.From(r.Context())
 	if o == nil || !o.Listener.Local() {
-		return nil, d.gate.Deny(act, "default.admin-local")
+		return nil, d.gate.Refuse(act, "default.admin-local", gate.CodeDenied, 0)
 	}
 	pass, err := d.gate.Enter(act)
 	var refusal *gate.Refusal
@@ -42,7 +42,7 @@ func (d *Daemon) enterAdmin(r *http.Request, who *principal.Principal, what stri
 	if err != nil {
 		return nil, err
 	}
-	return func() { d.gate.Leave(pass, "ok", 0) }, nil
+	return func() { pass.Leave("ok", 0) }, nil
 }
 
 // status is the state of the daemon as `doorward status` shows it.

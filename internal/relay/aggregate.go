@@ -43,7 +43,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 	result := append([]byte(`{"protocolVersion":`), wire.AppendQuote(nil, x.Version)...)
 	result = append(result, `,"capabilities":`+aggregateCapabilities+`,"logging":{}},"serverInfo":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), '}'))
-	r.gate.Leave(pass, "ok", int64(len(result)))
+	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
 
@@ -55,7 +55,7 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 	result := append([]byte(`{"supportedVersions":`), served...)
 	result = append(result, `,"capabilities":`+aggregateCapabilities+`},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"`+wire.MetaServerInfo+`":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), `}}`...))
-	r.gate.Leave(pass, "ok", int64(len(result)))
+	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
 

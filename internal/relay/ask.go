@@ -76,12 +76,12 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 		return refusal(e.Method)
 	}
 	if session == nil {
-		l.r.gate.Leave(pass, "unsupported", 0)
+		pass.Leave("unsupported", 0)
 		return refusal(e.Method)
 	}
 	reply, err := put(ctx, x, session, e.Method, params)
 	if err != nil {
-		l.r.gate.Leave(pass, "unanswered", 0)
+		pass.Leave("unanswered", 0)
 		if e.Method == policy.AskElicitation {
 			return cancelled
 		}
@@ -89,10 +89,10 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 	}
 	out, ok := l.r.leavingAnswer(pass.Act(), reply)
 	if !ok {
-		l.r.gate.Leave(pass, "blocked", 0)
+		pass.Leave("blocked", 0)
 		return refusal(e.Method)
 	}
-	l.r.gate.Leave(pass, "ok", int64(len(reply.Result)))
+	pass.Leave("ok", int64(len(reply.Result)))
 	return out
 }
 

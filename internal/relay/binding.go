@@ -107,7 +107,7 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 		d.r.log.Debug("setting the log level failed", "err", err)
 		word = "failed"
 	}
-	d.r.gate.Leave(pass, word, 0)
+	pass.Leave(word, 0)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as

@@ -51,11 +51,11 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 		}
 		return r.run(ctx, x, t, pass)
 	}
-	pass, err := r.gate.Admit(r.counted(x, t))
+	pass, err := r.gate.Enter(r.counted(x, t).Deferred())
 	if err != nil {
 		return r.refused(err)
 	}
-	defer r.gate.End(pass)
+	defer pass.Leave("ok", 0)
 	reply, err := r.forward(gate.WithPass(ctx, pass), x, t)
 	switch {
 	case err == nil && !pass.Recorded():
@@ -71,9 +71,9 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 // unrecorded withholds an answer whose call its server has not recorded: what
 // has no record is not given.
 func (r *Relay) unrecorded(b *backend, pass gate.Pass) front.Reply {
-	ref, err := r.gate.Turn(pass, "builtin.unrecorded")
-	r.log.Error("a built-in server has not recorded a call; its answer is withheld", "server", b.Name, "ref", ref, "err", err)
-	return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Ref: ref, Rule: pass.Rule(), Err: cmp.Or(err, errUnrecorded)})
+	refusal := pass.Refuse("builtin.unrecorded", gate.CodeUnavailable)
+	r.log.Error("a built-in server has not recorded a call; its answer is withheld", "server", b.Name, "ref", refusal.Ref, "err", refusal.Err)
+	return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Ref: refusal.Ref, Rule: pass.Rule(), Err: cmp.Or(refusal.Err, errUnrecorded)})
 }
 
 var errUnrecorded = errors.New("the server has made no record of the call")
@@ -88,28 +88,27 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 	}
 	f := classify(ctx, b.Name, err)
 	if f.cap != "" && !f.cancel {
-		return r.refused(r.gate.Refuse(pass.Act(), f.cap, 0))
+		return r.refused(r.gate.Refuse(pass.Act(), f.cap, gate.CodeUnavailable, 0))
 	}
 	if errors.As(err, &wrong) {
 		f.word = "invalid"
 	}
-	var ref uint64
-	var unwritten error
+	var noted gate.Refusal
 	if !pass.Recorded() {
-		ref, unwritten = r.gate.Turn(pass, "builtin."+f.word)
+		noted = *pass.Refuse("builtin."+f.word, gate.CodeDenied)
 	}
 	switch {
 	case f.cancel:
 		return front.Reply{None: true}
-	case unwritten != nil:
-		return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: unwritten})
+	case noted.Err != nil:
+		return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: noted.Err})
 	case wrong.e != nil:
 		return front.Reply{Error: wrong.e}
 	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own
 		return r.refused(refusal)
 	}
-	r.log.Warn("a built-in server failed", "server", b.Name, "ref", ref, "err", err)
-	return front.Reply{Error: r.local(f.code, f.text, ref, err)}
+	r.log.Warn("a built-in server failed", "server", b.Name, "ref", noted.Ref, "err", err)
+	return front.Reply{Error: r.local(f.code, f.text, noted.Ref, err)}
 }
 
 // labelled passes the caller's project on to a server that is part of the daemon.

@@ -76,7 +76,7 @@ func (d *desk) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	}
 	g := d.clerk.gate()
-	if _, err := g.Append([]*audit.Record{pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(wire.HeaderNamespace)})}); err != nil {
+	if _, err := g.Record(pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(wire.HeaderNamespace)})); err != nil {
 		return upstream.Reply{}, err
 	}
 	text := fmt.Sprintf("%s in %q, on the connection of %s in %q", pass.Act().Who.Name(), pass.Act().Session, d.who.Name(), d.session)

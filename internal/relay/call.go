@@ -77,10 +77,10 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 		return r.failCall(ctx, t, pass, err)
 	}
 	if reply.Error != nil {
-		r.gate.Leave(pass, "error", int64(len(reply.Error.Raw)))
+		pass.Leave("error", int64(len(reply.Error.Raw)))
 		return front.Reply{Error: reply.Error, Status: statusFor(t.Method(), reply.Error)}
 	}
-	r.gate.Leave(pass, "ok", int64(len(reply.Result)))
+	pass.Leave("ok", int64(len(reply.Result)))
 	return front.Reply{Result: reply.Result}
 }
 
@@ -108,7 +108,7 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 	}
 	var wrong invalid
 	if errors.As(err, &wrong) {
-		r.gate.Leave(pass, "invalid", 0)
+		pass.Leave("invalid", 0)
 		return front.Reply{Error: wrong.e}
 	}
 	return r.fail(ctx, t.b.Name, pass, err)

@@ -180,10 +180,10 @@ func (w *questionWalk) ask(to asked, method string, params []byte) ([]byte, erro
 		return nil, err
 	}
 	if _, err := wire.Parse(wire.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
-		w.link.r.gate.Leave(pass, "invalid", 0)
+		pass.Leave("invalid", 0)
 		return nil, errAsksTooMuch
 	}
-	w.link.r.gate.Leave(pass, "asked", int64(len(out)))
+	pass.Leave("asked", int64(len(out)))
 	return out, nil
 }
 

@@ -79,9 +79,10 @@ func (r *Relay) fail(ctx context.Context, server string, pass gate.Pass, err err
 	}
 	f := classify(ctx, server, err)
 	if f.cap != "" && !f.cancel {
-		return r.refused(r.gate.Overrule(pass, f.cap, f.word))
+		pass.Leave(f.word, 0)
+		return r.refused(pass.Refuse(f.cap, gate.CodeUnavailable))
 	}
-	r.gate.Leave(pass, f.word, 0)
+	pass.Leave(f.word, 0)
 	if f.cancel {
 		return front.Reply{None: true}
 	}
@@ -140,7 +141,7 @@ func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
 	if rule == gate.RuleCalls {
 		wait = time.Second
 	}
-	return r.refused(r.gate.Refuse(r.act(x, x.Server, x.Method, ""), rule, wait))
+	return r.refused(r.gate.Refuse(r.act(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
 }
 
 // ownLimit reports that an act was refused by a limit of its caller, which

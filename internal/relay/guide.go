@@ -122,7 +122,7 @@ func (r *Relay) unguidedCall(x *front.Exchange, t target) *front.Reply {
 	if reason == "" {
 		return nil
 	}
-	reply := r.refused(r.gate.Deny(act, ruleGuidance))
+	reply := r.refused(r.gate.Refuse(act, ruleGuidance, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = "Refused until restricted guidance is available"
 		e.Data = wire.Set(e.Data, wire.Edit{Key: "reason", Value: wire.AppendQuote(nil, reason)})
@@ -232,11 +232,11 @@ func (r *Relay) leaked(pass gate.Pass, err error) *front.Reply {
 	if !errors.As(err, &content) {
 		return nil
 	}
-	ref, err := r.gate.Turn(pass, content.rule)
-	if err != nil {
-		return &front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, err), RetryAfter: 5}
+	refusal := pass.Refuse(content.rule, gate.CodeDenied)
+	if refusal.Err != nil {
+		return &front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, refusal.Err), RetryAfter: 5}
 	}
-	return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, ref, nil)}
+	return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, refusal.Ref, nil)}
 }
 
 // leavingHello refuses a session whose client's own words, which its servers
@@ -255,7 +255,7 @@ func (r *Relay) leavingHello(x *front.Exchange) *front.Reply {
 
 // refusedLeak refuses what was held back before anything of it was let in.
 func (r *Relay) refusedLeak(act gate.Act) front.Reply {
-	reply := r.refused(r.gate.Deny(act, ruleLeak))
+	reply := r.refused(r.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = blockedText
 	}

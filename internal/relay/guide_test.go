@@ -163,7 +163,7 @@ func (d mirrorDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 		return d.Conn.Call(ctx, r, on)
 	}
 	pass, _ := gate.PassOf(ctx)
-	if _, err := d.gate().Write(pass.As("clerk.who", "mirror", "clerk.rule").Line()); err != nil {
+	if _, err := pass.As("clerk.who", "mirror", "clerk.rule").Record(); err != nil {
 		return upstream.Reply{}, err
 	}
 	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil

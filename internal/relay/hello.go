@@ -22,7 +22,7 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}
-	r.gate.Leave(pass, "ok", int64(len(result)))
+	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
 
@@ -90,7 +90,7 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}
-	r.gate.Leave(pass, "ok", int64(len(result)))
+	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
 }
 

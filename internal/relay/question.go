@@ -39,7 +39,7 @@ func (l *link) question(to asked, method string, params []byte) (labelled []byte
 		return nil, pass, errors.Join(errAsksTooMuch, err)
 	}
 	if !serves(to.caps, method, params) || to.inside && capabilityOf(method) == "" {
-		l.r.gate.Leave(pass, "unsupported", 0)
+		pass.Leave("unsupported", 0)
 		return nil, pass, errAsksTooMuch
 	}
 	if method == policy.AskElicitation {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -83,6 +84,8 @@ type Options struct {
 	StepUp func(policy.Request) string
 	// Guide greets clients, and looks at what leaves. nil: nobody does.
 	Guide Guide
+	// Note queues the record of a finding. nil: it is written at once.
+	Note func(*audit.Record)
 }
 
 // Relay implements front.Handler.
@@ -94,6 +97,7 @@ type Relay struct {
 	dev      bool
 	stepUp   func(policy.Request) string
 	guide    Guide
+	note     func(*audit.Record)
 	table    atomic.Pointer[table]
 	audience audience
 	closing  context.Context
@@ -108,9 +112,12 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp, guide: o.Guide}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp, guide: o.Guide, note: o.Note}
 	if r.guide == nil {
 		r.guide = unguided{}
+	}
+	if r.note == nil {
+		r.note = r.recordNow
 	}
 	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
@@ -118,6 +125,13 @@ func New(o Options) *Relay {
 	r.SetServers(o.Servers)
 	go r.sweep()
 	return r
+}
+
+// recordNow writes the record of a finding at once.
+func (r *Relay) recordNow(line *audit.Record) {
+	if _, err := r.gate.Record(line); err != nil {
+		r.log.Error("a finding was not recorded", "rule", line.Rule, "err", err)
+	}
 }
 
 // SetServers replaces the configured servers. A server that is the same in
@@ -336,14 +350,14 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 		params, ok = l.scanNotice(x, params, pass.Ref)
 	}
 	if !ok {
-		r.gate.Leave(pass, "blocked", 0)
+		pass.Leave("blocked", 0)
 		return
 	}
 	word := "ok"
 	if err := live.conn.Notify(ctx, t.Method(), params); err != nil {
 		word = "failed"
 	}
-	r.gate.Leave(pass, word, 0)
+	pass.Leave(word, 0)
 }
 
 // sourceOf is the source of the records about a server; empty: the gate's own.

@@ -86,7 +86,7 @@ func ruleOf(name string) string { return "scan." + name }
 // noteFindings records what a call's messages held.
 func (r *Relay) noteFindings(x *front.Exchange, t target, pass gate.Pass) {
 	for _, f := range t.found.take() {
-		r.gate.Found(r.actOn(x, t.Target), pass.Ref, f.rule, f.result, f.n)
+		r.note(gate.Finding(r.actOn(x, t.Target), pass.Ref, f.rule, f.result, f.n))
 	}
 }
 
@@ -214,7 +214,7 @@ func (l *link) scanNotice(x *front.Exchange, params []byte, ref uint64) ([]byte,
 	var f findings
 	out, err := l.b.look(&f, params, eventSkip)
 	for _, found := range f.take() {
-		l.r.gate.Found(l.r.act(x, l.b.Name, x.Method, ""), ref, found.rule, found.result, found.n)
+		l.r.note(gate.Finding(l.r.act(x, l.b.Name, x.Method, ""), ref, found.rule, found.result, found.n))
 	}
 	return out, err == nil
 }
@@ -270,7 +270,7 @@ func (u *unasked) flush(before time.Time) {
 func (l *link) found(key unaskedKey, n int64) {
 	who, session := l.askedOf(nil)
 	x := front.Exchange{Who: who, Session: session}
-	l.r.gate.Found(l.r.act(&x, l.b.Name, key.action, ""), 0, key.rule, key.result, n)
+	l.r.note(gate.Finding(l.r.act(&x, l.b.Name, key.action, ""), 0, key.rule, key.result, n))
 }
 
 // callWith sends one request, with everything looked at that content rules are

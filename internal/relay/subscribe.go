@@ -173,12 +173,12 @@ func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) b
 	act := s.r.actOn(s.x, t)
 	act.Kind, act.With = gate.Stream, with
 	if d := s.r.mayRead(s.x.Who, b, t.Name(), s.x.Confirmed); !d.Allow {
-		s.r.gate.Deny(act, d.Rule)
+		s.r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 		return false
 	}
 	pass, err := s.r.gate.Enter(act)
 	if err == nil {
-		s.r.gate.Leave(pass, "ok", 0)
+		pass.Leave("ok", 0)
 	}
 	return err == nil
 }
@@ -187,7 +187,7 @@ func (e *ear) close() {
 	e.stop()
 	e.b.leaveStream()
 	if !e.left {
-		e.sub.r.gate.Leave(e.pass, "ended", 0)
+		e.pass.Leave("ended", 0)
 	}
 }
 

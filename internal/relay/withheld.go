@@ -137,7 +137,8 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 	var cut *contentError
 	switch {
 	case errors.As(err, &held):
-		refusal := r.gate.Withhold(pass, held.Reason.Rule(), "withheld")
+		pass.Leave("withheld", 0)
+		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
 		var d *disguised
 		if errors.As(err, &d) {
 			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
@@ -151,7 +152,8 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 		}
 		return &front.Reply{Error: r.local(codeUpstream, "Upstream failed", refusal.Ref, err)}
 	case errors.As(err, &cut):
-		refusal := r.gate.Withhold(pass, cut.rule, "blocked")
+		pass.Leave("blocked", 0)
+		refusal := pass.Refuse(cut.rule, gate.CodeDenied)
 		return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, refusal.Ref, nil)}
 	}
 	return nil

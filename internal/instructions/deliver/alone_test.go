@@ -215,7 +215,7 @@ func TestWithoutAPassNobodyListens(t *testing.T) {
 	modern, legacy := h.modern("a", id), h.legacy("b", id)
 	foreign, err := h.gate.Enter(gate.Act{Who: program("c"), Action: "subscriptions/listen", Server: ServerName, Source: source, Delivery: id})
 	h.must(err)
-	defer h.gate.Leave(foreign, "ended", 0)
+	defer foreign.Leave("ended", 0)
 	for _, ctx := range []context.Context{context.Background(), gate.WithPass(context.Background(), foreign)} {
 		if r, err := modern.conn.Call(ctx, &upstream.Request{Method: "subscriptions/listen", Params: []byte(guesses)}, nil); err != nil || r.Error != errNoPass {
 			t.Errorf("%+v %v", r, err)

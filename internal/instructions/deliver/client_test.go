@@ -67,13 +67,13 @@ func (c *client) ask(method string, params any) upstream.Reply {
 	act := c.act(method, name)
 	var pass gate.Pass
 	if method == "tools/call" {
-		pass, err = c.h.gate.Admit(act)
+		pass, err = c.h.gate.Enter(act.Deferred())
 		c.h.must(err)
-		defer c.h.gate.End(pass)
+		defer pass.Leave("ok", 0)
 	} else {
 		pass, err = c.h.gate.Enter(act)
 		c.h.must(err)
-		defer c.h.gate.Leave(pass, "ok", 0)
+		defer pass.Leave("ok", 0)
 	}
 	r, err := c.conn.Call(gate.WithPass(context.Background(), pass), &upstream.Request{Method: method, Params: raw}, nil)
 	c.h.must(err)

@@ -170,7 +170,7 @@ func (s *Server) open(p gate.Pass, why string) (*Text, error) {
 	if p.Act().Action != "tools/call" {
 		return t, nil
 	}
-	if _, err := s.o.Gate.Write(p.Line(field("degraded", why))); err != nil {
+	if _, err := p.Record(field("degraded", why)); err != nil {
 		return nil, unrecorded(p, err)
 	}
 	return t, nil

@@ -202,7 +202,7 @@ func (h *house) record(notes []any) error {
 	for _, n := range notes {
 		rs = append(rs, n.(*audit.Record))
 	}
-	_, err := h.gate.Append(rs)
+	_, err := h.gate.Record(rs...)
 	return err
 }
 

@@ -76,11 +76,11 @@ type Listed struct {
 
 // Templates lists what the reader may have, by name, and the revision of that.
 func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
-	p, err := s.o.Gate.Admit(s.act(r, actionRead, ""))
+	p, err := s.o.Gate.Enter(s.act(r, actionRead, "").Deferred())
 	if err != nil {
 		return nil, "", err
 	}
-	defer s.o.Gate.End(p)
+	defer p.Leave("ok", 0)
 	v, err := s.view(ctx, r)
 	if err != nil {
 		return nil, "", s.turn(p, r, err)
@@ -97,7 +97,7 @@ func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revis
 // showed records that somebody is about to see the names and descriptions of a
 // view.
 func (s *Server) showed(p gate.Pass, r *Reader, v sight) error {
-	if _, err := s.o.Gate.Write(p.Line(append(s.fields(p, r, nil), field("revision", v.Revision()))...)); err != nil {
+	if _, err := p.Record(append(s.fields(p, r, nil), field("revision", v.Revision()))...); err != nil {
 		return unrecorded(p, err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (s *Server) act(r *Reader, action, name string) gate.Act {
 // admit takes an order through the gate. Which documents policy keeps from a
 // reader looks like which there are not.
 func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
-	p, err := s.o.Gate.Admit(s.act(r, o.action, o.name))
+	p, err := s.o.Gate.Enter(s.act(r, o.action, o.name).Deferred())
 	var refusal *gate.Refusal
 	if errors.As(err, &refusal) && refusal.Code == gate.CodeDenied && o.max == 0 {
 		return nil, ErrNotFound
@@ -123,7 +123,7 @@ func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.o.Gate.End(p)
+	defer p.Leave("ok", 0)
 	if r.Beside != nil {
 		d := s.o.Gate.Allows(policy.Request{Who: r.Who, Action: o.action, Server: ServerName, Name: o.name})
 		if !d.Allow {
@@ -146,8 +146,8 @@ func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*
 // denied records that policy keeps from the reader what his connection may ask
 // for, and gives what he is told.
 func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
-	if _, err := s.o.Gate.Turn(p, d.Rule, s.fields(p, r, nil)...); err != nil {
-		return unrecorded(p, err)
+	if refusal := p.Refuse(d.Rule, gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
+		return unrecorded(p, refusal.Err)
 	}
 	if o.max == 0 {
 		return ErrNotFound
@@ -163,7 +163,7 @@ func (s *Server) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (
 	if err != nil {
 		return nil, s.turn(p, r, err)
 	}
-	if _, err := s.o.Gate.Write(p.Line(s.fields(p, r, t)...)); err != nil {
+	if _, err := p.Record(s.fields(p, r, t)...); err != nil {
 		return nil, unrecorded(p, err)
 	}
 	s.sent(ctx, r, o, t)
@@ -173,8 +173,8 @@ func (s *Server) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (
 
 // turn records that a delivery is refused after all, and gives the reason back.
 func (s *Server) turn(p gate.Pass, r *Reader, why error) error {
-	if _, err := s.o.Gate.Turn(p, ruleOf(why), s.fields(p, r, nil)...); err != nil {
-		return unrecorded(p, err)
+	if refusal := p.Refuse(ruleOf(why), gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
+		return unrecorded(p, refusal.Err)
 	}
 	return why
 }

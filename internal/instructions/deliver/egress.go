@@ -44,7 +44,7 @@ func (s *Server) noted(a gate.Act, found []watermark.Delivery, blocked bool) boo
 	if blocked {
 		result = string(watermark.Block)
 	}
-	if _, err := s.o.Gate.Append(finds(a, found, result)); err != nil {
+	if _, err := s.o.Gate.Record(finds(a, found, result)...); err != nil {
 		s.log.Error("something is held back, since what was found in it cannot be recorded", "err", err)
 		return false
 	}

@@ -41,7 +41,7 @@ func (q *request) events() error {
 	if e.begin(q.s.Status(q.reader).Revision) {
 		result = q.hear(e, events)
 	}
-	q.s.o.Gate.Leave(pass, result, e.bytes)
+	pass.Leave(result, e.bytes)
 	return nil
 }
 

@@ -258,7 +258,7 @@ func (q *request) unknown(err error) error {
 // notHere refuses an operator's path to a caller over TCP: it is not there, and
 // that somebody looked is recorded.
 func (q *request) notHere() error {
-	refusal := q.s.o.Gate.Deny(gate.Act{Who: q.who, Action: policy.ActionAdmin, Name: ServerName, Kind: gate.Administration, Source: source}, ruleLocal)
+	refusal := q.s.o.Gate.Refuse(gate.Act{Who: q.who, Action: policy.ActionAdmin, Name: ServerName, Kind: gate.Administration, Source: source}, ruleLocal, gate.CodeDenied, 0)
 	if refusal.Err != nil {
 		return refusal
 	}

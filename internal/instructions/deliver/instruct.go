@@ -1,4 +1,4 @@
-// Package instruct delivers protected instructions to authenticated sessions:
+// Package deliver delivers protected instructions to authenticated sessions:
 // the built-in MCP server `instructions`, the routes under /auth/, and the
 // greeting of the aggregate.
 //

@@ -109,7 +109,7 @@ func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string)
 }
 
 func (o *Operator) enterBy(what string, by Caller, shell func(*command) error) (*command, error) {
-	pass, err := o.o.Gate.Admit(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what, Kind: gate.Administration, Source: source})
+	pass, err := o.o.Gate.Enter(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what, Kind: gate.Administration, Source: source}.Deferred())
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func (o *Operator) shell(ctx context.Context, by Caller) error {
 // returns why.
 func (c *command) fail(why error, fields ...audit.Field) error {
 	defer c.end()
-	if _, err := c.o.o.Gate.Turn(c.pass, rulePrefix+ruleWord(why), fields...); err != nil {
-		return unrecorded(c.pass, err)
+	if refusal := c.pass.Refuse(rulePrefix+ruleWord(why), gate.CodeDenied, fields...); refusal.Err != nil {
+		return unrecorded(c.pass, refusal.Err)
 	}
 	return why
 }
@@ -167,7 +167,7 @@ func ruleWord(why error) string {
 	return p.Code
 }
 
-func (c *command) end() { c.o.o.Gate.End(c.pass) }
+func (c *command) end() { c.pass.Leave("ok", 0) }
 
 // done records a command that changes nothing, before its caller gets what it
 // has found, and gives its pass back.
@@ -177,7 +177,7 @@ func (c *command) done(fields ...audit.Field) error {
 }
 
 func (c *command) write(fields ...audit.Field) error {
-	if _, err := c.o.o.Gate.Write(c.pass.Line(fields...)); err != nil {
+	if _, err := c.pass.Record(fields...); err != nil {
 		return unrecorded(c.pass, err)
 	}
 	return nil

@@ -64,7 +64,7 @@ func (c *client) listen(t *testing.T, params string) (*hearing, upstream.Event) 
 	events := make(chan upstream.Event, 64)
 	l.events = events
 	go func() {
-		defer c.h.gate.Leave(pass, "ended", 0)
+		defer pass.Leave("ended", 0)
 		r, _ := c.conn.Call(ctx, &upstream.Request{Method: "subscriptions/listen", Params: []byte(params)}, func(e upstream.Event) { events <- e })
 		l.done <- r
 	}()

@@ -43,7 +43,7 @@ func (s *Server) pay() {
 	s.owed.mu.Lock()
 	defer s.owed.mu.Unlock()
 	for len(s.owed.wait) > 0 {
-		if _, err := s.o.Gate.Write(s.owed.wait[0]); err != nil {
+		if _, err := s.o.Gate.Record(s.owed.wait[0]); err != nil {
 			return
 		}
 		s.owed.wait = s.owed.wait[1:]

@@ -71,14 +71,14 @@ func (q *request) openSession() error {
 	if err := decode(q.body, &in); err != nil {
 		return err
 	}
-	pass, err := q.s.o.Gate.Admit(q.act("session"))
+	pass, err := q.s.o.Gate.Enter(q.act("session").Deferred())
 	if denied(err) && isAnonymous(q.who) {
 		return q.unknown(errNoToken)
 	}
 	if err != nil {
 		return err
 	}
-	defer q.s.o.Gate.End(pass)
+	defer pass.Leave("ok", 0)
 	ask, rule, err := q.wanted(in)
 	if err != nil {
 		return q.s.turned(pass, rule, err)
@@ -160,11 +160,11 @@ func (q *request) renewSession() error {
 	if err := decode(q.body, &struct{}{}); err != nil {
 		return err
 	}
-	pass, err := q.s.o.Gate.Admit(q.act("renew"))
+	pass, err := q.s.o.Gate.Enter(q.act("renew").Deferred())
 	if err != nil {
 		return err
 	}
-	defer q.s.o.Gate.End(pass)
+	defer pass.Leave("ok", 0)
 	old := q.reader.Session
 	if now := q.s.tiers(q.who); slices.ContainsFunc(old.Scope, func(t string) bool { return !slices.Contains(now, t) }) {
 		return q.s.turned(pass, ruleScope, notPermitted(), sessionFields(old)...)
@@ -179,11 +179,11 @@ func (q *request) renewSession() error {
 // endSession ends the session whose token is shown, whether or not the database
 // and the record can be had.
 func (q *request) endSession() error {
-	pass, err := q.s.o.Gate.Admit(q.act("end"))
+	pass, err := q.s.o.Gate.Enter(q.act("end").Deferred())
 	if err != nil {
 		return err
 	}
-	defer q.s.o.Gate.End(pass)
+	defer pass.Leave("ok", 0)
 	_, err = q.s.o.Sessions.End(q.r.Context(), q.reader.Session.ID, "ended", func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if errors.Is(err, session.ErrUnknown) {
 		return q.s.turned(pass, rulePrefix+Expired, unauthenticated())
@@ -209,8 +209,8 @@ func (q *request) act(what string) gate.Act {
 // turned records that something admitted is refused after all, under the name of
 // the rule that struck, and gives the reason back.
 func (s *Server) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
-	if _, err := s.o.Gate.Turn(pass, rule, fields...); err != nil {
-		return unrecorded(pass, err)
+	if refusal := pass.Refuse(rule, gate.CodeDenied, fields...); refusal.Err != nil {
+		return unrecorded(pass, refusal.Err)
 	}
 	return why
 }

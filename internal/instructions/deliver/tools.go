@@ -40,8 +40,8 @@ func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	case "status":
 		return c.callStatus(p, args)
 	}
-	if _, err := c.s.o.Gate.Turn(p, ruleTool); err != nil {
-		return upstream.Reply{}, err
+	if refusal := p.Refuse(ruleTool, gate.CodeDenied); refusal.Err != nil {
+		return upstream.Reply{}, refusal.Err
 	}
 	return upstream.Reply{Error: errNoTool}, nil
 }
@@ -130,7 +130,7 @@ func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("encoding the status: %w", err)
 	}
-	if _, err := c.s.o.Gate.Write(p.Line(field("state", status.State))); err != nil {
+	if _, err := p.Record(field("state", status.State)); err != nil {
 		return upstream.Reply{}, unrecorded(p, err)
 	}
 	reply := c.said(string(out), false)
@@ -139,8 +139,8 @@ func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 }
 
 func (c *conn) invalid(p gate.Pass) (upstream.Reply, error) {
-	if _, err := c.s.o.Gate.Turn(p, ruleArguments); err != nil {
-		return upstream.Reply{}, err
+	if refusal := p.Refuse(ruleArguments, gate.CodeDenied); refusal.Err != nil {
+		return upstream.Reply{}, refusal.Err
 	}
 	return c.said(textInvalid, true), nil
 }

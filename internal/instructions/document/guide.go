@@ -1,4 +1,4 @@
-// Package guide is what an instruction document is: how its file is read, who
+// Package document is what an instruction document is: how its file is read, who
 // is its audience, which documents one reader gets, and how they become text.
 //
 // It exists so that these questions have one answer, whether a document comes

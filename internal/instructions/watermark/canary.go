@@ -1,4 +1,4 @@
-// Package canary marks delivered texts with a ref of their own and looks for
+// Package watermark marks delivered texts with a ref of their own and looks for
 // such refs in what leaves.
 //
 // It exists so that a text which was passed on word for word, ref line and all,

@@ -159,7 +159,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("the tools of the agent server: %w", err)
 	}
 	s.stopped = newStopped(func(r *audit.Record) error {
-		_, err := s.o.Gate.Write(r)
+		_, err := s.o.Gate.Record(r)
 		if err != nil {
 			s.log.Error("a summary of stopped calls was not recorded", "err", err)
 		}

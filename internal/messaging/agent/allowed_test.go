@@ -62,7 +62,7 @@ func TestAWaitEndsWithTheRightToIt(t *testing.T) {
 // ask calls a method other than a tool's, as the relay does.
 func (c *agentClient) ask(t *testing.T, method string) upstream.Reply {
 	t.Helper()
-	p, err := c.h.gate.Admit(gate.Act{Who: c.who, Session: c.session, Action: method, Server: ServerName, Name: inboxURI})
+	p, err := c.h.gate.Enter(gate.Act{Who: c.who, Session: c.session, Action: method, Server: ServerName, Name: inboxURI}.Deferred())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,14 +45,13 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 		return upstream.Reply{Error: errNoPass}, nil
 	}
 	if pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
-		_, err := s.o.Gate.Turn(pass, rulePrefix+"FOREIGN_PASS")
-		return upstream.Reply{Error: errNoPass}, err
+		return upstream.Reply{Error: errNoPass}, pass.Refuse(rulePrefix+"FOREIGN_PASS", gate.CodeDenied).Err
 	}
 	name, _ := wire.GetString(r.Params, "name")
 	v := s.verbs[name]
 	if v == nil {
-		if _, err := s.o.Gate.Turn(pass, rulePrefix+"UNKNOWN_TOOL"); err != nil {
-			return upstream.Reply{}, err
+		if refusal := pass.Refuse(rulePrefix+"UNKNOWN_TOOL", gate.CodeDenied); refusal.Err != nil {
+			return upstream.Reply{}, refusal.Err
 		}
 		return upstream.Reply{Error: errNoTool}, nil
 	}
@@ -142,8 +141,8 @@ func (c *call) refused(err error) (*answer, error) {
 		fields = append(fields, field("outcome", "unknown"))
 	}
 	fields = append(fields, idFields("recipients", p.to)...)
-	if _, err := c.s.o.Gate.Turn(c.pass, rulePrefix+p.code, fields...); err != nil {
-		c.s.quiet.failed(c.verb.name, mail.AuditUnavailable, err, time.Now())
+	if refusal := c.pass.Refuse(rulePrefix+p.code, gate.CodeDenied, fields...); refusal.Err != nil {
+		c.s.quiet.failed(c.verb.name, mail.AuditUnavailable, refusal.Err, time.Now())
 		p = &problem{code: mail.AuditUnavailable}
 	}
 	if p.code == cancelled {
@@ -160,7 +159,7 @@ func (c *call) line(fields ...audit.Field) any {
 
 // write records a call that changes nothing.
 func (c *call) write(fields ...audit.Field) error {
-	if _, err := c.s.o.Gate.Write(c.pass.Line(slices.Concat(c.details, fields)...)); err != nil {
+	if _, err := c.pass.Record(slices.Concat(c.details, fields)...); err != nil {
 		return &problem{code: mail.AuditUnavailable, err: err}
 	}
 	return nil

@@ -185,7 +185,7 @@ func TestACallWithoutAPassIsRefused(t *testing.T) {
 	req := &upstream.Request{Method: "tools/call", Params: []byte(`{"name":"inbox","arguments":{}}`)}
 	read := &upstream.Request{Method: "resources/read", Params: []byte(`{"uri":"agent://inbox"}`)}
 	pass := func(who *principal.Principal, session string) context.Context {
-		p, err := h.gate.Admit(gate.Act{Who: who, Session: session, Action: "tools/call", Server: ServerName, Name: "inbox", Source: source})
+		p, err := h.gate.Enter(gate.Act{Who: who, Session: session, Action: "tools/call", Server: ServerName, Name: "inbox", Source: source}.Deferred())
 		if err != nil {
 			t.Fatal(err)
 		}

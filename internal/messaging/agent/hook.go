@@ -28,9 +28,9 @@ type HookCounts struct {
 func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDigest string, processes []string) (HookCounts, error) {
 	q := gate.Act{Who: who, Session: sessionDigest, Action: actionRead, Server: ServerName, Name: "hook", Source: source}
 	if !who.Local() {
-		return HookCounts{}, s.o.Gate.Deny(q, policy.RuleNoMessaging)
+		return HookCounts{}, s.o.Gate.Refuse(q, policy.RuleNoMessaging, gate.CodeDenied, 0)
 	}
-	pass, err := s.o.Gate.Admit(q)
+	pass, err := s.o.Gate.Enter(q.Deferred())
 	if err != nil {
 		return HookCounts{}, err
 	}

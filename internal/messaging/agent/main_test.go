@@ -138,7 +138,7 @@ func (h *house) record(notes []any) error {
 	for _, n := range notes {
 		rs = append(rs, n.(*audit.Record))
 	}
-	_, err := h.gate.Append(rs)
+	_, err := h.gate.Record(rs...)
 	return err
 }
 
@@ -294,12 +294,12 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 		raw = string(b)
 	}
 	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, tool)}, wire.Edit{Key: "arguments", Value: []byte(raw)})
-	pass, err := c.h.gate.Admit(gate.Act{Who: c.who, Session: c.session, Action: "tools/call", Server: ServerName, Name: tool,
-		Bytes: int64(len(params)), Args: []byte(raw), Source: source})
+	pass, err := c.h.gate.Enter(gate.Act{Who: c.who, Session: c.session, Action: "tools/call", Server: ServerName, Name: tool,
+		Bytes: int64(len(params)), Args: []byte(raw), Source: source}.Deferred())
 	if err != nil {
 		return nil, err
 	}
-	defer c.h.gate.End(pass)
+	defer pass.Leave("ok", 0)
 	req := &upstream.Request{Method: "tools/call", Params: params}
 	if c.namespace != "" {
 		req.Headers = map[string][]string{"Doorward-Namespace": {c.namespace}}

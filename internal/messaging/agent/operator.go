@@ -170,8 +170,8 @@ type act struct {
 // enter takes a command through the gate, and refuses the shell of an agent.
 // The pass must be given back.
 func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, error) {
-	pass, err := o.s.o.Gate.Admit(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what,
-		Kind: gate.Administration, Source: source})
+	pass, err := o.s.o.Gate.Enter(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what,
+		Kind: gate.Administration, Source: source}.Deferred())
 	if err != nil {
 		return nil, err
 	}
@@ -213,22 +213,22 @@ func (a *act) fail(err error) error {
 		p := problemOf(err)
 		code, err = p.code, &mail.Error{Code: p.code, Retry: p.retry, Err: p.err}
 	}
-	if _, e := a.s.o.Gate.Turn(a.pass, rulePrefix+code, field("code", code)); e != nil {
-		a.s.log.Error("a refusal could not be recorded", "err", e)
-		err = &mail.Error{Code: mail.AuditUnavailable, Err: e}
+	if refusal := a.pass.Refuse(rulePrefix+code, gate.CodeDenied, field("code", code)); refusal.Err != nil {
+		a.s.log.Error("a refusal could not be recorded", "err", refusal.Err)
+		err = &mail.Error{Code: mail.AuditUnavailable, Err: refusal.Err}
 	}
 	a.end()
 	return err
 }
 
-func (a *act) end() { a.s.o.Gate.End(a.pass) }
+func (a *act) end() { a.pass.Leave("ok", 0) }
 
 // line is the record of what the command is about to have done.
 func (a *act) line(fields ...audit.Field) any { return a.pass.Line(fields...) }
 
 // done records a command that changed nothing, and gives its pass back.
 func (a *act) done(fields ...audit.Field) error {
-	if _, err := a.s.o.Gate.Write(a.pass.Line(fields...)); err != nil {
+	if _, err := a.pass.Record(fields...); err != nil {
 		a.end()
 		return &mail.Error{Code: mail.AuditUnavailable, Err: err}
 	}

@@ -270,12 +270,12 @@ func TestFsckFindsARecordWithoutAMessage(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a := h.legacy("a").registered("a")
-	p, err := h.gate.Admit(gate.Act{Who: a.who, Action: "agent.send", Server: "", Name: "x", Source: source})
+	p, err := h.gate.Enter(gate.Act{Who: a.who, Action: "agent.send", Server: "", Name: "x", Source: source}.Deferred())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const id = "01JC000000000000000000000A"
-	if _, err := h.gate.Write(p.As("agent.send", "agent/send", "r").Line(field("message", id))); err != nil {
+	if _, err := h.gate.Record(p.As("agent.send", "agent/send", "r").Line(field("message", id))); err != nil {
 		t.Fatal(err)
 	}
 	c, err := h.s.Operator().Fsck(context.Background(), human(), false)

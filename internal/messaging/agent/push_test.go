@@ -172,7 +172,7 @@ func TestTheResourceHoldsCountsAndNoText(t *testing.T) {
 	for era, open := range map[string]func(string) *agentClient{"legacy": h.legacy, "modern": h.modern} {
 		a, b := open("a"+era), h.legacy("b"+era).registered("b"+era)
 		read := func(uri string) upstream.Reply {
-			p, err := h.gate.Admit(gate.Act{Who: a.who, Session: a.session, Action: "resources/read", Server: ServerName, Name: uri})
+			p, err := h.gate.Enter(gate.Act{Who: a.who, Session: a.session, Action: "resources/read", Server: ServerName, Name: uri}.Deferred())
 			if err != nil {
 				t.Fatal(err)
 			}

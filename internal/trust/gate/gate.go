@@ -1,9 +1,10 @@
-// Package gate is the choke point: whatever a caller can cause, it causes
-// through Enter, which decides, records, and only then lets the act happen.
-// Leave records how the act ended.
+// Package gate is the single point through which every act of a caller passes:
+// Enter decides and records, Record writes what a deferred act does, Refuse
+// refuses an act, Leave records its outcome, and Allows answers a question
+// without an act.
 //
-// Invariant: no act without a decision in the audit log. When the log cannot
-// be written, Enter refuses.
+// Invariant: no act happens without a decision in the audit log. When the log
+// cannot be written, Enter and Record fail and the act must not happen.
 package gate
 
 import (
@@ -48,7 +49,7 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Act is what somebody wants to do.
+// Act is what a caller wants to do.
 type Act struct {
 	Who     *principal.Principal
 	Session string // a digest, may be empty
@@ -69,17 +70,15 @@ type Act struct {
 	// Delivery is the instruction session whose token came with the message,
 	// checked at the door; empty: none came.
 	Delivery string
+
+	deferred bool
 }
 
-// Pass is a decision that let an act through; hand it to Leave, or one of
-// Admit to End.
-type Pass struct {
-	Ref      uint64
-	act      Act
-	resource string
-	used     *account
-	rule     string       // what let it through
-	recorded *atomic.Bool // of one of Admit
+// Deferred returns the act as one that is recorded together with its effect, in
+// front of the commit that makes it, so that it has exactly one record.
+func (a Act) Deferred() Act {
+	a.deferred = true
+	return a
 }
 
 // Gate decides and records. Its methods are safe for concurrent use.
@@ -133,15 +132,16 @@ func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 // has entered, and for `explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
-// Enter decides and records. A *Refusal means that the act must not happen.
-// Policy is asked first: what it denies costs nothing of the limits, and shows
-// nothing of what is used of them.
+// Enter decides, charges the limits and records. A *Refusal means that the act
+// must not happen. Policy is asked first: what it denies costs nothing of the
+// limits and shows nothing of their use. The decision about a deferred act is
+// recorded later, by Pass.Record, Gate.Record or Pass.Refuse.
 func (g *Gate) Enter(a Act) (Pass, error) {
-	p, err := g.admitted(a)
-	if err != nil {
-		return Pass{}, err
+	p, err := g.decide(a)
+	if err != nil || a.deferred {
+		return p, err
 	}
-	r := p.line()
+	r := p.allowed()
 	if p.Ref, err = g.log.Append(&r); err != nil {
 		p.used.leave(&p.act)
 		return Pass{}, unrecorded(a, p.rule, err)
@@ -149,69 +149,28 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	return p, nil
 }
 
-// refuse records a refusal; ref is the decision that let the act begin, or 0.
-func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
-	g.refusals[classOf(l.code)].Add(1)
-	r := record(&a, resource(a))
-	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
-	seq, err := g.log.Append(&r)
-	if err != nil {
-		return unrecorded(a, l.rule, err)
+// decide asks policy, then the limits, and records a refusal.
+func (g *Gate) decide(a Act) (Pass, error) {
+	d := g.policy.Load().Decide(question(a))
+	if !d.Allow {
+		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
 	}
-	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait}
-	if l.code == CodeDenied {
-		refusal.Asked = question(a)
+	if a.Over != "" {
+		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
 	}
-	return refusal
-}
-
-func unrecorded(a Act, rule string, err error) *Refusal {
-	return &Refusal{Code: CodeUnavailable, Rule: rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
-}
-
-// Refuse is for a limit that strikes before policy is asked: the refusal is
-// recorded under the limit's name.
-func (g *Gate) Refuse(a Act, rule string, wait time.Duration) *Refusal {
-	return g.refuse(a, limit{rule: rule, code: CodeUnavailable, wait: wait}, 0)
-}
-
-// Deny is Refuse for a rule that is no limit.
-func (g *Gate) Deny(a Act, rule string) *Refusal {
-	return g.refuse(a, limit{rule: rule, code: CodeDenied}, 0)
-}
-
-// Overrule is for a limit that strikes after the act was let in. It ends the
-// act with result, and the refusal is recorded with a reference to what had
-// let it in.
-func (g *Gate) Overrule(p Pass, rule, result string) *Refusal {
-	g.Leave(p, result, 0)
-	return g.refuse(p.act, limit{rule: rule, code: CodeUnavailable, wait: capWait}, p.Ref)
-}
-
-// Leave records how an act ended, once for each Pass: result is one constant
-// word, bytes the size of what went back.
-func (g *Gate) Leave(p Pass, result string, bytes int64) {
-	p.used.leave(&p.act)
-	r := record(&p.act, p.resource)
-	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
-	g.log.Later(&r)
+	used := g.accountOf(&a)
+	if l := g.charge(used, &a); l.rule != "" {
+		return Pass{}, g.refuse(a, l, 0)
+	}
+	where := resource(a)
+	a.Args = nil // the message may be gone before the act is
+	p := Pass{gate: g, act: a, resource: where, used: used, rule: d.Rule}
+	if a.deferred {
+		p.made = new(made)
+	}
+	return p, nil
 }
 
 func question(a Act) policy.Request {
 	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed}
-}
-
-func record(a *Act, resource string) audit.Record {
-	source := a.Source
-	if source == "" {
-		source = "gate"
-	}
-	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
-}
-
-func resource(a Act) string {
-	if a.Name == "" {
-		return a.Server
-	}
-	return a.Server + "/" + a.Name
 }

@@ -88,7 +88,7 @@ func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 	if now, _ := audit.Tail(b.dir, 10); !strings.Contains(string(now[len(now)-1]), `"kind":"decision"`) {
 		t.Error("the act may go on before its decision is in the file")
 	}
-	g.Leave(p, "ok", 345)
+	p.Leave("ok", 345)
 	got := b.lines()
 	if len(got) != 2 {
 		t.Fatalf("%d records", len(got))
@@ -264,7 +264,7 @@ func TestSetPolicyWhileActsEnter(t *testing.T) {
 			for range each {
 				p, err := g.Enter(call(owner, fmt.Sprint("t", w)))
 				if err == nil {
-					g.Leave(p, "ok", 0)
+					p.Leave("ok", 0)
 					mu.Lock()
 					allowed++
 					mu.Unlock()
@@ -321,7 +321,7 @@ func BenchmarkEnterAndLeave(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		g.Leave(p, "ok", 10)
+		p.Leave("ok", 10)
 	}
 }
 

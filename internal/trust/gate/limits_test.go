@@ -49,7 +49,7 @@ func TestCallsUnderWayAreCounted(t *testing.T) {
 	if _, r := enter(t, g, call(other, "a")); r != nil {
 		t.Errorf("one caller's limit strikes another: %v", r)
 	}
-	g.Leave(first, "ok", 0)
+	first.Leave("ok", 0)
 	if _, r := enter(t, g, call(owner, "d")); r != nil {
 		t.Errorf("after one has left: %v", r)
 	}
@@ -96,7 +96,7 @@ func TestStreamsAreCountedApart(t *testing.T) {
 	if _, r := enter(t, g, call(owner, "a")); r == nil || r.Rule != RuleCalls {
 		t.Errorf("the second call: %+v", r)
 	}
-	g.Leave(first, "ended", 0)
+	first.Leave("ended", 0)
 	if _, r := enter(t, g, listen); r != nil {
 		t.Errorf("after one has ended: %v", r)
 	}
@@ -167,7 +167,7 @@ func TestActsOfOneRequestCountAsOne(t *testing.T) {
 		if _, r := enter(t, g, call(owner, "a")); r == nil || r.Rule != RuleCalls {
 			t.Errorf("with %d of the request under way: %v", 5-i, r)
 		}
-		g.Leave(p, "ok", 0)
+		p.Leave("ok", 0)
 	}
 	p, r := enter(t, g, with(fan, call(owner, "late")))
 	if r != nil {
@@ -176,7 +176,7 @@ func TestActsOfOneRequestCountAsOne(t *testing.T) {
 	if _, r := enter(t, g, call(owner, "a")); r == nil {
 		t.Error("a late part takes no place")
 	}
-	g.Leave(p, "ok", 0)
+	p.Leave("ok", 0)
 	if _, r := enter(t, g, call(owner, "a")); r != nil {
 		t.Errorf("the second of the second: %v", r)
 	}
@@ -201,12 +201,12 @@ func TestWhatIsRefusedUsesNothing(t *testing.T) {
 			t.Fatalf("%v", r)
 		}
 	}
-	g.Leave(p, "ok", 0)
+	p.Leave("ok", 0)
 	p, r := enter(t, g, call(owner, "a"))
 	if r != nil {
 		t.Fatalf("the rate was used up by what found no room: %v", r)
 	}
-	g.Leave(p, "ok", 0)
+	p.Leave("ok", 0)
 	for range 3 {
 		if _, r := enter(t, g, call(owner, "a")); r == nil || r.Rule != RuleRate {
 			t.Fatalf("a place was used up by what came too fast: %v", r)
@@ -272,14 +272,15 @@ func TestLimitsKeptElsewhereAreRecordedHere(t *testing.T) {
 	if _, r := enter(t, g, over(call(owner, "drop"))); r == nil || r.Code != CodeDenied {
 		t.Errorf("%+v", r)
 	}
-	if r := g.Refuse(call(owner, "b"), "limits.sessions", time.Minute); r.Code != CodeUnavailable || r.Ref == 0 || r.RetryAfter() != 60 {
+	if r := g.Refuse(call(owner, "b"), "limits.sessions", CodeUnavailable, time.Minute); r.Code != CodeUnavailable || r.Ref == 0 || r.RetryAfter() != 60 {
 		t.Errorf("%+v", r)
 	}
 	p, r := enter(t, g, call(owner, "c"))
 	if r != nil {
 		t.Fatal(r)
 	}
-	if r := g.Overrule(p, "limits.children", "busy"); r.Code != CodeUnavailable || r.Ref == 0 || r.Ref == p.Ref {
+	p.Leave("busy", 0)
+	if r := p.Refuse("limits.children", CodeUnavailable); r.Code != CodeUnavailable || r.Ref == 0 || r.Ref == p.Ref {
 		t.Errorf("%+v", r)
 	}
 	if _, r := enter(t, g, call(owner, "d")); r != nil {
@@ -326,7 +327,7 @@ func TestTheCapHoldsUnderContention(t *testing.T) {
 					}
 				}
 				inside.Add(-1)
-				g.Leave(p, "ok", 0)
+				p.Leave("ok", 0)
 			}
 		})
 	}
@@ -338,7 +339,7 @@ func TestTheCapHoldsUnderContention(t *testing.T) {
 					strangers.Add(1)
 					continue
 				}
-				g.Leave(p, "ok", 0)
+				p.Leave("ok", 0)
 			}
 		})
 	}
@@ -368,7 +369,7 @@ func BenchmarkEnterAndLeaveOfTwoAtOnce(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			g.Leave(p, "ok", 10)
+			p.Leave("ok", 10)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package child runs stdio servers: it starts them, holds on to everything they start in turn, and ends all of it.
+// Package process runs stdio servers: it starts them, holds on to everything they start in turn, and ends all of it.
 //
 // A server is never the daemon's own child. Between the two stands a supervisor, the doorward binary started again with the
 // hidden subcommand child-supervisor: subreaper of everything below it, it passes the server's stdio straight through and

@@ -18,30 +18,30 @@ func TestAnAdmittedActRecordsItself(t *testing.T) {
 	g := New(rules("shut"), b.Log, Limits{Calls: 1})
 	act := call(owner, "open")
 	act.Source = "agent_msg"
-	p, err := g.Admit(act)
+	p, err := g.Enter(act.Deferred())
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := b.State().Seq
-	if _, err := g.Admit(act); refusalOf(t, err).Rule != RuleCalls {
+	if _, err := g.Enter(act.Deferred()); refusalOf(t, err).Rule != RuleCalls {
 		t.Errorf("a second one at the same time: %v", err)
 	}
 	if n := b.State().Seq - before; n != 1 {
 		t.Errorf("%d records, one of a refusal expected", n)
 	}
-	first, err := g.Append([]*audit.Record{p.As("agent.send", "peer", "some.rule").Line(audit.Field{Name: "size", Value: "1"})})
+	first, err := g.Record(p.As("agent.send", "peer", "some.rule").Line(audit.Field{Name: "size", Value: "1"}))
 	if err != nil || first != before+2 {
 		t.Errorf("%d %v", first, err)
 	}
-	if ref, err := g.Turn(p, "agent.MAILBOX_FULL"); err != nil || ref != before+3 {
-		t.Errorf("%d %v", ref, err)
+	if r := p.Refuse("agent.MAILBOX_FULL", CodeDenied); r.Err != nil || r.Ref != before+3 {
+		t.Errorf("%+v", r)
 	}
-	g.End(p)
-	if p, err = g.Admit(act); err != nil {
+	p.Leave("ok", 0)
+	if p, err = g.Enter(act.Deferred()); err != nil {
 		t.Errorf("its place is not given back: %v", err)
 	}
-	g.End(p)
-	if _, err := g.Admit(call(owner, "shut")); refusalOf(t, err).Code != CodeDenied {
+	p.Leave("ok", 0)
+	if _, err := g.Enter(call(owner, "shut").Deferred()); refusalOf(t, err).Code != CodeDenied {
 		t.Errorf("%v", err)
 	}
 	if n := g.Refused(); n["policy"] != 1 || n["limit"] != 1 || n["rate"] != 0 || n["turned"] != 1 {
@@ -67,7 +67,7 @@ func TestAnActWithoutAPassIsNobodys(t *testing.T) {
 	}
 	b := openBook(t)
 	g := New(rules(), b.Log, Limits{})
-	p, err := g.Admit(call(owner, "open"))
+	p, err := g.Enter(call(owner, "open").Deferred())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,15 +82,15 @@ func TestWithoutALogThereIsNoAdmittedActEither(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	g := New(rules(), b.Log, Limits{})
-	p, err := g.Admit(call(owner, "open"))
+	p, err := g.Enter(call(owner, "open").Deferred())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
-	if _, err := g.Append([]*audit.Record{p.Line()}); !errors.Is(err, audit.ErrUnavailable) {
+	if _, err := g.Record(p.Line()); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := g.Write(p.Line()); !errors.Is(err, audit.ErrUnavailable) {
+	if _, err := p.Record(); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

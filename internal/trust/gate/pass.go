@@ -1,0 +1,59 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// Pass is a decision that let an act through. Every Pass ends with Leave.
+// Invariant: a Pass exists only for an act that policy and the limits allowed.
+type Pass struct {
+	Ref      uint64 // seq of the decision's record; 0 while a deferred act is unrecorded
+	gate     *Gate
+	act      Act
+	resource string
+	used     *account
+	rule     string // what let it through
+	made     *made  // of a deferred act; nil: Enter recorded the decision
+}
+
+// Act returns what was let through, without its arguments.
+func (p Pass) Act() Act { return p.act }
+
+// Rule returns the permit that let the act through.
+func (p Pass) Rule() string { return p.rule }
+
+// As returns the same pass for the action that a call turned out to be, such as
+// agent.send for the call of the tool send, let through by rule.
+func (p Pass) As(action, resource, rule string) Pass {
+	p.act.Action, p.resource, p.rule = action, resource, rule
+	return p
+}
+
+// Leave ends an act: it gives back what the act was charged. For an act whose
+// decision Enter recorded, it records the outcome: result is one constant word,
+// bytes the size of what went back. A deferred act has no second record.
+func (p Pass) Leave(result string, bytes int64) {
+	p.used.leave(&p.act)
+	if p.made != nil {
+		return
+	}
+	r := record(&p.act, p.resource)
+	r.Kind, r.Ref, r.Result, r.Bytes = audit.Outcome, p.Ref, result, bytes
+	p.gate.log.Later(&r)
+}
+
+type passKey struct{}
+
+// WithPass returns a context that carries the pass of a call to a built-in
+// server. Such a server does not act without one.
+func WithPass(ctx context.Context, p Pass) context.Context {
+	return context.WithValue(ctx, passKey{}, p)
+}
+
+// PassOf returns the pass of the call that ctx belongs to.
+func PassOf(ctx context.Context) (Pass, bool) {
+	p, ok := ctx.Value(passKey{}).(Pass)
+	return p, ok
+}

@@ -1,0 +1,130 @@
+package gate
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// All records of decisions, refusals and findings are made in this file.
+// Invariant: a record names who acted, what was asked and which rule decided;
+// it never holds arguments, bodies or tokens.
+
+// made reports whether a deferred act has its record.
+type made struct{ atomic.Bool }
+
+// Record writes the lines of deferred acts, in order, and syncs them. An error
+// means that none of the acts may be done. first is the seq of the first line.
+func (g *Gate) Record(lines ...*audit.Record) (first uint64, err error) {
+	if first, err = g.log.AppendGroup(lines); err != nil {
+		return 0, fmt.Errorf("recording %d acts: %w", len(lines), err)
+	}
+	return first, nil
+}
+
+// Record writes the record of a deferred act, with what it is about to do. The
+// line is in the file when it returns; it is not synced.
+func (p Pass) Record(detail ...audit.Field) (ref uint64, err error) {
+	return p.gate.write(p.Line(detail...))
+}
+
+func (g *Gate) write(r *audit.Record) (ref uint64, err error) {
+	if ref, err = g.log.Append(r); err != nil {
+		return 0, fmt.Errorf("recording %s: %w", r.Action, err)
+	}
+	return ref, nil
+}
+
+// Line returns the record of a deferred act for Gate.Record, with what it is
+// about to do. The caller writes it before it acts.
+func (p Pass) Line(detail ...audit.Field) *audit.Record {
+	r := p.allowed()
+	r.Detail = detail
+	if p.made != nil {
+		p.made.Store(true)
+	}
+	return &r
+}
+
+func (p *Pass) allowed() audit.Record {
+	r := record(&p.act, p.resource)
+	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, audit.Allow, p.rule, p.act.Bytes
+	return r
+}
+
+// Recorded reports whether a record of the deferred act was made.
+func (p Pass) Recorded() bool { return p.made != nil && p.made.Load() }
+
+// Refuse records that an act is refused before policy is asked, by a rule of
+// its server or its route.
+func (g *Gate) Refuse(a Act, rule string, code int, wait time.Duration) *Refusal {
+	return g.refuse(a, limit{rule: rule, code: code, wait: wait}, 0)
+}
+
+// Refuse records that an act which was let in is refused after all. The record
+// of a deferred act becomes a denial; that of any other act stays, and the
+// refusal refers to it. The caller still calls Leave.
+func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
+	if p.made == nil {
+		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
+	}
+	p.gate.refusals[turned].Add(1)
+	r := p.Line(detail...)
+	r.Decision, r.Rule = audit.Deny, rule
+	ref, err := p.gate.write(r)
+	return &Refusal{Code: code, Ref: ref, Rule: rule, Err: err}
+}
+
+// waitFor is how long a caller waits after a cap was reached.
+func waitFor(code int) time.Duration {
+	if code == CodeUnavailable {
+		return capWait
+	}
+	return 0
+}
+
+// refuse records a refusal; ref is the decision that let the act begin, or 0.
+func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
+	g.refusals[classOf(l.code)].Add(1)
+	r := record(&a, resource(a))
+	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
+	seq, err := g.log.Append(&r)
+	if err != nil {
+		return unrecorded(a, l.rule, err)
+	}
+	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait}
+	if l.code == CodeDenied {
+		refusal.Asked = question(a)
+	}
+	return refusal
+}
+
+func unrecorded(a Act, rule string, err error) *Refusal {
+	return &Refusal{Code: CodeUnavailable, Rule: rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
+}
+
+// Finding returns the record of what a content rule found in the messages of an
+// act: the name of the rule and how often, never the text. ref is the act's
+// decision, 0 for what a server said unasked.
+func Finding(a Act, ref uint64, rule, result string, n int64) *audit.Record {
+	r := record(&a, resource(a))
+	r.Kind, r.Source, r.Rule, r.Result, r.Count, r.Ref = audit.Event, "scan", rule, result, n, ref
+	return &r
+}
+
+func record(a *Act, resource string) audit.Record {
+	source := a.Source
+	if source == "" {
+		source = "gate"
+	}
+	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
+}
+
+func resource(a Act) string {
+	if a.Name == "" {
+		return a.Server
+	}
+	return a.Server + "/" + a.Name
+}
