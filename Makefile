@@ -1,5 +1,5 @@
 # Everything here works on a fresh machine with Go, make and Node.js, as any
-# user. `make run` and `make test` are the two commands to know.
+# user. `make run`, `make check` and `make test` are the commands to know.
 
 GO      ?= go
 BIN     := $(CURDIR)/bin
@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run test lint unit powerloss interop conformance bench fuzz clean install clients postgres servers
+.PHONY: build run check test lint unit powerloss interop conformance bench fuzz clean install dependencies clients postgres servers
 
 build:
 	@mkdir -p $(BIN)
@@ -20,7 +20,22 @@ build:
 run: build
 	$(BIN)/doorward serve --config examples/quickstart.yaml
 
-install: clients postgres servers
+# check is the loop for an edit: formatting, vet, staticcheck and the unit tests
+# without the race detector, on Linux only. Go keeps the results of packages that
+# did not change.
+check: build
+	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
+	$(GO) test -short -timeout 5m $$($(GO) list ./... | grep -v -e /cmd/doorward -e /test/)
+
+# install puts the program where PREFIX says.
+PREFIX ?= /usr/local
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/doorward $(DESTDIR)$(PREFIX)/bin/doorward
+
+dependencies: clients postgres servers
 
 # clients are the foreign programs of interop and conformance; postgres is the
 # other store of the unit tests; servers are what interop pastes.
