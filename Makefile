@@ -27,7 +27,7 @@ check: build
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
-	$(GO) test -short -timeout 5m $$($(GO) list ./... | grep -v -e /cmd/doorward -e /test/)
+	$(GO) test -short -parallel 12 -timeout 5m $$($(GO) list ./... | grep -v -e /cmd/doorward -e /test/)
 
 # install puts the program where PREFIX says.
 PREFIX ?= /usr/local
