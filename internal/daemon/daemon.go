@@ -21,22 +21,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/downstream/authn"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/messaging/spawn"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/upstream/pin"
 	"github.com/doorward/doorward/internal/upstream/process"
-	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // Options are everything that a daemon is told from outside.
@@ -57,37 +52,30 @@ var ErrNoListener = errors.New("no listener is left")
 
 // Daemon is one running Doorward.
 type Daemon struct {
-	o       Options
-	uid     uint32
-	log     *slog.Logger
-	audit   *audit.Log
-	gate    *gate.Gate
-	relay   *relay.Relay
-	door    *front.Door
-	auth    *authn.Authenticator
-	oauth   *authn.OAuth // nil: no issuer
-	runner  *process.Runner
-	events  *doorEvents
-	proof   ed25519.PrivateKey       // shows clients of the socket whose daemon this is
-	kept    atomic.Pointer[store.DB] // keeps the log's checkpoints; nil: none does now
-	keeps   bool                     // one did
-	lacking atomic.Pointer[string]   // what the log lacks of them; nil: nothing
-	// checkpointed says that there is a new one.
-	checkpointed chan struct{}
-	places       []*durable.Pinned // the state and the runtime directory
-	servers      *serverSet
-	policy       atomic.Pointer[policy.Set] // in force
-	outward      *outward
-	pins         *pin.Book
-	scans        *scan.Library
-	key          *audit.Key
+	o           Options
+	uid         uint32
+	log         *slog.Logger
+	audit       *audit.Log
+	gate        *gate.Gate
+	relay       *relay.Relay
+	door        *front.Door
+	auth        *authn.Authenticator
+	oauth       *authn.OAuth // nil: no issuer
+	runner      *process.Runner
+	events      *doorEvents
+	proof       ed25519.PrivateKey // proves to clients of the socket whose daemon this is
+	checkpoints *checkpoints
+	places      places // the state and the runtime directory
+	servers     *serverSet
+	policy      atomic.Pointer[policy.Set] // in force
+	outward     *outward
+	definitions *definitions
+	agents      *agents
+	key         *audit.Key
 	// contained says how the servers are shut in.
 	contained atomic.Pointer[containment]
 	// unseen is what servers asked for and could not see.
 	unseen unseen
-	// spawns starts agents, by the launchers that are configured; nil: none are.
-	spawns     atomic.Pointer[spawn.Manager]
-	configured atomic.Pointer[map[string]*config.Launcher]
 	// messaging is the server agent; nil: off, or storeless says why not yet.
 	messaging atomic.Pointer[messaging]
 	storeless atomic.Pointer[string]
@@ -116,7 +104,7 @@ type Refused struct{ Network, Addr, Reason string }
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), holders: peer.NewHolders(int32(os.Getpid()))}
-	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openPins, d.openServers, d.openAuth, d.openStored, d.openDoor}
+	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -146,23 +134,23 @@ func (d *Daemon) openAudit() error {
 	if err != nil {
 		return err
 	}
-	d.key, d.checkpointed = key, make(chan struct{}, 1)
+	d.key, d.checkpoints = key, newCheckpoints(d.o)
 	log, err := audit.Open(AuditDir(d.o.StateDir, d.o.Config), audit.Options{
-		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.onCheckpoint})
+		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.checkpoints.wake})
 	if errors.Is(err, audit.ErrLocked) {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("opening the audit log: %w", err)
 	}
-	d.audit = log
+	d.audit, d.checkpoints.log = log, log
 	d.events = newDoorEvents(log)
 	d.onClose(func() {
 		d.events.close()
 		if err := log.Close(); err != nil {
 			d.log.Error("closing the audit log", "err", err)
 		}
-		d.keepFinal()
+		d.checkpoints.final()
 	})
 	return nil
 }
@@ -207,7 +195,7 @@ func (d *Daemon) openServers() error {
 	if err != nil {
 		return err
 	}
-	d.guard(set)
+	d.definitions.guard(set)
 	d.servers = set
 	d.contained.Store(set.containment())
 	d.onClose(func() { d.servers.close() })
@@ -225,6 +213,7 @@ func (d *Daemon) openServers() error {
 	d.openInstructing()
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
 		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
+	d.definitions.relay = d.relay
 	d.onClose(d.relay.Close)
 	return nil
 }

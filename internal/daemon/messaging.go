@@ -45,7 +45,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 		return nil, err
 	}
 	c := d.o.Config
-	node, limits := d.node(), mailLimits(c.Agent)
+	node, limits := nodeName(c), mailLimits(c.Agent)
 	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest",
 		Sign: agent.Signer(keys.node), Upkeep: agent.Upkeep, Log: d.log})
 	if err != nil {
@@ -59,10 +59,11 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 		return nil, err
 	}
 	end = d.runMessaging(server)
-	if err := d.openSpawns(book, cleaned, recordSpawn); err != nil {
+	if err := d.agents.open(book, cleaned, recordSpawn); err != nil {
 		end()
 		return nil, err
 	}
+	d.onClose(d.agents.close)
 	d.messaging.Store(&messaging{server: server, paths: d.mailPaths(server)})
 	return end, nil
 }
@@ -101,13 +102,13 @@ func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 	return out
 }
 
-// node is the name of this daemon among those on one database.
-func (d *Daemon) node() string {
+// nodeName returns the name of a daemon among those that share a database.
+func nodeName(c *config.Config) string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "localhost"
 	}
-	return cmp.Or(d.o.Config.Store.Node, host)
+	return cmp.Or(c.Store.Node, host)
 }
 
 // mailKeys are the secrets of messaging. They outlive a restart.
@@ -142,7 +143,7 @@ func serverLimits(a config.Agent) agent.Limits {
 
 // spawner is what starts agents; nil where there is none.
 func (d *Daemon) spawner() agent.Spawner {
-	if m := d.spawns.Load(); m != nil {
+	if m := d.agents.manager.Load(); m != nil {
 		return m
 	}
 	return nil

@@ -51,7 +51,7 @@ func (d *Daemon) openOffline(ctx context.Context) error {
 			d.log.Error("closing the store", "err", err)
 		}
 	})
-	end, err := d.keepCheckpoints(ctx, db)
+	end, err := d.checkpoints.keep(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -36,9 +36,12 @@ func (d *Daemon) openPlaces() error {
 	return nil
 }
 
-// inPlace reports whether the directories are reached by their paths still.
-func (d *Daemon) inPlace() error {
-	for _, place := range d.places {
+// places are directories that must be reached by the paths they had at start.
+type places []*durable.Pinned
+
+// check reports whether the directories are still reached by their paths.
+func (p places) check() error {
+	for _, place := range p {
 		if err := place.Check(); err != nil {
 			return err
 		}
@@ -60,7 +63,7 @@ func (d *Daemon) watchPlaces(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := d.inPlace()
+		err := d.places.check()
 		switch {
 		case err != nil && !moved:
 			d.log.Error("a directory of the daemon was moved away: nothing is read from what is in its place", "err", err)

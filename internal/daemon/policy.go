@@ -84,7 +84,7 @@ func (d *Daemon) named(name string) *principal.Principal {
 		}
 		return principal.New(name).WithLocal()
 	case principal.KindSpawn:
-		if s := d.spawnOf(rest); s != nil {
+		if s := d.agents.authenticated(rest); s != nil {
 			return principal.New(name, fact("scope", strings.Join(s.Rights, ","), principal.Verified),
 				fact("launcher", s.Launcher, principal.Verified), fact("parent", s.Parent.Name(), principal.Verified)).WithLocal().WithParent(s.Parent)
 		}

@@ -15,7 +15,7 @@ import (
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	if err := d.inPlace(); err != nil {
+	if err := d.places.check(); err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
 	rules, err := d.compilePolicy(c)
@@ -26,12 +26,12 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
-	d.guard(set)
+	d.definitions.guard(set)
 	for _, s := range needRestart(d.o.Config, c) {
 		d.log.Warn("this change needs a restart of the daemon", "key", s)
 	}
 	d.servers = set
-	d.setLaunchers(c)
+	d.agents.set(c)
 	d.contained.Store(set.containment())
 	d.policy.Store(rules)
 	d.gate.SetPolicy(rules)

@@ -81,7 +81,7 @@ func (d *Daemon) open(ctx context.Context, s listen.Spec) {
 		RuntimeDir: d.o.RuntimeDir,
 		MaxConns:   4*d.o.Config.Limits.Sessions + 1024,
 		OwnChild:   ownChild,
-		Spawned:    d.spawned,
+		Spawned:    d.agents.tree,
 		Holders:    d.holders,
 		OnRefused:  func(r listen.Refusal) { d.events.connection(where, r) },
 		OnNotice:   func(text string) { d.log.Info(text, "listener", s.Addr) },

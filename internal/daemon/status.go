@@ -18,8 +18,8 @@ import (
 
 // paths are what is served beside MCP.
 func (d *Daemon) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure, Kept: d.keptAnswer,
-		Trust: admin.Truster{List: func() []admin.Trust { return d.trust("") }, Look: d.look, Approve: d.approve}})
+	paths := admin.Paths(admin.Options{Status: d.status, Enter: d.enterAdmin, Decide: d.decide, Policy: d.policyText, Measure: d.measure, Kept: d.checkpoints.answer,
+		Trust: admin.Truster{List: func() []admin.Trust { return d.definitions.trust("") }, Look: d.definitions.look, Approve: d.definitions.approve}})
 	d.addMailPaths(paths)
 	paths["/auth/"] = d.authPaths
 	return paths
@@ -66,13 +66,13 @@ func (d *Daemon) status() admin.Status {
 	}
 	children := d.runner.Children()
 	for _, b := range d.relay.Status() {
-		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.withheld(b.Name), Reason: b.Reason}
+		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: d.definitions.withheld(b.Name), Reason: b.Reason}
 		if v.Kind == relay.KindBuiltin && v.Reason == "" {
 			if v.Reason = d.builtinTrouble(v.Name); v.Reason != "" {
 				v.State = "unreachable"
 			}
 		}
-		v.Unmatched = d.unmatched(b.Name)
+		v.Unmatched = d.definitions.unmatched(d.policy.Load(), b.Name)
 		d.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && d.o.Config.Agent.SiblingJoin != "off" {
 			v.Reason = "sibling_join: " + d.o.Config.Agent.SiblingJoin
@@ -84,7 +84,7 @@ func (d *Daemon) status() admin.Status {
 	s.Authentication = admin.Authentication{Missing: failed.Missing, Invalid: failed.Invalid, Limited: failed.Limited}
 	a := d.audit.State()
 	s.Audit = admin.Audit{Seq: a.Seq, State: a.State, Reason: a.Reason}
-	if why := d.lacking.Load(); why != nil && a.State == audit.StateOK {
+	if why := d.checkpoints.lacking.Load(); why != nil && a.State == audit.StateOK {
 		s.Audit.State, s.Audit.Reason = "missing", *why
 	}
 	return s

@@ -78,7 +78,7 @@ func (d *Daemon) reset() {
 // startStored opens the store and starts what lives in it. What is open when
 // one part fails is closed again.
 func (d *Daemon) startStored(ctx context.Context) (err error) {
-	if err := d.inPlace(); err != nil {
+	if err := d.places.check(); err != nil {
 		return err
 	}
 	undo := new(undoing)
@@ -96,7 +96,7 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 			d.log.Error("closing the store", "err", err)
 		}
 	})
-	end, err := d.keepCheckpoints(ctx, db)
+	end, err := d.checkpoints.keep(ctx, db)
 	if err != nil {
 		return err
 	}

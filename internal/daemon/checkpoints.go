@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -119,21 +121,36 @@ func (k keeping) expected(tx *store.Tx) (all []audit.Mark, err error) {
 // keepTime is how long the database may take for it.
 const keepTime = 2 * time.Second
 
-// keptNode is whose log it is, where daemons share a database.
-func (d *Daemon) keptNode() string {
-	if d.o.Config.Store.Postgres.Empty() {
+// keptNode is the name under which a daemon's log is kept: empty in a database
+// that no other daemon uses.
+func keptNode(c *config.Config) string {
+	if c.Store.Postgres.Empty() {
 		return ""
 	}
-	return d.node()
+	return nodeName(c)
 }
 
-// keepCheckpoints compares the log with the database and keeps its checkpoints
-// there until end.
-func (d *Daemon) keepCheckpoints(ctx context.Context, db *store.DB) (end func(), err error) {
-	if err := d.settleKept(ctx, db); err != nil {
+// checkpoints keeps the newest checkpoint of the audit log in the database.
+type checkpoints struct {
+	keeping
+	o       Options
+	db      atomic.Pointer[store.DB] // nil: none keeps them now
+	kept    bool                     // a database did
+	lacking atomic.Pointer[string]   // what the log lacks of them; nil: nothing
+	fresh   chan struct{}            // there is a new one
+}
+
+func newCheckpoints(o Options) *checkpoints {
+	return &checkpoints{keeping: keeping{node: keptNode(o.Config)}, o: o, fresh: make(chan struct{}, 1)}
+}
+
+// keep compares the log with the database and keeps its checkpoints there until
+// end is called.
+func (c *checkpoints) keep(ctx context.Context, db *store.DB) (end func(), err error) {
+	if err := c.compare(ctx, db); err != nil {
 		return nil, fmt.Errorf("keeping the audit log's checkpoints: %w", err)
 	}
-	d.kept.Store(db)
+	c.db.Store(db)
 	running, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -141,103 +158,103 @@ func (d *Daemon) keepCheckpoints(ctx context.Context, db *store.DB) (end func(),
 			select {
 			case <-running.Done():
 				return
-			case <-d.checkpointed:
+			case <-c.fresh:
 			}
-			if err := d.keepNewest(running, db); err != nil && running.Err() == nil {
-				d.log.Error("the database does not keep the audit log's last checkpoint", "err", err)
+			if err := c.newest(running, db); err != nil && running.Err() == nil {
+				c.o.Log.Error("the database does not keep the audit log's last checkpoint", "err", err)
 			}
 		}
 	})
-	return func() { stop(); done.Wait(); d.kept.Store(nil) }, nil
+	return func() { stop(); done.Wait(); c.db.Store(nil) }, nil
 }
 
-// settleKept also tells everybody what the log lacks.
-func (d *Daemon) settleKept(ctx context.Context, db *store.DB) error {
+// compare compares the log with the database, and reports what the log lacks.
+func (c *checkpoints) compare(ctx context.Context, db *store.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	var missing audit.Mark
 	var lacks bool
 	err := db.Write(ctx, func(tx *store.Tx) (err error) {
-		missing, lacks, err = keeping{d.keptNode(), d.audit}.settle(tx)
+		missing, lacks, err = c.settle(tx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	d.keeps = true
+	c.kept = true
 	if !lacks {
-		d.lacking.Store(nil)
+		c.lacking.Store(nil)
 		return nil
 	}
 	text := fmt.Sprintf("the audit log does not have the checkpoint of %s about %d records, which the database keeps: it was removed, cut, or replaced by another copy; find out why, and accept the log as it is with `doorward audit verify --accept`", missing.Time, missing.Seq)
-	if d.lacking.Swap(&text) == nil {
-		d.log.Error(text)
-		d.audit.Later(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.missing", Count: int64(missing.Seq), Reason: "the log lacks a checkpoint that the database keeps"})
+	if c.lacking.Swap(&text) == nil {
+		c.o.Log.Error(text)
+		c.log.Later(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.missing", Count: int64(missing.Seq), Reason: "the log lacks a checkpoint that the database keeps"})
 	}
 	return nil
 }
 
-func (d *Daemon) keepNewest(ctx context.Context, db *store.DB) error {
-	m, ok := d.audit.Checkpointed()
+// newest writes the log's newest checkpoint to the database.
+func (c *checkpoints) newest(ctx context.Context, db *store.DB) error {
+	m, ok := c.log.Checkpointed()
 	if !ok {
 		return nil
 	}
-	return db.Write(ctx, func(tx *store.Tx) error { return keeping{d.keptNode(), d.audit}.write(tx, keptLast, m) })
+	return db.Write(ctx, func(tx *store.Tx) error { return c.write(tx, keptLast, m) })
 }
 
-// onCheckpoint wakes whoever keeps it; it runs under the log's lock.
-func (d *Daemon) onCheckpoint(audit.Mark) {
+// wake has the newest checkpoint kept. It runs under the log's lock.
+func (c *checkpoints) wake(audit.Mark) {
 	select {
-	case d.checkpointed <- struct{}{}:
+	case c.fresh <- struct{}{}:
 	default:
 	}
 }
 
-// keepFinal keeps the checkpoint of the closed log, which is written after the
-// database was closed: what happened last would be the easiest to cut off.
-func (d *Daemon) keepFinal() {
-	if !d.keeps {
+// final keeps the checkpoint of the closed log, which is written after the
+// database was closed. Without it the last records could be cut off unnoticed.
+func (c *checkpoints) final() {
+	if !c.kept {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	db, err := openStore(ctx, d.o, store.Options{Log: d.log})
+	db, err := openStore(ctx, c.o, store.Options{Log: c.o.Log})
 	if err == nil {
-		err = errors.Join(d.keepNewest(ctx, db), db.Close())
+		err = errors.Join(c.newest(ctx, db), db.Close())
 	}
 	if err != nil {
-		d.log.Warn("the database does not keep the audit log's last checkpoint", "err", err)
+		c.o.Log.Warn("the database does not keep the audit log's last checkpoint", "err", err)
 	}
 }
 
-// expectedMarks are the checkpoints that the log of a running daemon must have.
-func (d *Daemon) expectedMarks(ctx context.Context) (all []audit.Mark, err error) {
-	db := d.kept.Load()
+// required returns the checkpoints that the log of a running daemon must have.
+func (c *checkpoints) required(ctx context.Context) (all []audit.Mark, err error) {
+	db := c.db.Load()
 	if db == nil {
 		return nil, errors.New("its database cannot be used now")
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	err = db.Read(ctx, func(tx *store.Tx) (err error) {
-		all, err = keeping{d.keptNode(), d.audit}.expected(tx)
+		all, err = c.expected(tx)
 		return err
 	})
 	return all, err
 }
 
-// keptAnswer is expectedMarks for `doorward audit verify`.
-func (d *Daemon) keptAnswer(r *http.Request) (any, int) {
-	all, err := d.expectedMarks(r.Context())
+// answer is required for `doorward audit verify`.
+func (c *checkpoints) answer(r *http.Request) (any, int) {
+	all, err := c.required(r.Context())
 	if err != nil {
 		return admin.Kept{Unknown: err.Error()}, http.StatusOK
 	}
 	return admin.Kept{Marks: all}, http.StatusOK
 }
 
-// KeptMarks are expectedMarks where no daemon runs: none where there is no
-// database.
+// KeptMarks returns the checkpoints that the log must have, where no daemon
+// runs. Without a database there are none.
 func KeptMarks(ctx context.Context, o Options) (all []audit.Mark, err error) {
-	d := &Daemon{o: o, log: o.Log}
 	if o.Config.Store.Postgres.Empty() {
 		if _, err := os.Stat(filepath.Join(o.StateDir, "doorward.db")); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -249,7 +266,7 @@ func KeptMarks(ctx context.Context, o Options) (all []audit.Mark, err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	err = db.Read(ctx, func(tx *store.Tx) (err error) {
-		all, err = keeping{node: d.keptNode()}.expected(tx)
+		all, err = keeping{node: keptNode(o.Config)}.expected(tx)
 		return err
 	})
 	return all, err
@@ -270,8 +287,8 @@ func AcceptAudit(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	k := keeping{d.keptNode(), d.audit}
-	d.keeps = true
+	k := d.checkpoints
+	k.kept = true
 	return db.Write(ctx, func(tx *store.Tx) error {
 		was, err := k.expected(tx)
 		if err != nil {

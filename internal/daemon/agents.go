@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
@@ -22,27 +23,39 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/pin"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// openSpawns makes what starts agents, and ends in the book what an earlier run
-// of this daemon left open. clean and note are the messaging server's.
-func (d *Daemon) openSpawns(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
+// agents starts agents by the launchers of the configuration.
+type agents struct {
+	o         Options
+	runner    *process.Runner
+	pins      *pin.Book
+	daemonKey string // by which a started agent knows the daemon
+	// look searches what a started agent printed for protected text.
+	look       func(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool)
+	manager    atomic.Pointer[spawn.Manager] // nil: messaging is off
+	configured atomic.Pointer[map[string]*config.Launcher]
+}
+
+// open makes the manager, and ends in the book what an earlier run of this
+// daemon left open. clean and note are the messaging server's.
+func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
 	var err error
-	o := spawn.Options{Runner: d.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Look: d.printed, Note: note, Log: d.log}
-	if o.StateDir, err = filepath.Abs(d.o.StateDir); err != nil {
+	o := spawn.Options{Runner: g.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Look: g.look, Note: note, Log: g.o.Log}
+	if o.StateDir, err = filepath.Abs(g.o.StateDir); err != nil {
 		return fmt.Errorf("starting agents: %w", err)
 	}
-	if o.RuntimeDir, err = filepath.Abs(cmp.Or(d.o.RuntimeDir, d.o.StateDir)); err != nil {
+	if o.RuntimeDir, err = filepath.Abs(cmp.Or(g.o.RuntimeDir, g.o.StateDir)); err != nil {
 		return fmt.Errorf("starting agents: %w", err)
 	}
-	o.Socket, o.DaemonKey = d.socketPath(), d.publicProof()
+	o.Socket, o.DaemonKey = socketPath(g.o), g.daemonKey
 	m := spawn.New(o)
 	if err := m.Recover(context.Background()); err != nil {
 		return fmt.Errorf("ending what an earlier run had started: %w", err)
 	}
-	d.spawns.Store(m)
-	d.setLaunchers(d.o.Config)
-	d.onClose(d.closeSpawns)
+	g.manager.Store(m)
+	g.set(g.o.Config)
 	return nil
 }
 
@@ -55,9 +68,9 @@ func (d *Daemon) printed(by *spawn.Running, text string, whole io.Reader) (out s
 	return d.instructing.server.Printed(gate.Act{Who: who, Server: agent.ServerName, Name: "result"}, text, whole)
 }
 
-// closeSpawns ends all agents while the book is still open.
-func (d *Daemon) closeSpawns() {
-	if m := d.spawns.Load(); m != nil {
+// close ends all agents while the book is still open.
+func (g *agents) close() {
+	if m := g.manager.Load(); m != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), agentsTime)
 		defer cancel()
 		m.Close(ctx)
@@ -68,13 +81,13 @@ func (d *Daemon) closeSpawns() {
 const agentsTime = 4 * time.Second
 
 // socketPath is where the Unix socket will be; empty for none.
-func (d *Daemon) socketPath() string {
-	path := d.o.Config.Listen.Unix
+func socketPath(o Options) string {
+	path := o.Config.Listen.Unix
 	switch path {
 	case "off":
 		return ""
 	case "auto", "":
-		path = filepath.Join(d.o.RuntimeDir, listen.SocketName)
+		path = filepath.Join(o.RuntimeDir, listen.SocketName)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -84,15 +97,15 @@ func (d *Daemon) socketPath() string {
 }
 
 // launchers are those of a configuration, each under its pin.
-func (d *Daemon) launchers(c *config.Config) map[string]*spawn.Launcher {
+func (g *agents) launchers(c *config.Config) map[string]*spawn.Launcher {
 	all := make(map[string]*spawn.Launcher, len(c.Agent.Launchers))
 	for name, l := range c.Agent.Launchers {
-		all[name] = d.launcher(c, name, l)
+		all[name] = g.launcher(c, name, l)
 	}
 	return all
 }
 
-func (d *Daemon) launcher(c *config.Config, name string, l *config.Launcher) *spawn.Launcher {
+func (g *agents) launcher(c *config.Config, name string, l *config.Launcher) *spawn.Launcher {
 	out := &spawn.Launcher{Name: name, Path: l.Path, Cwd: l.Cwd, Roots: l.Roots, Rights: l.Rights, Models: l.Models,
 		Seconds: l.Budget.Seconds, Children: l.Budget.Children, Messages: l.Budget.Messages, Output: int64(l.Output), Refused: l.Refused,
 		Env: make(map[string]string, len(l.Env))}
@@ -109,23 +122,23 @@ func (d *Daemon) launcher(c *config.Config, name string, l *config.Launcher) *sp
 	out.Sandbox = sandboxOf(c, launcherHome(name), &config.Server{Kind: "stdio", Args: l.Args, Env: l.Env, Doorward: config.Handling{
 		Sandbox: l.Sandbox, Read: l.Read, Write: l.Write, Network: l.Network, Limits: l.Limits}})
 	if l.Refused == "" {
-		out.Approved = d.pins.Guard(config.LauncherPrefix+name, l.Trust == "manual", p).Start
+		out.Approved = g.pins.Guard(config.LauncherPrefix+name, l.Trust == "manual", p).Start
 	}
 	return out
 }
 
-// spawned is the started agent in whose tree a Unix peer stands.
-func (d *Daemon) spawned(c *peer.Credentials) string {
-	m := d.spawns.Load()
-	if m == nil || d.runner.Alive() == 0 || !peer.DescendantOf(c.PID, int32(os.Getpid())) {
+// tree returns the started agent in whose tree a Unix peer stands.
+func (g *agents) tree(c *peer.Credentials) string {
+	m := g.manager.Load()
+	if m == nil || g.runner.Alive() == 0 || !peer.DescendantOf(c.PID, int32(os.Getpid())) {
 		return ""
 	}
 	return m.TreeOf(int(c.PID))
 }
 
-// spawnOf is a started agent as authentication wants to know it.
-func (d *Daemon) spawnOf(id string) *authn.Spawned {
-	m := d.spawns.Load()
+// authenticated returns a started agent for authentication; nil: there is none.
+func (g *agents) authenticated(id string) *authn.Spawned {
+	m := g.manager.Load()
 	if m == nil {
 		return nil
 	}
@@ -136,16 +149,16 @@ func (d *Daemon) spawnOf(id string) *authn.Spawned {
 	return &authn.Spawned{ID: r.ID, Launcher: r.Launcher, Rights: r.Rights, Parent: r.Parent, Digest: r.Digest}
 }
 
-// launcherTrust is what is withheld of the launchers, of one or of all.
-func (d *Daemon) launcherTrust(one string) []admin.Trust {
+// trust is what is withheld of the launchers, of one or of all.
+func (g *agents) trust(one string) []admin.Trust {
 	var all []admin.Trust
-	launchers := d.launched()
+	launchers := g.launched()
 	for _, name := range slices.Sorted(maps.Keys(launchers)) {
 		l, full := launchers[name], config.LauncherPrefix+name
 		if one != "" && one != full {
 			continue
 		}
-		t := admin.Trust{Server: full, Withheld: d.pins.Withheld(full), Reason: l.Refused}
+		t := admin.Trust{Server: full, Withheld: g.pins.Withheld(full), Reason: l.Refused}
 		if t.Withheld == nil {
 			t.Withheld = []pin.Withheld{}
 		}
@@ -157,28 +170,28 @@ func (d *Daemon) launcherTrust(one string) []admin.Trust {
 }
 
 // launched are the launchers in force.
-func (d *Daemon) launched() map[string]*config.Launcher {
-	if all := d.configured.Load(); all != nil {
+func (g *agents) launched() map[string]*config.Launcher {
+	if all := g.configured.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-// setLaunchers takes the launchers of a configuration into force. Agents that
+// set takes the launchers of a configuration into force. Agents that
 // run are what they were started as.
-func (d *Daemon) setLaunchers(c *config.Config) {
-	m := d.spawns.Load()
+func (g *agents) set(c *config.Config) {
+	m := g.manager.Load()
 	if m == nil {
 		return
 	}
-	d.configured.Store(&c.Agent.Launchers)
-	m.SetLaunchers(d.launchers(c))
+	g.configured.Store(&c.Agent.Launchers)
+	m.SetLaunchers(g.launchers(c))
 }
 
-// lookAtLauncher sees what a launcher would start, without starting it, and
+// lookAt sees what a launcher would start, without starting it, and
 // approves nothing.
-func (d *Daemon) lookAtLauncher(full string) (admin.Trust, error) {
-	all := d.launcherTrust(full)
+func (g *agents) lookAt(full string) (admin.Trust, error) {
+	all := g.trust(full)
 	if len(all) == 0 {
 		return admin.Trust{}, admin.ErrNotFound
 	}
