@@ -60,12 +60,12 @@ func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note
 }
 
 // printed looks for what may not leave in what a started agent has printed.
-func (d *Daemon) printed(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool) {
+func (m *instructing) printed(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool) {
 	fact := func(name, value string) principal.Fact {
 		return principal.Fact{Name: name, Value: value, Grade: principal.Verified}
 	}
 	who := principal.New(principal.Spawn(by.ID), fact("launcher", by.Launcher), fact("parent", by.Parent.Name())).WithLocal().WithParent(by.Parent)
-	return d.instructing.server.Printed(gate.Act{Who: who, Server: agent.ServerName, Name: "result"}, text, whole)
+	return m.server.Printed(gate.Act{Who: who, Server: agent.ServerName, Name: "result"}, text, whole)
 }
 
 // close ends all agents while the book is still open.

@@ -17,9 +17,9 @@ func (d *Daemon) openAuth() error {
 	if err != nil {
 		return err
 	}
-	d.auth = authn.New(authn.Options{UID: d.uid, Env: d.o.Token, File: d.o.TokenFile, IDKey: ids,
-		Store: authn.NewStore(d.o.StateDir), OAuth: d.oauth, Spawned: d.agents.authenticated, OnProblem: func(text string) { d.log.Error(text) }})
-	for _, p := range d.auth.Configured().Problems {
+	d.callers.auth = authn.New(authn.Options{UID: d.uid, Env: d.o.Token, File: d.o.TokenFile, IDKey: ids,
+		Store: authn.NewStore(d.o.StateDir), OAuth: d.issuer.oauth, Spawned: d.agents.authenticated, OnProblem: func(text string) { d.log.Error(text) }})
+	for _, p := range d.callers.auth.Configured().Problems {
 		d.log.Error(p)
 	}
 	return nil

@@ -8,12 +8,10 @@ package daemon
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +21,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
-	"github.com/doorward/doorward/internal/downstream/authn"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -59,11 +56,10 @@ type Daemon struct {
 	gate        *gate.Gate
 	relay       *relay.Relay
 	door        *front.Door
-	auth        *authn.Authenticator
-	oauth       *authn.OAuth // nil: no issuer
+	callers     callers
+	issuer      issuer
 	runner      *process.Runner
-	events      *doorEvents
-	proof       ed25519.PrivateKey // proves to clients of the socket whose daemon this is
+	proof       proof // proves to clients of the socket whose daemon this is
 	checkpoints *checkpoints
 	places      places // the state and the runtime directory
 	servers     *serverSet
@@ -82,18 +78,12 @@ type Daemon struct {
 	// instructing delivers instructions, also while its database is away.
 	instructing *instructing
 	offline     bool // an operator's command without a daemon
-	// observer looks at the programs of the socket's callers.
-	observer *peer.Observer
 	// holders finds the processes of loopback callers.
 	holders *peer.Holders
 
 	reloading sync.Mutex
 
-	mu        sync.Mutex
-	listeners []*listen.Listener
-	refused   []Refused
-	https     []*http.Server
-	ready     bool
+	listeners *listeners
 
 	cleanup undoing
 }
@@ -103,7 +93,8 @@ type Refused struct{ Network, Addr, Reason string }
 
 // New opens the state and wires the rooms. Nothing listens yet.
 func New(o Options) (*Daemon, error) {
-	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), holders: peer.NewHolders(int32(os.Getpid()))}
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
+	d.listeners = &listeners{d: d}
 	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -144,9 +135,9 @@ func (d *Daemon) openAudit() error {
 		return fmt.Errorf("opening the audit log: %w", err)
 	}
 	d.audit, d.checkpoints.log = log, log
-	d.events = newDoorEvents(log)
+	d.callers.events = newDoorEvents(log)
 	d.onClose(func() {
-		d.events.close()
+		d.callers.events.close()
 		if err := log.Close(); err != nil {
 			d.log.Error("closing the audit log", "err", err)
 		}
@@ -164,7 +155,7 @@ func AuditDir(state string, c *config.Config) string {
 }
 
 func (d *Daemon) openRunner() error {
-	own := d.ownPaths()
+	own := ownPaths(d.o)
 	d.unseen.never = own
 	r, err := process.NewRunner(process.Options{Max: d.o.Config.Limits.Children, Hide: own, Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
 	if err != nil {
@@ -185,7 +176,7 @@ func (d *Daemon) openRunner() error {
 const stopTime = 6 * time.Second
 
 func (d *Daemon) openServers() error {
-	d.outward = d.newOutward()
+	d.outward = newOutward(d.o, d.audit)
 	rules, err := d.compilePolicy(d.o.Config)
 	if err != nil {
 		return err
@@ -210,9 +201,10 @@ func (d *Daemon) openServers() error {
 	l := d.o.Config.Limits
 	d.gate = gate.New(rules, d.audit, gate.Limits{
 		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
+	d.issuer.gate = d.gate
 	d.openInstructing()
 	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
+		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
 	d.definitions.relay = d.relay
 	d.onClose(d.relay.Close)
 	return nil
@@ -221,11 +213,11 @@ func (d *Daemon) openServers() error {
 func (d *Daemon) openDoor() error {
 	l := d.o.Config.Limits
 	d.door = front.New(front.Options{
-		Handler: d.relay, Screen: screen, Authenticate: d.authenticate, Holds: d.auth.Holds, Refused: d.refusedAtDoor,
-		Resource: d.resource(),
-		Ahead:    d.ahead, Delivery: d.instructing.server.Delivery,
+		Handler: d.relay, Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
+		Resource: d.issuer.resource(),
+		Ahead:    d.callers.ahead, Delivery: d.instructing.server.Delivery,
 		Seen: d.seen, Unread: listen.Unread,
-		Paths: d.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
+		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream,
 	})

@@ -26,7 +26,7 @@ func (d *Daemon) openDefinitions() error {
 	}
 	d.onClose(book.Close)
 	f.pins, f.scans = book, scan.NewLibrary(f.patternsRead)
-	d.agents = &agents{o: d.o, runner: d.runner, pins: book, daemonKey: d.publicProof(), look: d.printed}
+	d.agents = &agents{o: d.o, runner: d.runner, pins: book, daemonKey: d.proof.public()}
 	f.agents, d.definitions = d.agents, f
 	return nil
 }

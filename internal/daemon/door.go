@@ -17,16 +17,25 @@ import (
 
 type callerKey struct{}
 
+// callers decides who sends a request, and records what is refused before a
+// principal is known.
+type callers struct {
+	auth     *authn.Authenticator // nil: an operator's command without a listener
+	events   *doorEvents
+	observer *peer.Observer // looks at the programs of the socket's callers
+	sessions *deliver.Server
+}
+
 // connContext stamps a connection with what is known of it, once: the
 // requests on it only look it up.
-func (d *Daemon) connContext(l *listen.Listener) func(context.Context, net.Conn) context.Context {
+func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		ctx = l.ConnContext(ctx, c)
 		o := listen.From(ctx)
 		if o == nil {
 			return ctx
 		}
-		return context.WithValue(ctx, callerKey{}, d.newCaller(o))
+		return context.WithValue(ctx, callerKey{}, s.newCaller(o))
 	}
 }
 
@@ -37,11 +46,11 @@ func callerOf(r *http.Request) *authn.Caller {
 }
 
 // newCaller translates what listen knows into what authn wants to know.
-func (d *Daemon) newCaller(o *listen.Origin) *authn.Caller {
+func (s *callers) newCaller(o *listen.Origin) *authn.Caller {
 	c := &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
 		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr(), Spawn: o.Spawn}
 	if o.Peer != nil && o.Spawn == "" {
-		c.Observe = func() peer.Evidence { return d.observer.Observe(context.Background(), o.Peer) }
+		c.Observe = func() peer.Evidence { return s.observer.Observe(context.Background(), o.Peer) }
 	}
 	return c
 }
@@ -79,7 +88,7 @@ func sameSite(v []string) bool {
 }
 
 // authenticate says who is calling.
-func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
+func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	c := callerOf(r)
 	if c == nil {
 		return nil, authn.ErrUnauthenticated
@@ -88,9 +97,9 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 		return nil, front.ErrMalformed
 	}
 	if showsSession(r) {
-		return d.bySession(c, r)
+		return s.bySession(c, r)
 	}
-	who, err := d.auth.AuthenticateFor(c, listen.From(r.Context()).Client(r.Header), r.Header["Authorization"])
+	who, err := s.auth.AuthenticateFor(c, listen.From(r.Context()).Client(r.Header), r.Header["Authorization"])
 	if err != nil && c.Unix != nil {
 		listen.From(r.Context()).Expel() // it cannot become somebody again
 	}
@@ -108,10 +117,10 @@ func (d *Daemon) authenticate(r *http.Request) (*principal.Principal, error) {
 
 // bySession is who shows the token of a session over TCP. While nobody can judge
 // it, it is nobody, which costs its source as much as a token that is not good.
-func (d *Daemon) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
-	who, err := d.instructing.server.Authenticate(r)
+func (s *callers) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
+	who, err := s.sessions.Authenticate(r)
 	var many *authn.TooManyError
-	if errors.Is(err, deliver.ErrStore) && errors.As(d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header)), &many) {
+	if errors.Is(err, deliver.ErrStore) && errors.As(s.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header)), &many) {
 		return nil, front.Limited{RetryAfter: many.RetryAfter()}
 	}
 	return who, err
@@ -120,7 +129,7 @@ func (d *Daemon) bySession(c *authn.Caller, r *http.Request) (*principal.Princip
 // refusedAtDoor records a refusal before any principal was known. Its texts
 // are constants, and its facts addresses and what the kernel says: nothing else
 // that a caller sent is in them.
-func (d *Daemon) refusedAtDoor(r *http.Request, _ int, reason error) {
+func (s *callers) refusedAtDoor(r *http.Request, _ int, reason error) {
 	var rejected authn.Rejection
 	source, text := "auth", "not authenticated"
 	switch {
@@ -135,5 +144,5 @@ func (d *Daemon) refusedAtDoor(r *http.Request, _ int, reason error) {
 	case errors.As(reason, &rejected):
 		text = rejected.Error()
 	}
-	d.events.request(r, source, "http", text)
+	s.events.request(r, source, "http", text)
 }

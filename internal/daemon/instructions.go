@@ -33,13 +33,18 @@ const refsKept = 200_000
 // instructing is the server instructions. It is there from the start, so that
 // who calls finds one and the same before and after its database is to be had.
 type instructing struct {
-	server *deliver.Server
-	keys   instructionKeys
-	unkept error                  // why there are no keys; nil: there are
-	failed atomic.Pointer[string] // why it cannot deliver, though there is a database; nil: it can
-	refs   *watermark.Index
-	used   atomic.Bool                    // the relay offers the server
-	stored atomic.Pointer[deliver.Stored] // nil: its database is away
+	o       Options
+	outward *outward
+	record  func(*audit.Record)
+	changes func()                // the set of built-in servers changed
+	restart func(kind string) int // ends servers, which start again at their next call
+	server  *deliver.Server
+	keys    instructionKeys
+	unkept  error                  // why there are no keys; nil: there are
+	failed  atomic.Pointer[string] // why it cannot deliver, though there is a database; nil: it can
+	refs    *watermark.Index
+	used    atomic.Bool                    // the relay offers the server
+	stored  atomic.Pointer[deliver.Stored] // nil: its database is away
 }
 
 // instructionKeys are the secrets of delivery. They outlive a restart.
@@ -70,52 +75,56 @@ func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
 
 // openInstructing makes the server, without what it lives on.
 func (d *Daemon) openInstructing() {
-	m := &instructing{refs: watermark.NewIndex(refsKept)}
+	m := &instructing{o: d.o, outward: d.outward, record: d.audit.Later, refs: watermark.NewIndex(refsKept)}
+	if !d.offline {
+		m.changes, m.restart = d.reset, func(kind string) int { return d.relay.Restart(kind) }
+	}
 	if m.keys, m.unkept = newInstructionKeys(d.o.StateDir); m.unkept != nil {
 		d.log.Error("instructions cannot be delivered until a restart", "err", m.unkept)
 	}
 	m.server = deliver.New(d.instructOptions(m))
-	d.instructing = m
+	d.instructing, d.callers.sessions = m, m.server
+	if d.agents != nil {
+		d.agents.look = m.printed
+	}
 	d.onClose(m.server.Close)
 }
 
-// startInstructions has the server instructions live in the store, now or as
+// start has the server instructions live in the store, now or as
 // soon as it can; until then the operator has heard why not, and everybody gets
 // the generic text. undo ends it.
-func (d *Daemon) startInstructions(ctx context.Context, db *store.DB, undo *undoing) {
+func (m *instructing) start(ctx context.Context, db *store.DB, undo *undoing) {
 	ctx, stop := context.WithCancel(ctx)
 	undo.add(stop)
-	m := d.instructing
 	if m.unkept != nil {
 		m.lacks(m.unkept)
 		return
 	}
-	if d.equip(ctx, db, undo) {
+	if m.equip(ctx, db, undo) {
 		return
 	}
 	go again(ctx, func() bool {
-		done := d.equip(ctx, db, undo)
+		done := m.equip(ctx, db, undo)
 		if done {
-			d.reset()
+			m.changes()
 		}
 		return done
 	})
 }
 
 // equip is one attempt to have the server live in the store.
-func (d *Daemon) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
-	m := d.instructing
-	stored, err := d.openStoredInstructions(ctx, db)
+func (m *instructing) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
+	stored, err := m.openStored(ctx, db)
 	if err != nil {
 		if news := m.lacks(err); news && ctx.Err() == nil {
-			d.log.Error("instructions cannot be delivered", "err", err)
+			m.o.Log.Error("instructions cannot be delivered", "err", err)
 		}
 		return false
 	}
 	if m.failed.Swap(nil) != nil {
-		d.log.Info("instructions can be delivered")
+		m.o.Log.Info("instructions can be delivered")
 	}
-	undo.add(d.runInstructions(ctx, stored))
+	undo.add(m.run(ctx, stored))
 	return true
 }
 
@@ -132,10 +141,9 @@ func (m *instructing) lacks(why error) bool {
 // is can be read once the daemon is ready.
 const firstLook = 500 * time.Millisecond
 
-// runInstructions has everything look after what happens by itself, and the
+// run has everything look after what happens by itself, and the
 // server deliver.
-func (d *Daemon) runInstructions(ctx context.Context, stored *deliver.Stored) (end func()) {
-	m := d.instructing
+func (m *instructing) run(ctx context.Context, stored *deliver.Stored) (end func()) {
 	running, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	run := func(f func(context.Context)) { all.Go(func() { f(running) }) }
@@ -146,7 +154,7 @@ func (d *Daemon) runInstructions(ctx context.Context, stored *deliver.Stored) (e
 	_ = stored.Shelf.Ready(look) // a slow one is a matter of each delivery
 	m.stored.Store(stored)
 	m.server.Equip(*stored)
-	run(func(ctx context.Context) { d.recall(ctx, stored.Shelf) })
+	run(func(ctx context.Context) { m.recall(ctx, stored.Shelf) })
 	run(m.server.Run)
 	return func() {
 		m.server.Close()
@@ -155,7 +163,7 @@ func (d *Daemon) runInstructions(ctx context.Context, stored *deliver.Stored) (e
 		closing, cancel := context.WithTimeout(context.Background(), libraryTime)
 		defer cancel()
 		if err := stored.Shelf.Close(closing); err != nil {
-			d.log.Warn("the last deliveries were not counted", "err", err)
+			m.o.Log.Warn("the last deliveries were not counted", "err", err)
 		}
 	}
 }
@@ -163,18 +171,17 @@ func (d *Daemon) runInstructions(ctx context.Context, stored *deliver.Stored) (e
 // libraryTime is how long the last counts may take to be written.
 const libraryTime = 2 * time.Second
 
-// openStoredInstructions opens what of delivery lives in the store.
-func (d *Daemon) openStoredInstructions(ctx context.Context, db *store.DB) (*deliver.Stored, error) {
-	m := d.instructing
-	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: d.o.StateDir, Installation: m.keys.installation, Log: d.log,
+// openStored opens what of delivery lives in the store.
+func (m *instructing) openStored(ctx context.Context, db *store.DB) (*deliver.Stored, error) {
+	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: m.o.StateDir, Installation: m.keys.installation, Log: m.o.Log,
 		Record: deliver.SessionOver, Ended: m.server.Ended})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	o := libraryOptions(d.o, db, m.keys)
-	o.Log, o.Changed, o.Replaced = d.log, d.libraryChanged, d.libraryReplaced
-	if d.o.Config.Instructions.URL != "" {
-		if o.Remote, err = d.remoteLibrary(); err != nil {
+	o := libraryOptions(m.o, db, m.keys)
+	o.Log, o.Changed, o.Replaced = m.o.Log, m.changed, m.replaced
+	if m.o.Config.Instructions.URL != "" {
+		if o.Remote, err = m.remote(); err != nil {
 			return nil, err
 		}
 	}
@@ -193,28 +200,28 @@ func libraryOptions(o Options, db *store.DB, keys instructionKeys) library.Optio
 
 func (d *Daemon) instructOptions(m *instructing) deliver.Options {
 	i := d.o.Config.Instructions
-	return deliver.Options{Wanted: d.wantsInstructions(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: d.pastRecords(), Mode: watermark.Mode(i.Canary),
+	return deliver.Options{Wanted: m.wanted(), Gate: d.gate, CanaryKey: m.keys.canary, Refs: m.refs, Records: m.pastRecords(), Mode: watermark.Mode(i.Canary),
 		Version: d.o.Version, Environment: i.Environment, FailClosed: i.FailClosed, RuntimeDir: d.o.RuntimeDir,
-		Above: above, Held: held, Instance: instanceOf, Unix: overUnix, Bearer: d.bearer, Shell: d.shell, Refused: d.refusedSession,
-		Local: overLocal, Named: d.bearerNamed, Holds: d.standing, Own: d.owner, Log: d.log}
+		Above: above, Held: held, Instance: instanceOf, Unix: overUnix, Bearer: d.callers.bearer, Shell: d.shell, Refused: d.callers.refusedSession,
+		Local: overLocal, Named: d.callers.bearerNamed, Holds: d.callers.standing, Own: d.owner, Log: d.log}
 }
 
-// remoteLibrary is another Doorward as the source of documents.
-func (d *Daemon) remoteLibrary() (*library.Remote, error) {
-	i := d.o.Config.Instructions
+// remote is another Doorward as the source of documents.
+func (m *instructing) remote() (*library.Remote, error) {
+	i := m.o.Config.Instructions
 	u, err := egress.CheckURL(i.URL)
 	if err != nil {
 		return nil, fmt.Errorf("instructions.url: %w", err)
 	}
 	r := &library.Remote{URL: strings.TrimRight(i.URL, "/"),
-		Client: egress.NewClient(egress.Options{AllowPrivate: i.AllowPrivate, Origin: egress.Origin(u), Proxy: d.o.Config.Egress.Proxy})}
+		Client: egress.NewClient(egress.Options{AllowPrivate: i.AllowPrivate, Origin: egress.Origin(u), Proxy: m.o.Config.Egress.Proxy})}
 	if !i.Token.Empty() {
 		r.Authorize = func(context.Context) (string, error) { return "Bearer " + strings.TrimSpace(i.Token.Reveal()), nil }
 		return r, nil
 	}
-	tokens := d.outward.tokens(signin.Settings{Server: deliver.ServerName, URL: i.URL, AllowPrivate: i.AllowPrivate, Grant: i.OAuth.Grant,
+	tokens := m.outward.tokens(signin.Settings{Server: deliver.ServerName, URL: i.URL, AllowPrivate: i.AllowPrivate, Grant: i.OAuth.Grant,
 		ClientID: i.OAuth.ClientID, ClientSecret: i.OAuth.ClientSecret, Issuer: i.OAuth.AuthorizationServer, Scopes: i.OAuth.Scopes,
-		Proxy: d.o.Config.Egress.Proxy})
+		Proxy: m.o.Config.Egress.Proxy})
 	if tokens == nil {
 		return nil, errors.New("instructions.oauth cannot be used: see the message before")
 	}
@@ -228,34 +235,32 @@ func (d *Daemon) remoteLibrary() (*library.Remote, error) {
 	return r, nil
 }
 
-// libraryChanged tells the server that there is something else to read, and the
+// changed tells the server that there is something else to read, and the
 // relay when there is something at all, or nothing any more.
-func (d *Daemon) libraryChanged() {
-	m := d.instructing
+func (m *instructing) changed() {
 	if m.stored.Load() == nil {
 		return // it is being opened
 	}
 	m.server.Changed()
-	if m.server.Used() != m.used.Load() && !d.offline {
-		go d.reset()
+	if m.server.Used() != m.used.Load() && m.changes != nil {
+		go m.changes()
 	}
 }
 
-// libraryReplaced ends the servers that run: a directory is hidden from a
+// replaced ends the servers that run: a directory is hidden from a
 // contained one as it is when that starts. They start again at the next call.
-func (d *Daemon) libraryReplaced() {
-	if d.relay == nil {
+func (m *instructing) replaced() {
+	if m.restart == nil {
 		return
 	}
-	n := d.relay.Restart(upstream.KindStdio)
-	d.log.Info("servers are started again, so that the directory is hidden from them", "ended", n)
-	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "instruct", Action: "instructions.replaced", Count: int64(n)})
+	n := m.restart(upstream.KindStdio)
+	m.o.Log.Info("servers are started again, so that the directory is hidden from them", "ended", n)
+	m.record(&audit.Record{Kind: audit.Event, Source: "instruct", Action: "instructions.replaced", Count: int64(n)})
 }
 
-// instructionServer is the server for the relay, where instructions are used.
-func (d *Daemon) instructionServer() (relay.Server, bool) {
+// forRelay is the server for the relay, where instructions are used.
+func (m *instructing) forRelay() (relay.Server, bool) {
 	s := relay.Server{Name: deliver.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
-	m := d.instructing
 	used := m.server.Used()
 	m.used.Store(used)
 	s.Builtin = m.server
@@ -263,14 +268,13 @@ func (d *Daemon) instructionServer() (relay.Server, bool) {
 }
 
 // wantsInstructions: the configuration names a store.
-func (d *Daemon) wantsInstructions() bool {
-	i := d.o.Config.Instructions
+func (m *instructing) wanted() bool {
+	i := m.o.Config.Instructions
 	return i.URL != "" || i.Given || i.FailClosed || exists(i.Dir)
 }
 
-// measureInstructions is what /metrics shows of them.
-func (d *Daemon) measureInstructions() *admin.InstructionMeasures {
-	m := d.instructing
+// measure is what /metrics shows of them.
+func (m *instructing) measure() *admin.InstructionMeasures {
 	all, sessions := m.server.Measure(), session.Stats{}
 	up := false
 	if stored := m.stored.Load(); stored != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/spawn"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -40,7 +41,7 @@ type messaging struct {
 // startMessaging opens the book in the store, what starts agents, and the
 // server. end undoes it; it is nil with an error.
 func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), err error) {
-	keys, err := d.mailKeys()
+	keys, err := newMailKeys(d.o.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -52,24 +53,24 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 		return nil, fmt.Errorf("opening the mailboxes: %w", err)
 	}
 	server, err := agent.New(agent.Options{Book: book, Signals: db, Gate: d.gate, Node: node, Version: d.o.Version,
-		Spawner: d.spawner, Limits: serverLimits(c.Agent), Mail: limits, SiblingJoin: c.Agent.SiblingJoin == "same-parent",
+		Spawner: d.agents.spawner, Limits: serverLimits(c.Agent), Mail: limits, SiblingJoin: c.Agent.SiblingJoin == "same-parent",
 		CursorKey: keys.cursor, AuditKey: keys.record, Public: keys.node.Public().(ed25519.PublicKey),
 		AuditDir: AuditDir(d.o.StateDir, c), Gone: peer.Gone, Log: d.log})
 	if err != nil {
 		return nil, err
 	}
-	end = d.runMessaging(server)
+	end = runMessaging(server)
 	if err := d.agents.open(book, cleaned, recordSpawn); err != nil {
 		end()
 		return nil, err
 	}
 	d.onClose(d.agents.close)
-	d.messaging.Store(&messaging{server: server, paths: d.mailPaths(server)})
+	d.messaging.Store(&messaging{server: server, paths: api{d}.mailPaths(server)})
 	return end, nil
 }
 
 // runMessaging has the server look after what happens by itself.
-func (d *Daemon) runMessaging(s *agent.Server) (end func()) {
+func runMessaging(s *agent.Server) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -96,7 +97,7 @@ func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 		}
 		out = append(out, s)
 	}
-	if s, used := d.instructionServer(); used {
+	if s, used := d.instructing.forRelay(); used {
 		out = append(out, s)
 	}
 	return out
@@ -117,8 +118,8 @@ type mailKeys struct {
 	cursor, record []byte             // of cursors, and of the digests of bodies in records
 }
 
-func (d *Daemon) mailKeys() (k mailKeys, err error) {
-	seed, err := sealKey(filepath.Join(d.o.StateDir, "node.key"))
+func newMailKeys(stateDir string) (k mailKeys, err error) {
+	seed, err := sealKey(filepath.Join(stateDir, "node.key"))
 	if err != nil {
 		return k, err
 	}
@@ -142,16 +143,21 @@ func serverLimits(a config.Agent) agent.Limits {
 }
 
 // spawner is what starts agents; nil where there is none.
-func (d *Daemon) spawner() agent.Spawner {
-	if m := d.agents.manager.Load(); m != nil {
+func (g *agents) spawner() agent.Spawner {
+	if m := g.manager.Load(); m != nil {
 		return m
 	}
 	return nil
 }
 
-// recordActs writes what a commit is about to do into the record, in front of
-// the commit.
-func (d *Daemon) recordActs(notes []any) error {
+// recorder writes the records of acts that are recorded with their effect.
+type recorder struct {
+	gate *gate.Gate
+	log  *audit.Log
+}
+
+// acts records what a commit is about to do, in front of the commit.
+func (w recorder) acts(notes []any) error {
 	records := make([]*audit.Record, 0, len(notes))
 	for _, n := range notes {
 		r, ok := n.(*audit.Record)
@@ -160,20 +166,20 @@ func (d *Daemon) recordActs(notes []any) error {
 		}
 		records = append(records, r)
 	}
-	_, err := d.gate.Record(records...)
+	_, err := w.gate.Record(records...)
 	return err
 }
 
-// uncommittedActs says of recorded acts that they were not done after all, or
-// that nobody can say whether they were.
-func (d *Daemon) uncommittedActs(notes []any, err error) {
+// uncommitted records that recorded acts were not done, or that it is unknown
+// whether they were.
+func (w recorder) uncommitted(notes []any, err error) {
 	result := "uncommitted"
 	if errors.Is(err, store.ErrUncertain) {
 		result = "uncertain"
 	}
 	for _, n := range notes {
 		if r, ok := n.(*audit.Record); ok {
-			d.audit.Later(&audit.Record{Kind: audit.Event, Source: r.Source, Who: r.Who, Session: r.Session, Action: r.Action,
+			w.log.Later(&audit.Record{Kind: audit.Event, Source: r.Source, Who: r.Who, Session: r.Session, Action: r.Action,
 				Resource: r.Resource, Result: result, Detail: r.Detail})
 		}
 	}
@@ -205,8 +211,8 @@ func recordSpawn(s *mail.Spawn) any {
 var _ spawn.Book = (*mail.Book)(nil)
 
 // mailPaths are the operator's side of one messaging server.
-func (d *Daemon) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	return admin.Paths(admin.Options{Enter: d.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Holds: d.auth.Holds,
+func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
+	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Holds: a.d.callers.auth.Holds,
 		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
 			return s.Hook(ctx, who, "", processes)
 		}}})
@@ -214,16 +220,16 @@ func (d *Daemon) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter,
 
 // addMailPaths puts the operator's side of messaging in its places. While its
 // database is away they answer 503.
-func (d *Daemon) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
-	if !d.o.Config.Agent.Enabled {
+func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
+	if !a.d.o.Config.Agent.Enabled {
 		return
 	}
-	for path := range d.mailPaths(nil) {
+	for path := range a.mailPaths(nil) {
 		if paths[path] != nil {
 			continue
 		}
 		paths[path] = func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-			m := d.messaging.Load()
+			m := a.d.messaging.Load()
 			if m == nil {
 				w.Header().Set("Retry-After", strconv.Itoa(int(retryTime/time.Second)))
 				http.Error(w, "messaging is off until its database can be used", http.StatusServiceUnavailable)
@@ -235,15 +241,15 @@ func (d *Daemon) addMailPaths(paths map[string]func(http.ResponseWriter, *http.R
 }
 
 // measure is what /metrics shows beside the status.
-func (d *Daemon) measure(ctx context.Context) admin.Measures {
-	out := admin.Measures{Messaging: d.o.Config.Agent.Enabled, Refused: d.gate.Refused(), Instructions: d.measureInstructions()}
-	m := d.messaging.Load()
+func (a api) measure(ctx context.Context) admin.Measures {
+	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.gate.Refused(), Instructions: a.d.instructing.measure()}
+	m := a.d.messaging.Load()
 	if m == nil {
 		return out
 	}
 	all, err := m.server.Measure(ctx)
 	if err != nil {
-		d.log.Warn("messaging could not be measured", "err", err)
+		a.d.log.Warn("messaging could not be measured", "err", err)
 		return out
 	}
 	out.Agent = &admin.AgentMeasures{Accepted: all.Accepted, States: all.States, Peers: all.Peers, Waits: all.Waits, Sends: all.Sends}

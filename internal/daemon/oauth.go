@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/downstream/authn"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/egress"
@@ -32,7 +33,7 @@ func (d *Daemon) openOAuth() error {
 	if err != nil {
 		return err
 	}
-	d.oauth = o
+	d.issuer.oauth = o
 	d.onClose(func() {
 		o.Close()
 		client.CloseIdleConnections()
@@ -74,28 +75,34 @@ func (t httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Worded.RoundTrip(r)
 }
 
+// issuer is the authorization server whose access tokens are accepted.
+type issuer struct {
+	oauth *authn.OAuth // nil: none is configured
+	gate  *gate.Gate
+}
+
 // resource is what the door tells clients about the issuer.
-func (d *Daemon) resource() *front.Resource {
-	if d.oauth == nil {
+func (i *issuer) resource() *front.Resource {
+	if i.oauth == nil {
 		return nil
 	}
-	return &front.Resource{URL: d.oauth.Resource(), Issuer: d.oauth.Issuer(), Scopes: d.oauth.Scopes(), Basic: d.oauth.Basic(),
+	return &front.Resource{URL: i.oauth.Resource(), Issuer: i.oauth.Issuer(), Scopes: i.oauth.Scopes(), Basic: i.oauth.Basic(),
 		Missing: func(who *principal.Principal) string {
-			if d.stepUp(policy.Request{Who: who, Action: "initialize"}) == "" {
+			if i.stepUp(policy.Request{Who: who, Action: "initialize"}) == "" {
 				return ""
 			}
-			return strings.Join(d.oauth.Basic(), " ")
+			return strings.Join(i.oauth.Basic(), " ")
 		}}
 }
 
 // stepUp names the scope with which policy would allow q.
-func (d *Daemon) stepUp(q policy.Request) string {
-	if d.oauth == nil {
+func (i *issuer) stepUp(q policy.Request) string {
+	if i.oauth == nil {
 		return ""
 	}
-	return d.oauth.StepUp(q.Who, func(p *principal.Principal) bool {
+	return i.oauth.StepUp(q.Who, func(p *principal.Principal) bool {
 		q.Who = p
-		return d.gate.Allows(q).Allow
+		return i.gate.Allows(q).Allow
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
-	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -21,7 +20,7 @@ const lookTime = 5 * time.Second
 // this process's own user. A daemon that runs on the state directory is an
 // error, since its record and its database are its own. Call end when done.
 func OpenInstructions(ctx context.Context, o Options) (op *deliver.Operator, by deliver.Caller, end func(), err error) {
-	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, observer: peer.NewObserver(peer.Limits{}), offline: true}
+	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
 	if err := d.openOffline(ctx); err != nil {
 		d.Close()
 		return nil, by, nil, err
@@ -40,7 +39,7 @@ func (d *Daemon) openOffline(ctx context.Context) error {
 	if err := d.instructing.unkept; err != nil {
 		return err
 	}
-	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: d.recordActs, Uncommitted: d.uncommittedActs})
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: recorder{d.gate, d.audit}.acts, Uncommitted: recorder{d.gate, d.audit}.uncommitted})
 	if err != nil {
 		return err
 	}
@@ -56,11 +55,11 @@ func (d *Daemon) openOffline(ctx context.Context) error {
 		return err
 	}
 	undo.add(end)
-	stored, err := d.openStoredInstructions(ctx, db)
+	stored, err := d.instructing.openStored(ctx, db)
 	if err != nil {
 		return err
 	}
-	undo.add(d.runInstructions(ctx, stored))
+	undo.add(d.instructing.run(ctx, stored))
 	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	if err := stored.Shelf.Ready(look); err != nil {
@@ -71,7 +70,7 @@ func (d *Daemon) openOffline(ctx context.Context) error {
 
 // openRules makes the policy and the gate, for acts without a listener.
 func (d *Daemon) openRules() error {
-	d.outward = d.newOutward()
+	d.outward = newOutward(d.o, d.audit)
 	rules, err := d.compilePolicy(d.o.Config)
 	if err != nil {
 		return err

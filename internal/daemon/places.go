@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -52,9 +53,9 @@ func (p places) check() error {
 // placeEvery is how often the directories are looked at.
 const placeEvery = time.Second
 
-// watchPlaces says when a directory is not where it was, and when it is again.
+// watch reports when a directory is not where it was, and when it is again.
 // What is read there is refused meanwhile by those who read it.
-func (d *Daemon) watchPlaces(ctx context.Context) {
+func (p places) watch(ctx context.Context, log *slog.Logger, record *audit.Log) {
 	tick := time.NewTicker(placeEvery)
 	defer tick.Stop()
 	for moved := false; ; {
@@ -63,14 +64,14 @@ func (d *Daemon) watchPlaces(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := d.places.check()
+		err := p.check()
 		switch {
 		case err != nil && !moved:
-			d.log.Error("a directory of the daemon was moved away: nothing is read from what is in its place", "err", err)
-			d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.moved"})
+			log.Error("a directory of the daemon was moved away: nothing is read from what is in its place", "err", err)
+			record.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.moved"})
 		case err == nil && moved:
-			d.log.Info("the daemon's directories are where they were")
-			d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.back"})
+			log.Info("the daemon's directories are where they were")
+			record.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.back"})
 		}
 		moved = err != nil
 	}

@@ -50,22 +50,22 @@ func (d *Daemon) compilePolicy(c *config.Config) (*policy.Set, error) {
 }
 
 // policyText is the policy in force.
-func (d *Daemon) policyText() string { return d.policy.Load().Text() }
+func (a api) policyText() string { return a.d.policy.Load().Text() }
 
 // decide answers for somebody who is not there, as the policy would.
-func (d *Daemon) decide(q policy.Request) policy.Decision {
-	who := d.named(q.Who.Name())
+func (a api) decide(q policy.Request) policy.Decision {
+	who := a.named(q.Who.Name())
 	if q.Who.Local() {
 		who = who.WithLocal()
 	}
 	q.Who = who
-	return d.gate.Allows(q)
+	return a.d.gate.Allows(q)
 }
 
 // named is a principal as it would be if it called now: a token with the scope
 // that is stored, and of the others what their names say.
-func (d *Daemon) named(name string) *principal.Principal {
-	if p := d.auth.Named(name); p.Valid() {
+func (a api) named(name string) *principal.Principal {
+	if p := a.d.callers.auth.Named(name); p.Valid() {
 		return p
 	}
 	kind, rest, err := principal.Parse(name)
@@ -84,7 +84,7 @@ func (d *Daemon) named(name string) *principal.Principal {
 		}
 		return principal.New(name).WithLocal()
 	case principal.KindSpawn:
-		if s := d.agents.authenticated(rest); s != nil {
+		if s := a.d.agents.authenticated(rest); s != nil {
 			return principal.New(name, fact("scope", strings.Join(s.Rights, ","), principal.Verified),
 				fact("launcher", s.Launcher, principal.Verified), fact("parent", s.Parent.Name(), principal.Verified)).WithLocal().WithParent(s.Parent)
 		}

@@ -21,28 +21,31 @@ const (
 	proofName       = "daemon.key"
 )
 
+// proof is the key by which clients of the socket recognise the daemon.
+type proof ed25519.PrivateKey
+
 // openProof reads the key, or makes it, and publishes its public half.
 func (d *Daemon) openProof() error {
 	seed, err := sealKey(filepath.Join(d.o.StateDir, proofName))
 	if err != nil {
 		return err
 	}
-	d.proof = ed25519.NewKeyFromSeed(seed)
-	if err := durable.ReplaceAt(filepath.Join(d.o.StateDir, PublicProofName), []byte(d.publicProof()+"\n")); err != nil {
+	d.proof = proof(ed25519.NewKeyFromSeed(seed))
+	if err := durable.ReplaceAt(filepath.Join(d.o.StateDir, PublicProofName), []byte(d.proof.public()+"\n")); err != nil {
 		return fmt.Errorf("publishing the daemon's key: %w", err)
 	}
 	return nil
 }
 
-// publicProof is the public half as clients read it.
-func (d *Daemon) publicProof() string {
-	return base64.RawURLEncoding.EncodeToString(d.proof.Public().(ed25519.PublicKey))
+// public is the public half as clients read it.
+func (p proof) public() string {
+	return base64.RawURLEncoding.EncodeToString(ed25519.PrivateKey(p).Public().(ed25519.PublicKey))
 }
 
 // proving answers on the Unix socket who serves it, before anybody is
 // authenticated: a client that does not know the daemon must not send it a
 // token. What is signed is nothing but the client's nonce and this process.
-func (d *Daemon) proving(l *listen.Listener, next http.Handler) http.Handler {
+func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 	if l.Network != "unix" {
 		return next
 	}
@@ -51,12 +54,12 @@ func (d *Daemon) proving(l *listen.Listener, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		proof, ok := peer.Prove(d.proof, r.Header.Get(peer.ProofNonce), os.Getpid())
+		signed, ok := peer.Prove(ed25519.PrivateKey(p), r.Header.Get(peer.ProofNonce), os.Getpid())
 		if !ok {
 			http.Error(w, "no nonce", http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, proof) // who does not hear it asks again
+		_, _ = io.WriteString(w, signed) // who does not hear it asks again
 	})
 }

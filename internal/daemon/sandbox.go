@@ -18,8 +18,8 @@ import (
 // configuration says: what lies there makes whoever has it the daemon, or
 // somebody else's principal. The directory of the user's configuration is made
 // where there is none, since a directory that is not there cannot be hidden.
-func (d *Daemon) ownPaths() []string {
-	own := []string{d.o.StateDir, d.o.RuntimeDir, AuditDir(d.o.StateDir, d.o.Config), d.o.TokenFile}
+func ownPaths(o Options) []string {
+	own := []string{o.StateDir, o.RuntimeDir, AuditDir(o.StateDir, o.Config), o.TokenFile}
 	if dir, err := os.UserConfigDir(); err == nil {
 		dir = filepath.Join(dir, "doorward")
 		_ = os.MkdirAll(dir, 0o700) // where it cannot be made, no server can make it either
@@ -151,12 +151,12 @@ func (set *serverSet) containment() *containment {
 
 // describe fills in how a server is shut in: by what was found out when it was
 // configured, and for each of its processes by what holds there.
-func (d *Daemon) describe(s *admin.Server, children []process.Child) {
+func (a api) describe(s *admin.Server, children []process.Child) {
 	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}
-	if in := (*d.contained.Load())[s.Name]; in.box.Mode != "" {
+	if in := (*a.d.contained.Load())[s.Name]; in.box.Mode != "" {
 		box := in.box
-		s.Unseen = d.unseen.of(s.Name, in.server, box)
-		measures, err := d.runner.Check(box)
+		s.Unseen = a.d.unseen.of(s.Name, in.server, box)
+		measures, err := a.d.runner.Check(box)
 		s.Sandbox, s.Containment = process.Summary(box.Mode, measures), measuresOf(measures)
 		if err != nil {
 			s.Sandbox = box.Mode + " (refused)"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -21,37 +22,48 @@ const (
 	headerBytes = 32 << 10
 )
 
+// listeners are the open sockets and their HTTP servers.
+type listeners struct {
+	d *Daemon
+
+	mu      sync.Mutex
+	open    []*listen.Listener
+	refused []Refused
+	https   []*http.Server
+	ready   bool
+}
+
 // Run opens the listeners, says so, and serves until ctx ends. ErrNoListener
 // when the bind table left none.
 func (d *Daemon) Run(ctx context.Context) error {
 	for _, spec := range Specs(d.o.Config) {
-		d.open(ctx, spec)
+		d.listeners.add(ctx, spec)
 	}
-	if len(d.listeners) == 0 {
+	if len(d.listeners.open) == 0 {
 		return ErrNoListener
 	}
 	pace := startPacer(func() uint64 { return d.audit.State().Seq })
 	defer pace.close()
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	go d.watchPlaces(watching)
-	failed := make(chan error, len(d.listeners))
-	for _, l := range d.listeners {
-		go d.serve(l, failed)
+	go d.places.watch(watching, d.log, d.audit)
+	failed := make(chan error, len(d.listeners.open))
+	for _, l := range d.listeners.open {
+		go d.listeners.serve(l, failed)
 	}
-	d.mu.Lock()
-	d.ready = true
-	d.mu.Unlock()
+	d.listeners.mu.Lock()
+	d.listeners.ready = true
+	d.listeners.mu.Unlock()
 	fmt.Fprintln(d.o.Say, "ready")
 	notify("READY=1")
 	defer notify("STOPPING=1")
 	select {
 	case <-ctx.Done():
 	case err := <-failed:
-		d.stop()
+		d.listeners.stop()
 		return err
 	}
-	d.stop()
+	d.listeners.stop()
 	return nil
 }
 
@@ -71,59 +83,59 @@ func Specs(c *config.Config) []listen.Spec {
 	return out
 }
 
-// open opens one listener, or records why it stays shut.
-func (d *Daemon) open(ctx context.Context, s listen.Spec) {
+// add opens one listener, or records why it stays shut.
+func (ls *listeners) add(ctx context.Context, s listen.Spec) {
 	where := s.Addr
 	if s.Network == "unix" {
 		where = "unix:" + s.Addr
 	}
-	l, err := listen.Open(ctx, s, Credential(d.auth, d.o.Config), listen.Options{
-		RuntimeDir: d.o.RuntimeDir,
-		MaxConns:   4*d.o.Config.Limits.Sessions + 1024,
+	l, err := listen.Open(ctx, s, Credential(ls.d.callers.auth, ls.d.o.Config), listen.Options{
+		RuntimeDir: ls.d.o.RuntimeDir,
+		MaxConns:   4*ls.d.o.Config.Limits.Sessions + 1024,
 		OwnChild:   ownChild,
-		Spawned:    d.agents.tree,
-		Holders:    d.holders,
-		OnRefused:  func(r listen.Refusal) { d.events.connection(where, r) },
-		OnNotice:   func(text string) { d.log.Info(text, "listener", s.Addr) },
+		Spawned:    ls.d.agents.tree,
+		Holders:    ls.d.holders,
+		OnRefused:  func(r listen.Refusal) { ls.d.callers.events.connection(where, r) },
+		OnNotice:   func(text string) { ls.d.log.Info(text, "listener", s.Addr) },
 	})
 	var refused *listen.RefusedError
 	if errors.As(err, &refused) {
-		d.refuse(s, refused)
+		ls.refuse(s, refused)
 		return
 	}
 	if err != nil {
-		d.refuse(s, &listen.RefusedError{Addr: s.Addr, Reason: err.Error()})
+		ls.refuse(s, &listen.RefusedError{Addr: s.Addr, Reason: err.Error()})
 		return
 	}
-	d.mu.Lock()
-	d.listeners = append(d.listeners, l)
-	d.mu.Unlock()
-	fmt.Fprintln(d.o.Say, "listening", l.URL())
+	ls.mu.Lock()
+	ls.open = append(ls.open, l)
+	ls.mu.Unlock()
+	fmt.Fprintln(ls.d.o.Say, "listening", l.URL())
 	if l.Warning != "" {
-		d.log.Warn(l.Warning, "listener", l.URL())
+		ls.d.log.Warn(l.Warning, "listener", l.URL())
 	}
 }
 
-func (d *Daemon) refuse(s listen.Spec, e *listen.RefusedError) {
-	fmt.Fprintf(d.o.Say, "refused %s: %s\n", e.Addr, e.Reason)
-	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "listen", Action: "listen.refused", Resource: e.Addr, Decision: audit.Deny})
-	d.mu.Lock()
-	d.refused = append(d.refused, Refused{Network: s.Network, Addr: e.Addr, Reason: e.Reason})
-	d.mu.Unlock()
+func (ls *listeners) refuse(s listen.Spec, e *listen.RefusedError) {
+	fmt.Fprintf(ls.d.o.Say, "refused %s: %s\n", e.Addr, e.Reason)
+	ls.d.audit.Later(&audit.Record{Kind: audit.Event, Source: "listen", Action: "listen.refused", Resource: e.Addr, Decision: audit.Deny})
+	ls.mu.Lock()
+	ls.refused = append(ls.refused, Refused{Network: s.Network, Addr: e.Addr, Reason: e.Reason})
+	ls.mu.Unlock()
 }
 
-func (d *Daemon) serve(l *listen.Listener, failed chan<- error) {
+func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 	srv := &http.Server{
-		Handler:           d.proving(l, d.door),
+		Handler:           ls.d.proof.proving(l, ls.d.door),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
-		ConnContext:       d.connContext(l),
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ConnContext:       ls.d.callers.connContext(l),
+		ErrorLog:          slog.NewLogLogger(ls.d.log.Handler(), slog.LevelDebug),
 	}
-	d.mu.Lock()
-	d.https = append(d.https, srv)
-	d.mu.Unlock()
+	ls.mu.Lock()
+	ls.https = append(ls.https, srv)
+	ls.mu.Unlock()
 	if err := srv.Serve(l.Net()); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		failed <- fmt.Errorf("serving %s: %w", l.URL(), err)
 	}
@@ -131,19 +143,19 @@ func (d *Daemon) serve(l *listen.Listener, failed chan<- error) {
 
 // stop closes the doors and ends what is inside: sessions and their servers
 // first, so that streams end with a last word, then the connections.
-func (d *Daemon) stop() {
-	d.mu.Lock()
-	servers, listeners := d.https, d.listeners
-	d.mu.Unlock()
+func (ls *listeners) stop() {
+	ls.mu.Lock()
+	servers, listeners := ls.https, ls.open
+	ls.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
 	}
-	if m := d.messaging.Load(); m != nil {
+	if m := ls.d.messaging.Load(); m != nil {
 		m.server.Close() // who waits for mail is told
 	}
-	d.instructing.server.Close()
-	d.relay.Close()
-	d.door.Close()
+	ls.d.instructing.server.Close()
+	ls.d.relay.Close()
+	ls.d.door.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	for _, s := range servers {

@@ -44,9 +44,9 @@ type outward struct {
 	shut  error         // why it cannot be
 }
 
-func (d *Daemon) newOutward() *outward {
-	return &outward{dir: d.o.StateDir, key: d.o.Config.Store.SignInKey, log: d.log, record: func(action, server string) {
-		d.audit.Later(&audit.Record{Kind: audit.Event, Source: "upstream", Action: action, Resource: server})
+func newOutward(o Options, log *audit.Log) *outward {
+	return &outward{dir: o.StateDir, key: o.Config.Store.SignInKey, log: o.Log, record: func(action, server string) {
+		log.Later(&audit.Record{Kind: audit.Event, Source: "upstream", Action: action, Resource: server})
 	}}
 }
 

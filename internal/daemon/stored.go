@@ -87,7 +87,7 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 			undo.all()
 		}
 	}()
-	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: d.recordActs, Uncommitted: d.uncommittedActs})
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: recorder{d.gate, d.audit}.acts, Uncommitted: recorder{d.gate, d.audit}.uncommitted})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 		}
 		undo.add(end)
 	}
-	d.startInstructions(ctx, db, undo)
+	d.instructing.start(ctx, db, undo)
 	return nil
 }
 

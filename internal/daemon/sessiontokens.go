@@ -20,15 +20,15 @@ import (
 // ahead serves what of instruction delivery needs no caller. While its database
 // is away nobody can say who bears the token of a session: where one counts it is
 // not told that it is no good, and everywhere else it is nobody's.
-func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if deliver.Ahead(w, r, path) {
 		return true
 	}
-	if !d.instructing.server.Away() || !showsSession(r) || !deliver.Serves(path) {
+	if !s.sessions.Away() || !showsSession(r) || !deliver.Serves(path) {
 		return false
 	}
 	var many *authn.TooManyError
-	if errors.As(d.unjudged(r), &many) {
+	if errors.As(s.unjudged(r), &many) {
 		deliver.TooMany(w, many.RetryAfter())
 		return true
 	}
@@ -38,22 +38,17 @@ func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool
 
 // unjudged records that the token of a session was shown while nobody can judge
 // it, and charges its source for that.
-func (d *Daemon) unjudged(r *http.Request) error {
+func (s *callers) unjudged(r *http.Request) error {
 	reason := "a session token that cannot be judged: the database is away"
 	err := error(authn.ErrUnauthenticated)
 	if c := callerOf(r); c != nil {
-		err = d.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header))
+		err = s.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header))
 	}
 	if errors.Is(err, authn.ErrTooMany) {
 		reason = "not looked at: the source failed too often"
 	}
-	d.doorEvent(r, "session", reason)
+	s.doorEvent(r, "session", reason)
 	return err
-}
-
-// authPaths serves the routes of instruction delivery.
-func (d *Daemon) authPaths(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	d.instructing.server.Serve(w, r, who)
 }
 
 // showsSession reports whether a request over TCP bears a session token where
@@ -69,14 +64,14 @@ func showsSession(r *http.Request) bool {
 
 // bearerNamed and standing ask about principals; a command without a daemon
 // has none but its own user.
-func (d *Daemon) bearerNamed(name string) *principal.Principal {
-	if d.auth == nil {
+func (s *callers) bearerNamed(name string) *principal.Principal {
+	if s.auth == nil {
 		return nil
 	}
-	return d.auth.Named(name)
+	return s.auth.Named(name)
 }
 
-func (d *Daemon) standing(who *principal.Principal) bool { return d.auth == nil || d.auth.Holds(who) }
+func (s *callers) standing(who *principal.Principal) bool { return s.auth == nil || s.auth.Holds(who) }
 
 func overLocal(r *http.Request) bool {
 	o := listen.From(r.Context())
@@ -98,14 +93,14 @@ func overUnix(r *http.Request) bool {
 
 // bearer is whose a bearer token is that was shown beside what authenticates
 // the caller.
-func (d *Daemon) bearer(r *http.Request, token string) (*principal.Principal, error) {
+func (s *callers) bearer(r *http.Request, token string) (*principal.Principal, error) {
 	c := callerOf(r)
 	if c == nil {
 		return nil, authn.ErrUnauthenticated
 	}
 	shown := &authn.Caller{Loopback: c.Loopback || c.Unix != nil, Enforce: true, Listener: "session of " + c.Listener,
 		OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
-	return d.auth.AuthenticateFor(shown, listen.From(r.Context()).Client(r.Header), []string{"Bearer " + token})
+	return s.auth.AuthenticateFor(shown, listen.From(r.Context()).Client(r.Header), []string{"Bearer " + token})
 }
 
 // owner reports whether it is the daemon's own user, as the kernel says.
@@ -148,11 +143,11 @@ func storeFailed(ctx context.Context, err error) bool {
 }
 
 // refusedSession records that a session's token was shown and is not good.
-func (d *Daemon) refusedSession(r *http.Request, reason string) {
-	d.doorEvent(r, "session", "a session token that is not good: "+reason)
+func (s *callers) refusedSession(r *http.Request, reason string) {
+	s.doorEvent(r, "session", "a session token that is not good: "+reason)
 }
 
 // doorEvent records a refusal of a token, whose reason is a constant.
-func (d *Daemon) doorEvent(r *http.Request, action, reason string) {
-	d.events.request(r, "auth", action, reason)
+func (s *callers) doorEvent(r *http.Request, action, reason string) {
+	s.events.request(r, "auth", action, reason)
 }
