@@ -149,11 +149,9 @@ func cmdPrinted(ts *testscript.TestScript, neg bool, args []string) {
 	if _, err := os.Stat(odd); err != nil {
 		real, err := filepath.EvalSymlinks(program(ts, "doorward"))
 		ts.Check(err)
-		if os.Link(real, odd) != nil {
-			b, err := os.ReadFile(real)
-			ts.Check(err)
-			ts.Check(os.WriteFile(odd, b, 0o700))
-		}
+		b, err := os.ReadFile(real) // a link would change the program under the other scripts
+		ts.Check(err)
+		ts.Check(os.WriteFile(odd, b, 0o700))
 	}
 	escaped := 0
 	all := everyCommand()

@@ -98,7 +98,7 @@ func (f *files) digest(path string) (real, sum string, err error) {
 	if ok && known.stamp == stamp {
 		return real, known.sum, nil
 	}
-	sum, stamp, err = hashFile(real)
+	sum, stamp, err = hashSteady(real)
 	if errors.Is(err, fs.ErrPermission) {
 		return real, unreadable, nil
 	}
@@ -114,6 +114,19 @@ func (f *files) digest(path string) (real, sum string, err error) {
 		f.mu.Unlock()
 	}
 	return real, sum, nil
+}
+
+// readings is how often a program is read that changes meanwhile. A new hard
+// link to it, as a package manager makes, changes it too.
+const readings = 5
+
+func hashSteady(path string) (sum string, stamp peer.Stamp, err error) {
+	for range readings {
+		if sum, stamp, err = hashFile(path); !errors.Is(err, errUnsteady) {
+			break
+		}
+	}
+	return sum, stamp, err
 }
 
 func hashFile(path string) (string, peer.Stamp, error) {
