@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit powerloss interop conformance bench fuzz clean install dependencies clients postgres servers
+.PHONY: build run check test lint unit powerloss interop conformance bench fuzz mutate clean install dependencies clients postgres servers
 
 build:
 	@mkdir -p $(BIN)
@@ -83,6 +83,17 @@ fuzz:
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 	  done; done
+
+# mutate changes the code of the trust base, one expression at a time, and runs
+# the package's tests each time. It fails when fewer than MUTATE_KILLED percent of
+# the changes are noticed. docs/mutation.md explains the survivors.
+MUTATE_KILLED   ?= 95
+MUTATE_PACKAGES ?= principal wire resolve policy audit gate
+GREMLINS        := $(GO) tool -modfile=$(CURDIR)/tools/gremlins/go.mod gremlins
+mutate:
+	@for p in $(MUTATE_PACKAGES); do echo "$$p"; \
+	  $(GREMLINS) unleash ./internal/trust/$$p --invert-logical -S lt --threshold-efficacy $(MUTATE_KILLED) || failed=1; \
+	done; test -z "$$failed"
 
 clean:
 	rm -rf $(BIN) test/node_modules
