@@ -1,6 +1,8 @@
 package doorward_test
 
 import (
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -91,4 +93,55 @@ func promises(text string) map[int]string {
 		}
 	}
 	return out
+}
+
+// TestCommentsCiteWhatAReaderHas holds comments to documents of this repository
+// and to public sources. A page that is named exists, and no comment cites a
+// numbered row of a document that is not here.
+func TestCommentsCiteWhatAReaderHas(t *testing.T) {
+	t.Parallel()
+	page := regexp.MustCompile(`\b[a-zA-Z-]+\.md\b`)
+	row := regexp.MustCompile(`\((?:threats )?(?:AH|H|R|F|G|S|I|D|P)[0-9]{1,3}\b`)
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, p.Dir+"/"+name, nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range file.Comments {
+				for _, cited := range page.FindAllString(c.Text(), -1) {
+					if _, err := os.Stat("docs/" + cited); err != nil {
+						t.Errorf("%s cites %s, which is not in docs", fset.Position(c.Pos()), cited)
+					}
+				}
+				if cited := row.FindString(c.Text()); cited != "" {
+					t.Errorf("%s cites %q: state the fact, or a public source", fset.Position(c.Pos()), cited)
+				}
+			}
+		}
+	}
+}
+
+// TestTheArchitecturePageNamesFilesThatExist holds the page to the code.
+func TestTheArchitecturePageNamesFilesThatExist(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z]+(?:/[a-z]+)*/[a-z]+\\.go)`").FindAllSubmatch(b, -1)
+	if len(named) < 10 {
+		t.Errorf("%d files are named: this test looks for something else", len(named))
+	}
+	for _, m := range named {
+		found := false
+		for _, root := range []string{"internal/", "internal/downstream/", "internal/upstream/", "internal/trust/", "internal/messaging/", "internal/instructions/"} {
+			_, err := os.Stat(root + string(m[1]))
+			found = found || err == nil
+		}
+		if !found {
+			t.Errorf("docs/architecture.md names %s, which does not exist", m[1])
+		}
+	}
 }

@@ -50,7 +50,7 @@ func (c *Client) Guide(o GuideOptions) {
 // Times of getting a token.
 const (
 	// fetchBudget is the longest that a request waits for one: a client's first
-	// request must be answered in time whatever happens (H30).
+	// request must be answered in time whatever happens.
 	fetchBudget = 2 * time.Second
 	// askBudget is the part of it for the daemon; a session file has the rest.
 	askBudget = 1800 * time.Millisecond
@@ -311,8 +311,8 @@ func (g *guide) refused(token string, last bool) {
 }
 
 // do sends a request with a token. One that is refused is replaced once, and
-// then the request goes on without (instructions.md 8): a 401 comes before
-// anything of the request was looked at.
+// then the request goes on without: a 401 comes before anything of the request
+// was looked at.
 func (g *guide) do(req *http.Request) (*http.Response, error) {
 	for tries := 0; ; tries++ {
 		token := ""

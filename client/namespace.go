@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// maxLabel is the length of a name or namespace (messaging.md, AH14).
+// maxLabel is the length of a name or namespace.
 const maxLabel = 63
 
 // Namespace is the label of the project in a directory: its base name, and

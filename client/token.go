@@ -30,9 +30,9 @@ var (
 )
 
 // TokenFromEnv gives the token of the environment and the variable that it is
-// from, empty where none is set. A variable that is set is the source, also
-// when its token cannot be used, which is the error: whoever sets one wants that
-// one or none (instructions.md 8).
+// from, empty where none is set. A variable that is set is the source, also when
+// its token cannot be used, which is the error: whoever sets one wants that one
+// or none.
 func TokenFromEnv(env func(string) (string, bool)) (token, variable string, err error) {
 	if env == nil {
 		return "", "", nil

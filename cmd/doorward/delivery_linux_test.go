@@ -47,8 +47,8 @@ func fetch(c *http.Client, method, path, session string) (status int, body strin
 }
 
 // A thousand fetches of the composed text over the Unix socket: each is whole,
-// and 95 in 100 take less than 50 ms (instructions.md 17). Not beside other
-// tests, since what they take would be counted.
+// and 95 in 100 take less than 50 ms. Not beside other tests, since what they
+// take would be counted.
 func TestAThousandFetchesOfInstructionsAreWholeAndFast(t *testing.T) {
 	d := startMail(t, "one", "listen: {http: []}\nlimits: {calls_per_second: 100000}\ninstructions: {dir: .}\n", "review.md", reviewDocument)
 	c := overSocket(d.address(true))

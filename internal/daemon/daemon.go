@@ -226,7 +226,7 @@ func (d *Daemon) openDoor() error {
 }
 
 // idleSession is how long a session without an open stream outlives its last
-// request. Agents pause for lunch (peers.md, 19).
+// request. Agents pause for lunch.
 const idleSession = 2 * time.Hour
 
 // Close ends everything, newest first. It may be called after a failed New.

@@ -60,7 +60,7 @@ func (s *callers) newCaller(o *listen.Origin) *authn.Caller {
 // somebody has a name of its own, and is let in by spawned.
 func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
 
-// screen is the Host and Origin check of every request (threats R1 to R4).
+// screen is the Host and Origin check of every request.
 func screen(r *http.Request) bool {
 	o := listen.From(r.Context())
 	if o == nil || !o.HostAllowed(r.Host) {

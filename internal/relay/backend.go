@@ -125,8 +125,8 @@ func (b *backend) full() bool {
 	return b.MaxConcurrency > 0 && int(b.active.Load()) >= b.MaxConcurrency
 }
 
-// eras lists the eras to try for a client of the given one: its own first,
-// and none that this server is known not to speak (protocol.md 2.4).
+// eras lists the eras to try for a client of the given one: its own first, and
+// none that this server is known not to speak.
 func (b *backend) eras(client front.Era) []front.Era {
 	switch b.Protocol {
 	case "legacy":
@@ -164,8 +164,7 @@ func eraBit(e front.Era) uint32 { return 1 << uint(e) }
 func (b *backend) lacks(e front.Era) { b.known.Or(eraBit(e)) }
 
 // perSession reports whether a legacy session gets a connection of its own:
-// handshake state, attribution and subscriptions are per connection there
-// (protocol.md 4.1).
+// handshake state, attribution and subscriptions are per connection there.
 func (b *backend) perSession() bool {
 	return b.Instances == "auto" || b.Instances == "session" || b.Instances == ""
 }

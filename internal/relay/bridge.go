@@ -23,7 +23,7 @@ func severity(raw []byte) int {
 
 // hearsLog decides whether a modern client gets a log message with its call:
 // only if that request named a level, and the message is at or above it
-// (Logging; protocol.md 3.11).
+// (Logging).
 func hearsLog(x *front.Exchange, message []byte) bool {
 	least := severity(wire.GetPath(x.Params, "_meta", wire.MetaLogLevel))
 	return least >= 0 && severity(wire.Get(message, "level")) >= least
@@ -32,8 +32,8 @@ func hearsLog(x *front.Exchange, message []byte) bool {
 // remember keeps what a legacy session sets up with a server beyond one call,
 // so that it holds on the next connection too, and serves it here where a
 // modern server has no such thing any more: there a log level becomes part of
-// each request, a subscription part of the one listen (protocol.md 3.8, 3.10).
-// done is false for what goes on to the server.
+// each request, a subscription part of the one listen. done is false for what
+// goes on to the server.
 func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
 	reply = upstream.Reply{Result: emptyResult}
 	switch t.Method() {

@@ -116,7 +116,7 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 
 // forward finds the connection and sends. A call that certainly did not reach
 // the server is sent once more, on a fresh connection if the old one is over;
-// one that may have run never is (peers.md, 3).
+// one that may have run never is.
 func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	b := t.b
 	if err := b.enter(); err != nil {
@@ -158,7 +158,7 @@ func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool 
 	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.Method() == "tools/call" && l.mirrors(c)
 }
 
-// linkFor is the connection place that serves this exchange (protocol.md 3.7).
+// linkFor is the connection place that serves this exchange.
 func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
 		return b.pooled(r, x.Who, front.Modern)

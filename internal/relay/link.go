@@ -150,7 +150,7 @@ func (l *link) prepare(ctx context.Context, c *liveConn) {
 }
 
 // connect tries the eras in turn, the clients' own first, so that nothing is
-// bridged that need not be (protocol.md 3.7).
+// bridged that need not be.
 func (l *link) connect(ctx context.Context) (*liveConn, error) {
 	if err := l.b.startable(); err != nil {
 		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)

@@ -31,8 +31,8 @@ func isList(method string) bool {
 }
 
 // filterList leaves the entries that this principal may use: the list and the
-// call are decided by the same rule (peers.md, 13). A list that loses nothing
-// keeps its bytes.
+// call are decided by the same rule. A list that loses nothing keeps its
+// bytes.
 func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listingOf(method)
 	entries := wire.Get(result, kind.member)
@@ -70,7 +70,7 @@ func (l *link) mirrors(c *liveConn) bool {
 }
 
 // keep drops what the principal may not use whatever the arguments, and, where Doorward is the HTTP
-// client, tools whose header annotations are invalid (protocol.md 3.4).
+// client, tools whose header annotations are invalid.
 func (r *Relay) keep(x *front.Exchange, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
 	q := policy.Request{Who: x.Who, Action: kind.action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}

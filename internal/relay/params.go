@@ -31,7 +31,7 @@ type paramSet struct {
 // toolHeaders are one tool's annotations.
 type toolHeaders struct {
 	params []paramHeader
-	broken bool // the tool must not be offered over HTTP (protocol.md 3.4)
+	broken bool // the tool must not be offered over HTTP
 }
 
 // learn adds the tools of one page to what is known since the set before. When

@@ -24,9 +24,8 @@ const (
 
 var errSeal = errors.New("handle is not one of ours for this principal, server and request")
 
-// Sealer encrypts and binds what travels through a client: requestState,
-// cursors and the ids of tasks. A server sees one caller, Doorward, and cannot bind them to a user
-// itself (threats R16; protocol.md 3.9).
+// Sealer encrypts and binds what travels through a client: requestState, cursors and the ids of
+// tasks. A server sees one caller, Doorward, and cannot bind them to a user itself.
 type Sealer struct {
 	aead cipher.AEAD
 	now  func() time.Time

@@ -320,7 +320,7 @@ func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confir
 }
 
 // mayHear looks at the policy again when something is delivered: it may have
-// changed since the client began to listen (protocol.md 3.10).
+// changed since the client began to listen.
 func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
 	if e.Method == resourceUpdated {
 		uri, _ := wire.GetString(e.Params, "uri")

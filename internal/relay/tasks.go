@@ -20,7 +20,7 @@ func isTask(method string) bool {
 
 // openTask puts the server's own id into the params of a task's method. A
 // server sees one caller and cannot tell whose a task is, so the client holds
-// a sealed id (protocol.md 3.14).
+// a sealed id.
 func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
 	inner, err := r.seal.openTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {

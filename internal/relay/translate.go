@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// outgoing makes the upstream request of an exchange: the params as they
-// came, apart from what the eras and the bindings require (protocol.md 3.8).
+// outgoing makes the upstream request of an exchange: the params as they came,
+// apart from what the eras and the bindings require.
 func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
 	if l.foreignTasks(c, t.Method()) {
@@ -99,7 +99,7 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 }
 
 // narrow removes the capabilities that policy will not serve: what nobody may
-// ask for is not offered (protocol.md 3.9).
+// ask for is not offered.
 func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
 	var edits []wire.Edit
 	for _, a := range askOf {
@@ -149,7 +149,7 @@ func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, repl
 }
 
 // legacyResult removes what only the modern era has: the kind of a result,
-// caching hints, and structured output that is no object (protocol.md 3.8).
+// caching hints, and structured output that is no object.
 func legacyResult(method string, result []byte) []byte {
 	edits := []wire.Edit{{Key: "resultType"}}
 	if hasHints(method) {
@@ -184,7 +184,7 @@ func hasHints(method string) bool { return isList(method) || method == "resource
 
 // modernResult adds what a modern client requires and a server left out:
 // resultType, and the caching hints of the methods that have them, at their
-// most careful (Caching; protocol.md 3.13).
+// most careful (Caching).
 func modernResult(method string, result []byte) []byte {
 	var edits []wire.Edit
 	if wire.Get(result, "resultType") == nil {
@@ -204,8 +204,7 @@ func modernResult(method string, result []byte) []byte {
 	return wire.Set(result, edits...)
 }
 
-// translateError maps the codes that one era has and the other forbids
-// (protocol.md 3.16).
+// translateError maps the codes that one era has and the other forbids.
 func translateError(x *front.Exchange, c *liveConn, e *wire.Error) *wire.Error {
 	if x.Era == front.Modern && c.era == front.Legacy && e.Code == -32002 {
 		return &wire.Error{Code: front.CodeInvalidParams, Message: e.Message, Data: e.Data}

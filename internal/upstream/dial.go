@@ -13,7 +13,7 @@ import (
 // after the other, and not before the handshake is done.
 //
 // A server of kind http that refuses the POST in a way that old servers do is
-// tried as HTTP+SSE (protocol.md 2.3).
+// tried as HTTP+SSE.
 //
 // ErrEra: the server refused initialize (errors.As finds its *wire.Error), or
 // negotiated a revision that is no known legacy one.
@@ -53,7 +53,7 @@ func (s *Server) dialLegacy(ctx context.Context, initParams []byte, on func(Even
 //
 // ErrEra: the server does not know the modern era, or no modern revision that
 // is known here; a child has been stopped by then, so that DialLegacy starts a
-// fresh one. Other errors leave the era open (protocol.md 2.2, 2.3).
+// fresh one. Other errors leave the era open.
 func (s *Server) DialModern(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	switch s.def.Kind {
 	case KindStdio:
@@ -145,8 +145,7 @@ func discover(meta []byte) *Request {
 	return &Request{Method: methodDiscover, Params: wire.Set(nil, wire.Edit{Key: "_meta", Value: meta})}
 }
 
-// JSON-RPC codes that only a server of the modern era sends (protocol.md 1,
-// "Error codes").
+// JSON-RPC codes that only a server of the modern era sends ("Error codes").
 const (
 	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
@@ -159,8 +158,8 @@ func isModernCode(code int64) bool {
 	return code == codeHeaderMismatch || code == codeMissingCapability || code == codeUnsupportedVersion
 }
 
-// judgeDiscovery applies the table of protocol.md 2.2 to the answer to
-// server/discover; nil: the server is modern, in a revision known here.
+// judgeDiscovery reads the era of a server from its answer to server/discover.
+// nil: the server is modern, in a revision known here.
 func judgeDiscovery(reply Reply) error {
 	if e := reply.Error; e != nil {
 		switch e.Code {

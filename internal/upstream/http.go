@@ -28,7 +28,7 @@ const (
 )
 
 // maxSessionID bounds the session id of a server, in bytes: some put a token
-// there (threats.md R15).
+// there.
 const maxSessionID = 4096
 
 // httpConn speaks Streamable HTTP. In the legacy era it is one session; in the

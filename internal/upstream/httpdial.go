@@ -37,10 +37,10 @@ func (c *httpConn) initialize(ctx context.Context, initParams []byte) ([]byte, e
 	return reply.Result, nil
 }
 
-// modernHTTP probes with server/discover, by the table of protocol.md 2.3. The
-// connection it returns holds nothing open. A server that accepts the request and
-// then says nothing is an old one that does not know the method; one that does
-// not even accept it has not said anything about its era.
+// modernHTTP probes the era of a server with server/discover (Versioning,
+// "Discovery"). The connection it returns holds nothing open. A server that
+// accepts the request and does not answer is a legacy server that does not know
+// the method. A server that does not accept the request leaves its era open.
 func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	probe, cancel := context.WithCancel(ctx)
 	defer cancel()

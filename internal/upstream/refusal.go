@@ -85,7 +85,7 @@ func statusFault(status int, reply *wire.Error) error {
 
 // isOldRefusal reports whether a refused initialize suggests a server of
 // revision 2024-11-05: 400, 404 or 405, and no body that a newer one would
-// write (protocol.md 2.3).
+// write.
 func isOldRefusal(err error) bool {
 	var f *fault
 	if !errors.As(err, &f) {

@@ -86,7 +86,7 @@ func (s *Server) announce(ctx context.Context, on func(Event)) (*sseConn, error)
 }
 
 // expectEndpoint reads the first event, which must be the endpoint, of the same
-// origin as the stream (threats.md R21): our credential goes there.
+// origin as the stream: our credential goes there.
 func (c *sseConn) expectEndpoint(resp *http.Response) error {
 	switch {
 	case resp.StatusCode/100 != 2:
@@ -174,7 +174,7 @@ func (c *sseConn) read() {
 		switch {
 		case err != nil:
 			err = streamFault(err)
-		case ev.Name == "endpoint": // a second one changes nothing (threats.md R21)
+		case ev.Name == "endpoint": // a second one changes nothing
 			c.srv.counts.violations.Add(1)
 		case isMessage(ev):
 			err = c.accept(ev.Data, false)

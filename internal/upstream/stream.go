@@ -197,8 +197,7 @@ func (s *stream) Notify(ctx context.Context, method string, params []byte) error
 	return s.post(ctx, buf)
 }
 
-// Answer implements Conn. In the modern era servers ask nothing
-// (protocol.md 4.1, item 9).
+// Answer implements Conn. In the modern era servers ask nothing.
 func (s *stream) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	if s.modern {
 		return newFault(ErrProtocol, "the modern era has no answers")

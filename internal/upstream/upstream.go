@@ -39,8 +39,8 @@ const (
 
 // Defaults of Definition and Deps.
 const (
-	DefaultMaxMessage   = 16 << 20        // bytes of one message, protocol.md 4.1
-	DefaultProbeTimeout = 5 * time.Second // for the answer to server/discover, protocol.md 4.1
+	DefaultMaxMessage   = 16 << 20        // bytes of one message
+	DefaultProbeTimeout = 5 * time.Second // for the answer to server/discover
 )
 
 // handshakeLimit bounds a handshake where Definition.Timeout sets no limit. A

@@ -3,12 +3,11 @@
 // says who somebody is, and one answer for everybody else.
 //
 // Invariants: Authenticate gives a valid principal or an error, never both and
-// never neither; there is no default user (threats.md R7). What an error says of
-// a token is for the operator, never for its caller, and holds no part of it.
-// Only digests of tokens are kept, and a presented token of ours is compared
-// with all of them in constant time. A token store that cannot be read, and an
-// issuer that cannot be asked, authenticate nobody, and the operator hears why
-// (R8).
+// never neither; there is no default user. What an error says of a token is for
+// the operator, never for its caller, and holds no part of it. Only digests of
+// tokens are kept, and a presented token of ours is compared with all of them in
+// constant time. A token store that cannot be read, and an issuer that cannot be
+// asked, authenticate nobody, and the operator hears why.
 //
 // On the Unix socket the kernel's word is the identity and a token is ignored.
 // An agent that the daemon started is told apart there from the user for whom

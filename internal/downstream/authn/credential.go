@@ -136,7 +136,7 @@ func isVisible(s string) bool {
 }
 
 // bearer takes the token out of the Authorization values: exactly one, of the
-// scheme Bearer in any case (threats.md R45).
+// scheme Bearer in any case.
 func bearer(authorization []string) (token string, ok bool) {
 	if len(authorization) != 1 {
 		return "", false

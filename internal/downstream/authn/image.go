@@ -29,8 +29,8 @@ func observed(c *Caller) peer.Evidence {
 }
 
 // programFacts are what the process looks like: observed, or unavailable and
-// without a value (identity.md 6). Every one of them is chosen by whoever runs
-// the process, the names above all.
+// without a value. Every one of them is chosen by whoever runs the process,
+// the names above all.
 func programFacts(e peer.Evidence) []principal.Fact {
 	var facts []principal.Fact
 	for _, f := range []struct{ name, value string }{

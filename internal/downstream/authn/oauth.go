@@ -69,13 +69,13 @@ type OAuthOptions struct {
 }
 
 // OAuth verifies the access tokens of one issuer (RFC 9068, RFC 8707): a
-// resource server, nothing more (threats.md R29).
+// resource server, nothing more.
 //
-// Keys come from the issuer's own metadata and never from what a token says
-// (R30). A token that was verified is known by its digest until it expires or
-// its key is withdrawn; one that was refused is looked at anew each time, at
-// the pace that the limiter allows. Nothing of a token is kept but its digest
-// and the facts that it proved.
+// Keys come from the issuer's own metadata and never from what a token says. A
+// token that was verified is known by its digest until it expires or its key
+// is withdrawn; one that was refused is looked at anew each time, at the pace
+// that the limiter allows. Nothing of a token is kept but its digest and the
+// facts that it proved.
 type OAuth struct {
 	url        string
 	audience   string

@@ -192,7 +192,7 @@ type absentError struct{ why string }
 func (e *absentError) Error() string { return e.why }
 
 // metadata gives the place of the keys. A document of another issuer ends the
-// search: somebody answers for an issuer that he is not (threats.md R30).
+// search: somebody answers for an issuer that he is not.
 func (s *issuer) metadata(ctx context.Context, place string) (keys string, err error) {
 	b, err := s.document(ctx, place)
 	if err != nil {

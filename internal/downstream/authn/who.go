@@ -80,9 +80,9 @@ func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
 	return facts
 }
 
-// unixFacts grades what identity.md section 6 lists. The pid alone is used
-// again after its process; the instance is attested only where the kernel gave
-// a handle on it. Of a peer in foreign namespaces only the ids count.
+// unixFacts grades what the kernel says about a Unix peer. A pid is reused after
+// its process ended, so the instance is attested only where the kernel gave a
+// handle on the process. Of a peer in foreign namespaces only the ids count.
 func unixFacts(p *peer.Credentials) []principal.Fact {
 	facts := []principal.Fact{
 		number(factUID, p.UID, principal.Attested),

@@ -1,9 +1,9 @@
 // Package sessionfile keeps session tokens in files, for what runs beside the
 // MCP process and needs one: hooks and steps of CI.
 //
-// It exists so that there is one place for such a file and one judgement of it
-// (instructions.md 7): the directory "sessions" in the runtime directory, never
-// a shared temporary one.
+// It exists so that there is one place for such a file and one judgement of it:
+// the directory "sessions" in the runtime directory, never a shared temporary
+// one.
 //
 // Invariants: what Write makes is whole, synced, 0600 and ours, under a name
 // that nobody can guess, or it is not there. What Find gives comes from a

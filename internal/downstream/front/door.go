@@ -128,8 +128,8 @@ func (d *Door) Close() {
 	})
 }
 
-// ServeHTTP keeps the order of protocol.md 3.1: form of the request, Host and
-// Origin, authentication, path, method, and only then the body.
+// ServeHTTP checks a request in a fixed order: its form, Host and Origin,
+// authentication, path, method, and only then the body.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		// net/http does not tell whether Content-Length was there as well. Then two
@@ -165,15 +165,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.route(w, r, who, path)
 }
 
-// wellFormed admits origin-form targets of HTTP/1.1 and 2 without an upgrade
-// (threats R43 and section 3).
+// wellFormed admits origin-form targets of HTTP/1.1 and 2 without an upgrade.
 func wellFormed(r *http.Request) bool {
 	return strings.HasPrefix(r.RequestURI, "/") && r.ProtoAtLeast(1, 1) && r.Host != "" &&
 		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
 }
 
 // route picks the face by the path exactly as it was sent: no decoding, no
-// cleaning, no redirect, so that nobody can read it differently (R46).
+// cleaning, no redirect, so that nobody can read it differently.
 func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
 	face, server := splitPath(path)
 	if face != "mcp" && face != "sse" && face != "messages" {
@@ -302,7 +301,7 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
 	return nil, false
 }
 
-// classify settles the era from header and body together (protocol.md 3.2).
+// classify settles the era from header and body together.
 func (d *Door) classify(in *inbound, m *wire.Message) {
 	meta := wire.GetPath(m.Params, "_meta", wire.MetaVersion)
 	version, _ := wire.Text(meta)

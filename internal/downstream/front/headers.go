@@ -8,7 +8,7 @@ import (
 )
 
 // isJSON admits exactly one Content-Type, application/json, whose charset is
-// UTF-8 when it names one (threats R4).
+// UTF-8 when it names one.
 func isJSON(v []string) bool {
 	if len(v) != 1 {
 		return false
@@ -66,7 +66,7 @@ func refusedByQuality(params string) bool {
 }
 
 // once reports that no header which decides anything appears twice: another
-// reader might take the other one (threats R45).
+// reader might take the other one.
 func once(h http.Header) bool {
 	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", wire.HeaderSession} {
 		if len(h[k]) > 1 {

@@ -72,7 +72,7 @@ func overStdio(h http.Header) bool {
 }
 
 // checkModern verifies what a header repeats against the body, which alone is
-// acted on (Streamable HTTP, "Server Validation"; threats R24).
+// acted on (Streamable HTTP, "Server Validation").
 func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 	meta := wire.Get(m.Params, "_meta")
 	caps := wire.Get(meta, wire.MetaCapabilities)

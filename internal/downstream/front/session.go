@@ -82,7 +82,7 @@ func newSession(who *principal.Principal, server string, t transport, now time.T
 	return s
 }
 
-// newSessionID is 128 random bits in the URL-safe alphabet (threats R15).
+// newSessionID is 128 random bits in the URL-safe alphabet.
 func newSessionID() string {
 	var b [16]byte
 	rand.Read(b[:])

@@ -198,8 +198,7 @@ func (l *Listener) guard(c *conn) (reason string) {
 }
 
 // stampOwner asks whose socket is at the other end. Another user, or nobody:
-// refused. Where the system cannot tell, the connection is served with less
-// (identity.md 8).
+// refused. Where the system cannot tell, the connection is served with less.
 func (o *Origin) stampOwner(owner func(local, remote netip.AddrPort) (uint32, error)) (reason string) {
 	uid, err := owner(o.Local, o.Remote)
 	switch {

@@ -26,9 +26,8 @@ func systemResolver(ctx context.Context, name string) ([]netip.Addr, error) {
 }
 
 // classify decides what an address is by its text alone; only `localhost` is
-// looked up. Everything that is not positively loopback is not (threats.md
-// R49, R51): mapped and zoned forms are told apart before IsLoopback, which
-// would accept them.
+// looked up. Everything that is not positively loopback is not: mapped and
+// zoned forms are told apart before IsLoopback, which would accept them.
 func classify(ctx context.Context, text string, lookup resolver) address {
 	host, port, problem := splitHostPort(text)
 	if problem != "" {

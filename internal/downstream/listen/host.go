@@ -9,8 +9,8 @@ import (
 
 // rules are the Host and Origin values of one listener, worked out once after
 // the bind. They are exact: a Host is a name of ours with our port, or a
-// literal address that the connection really arrived on (threats.md R1, R2).
-// The port may be left out only where it is the scheme's own.
+// literal address that the connection really arrived on. The port may be left
+// out only where it is the scheme's own.
 type rules struct {
 	unix       bool
 	scheme     string // "http://" or "https://"

@@ -74,8 +74,8 @@ type Options struct {
 	AllowForeign bool
 
 	// OwnChild says of a Unix peer that the daemon started it and that it must
-	// stay outside: a server must not call as the user it runs for (identity.md
-	// 5.1, 18). nil: nobody is asked. It runs on the accept loop.
+	// stay outside: a server must not call as the user it runs for. nil: no peer
+	// is checked. It runs on the accept loop.
 	OwnChild func(*peer.Credentials) bool
 
 	// Spawned names the started agent whose process tree a Unix peer stands in;

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// forms are the address forms of the bind table and of threats.md section 4.
+// forms are the address forms of the bind table, and forms that imitate them.
 // PORT stands for the port; class is what the rules say of the form.
 var forms = []struct {
 	addr  string

@@ -6,8 +6,8 @@ import (
 )
 
 // seats counts the open connections of a listener, in all and by remote
-// address (threats.md R47). Local callers share their address, so only the
-// total holds for them.
+// address. Local callers share their address, so only the total holds for
+// them.
 type seats struct {
 	mu       sync.Mutex
 	open     int

@@ -93,9 +93,9 @@ func bindOnce(ctx context.Context, a address) ([]net.Listener, error) {
 	return ls, nil
 }
 
-// bind binds the classified address, never its text, and compares what it got
-// (threats.md R49, R50). MPTCP is off: Landlock and the socket table do not
-// see it, and Go turns it on by default (R51).
+// bind binds the classified address, never its text, and compares what it got.
+// MPTCP is off: Landlock and the socket table do not see it, and Go turns it
+// on by default.
 func bind(ctx context.Context, end netip.AddrPort, dual bool) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 4,

@@ -34,8 +34,8 @@ func (u *unixSocket) release() {
 	u.lock.Close()
 }
 
-// openUnix follows identity.md 5.1, steps 1 to 4: a private directory, the
-// lock, then and only then a stale socket is removed, bind, mode.
+// openUnix opens the socket in four steps: a private directory, the lock, bind,
+// mode. A stale socket is removed only under the lock.
 func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
 	path, err := socketPath(s.Addr, o.RuntimeDir)
 	name := "unix:" + path

@@ -51,11 +51,11 @@ type received struct {
 // (which may be nil) hears the reason, one of the Breach constants, once; it
 // must not block. Write, the deadlines, Close and CloseWrite are c's own.
 //
-// On Linux each read carries the pid and uid of its writer (identity.md 5.1,
-// 10 to 12). The uid is the one it has then, so a process that gives up the
-// uid it connected with is not heard any more. A peer whose pid does not show
-// here (PID 0) is held to its uid alone. On macOS the audit token of
-// whoever used the socket last is compared before and after.
+// On Linux each read carries the pid and uid of its writer. The uid is the one
+// it has then, so a process that gives up the uid it connected with is not
+// heard any more. A peer whose pid does not show here (PID 0) is held to its
+// uid alone. On macOS the audit token of whoever used the socket last is
+// compared before and after.
 func Guard(c *net.UnixConn, creds *Credentials, onBreach func(reason string)) net.Conn {
 	if onBreach == nil {
 		onBreach = func(string) {}

@@ -10,8 +10,8 @@ import (
 
 // Image is a hold on one program in the memory of one process: it no longer
 // Holds once that process has run exec or ended. It can be fooled by a process
-// that shares its memory with another and lets that one go on (identity.md 2),
-// which a program can only do to itself.
+// that shares its memory with another and lets that one go on, which a program
+// can only do to itself.
 //
 // The file that it holds keeps the description of the memory, not the memory.
 type Image struct {

@@ -17,11 +17,11 @@ type Observer struct{ digests *digests }
 // NewObserver makes an Observer.
 func NewObserver(l Limits) *Observer { return &Observer{newDigests(l.withDefaults())} }
 
-// Observe looks at the process of c (identity.md 5.1, 14): the handle on its
-// program first, then everything else, and at the end whether it is alive and
-// still runs that program. When it does not, there is no evidence at all. Of a
-// process in foreign namespaces there is none either: nothing there means what
-// it means here.
+// Observe looks at the process of c: the handle on its program first, then
+// everything else, and at the end whether it is alive and still runs that
+// program. When it does not, there is no evidence at all. Of a process in
+// foreign namespaces there is none either: nothing there means what it means
+// here.
 func (o *Observer) Observe(ctx context.Context, c *Credentials) Evidence {
 	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
 		return Evidence{}

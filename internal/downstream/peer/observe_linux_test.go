@@ -194,8 +194,8 @@ func TestTheEndDuringTheLookLeavesNoEvidence(t *testing.T) {
 	}
 }
 
-// The fourth attack of identity.md 4: the bytes were written by one program
-// and the look finds another, in the same process. Evidence cannot tell; only
+// A process writes a request and executes another program before it is observed:
+// the bytes were written by one program and the look finds another, in the same process. Evidence cannot tell; only
 // an answer to something that was issued after the look can.
 func TestWhoWroteBeforeAnExecCannotBeToldByALook(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,7 @@ func TestWhoWroteBeforeAnExecCannotBeToldByALook(t *testing.T) {
 	g.mustSay(t, "request")
 	e := NewObserver(Limits{}).Observe(t.Context(), g.creds)
 	if e.Exe != trusted || !e.Image.Holds() {
-		t.Errorf("the look finds %+v; if it can tell by now, identity.md and the default rules are to be changed", e)
+		t.Errorf("the look finds %+v; if it can tell by now, the rules about programs can count it for one-shot requests", e)
 	}
 	p.do(t, "say", "answer to the challenge") // the image that was looked at, and nobody else
 	g.mustSay(t, "answer to the challenge")

@@ -5,7 +5,7 @@ package peer
 import "context"
 
 // Observer looks at processes; on this system there is nothing that it could
-// say of one (identity.md 5.3: a pid must not be used to find code).
+// say of one: a pid can be reused, so it must not be used to find code.
 type Observer struct{}
 
 // NewObserver makes an Observer.

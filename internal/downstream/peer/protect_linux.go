@@ -14,7 +14,7 @@ import (
 //
 // Call it before any secret is read. Its price: a child with new user
 // namespaces cannot be started from here directly, only by way of a child
-// without (identity.md 9).
+// without.
 func ProtectSelf() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hiding this process from others of its user: %w", err)

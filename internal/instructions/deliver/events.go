@@ -18,7 +18,7 @@ const (
 	// eventsAlive is the time between comments on a silent stream.
 	eventsAlive = 15 * time.Second
 	// eventsHold is how often the right to a stream is looked at again: it ends
-	// within five seconds of what it stands on (H20).
+	// within five seconds of what it stands on.
 	eventsHold = 2 * time.Second
 )
 

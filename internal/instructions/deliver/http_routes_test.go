@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/watermark"
 )
 
-// Every row of the table in instructions.md 5, with the good case.
+// Every route that docs/instructions.md lists, with the good case.
 func TestEveryRouteAnswers(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})

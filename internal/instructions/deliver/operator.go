@@ -15,7 +15,7 @@ import (
 
 // ErrShell is wrapped where a command of the operator's came from below a
 // registered agent, or from a process whose ancestors cannot all be told: an
-// agent's shell must not act as the human (messaging.md 15).
+// agent's shell must not act as the human.
 var ErrShell = errors.New("AGENT_SHELL")
 
 // ErrOffline refuses what takes a daemon that runs.

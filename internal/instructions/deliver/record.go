@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// What records say of a delivery (instructions.md 16): names, digests and
-// numbers. Never a text, a value of a variable, a token or a ref.
+// What records say of a delivery: names, digests and numbers. Never a text, a
+// value of a variable, a token or a ref.
 
 // list is a list of names, in as many fields as it needs: name, name_2, name_3.
 // A text of a record is cut at audit.MaxText bytes.

@@ -93,8 +93,8 @@ func Serves(path string) bool {
 }
 
 // find is the routes of a path exactly as it was sent: nothing is decoded or
-// cleaned, so that nobody can read it differently (threats R46). name is the
-// document or the session in it.
+// cleaned, so that nobody can read it differently. name is the document or the
+// session in it.
 func find(path string) (m methods, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, prefix)
 	if !ok || strings.ContainsAny(rest, "{}") {

@@ -1,7 +1,6 @@
 package deliver
 
-// toolList is the same for everybody, with a token or without one
-// (instructions.md 10).
+// toolList is the same for everybody, with a token or without one.
 var toolList = []byte(`[` +
 	`{"name":"read","title":"Read instructions",` +
 	`"description":"Gives the instructions for this session, or the text of that name. Without a name: all of it that belongs together. The names that there are stand at the end of that text. A text with variables takes them in vars. Without a session token the answer is a generic text, and says why.",` +

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// A principal makes at most so many sessions in any such span (H14).
+// A principal makes at most so many sessions in any such span.
 const (
 	sessionsMost = 10
 	sessionsSpan = time.Minute

@@ -15,9 +15,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// maxBody bounds a body (instructions.md 5). maxDocument bounds that of a PUT
-// alone, which comes by the Unix socket from an operator: a document of 256 KiB
-// in its longest spelling.
+// maxBody bounds a body. maxDocument bounds that of a PUT alone, which comes by
+// the Unix socket from an operator: a document of 256 KiB in its longest
+// spelling.
 const (
 	maxBody     = 64 << 10
 	maxDocument = 6*(256<<10) + 1<<10
@@ -60,7 +60,7 @@ func queryOf(raw string, known []string) (url.Values, error) {
 func hasBody(r *http.Request) bool { return r.ContentLength != 0 }
 
 // bodyOf reads the body of a request that may have one of at most limit bytes.
-// Its type is looked at before the first byte is invited (threats R48).
+// Its type is looked at before the first byte is invited.
 func bodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	kinds := r.Header["Content-Type"]
 	if len(kinds) > 0 && !isJSON(kinds) || len(kinds) == 0 && hasBody(r) {
@@ -88,7 +88,7 @@ func bodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error)
 }
 
 // isJSON takes exactly one Content-Type, application/json, whose charset is
-// UTF-8 when it names one (threats R4).
+// UTF-8 when it names one.
 func isJSON(kinds []string) bool {
 	if len(kinds) != 1 {
 		return false

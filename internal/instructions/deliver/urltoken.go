@@ -8,11 +8,11 @@ import (
 )
 
 // A token in a URL ends up in histories, logs and lists of processes, so one
-// that is found there is refused, and its holder told to take it for known
-// (instructions.md 5, H21). It is looked for leniently, where everything else
-// is read strictly: in any case, escaped as often as anybody would, and in
-// whatever way the query is broken otherwise. What is refused by mistake is a
-// query that no route here knows.
+// that is found there is refused, and its holder told to take it for known. It
+// is looked for leniently, where everything else is read strictly: in any
+// case, escaped as often as anybody would, and in whatever way the query is
+// broken otherwise. What is refused by mistake is a query that no route here
+// knows.
 
 // tokenName knows parameters in which clients have sent tokens, in lower case and
 // without what separates words.

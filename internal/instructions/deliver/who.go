@@ -102,9 +102,8 @@ type shown struct {
 }
 
 // shownBy reads the two headers that can bear a token. Each may be there once,
-// and one of them at most: two readers could take different ones (threats R45).
-// A started agent needs Authorization for its own token, which the door has
-// looked at.
+// and one of them at most: two readers could take different ones. A started
+// agent needs Authorization for its own token, which the door has looked at.
 func shownBy(h http.Header, started bool) (shown, error) {
 	authorization, beside := h["Authorization"], h[wire.HeaderSession]
 	if len(authorization) > 1 || len(beside) > 1 {

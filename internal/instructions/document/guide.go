@@ -34,7 +34,7 @@ const (
 	ClassTemplate     = "template"     // read or rendered by name; the only one with variables
 )
 
-// Tiers of documents (instructions.md 4).
+// Tiers of documents.
 const (
 	Behavioural = "behavioural" // we would want to revoke access to it
 	Structural  = "structural"  // formats, layouts, procedure without judgement

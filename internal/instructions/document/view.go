@@ -80,9 +80,8 @@ func (c *chooser) whole(d *Document) bool {
 	return true
 }
 
-// digest is that of instructions.md 11: SHA-256 over name and version of each
-// document in the order of the names, each with its length in front as eight
-// bytes, the highest first.
+// digest is the SHA-256 over name and version of each document, in the order of
+// the names. Each value is preceded by its length as eight bytes, big-endian.
 func (v *View) digest() string {
 	h := sha256.New()
 	for _, name := range v.names {

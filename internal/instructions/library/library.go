@@ -2,9 +2,8 @@
 // directory that is watched, or another Doorward.
 //
 // It exists so that what is delivered is a decision and not the accident of a
-// file: every content that the directory ever held is an immutable version in
-// the database, and a label, which an operator moves, says which of them
-// readers get (instructions.md 11).
+// file: every content that the directory ever held is an immutable version in the
+// database, and a label, which an operator moves, says which of them readers get.
 //
 // Invariants: what Set gives was labelled production, was not revoked, and has
 // a file in the directory now; nothing becomes production by itself that stands

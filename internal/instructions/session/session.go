@@ -2,8 +2,8 @@
 // protected guidance for a while, and the token that shows it.
 //
 // It exists so that protected text has a reader who is known, can be named in a
-// record, and can be stopped (instructions.md 6). It knows neither HTTP nor
-// MCP; who calls it has passed the gate.
+// record, and can be stopped. It knows neither HTTP nor MCP; who calls it has
+// passed the gate.
 //
 // Invariants: a token is good only as the very text that was given out, under a
 // key of this installation, while its row and its session live. What a session

@@ -34,7 +34,7 @@ func TestATokenShowsItsSession(t *testing.T) {
 	})
 }
 
-// The form is that of instructions.md 6, and the id is of the digest of sid.
+// The form of a token is fixed, and the id is taken from the digest of sid.
 func TestATokenIsWrittenAsAgreed(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()

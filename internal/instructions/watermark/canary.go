@@ -37,8 +37,8 @@ type Delivery struct {
 
 // Ref is the ref of a delivery: "dwi-" and the first 80 bits of the HMAC-SHA-256
 // of session, template and revision, each with its length in front as eight
-// bytes, in lower-case base32 (instructions.md 12). One key and one delivery
-// give one ref, so it can be made again for a session that is known.
+// bytes, in lower-case base32. One key and one delivery give one ref, so it can
+// be made again for a session that is known.
 func Ref(key []byte, d Delivery) string {
 	h := hmac.New(sha256.New, key)
 	for _, s := range []string{d.Session, d.Template, d.Revision} {

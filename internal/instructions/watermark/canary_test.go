@@ -26,8 +26,8 @@ func index(all ...Delivery) *Index {
 	return x
 }
 
-// The ref is what instructions.md 12 says, byte for byte: a lookup by another
-// program must make the same.
+// The bytes of a ref are fixed: a lookup by another program must compute the
+// same.
 func TestARefIsTheFirst80BitsOfTheHMAC(t *testing.T) {
 	t.Parallel()
 	// Made with Python: hmac over three fields with lengths of eight bytes.

@@ -49,7 +49,7 @@ type Signals interface {
 	Listen(fn func(topic string)) (stop func())
 }
 
-// Limits of the server; zero values are the defaults of messaging.md 12. Those
+// Limits of the server; zero values are the documented defaults. Those
 // of the book are in mail.Limits.
 type Limits struct {
 	MessageBytes   int           // 65,536, of a body

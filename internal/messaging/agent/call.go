@@ -34,11 +34,10 @@ var (
 	errNoTool = &wire.Error{Code: -32602, Message: "Unknown tool"}
 )
 
-// call takes one tools/call through the choke point, in the order of
-// messaging.md 5: that the caller is local and has come through the gate, the
-// principal, the rate, the arguments, the policy; then the verb does the rest
-// in one transaction of the book. The gate's pass says who calls; nothing else
-// does.
+// call runs one tools/call. It checks, in this order, that the caller is local
+// and has passed the gate, the principal, the rate, the arguments and the policy;
+// then the verb does the rest in one transaction of the book. The gate's pass
+// alone says who calls.
 func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	pass, ok := gate.PassOf(ctx)
 	if !ok {

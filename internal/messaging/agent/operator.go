@@ -14,7 +14,7 @@ import (
 
 // ErrAgentShell refuses an operator's command that came from below a
 // registered agent, or from a process whose ancestors cannot all be told: an
-// agent's shell must not speak as the human (messaging.md 15, rules 2 and 3).
+// agent's shell must not speak as the human.
 var ErrAgentShell = errors.New("AGENT_SHELL")
 
 // Caller is who asks for something of the operator's.

@@ -12,7 +12,7 @@ import (
 )
 
 // Codes of this package; those of the book are in package mail. All are
-// stable: callers act on them (messaging.md 8).
+// stable: callers act on them.
 const (
 	Unauthenticated = "UNAUTHENTICATED"
 	NotAllowed      = "NOT_ALLOWED"

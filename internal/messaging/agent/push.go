@@ -204,8 +204,8 @@ type pusher struct {
 
 // pushTo wakes the client of a stream until ctx ends. It is level-triggered: it
 // looks first, so that mail which came before the stream is told of as well. A
-// call that waits owns what comes (messaging.md 14); what is still unread a
-// while later is told of here after all.
+// call that waits owns what comes; what is still unread a while later is told
+// of here after all.
 func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell func()) {
 	p := &pusher{s: s, on: on, may: may, tell: tell}
 	for ctx.Err() == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // quiet logs failures of one kind in full the first time, and then as a count
-// every few minutes: what fails for one call fails for all of them (AH13).
+// every few minutes: what fails for one call fails for all of them.
 type quiet struct {
 	log *slog.Logger
 

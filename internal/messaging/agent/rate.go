@@ -95,7 +95,7 @@ func (t *sessions) forgetPaces() {
 }
 
 // stopped counts the calls that a limiter has stopped: one record for each
-// principal and minute, in which their number stands (AH13).
+// principal and minute, in which their number stands.
 type stopped struct {
 	write func(*audit.Record) error
 

@@ -51,9 +51,9 @@ type pushOut struct {
 	Hook      bool `json:"hook"`
 }
 
-// register binds a name to the caller's session (AH2 to AH7). Sessions that
-// are known to have ended are given to the book first, so that who comes after
-// a crash does not wait for a lease.
+// register binds a name to the caller's session. Sessions that are known to
+// have ended are given to the book first, so that who comes after a crash does
+// not wait for a lease.
 func register(ctx context.Context, c *call) (*answer, error) {
 	r, err := c.registration()
 	if err != nil {

@@ -181,7 +181,7 @@ func (s *session) behindShim(who *principal.Principal) {
 }
 
 // leader is the session that s acts as: a sibling's when they may join and s
-// has no peer of its own (AH9). The caller holds mu.
+// has no peer of its own. The caller holds mu.
 func (t *sessions) leader(s *session) *session {
 	if s.joined == nil && t.join && s.shim != "" && s.peer == "" {
 		for _, o := range t.byKey {

@@ -26,7 +26,7 @@ type verb struct {
 const actionRead = "agent.read"
 
 // The table of verbs is the one way to any of them: tools/list is made of it,
-// and what is not in it cannot be called (messaging.md 5).
+// and what is not in it cannot be called.
 var verbTable = []verb{
 	{name: "register", action: "agent.register", pace: paceOfRegisters, title: "Register this agent", do: register, description: `Makes you known to the other agents on this machine, under a name. Call it once, at the start. Without a name it keeps the one you have, or makes one.
 Then the loop: call inbox with the last cursor and wait_ms 25000; read what comes; answer with send and reply_to; call inbox again with the cursor of that inbox, which confirms what it gave you.

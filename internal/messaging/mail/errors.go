@@ -2,7 +2,7 @@ package mail
 
 import "time"
 
-// Codes of Error, stable: callers act on them (messaging.md 8).
+// Codes of Error, stable: callers act on them.
 const (
 	NotRegistered       = "NOT_REGISTERED"
 	Fenced              = "FENCED"

@@ -3,8 +3,8 @@
 //
 // It exists so that the rules of messaging are kept in one place, as statements
 // that are atomic each: a name is bound by one of them, a superseded session is
-// fenced by another, a sequence number is given by a third (messaging.md 6).
-// It knows neither MCP nor processes; who calls it has already passed the gate.
+// fenced by another, a sequence number is given by a third. It knows neither
+// MCP nor processes; who calls it has already passed the gate.
 //
 // Invariants: the sender of a message is the owner that the caller of Send was
 // found to be, never an argument. What Send has accepted is on disk with a
@@ -44,7 +44,7 @@ type Owner struct {
 // something on one kernel only.
 func Qualify(node, principal string) string { return node + " " + principal }
 
-// Limits bound the book; zero values are the defaults of messaging.md 12. A
+// Limits bound the book; zero values are the defaults below. A
 // negative Duplicate, ReplyDepth or ThreadMessages switches that check off.
 type Limits struct {
 	MailboxMessages int           // 1,000 open messages

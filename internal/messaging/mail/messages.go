@@ -2,7 +2,7 @@ package mail
 
 import "strconv"
 
-// States of a delivery (messaging.md 10). The last seven are final.
+// States of a delivery. The last seven are final.
 const (
 	Held     = "held"
 	Queued   = "queued"

@@ -8,10 +8,10 @@ import (
 )
 
 // namePattern has one form for each name: no case, no Unicode, nothing to
-// confuse with it (AH14).
+// confuse with it.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// reserved are names that somebody might take for an authority (AH2).
+// reserved are names that somebody might take for an authority.
 var reserved = []string{Operator, Broker, "doorward", "system", "human", "user", "admin", "root", "all"}
 
 // ValidName reports whether s is the form of a name, be it of a peer, of a

@@ -18,9 +18,9 @@ const DefaultNamespace = "default"
 // aliasesMax is how many former names a peer may keep from others at a time.
 const aliasesMax = 16
 
-// Register binds a name to o (AH2 to AH7). Dead are the sessions, by digest,
-// that are known on this node to have ended; their leases are ended first.
-// Errors: NameOwned, NameInUse, NameInvalid, NameReserved, PeerLimit.
+// Register binds a name to o. Dead are the sessions, by digest, that are known
+// on this node to have ended; their leases are ended first. Errors: NameOwned,
+// NameInUse, NameInvalid, NameReserved, PeerLimit.
 func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []string, note Note[Registered]) (*Registered, error) {
 	if err := r.check(o); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (j *job) session(o Owner) error {
 	return err
 }
 
-// refresh is AH3: the same session again.
+// refresh registers a session that has a peer already.
 func (j *job) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
 	name, space := r.Name, cmp.Or(r.Namespace, p.Namespace)
 	if p.Spawn != "" { // its name stays below its parent's
@@ -193,8 +193,8 @@ func (p Peer) parent() string {
 	return p.Ancestors[0]
 }
 
-// taken is why a name could not be had: AH4 for one's own principal, AH5 for
-// any other. An alias or tombstone counts like its peer.
+// taken is why a name could not be had: NameInUse for the principal's own,
+// NameOwned for any other. An alias or tombstone counts like its peer.
 func (j *job) taken(principal, space, name string) error {
 	var owner string
 	var until int64
@@ -211,8 +211,8 @@ func (j *job) taken(principal, space, name string) error {
 	return &Error{Code: NameInUse, Retry: max(0, time.Duration(until-j.now)*time.Millisecond)}
 }
 
-// bind gives a session that has no peer a name: a free one (AH2), or its
-// principal's own (AH4).
+// bind gives a session that has no peer a name: a free one, or its principal's
+// own.
 func (j *job) bind(o Owner, r Registration, out *Registered) (Peer, error) {
 	space := cmp.Or(r.Namespace, DefaultNamespace)
 	switch {

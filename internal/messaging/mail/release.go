@@ -39,9 +39,9 @@ func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*R
 	return out, nil
 }
 
-// release takes a peer, whose row is locked, out of service (AH7): no session
-// owns it, its name is a tombstone, its mailbox accepts nothing, and what
-// waited has expired, which its senders hear. It says how many these were.
+// release takes a peer, whose row is locked, out of service: no session owns
+// it, its name is a tombstone, its mailbox accepts nothing, and what waited
+// has expired, which its senders hear. It says how many these were.
 func (j *job) release(p Peer, reason string) (int, error) {
 	if err := j.bury(p); err != nil {
 		return 0, fmt.Errorf("releasing a name: %w", err)

@@ -156,8 +156,8 @@ func (j *job) chargeAll(id, query string) error {
 	return nil
 }
 
-// enterChild binds the name of a child (AH6). The name of an earlier child of
-// the same parent that has ended may be had again; nobody else's may.
+// enterChild binds the name of a child. The name of an earlier child of the
+// same parent that has ended may be had again; nobody else's may.
 func (j *job) enterChild(p Peer, s *Spawn, name string) error {
 	principal := Qualify(s.Node, "spawn:"+s.ID)
 	s.Peer = j.b.ids.next(j.now)

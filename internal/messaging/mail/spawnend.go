@@ -180,8 +180,8 @@ func (j *job) name(peer string) string {
 }
 
 // endChild releases the peer of an ended spawn. What it had not acknowledged is
-// delivered to its parent, and nobody else (AH6): the child's delivery expires,
-// which the sender hears, and a new one begins with the parent.
+// delivered to its parent, and nobody else: the child's delivery expires, which
+// the sender hears, and a new one begins with the parent.
 func (j *job) endChild(child Peer, s *Spawn) error {
 	if err := j.bury(child); err != nil {
 		return fmt.Errorf("releasing a child: %w", err)

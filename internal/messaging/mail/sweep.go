@@ -218,8 +218,8 @@ func (b *Book) tidy(ctx context.Context) error {
 func (j *job) kept() int64 { return j.now - j.b.o.Limits.RowKept.Milliseconds() }
 
 // idlePeers are agents that gave no sign of life for as long as rows are kept,
-// and for whom nothing waits: the end of retention of AH7. Those of a spawn end
-// with it.
+// and for which no message waits. The names of started agents end with their
+// spawn.
 func (j *job) idlePeers() ([]string, error) {
 	var out []string
 	err := j.Each(func(scan func(...any) error) error {

@@ -7,10 +7,10 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// takeOver is AH4: one statement asks whether the session before is dead, and
-// sets the new one with the next epoch. Its row is locked before, as it would do
-// itself. What was leased to the old one goes back to the queue; who was
-// superseded will hear FENCED.
+// takeOver gives a peer to a new session of the same principal. One statement
+// asks whether the session before is dead, and sets the new one with the next
+// epoch; the row is locked before. Messages leased to the old session go back to
+// the queue, and its next call is answered FENCED.
 func (j *job) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
 	var before string
 	if err := j.Row([]any{&before}, `SELECT session FROM peers WHERE peer_id = ?1`, id); err != nil {

@@ -53,9 +53,9 @@ type Request struct {
 	// Args is the raw JSON object of a call's arguments; nil where there are
 	// none. The caller chose every byte of it.
 	Args []byte
-	// Confirmed: the request echoes what was issued to the very program that
-	// the observed facts of Who describe, after it was looked at, and the
-	// program is still the same (identity.md 5.1, step 16).
+	// Confirmed: the request echoes what was issued to the very program that the
+	// observed facts of Who describe, after it was looked at, and the program is
+	// still the same.
 	Confirmed bool
 	// Listing: the question is whether to show Name in a list. There are no
 	// arguments yet, so rules about them take no part.

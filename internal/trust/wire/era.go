@@ -42,8 +42,8 @@ func IsLegacyVersion(v string) bool {
 // capabilities in each request.
 func IsModernVersion(v string) bool { return v == V20260728 }
 
-// LooksModern reports a calendar date from 2026-07-28 on, known or not: such
-// a value settles the era (protocol.md 3.2), whatever becomes of the request.
+// LooksModern reports a calendar date from 2026-07-28 on, known or not: such a
+// value settles the era, whatever becomes of the request.
 func LooksModern(v string) bool {
 	if v == V20260728 {
 		return true

@@ -6,7 +6,7 @@ import "strings"
 // levelNone keys are read by policy, by the relay or by the other side's
 // decoder, which may ignore case (encoding/json does, by Unicode folding); so
 // there keys that meet under folding, case variants of the keys that matter,
-// and control characters are refused (threats.md R23, CVE-2026-27896).
+// and control characters are refused (CVE-2026-27896).
 type level uint8
 
 const (

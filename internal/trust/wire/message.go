@@ -62,7 +62,7 @@ func (e *Error) Error() string {
 
 // Message is one parsed JSON-RPC message. The slices alias the bytes given to
 // Parse. Unknown members of the envelope are not kept: no reader could be told
-// what they mean (protocol.md 3.3, emit rule 2).
+// what they mean.
 type Message struct {
 	Kind   Kind
 	ID     ID

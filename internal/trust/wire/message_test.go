@@ -8,7 +8,7 @@ import (
 )
 
 // refusals says, for each rule, what is refused, with which code, and why.
-// The comment on each group names the rule: protocol.md 3.3, threats.md 5.
+// The comment on each group names the rule.
 var refusals = []struct {
 	name, text string
 	code       int

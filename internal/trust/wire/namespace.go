@@ -1,6 +1,6 @@
 package wire
 
-// maxNamespace is the length of a name or namespace (messaging.md, AH14).
+// maxNamespace is the length of a name or namespace.
 const maxNamespace = 63
 
 // ValidNamespace reports whether s is the label of a project, as clients send

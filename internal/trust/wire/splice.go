@@ -11,9 +11,9 @@ type Edit struct {
 
 // Set applies the edits to obj. A member that is there keeps its place, a
 // missing one is appended in the order of the edits, and of two edits of one
-// key the later holds; every byte that is not part of a changed member stays
-// (protocol.md 3.3, emit rule 1). A nil or empty obj means {}. What is not an
-// object has no members and comes back unchanged.
+// key the later holds; every byte that is not part of a changed member stays.
+// A nil or empty obj means {}. What is not an object has no members and comes
+// back unchanged.
 //
 // The result is new memory, unless nothing was to change: then it is obj.
 func Set(obj []byte, edits ...Edit) []byte {

@@ -5,7 +5,7 @@ import "net/netip"
 // Class is what an address is for, by the IANA special-purpose address registries and the clouds' documentation.
 type Class uint8
 
-// The classes, from threats.md 7.1. The zero value is no address at all.
+// The classes of addresses. The zero value is no address at all.
 const (
 	Invalid     Class = iota
 	Global            // global unicast: may be dialled

@@ -1,8 +1,8 @@
 // Package egress is the one way out: every connection to an upstream server over the network is dialled here.
 //
-// The invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to a moment
-// earlier. The judgement falls on the address that is about to be dialled, for every candidate, inside the dialler; there is
-// no second look-up between check and use (threats.md R58). No proxy is used but one that the operator configured, no
+// The invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to a
+// moment earlier. The judgement falls on the address that is about to be dialled, for every candidate, inside the
+// dialler; there is no second look-up between check and use. No proxy is used but one that the operator configured, no
 // redirect followed, no cookie kept.
 //
 // Admitted limits. Behind a proxy the proxy dials: literal addresses and forbidden names are refused here as ever, what
@@ -27,7 +27,7 @@ type Policy struct {
 	// AllowPrivate permits loopback, private and shared addresses; never metadata, link-local, multicast, wildcard or any
 	// other special ones.
 	AllowPrivate bool
-	// Origin narrows AllowPrivate to one origin, as Origin writes it (threats.md R59). Empty: to whatever is dialled.
+	// Origin narrows AllowPrivate to one origin, as Origin writes it. Empty: to whatever is dialled.
 	Origin string
 }
 

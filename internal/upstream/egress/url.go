@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// CheckURL parses the URL of an upstream and refuses every form that two readers could read differently (threats.md R61):
-// scheme http or https, a host, no user information, opaque part, fragment, backslash, space or control character; a
-// bracketed host is an IPv6 literal without zone, a host whose last label is numeric a dotted IPv4 literal, any other an
-// ASCII name without a trailing dot. A query is allowed.
+// CheckURL parses the URL of an upstream and refuses every form that two readers could read differently: scheme http or
+// https, a host, no user information, opaque part, fragment, backslash, space or control character; a bracketed host is
+// an IPv6 literal without zone, a host whose last label is numeric a dotted IPv4 literal, any other an ASCII name
+// without a trailing dot. A query is allowed.
 //
 // In the URL returned, host and scheme are lower-case, an IPv6 literal is in its shortest form and a port has no leading
 // zeros. Errors never quote the URL, for it may carry a key.
@@ -122,7 +122,7 @@ func checkLabels(host string) error {
 }
 
 // Origin is scheme, host and port of a URL, the port always written: what must be equal for two URLs to be of the same
-// origin (threats.md R21). Both must come from CheckURL, or be resolved against one that does.
+// origin. Both must come from CheckURL, or be resolved against one that does.
 func Origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

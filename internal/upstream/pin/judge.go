@@ -238,8 +238,8 @@ func (v *Verdict) Show(entries []byte, whole bool) (shown []byte, changed bool) 
 }
 
 // refuse marks what cannot be offered beside the rest: names that are taken or
-// look alike, and names in another server's prefix (threats R33). Of those that
-// look alike an approved one stays. The caller holds mu.
+// look alike, and names in another server's prefix. Of those that look alike an
+// approved one stays. The caller holds mu.
 func (g *Guard) refuse(k Kind, list []seen) {
 	servers := g.record.book.names()
 	groups := make(map[string][]int)

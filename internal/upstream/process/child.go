@@ -44,7 +44,7 @@ var (
 	ErrClosed = errors.New("the runner of child processes is closed")
 )
 
-// Spec says what to start. Nothing in it may come from a caller (threats.md R17).
+// Spec says what to start. Nothing in it may come from a caller.
 type Spec struct {
 	Server string   // name of the server in the configuration, for logs
 	Path   string   // absolute path of the program, resolved once by Resolve; becomes argv[0] too

@@ -13,9 +13,9 @@ import (
 //
 // The plan goes the way of the pipe by which the stage sees that we live: what stands in its arguments the server can read.
 //
-// It is another exec because what the daemon has done to itself stands in the way of doing it there: an undumpable process
-// cannot map ids for a child of its own (identity.md 9). The stage ends with this process: by its parent-death signal, and
-// by that pipe for the moment before the signal is set.
+// It is another exec because what the daemon has done to itself stands in the way of doing it there: an undumpable
+// process cannot map ids for a child of its own. The stage ends with this process: by its parent-death signal, and by
+// that pipe for the moment before the signal is set.
 func startInner(c call) (int, error) {
 	var alive [2]int
 	if err := unix.Pipe2(alive[:], unix.O_CLOEXEC); err != nil {

@@ -21,7 +21,7 @@ const shellish = "|&;<>()$`\\\"'*?[]#~{}!% \t\n\r\v\f"
 // errNotExecutable: the file is there and this user may not run it.
 var errNotExecutable = errors.New("not executable by the daemon's user")
 
-// Resolve turns a configured command into the absolute path of an executable file, once, at load (requirements.md F4, F6).
+// Resolve turns a configured command into the absolute path of an executable file, once, at load.
 //
 // A command with a slash is that file (a relative one counts from the daemon's working directory), any other is looked for
 // in pathEnv, where empty and relative entries are skipped. Symbolic links are kept as they are: many programs look at the
@@ -99,9 +99,9 @@ func executable(path string) error {
 	return nil
 }
 
-// Environment is a server's complete environment: PATH, HOME, USER, LANG and TMPDIR of the daemon where they are set, and
-// what is declared for the server, which wins. Nothing else of the daemon's environment is ever inherited (requirements.md
-// F2, F3). PATH is always there. The result is sorted.
+// Environment is a server's complete environment: PATH, HOME, USER, LANG and TMPDIR of the daemon where they are set,
+// and what is declared for the server, which wins. Nothing else of the daemon's environment is ever inherited. PATH is
+// always there. The result is sorted.
 func Environment(declared map[string]string) []string {
 	vars := map[string]string{}
 	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"} {
