@@ -1,18 +1,17 @@
 // Package authn turns what is known of a connection, and a bearer token where
-// there is one, into a principal. It exists so that there is one place that
-// says who somebody is, and one answer for everybody else.
+// there is one, into a principal. Every listener uses it, so an identity is
+// decided in one place.
 //
-// Invariants: Authenticate gives a valid principal or an error, never both and
-// never neither; there is no default user. What an error says of a token is for
-// the operator, never for its caller, and holds no part of it. Only digests of
-// tokens are kept, and a presented token of ours is compared with all of them in
-// constant time. A token store that cannot be read, and an issuer that cannot be
-// asked, authenticate nobody, and the operator hears why.
+// Invariants: Authenticate returns a valid principal or an error, never both and
+// never neither; there is no default user. An error about a token is for the
+// operator, not for the caller, and holds no part of the token. Only digests of
+// tokens are kept, and a presented token is compared with all digests in constant
+// time. A token store that cannot be read, and an issuer that cannot be reached,
+// authenticate no caller, and the operator is told why.
 //
 // On the Unix socket the kernel's word is the identity and a token is ignored.
-// An agent that the daemon started is told apart there from the user for whom
-// it runs: its token counts from its own process tree and nowhere else, and
-// from that tree nothing else does.
+// The exception is an agent that the daemon started: its token counts from its
+// own process tree only, and a connection from that tree needs the token.
 package authn
 
 import (
@@ -32,7 +31,8 @@ import (
 )
 
 var (
-	// ErrUnauthenticated is the one answer to everybody who is nobody: 401.
+	// ErrUnauthenticated is the one answer to every caller without an identity:
+	// 401.
 	ErrUnauthenticated = errors.New("not authenticated")
 	// ErrMalformed: a token was presented in a way that two readers could read
 	// differently: 400 (RFC 6750, 3.1).
@@ -58,8 +58,8 @@ type Caller struct {
 
 	Spawn string // Unix: the started agent whose process tree it stands in; empty: none
 
-	// Observe looks at the program behind Unix, once, at the connection's
-	// first request; nil: nobody looks.
+	// Observe looks at the program behind Unix, once, at the connection's first
+	// request. nil: the program is not observed.
 	Observe func() peer.Evidence
 
 	who  atomic.Pointer[principal.Principal] // who the connection itself is

@@ -45,11 +45,11 @@ func newCredential(digest [sha256.Size]byte, id, name, scope string, expires tim
 	return c
 }
 
-// namer gives the tokens that were not made by us their ids. An id is bound to
-// what the token is, so that another token in its place is another proof: what
-// was opened with the one before ends, also when the daemon was down in between.
-// Such a token may be guessable, so the id is a digest under a key that is
-// nobody else's, and of it too little to be anything but a name.
+// namer gives ids to tokens that Doorward did not make. An id is bound to the
+// token's content: replacing the token ends what was opened with the old one,
+// also when the daemon was down in between. Such a token may be guessable, so the
+// id is a short digest under a key of this installation, too short to test
+// guesses of the token.
 type namer struct{ key []byte }
 
 // newNamer: without a key, the names are good for as long as the namer.

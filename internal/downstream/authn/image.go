@@ -28,9 +28,9 @@ func observed(c *Caller) peer.Evidence {
 	return c.Observe()
 }
 
-// programFacts are what the process looks like: observed, or unavailable and
-// without a value. Every one of them is chosen by whoever runs the process,
-// the names above all.
+// programFacts returns what the process looks like: observed, or unavailable and
+// without a value. The user who runs the process chooses all of them, the names
+// above all.
 func programFacts(e peer.Evidence) []principal.Fact {
 	var facts []principal.Fact
 	for _, f := range []struct{ name, value string }{
@@ -47,9 +47,9 @@ func programFacts(e peer.Evidence) []principal.Fact {
 	return facts
 }
 
-// sameProgram gives the principal of a connection for as long as the program
-// that was looked at runs. A process that runs another one since is nobody on
-// this connection, and stays so: what is known of it was said of the other.
+// sameProgram returns the principal of a connection as long as the observed
+// program runs. When the process executes another program, the connection loses
+// its principal for good: the facts were about the earlier program.
 func sameProgram(p *principal.Principal) (*principal.Principal, error) {
 	if w := p.Witness(); w != nil && !w.Holds() {
 		return nil, ErrUnauthenticated

@@ -12,9 +12,10 @@ import (
 )
 
 // A source may fail burst times at once with tokens of one kind, and then once
-// every refill. Beyond that a token that somebody chose is not compared at all,
-// so that guessing has a rate. One that Doorward made still is: 256 random bits
-// cannot be guessed, and its holder must not pay for who shares the source.
+// every refill. Beyond that rate, a token that a person chose is not compared at
+// all, which bounds guessing. A token that Doorward made is still compared: its
+// 256 random bits cannot be guessed, and its holder must not suffer from others
+// at the same source.
 const (
 	burst      = 20
 	refill     = time.Second
@@ -41,13 +42,13 @@ func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 
 // limiter is a token bucket for each source. A source without failures has no
 // bucket. Sources beyond maxSources share a fixed number of buckets, so that
-// under an attack from many addresses the memory stays bounded; which one is
-// secret, so that nobody can aim at another's.
+// memory stays bounded under an attack from many addresses. The assignment is
+// secret, so an attacker cannot aim at another source's bucket.
 //
-// Admitted limit: callers that share a source (one address, one loopback
-// listener and user) share its failures with tokens of the same kind: one that
-// was chosen cannot be let in then without letting it be guessed. A connection
-// that has authenticated before goes on regardless.
+// Limit: callers that share a source (one address, or one loopback listener and
+// user) share its failures with tokens of the same kind. A correct chosen token
+// is refused meanwhile; accepting it would let it be guessed. A connection that
+// has authenticated before goes on.
 type limiter struct {
 	mu      sync.Mutex
 	buckets map[origin]*bucket

@@ -4,11 +4,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Named is the principal that a caller of that name would be, for questions
-// about somebody who is not there. Facts that only a connection has are missing
-// from it. A token is taken to come from a listener that is not local; of two
-// of one name it is the newer. Nil for what nobody can be now: another user, a
-// token that there is not, a subject that no access token has proved.
+// Named returns the principal that a caller of that name would be, for questions
+// about a caller that is not connected. Facts of a connection are missing from
+// it. A token is taken to come from a listener that is not local; of two tokens
+// of one name the newer counts. It returns nil for a name that no caller can have
+// now: another user, an unknown token, a subject that no access token has proved.
 func (a *Authenticator) Named(name string) *principal.Principal {
 	switch kind, _, err := principal.Parse(name); {
 	case err != nil:

@@ -22,8 +22,8 @@ const (
 	factAudience   = "audience"
 )
 
-// ErrUnverifiable: the issuer's keys cannot be had now, so nobody knows
-// whether this access token is good. It is not let in: 503.
+// ErrUnverifiable means that the issuer's keys are unavailable, so an access
+// token can be neither accepted nor rejected. The request is refused with 503.
 var ErrUnverifiable = errors.New("the keys of the issuer cannot be had")
 
 // Rejection is why an access token was refused: constant text for the record
@@ -140,8 +140,8 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 	if err != nil {
 		return nil, err
 	}
-	// What the token says of itself can only refuse it here: the keys are
-	// asked last, so that no token of somebody else makes the issuer work.
+	// The token's own claims can only refuse it here. The keys are fetched last, so
+	// that a token for another audience causes no request to the issuer.
 	c, err := o.check(t, now)
 	if err != nil {
 		return nil, err

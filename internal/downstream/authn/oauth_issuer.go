@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// How the issuer is asked for its keys. Whoever sends tokens with unknown keys
-// can make Doorward ask once every refreshEvery, and no more often.
+// The pace at which the issuer is asked for its keys. Tokens with unknown keys
+// make Doorward ask once every refreshEvery at most.
 const (
 	fetchTime    = 10 * time.Second // all documents together
 	patience     = 5 * time.Second  // how long a request waits for them
@@ -71,8 +71,8 @@ func (s *issuer) current(now time.Time) *keyring {
 	return r
 }
 
-// renewed asks the issuer for its keys and waits for them. since says that
-// they were asked for after the call, and not before it for somebody else.
+// renewed asks the issuer for its keys and waits for them. since reports that
+// they were fetched after the call began, not for an earlier caller.
 func (s *issuer) renewed(now time.Time) (r *keyring, since bool, err error) {
 	f, since := s.start(now)
 	if f == nil {
@@ -133,8 +133,8 @@ func (s *issuer) run(f *fetch, found string) {
 	close(f.done)
 }
 
-// report is what the operator is told: a problem when it is a new one, and its
-// end. It needs mu.
+// report tells the operator of a new problem, and of its end. The caller holds
+// mu.
 func (s *issuer) report(ring *keyring, err error) string {
 	before := s.said
 	switch {
@@ -191,8 +191,8 @@ type absentError struct{ why string }
 
 func (e *absentError) Error() string { return e.why }
 
-// metadata gives the place of the keys. A document of another issuer ends the
-// search: somebody answers for an issuer that he is not.
+// metadata returns the location of the keys. A document that names another issuer
+// ends the search: it is an attempt to answer for a foreign issuer.
 func (s *issuer) metadata(ctx context.Context, place string) (keys string, err error) {
 	b, err := s.document(ctx, place)
 	if err != nil {

@@ -153,7 +153,8 @@ func (o *OAuth) check(t *jwt, now time.Time) (*claims, error) {
 	case !c.audience(o, t.payload["aud"]):
 		return nil, badAudience
 	case t.payload["cnf"] != nil:
-		// Whoever stole it could use it here as if it were not bound (RFC 9449, 7.2).
+		// A thief could use a sender-constrained token here as if it were not bound
+		// (RFC 9449, 7.2).
 		return nil, badBinding
 	}
 	if err := c.times(t.payload, now); err != nil {

@@ -17,9 +17,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// allAlgorithms are those that can be configured at all: signatures whose
-// check needs a public key. With `none` nothing is proved, and with HMAC the
-// public key of an issuer would be a secret that everybody has.
+// allAlgorithms are the algorithms that can be configured: signatures that are
+// verified with a public key. `none` proves nothing, and HMAC would make the
+// issuer's public key a secret that is public.
 var allAlgorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }

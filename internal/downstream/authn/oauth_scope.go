@@ -7,9 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// scopes is what each scope of the issuer grants. Scopes have no order of
-// their own here: what one grants over another is in its words, and the union
-// of the words is what counts.
+// scopes is what each scope of the issuer grants. Scopes have no order of their
+// own; the union of their words counts.
 type scopes struct {
 	grants map[string][]string
 	names  []string // sorted

@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// lookEvery is how often files are looked at: a revoked token is refused this
-// long after. For a token that nobody knows they are looked at sooner, for it
-// may just have been made.
+// lookEvery is how often the files are checked for changes: a revoked token is
+// refused at most this long after. An unknown token makes the check happen
+// sooner, because it may just have been made.
 const (
 	lookEvery  = time.Second
 	lookSooner = 100 * time.Millisecond
@@ -42,8 +42,8 @@ func envSource(v secret.Value, n namer) source {
 	return source{cred: &c}
 }
 
-// tokenFile is --token-file. It is read again when it changes; while it is not
-// usable nobody is let in by it.
+// tokenFile is --token-file. It is read again when it changes. While it is
+// unusable it authenticates no caller.
 type tokenFile struct {
 	path  string
 	namer namer
@@ -255,8 +255,8 @@ func (a *Authenticator) newTable() *table {
 type Configured struct {
 	Set  bool // a usable token from the environment or the file
 	Made bool // a token of the store that is neither revoked nor expired
-	// Unusable says why a token of the environment or the file that somebody
-	// configured cannot be used, Problems adds the store's; never with a token.
+	// Unusable says why a configured token of the environment or the file cannot be
+	// used. Problems adds those of the store. Neither contains a token.
 	Unusable []string
 	Problems []string
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// SpawnToken begins every token of a started agent, so that one that is shown
-// where it proves nothing is told apart from a header that is ignored.
+// SpawnToken begins every token of a started agent. The prefix distinguishes such
+// a token, where it proves nothing, from a header that is ignored.
 const SpawnToken = "dwa_"
 
 // Spawned is a started agent that runs.
@@ -28,10 +28,10 @@ const (
 	factStartedBy = "parent"
 )
 
-// spawned is the started agent of a connection that comes from its process
-// tree. Nobody is taken for it elsewhere, and nobody there for anybody else:
-// each request has to bear the agent's own token, and it runs, and what proved
-// its ancestors still does.
+// spawned returns the principal of a connection from the process tree of a
+// started agent. A connection from elsewhere never gets this principal, and a
+// connection from the tree gets no other: each request bears the agent's own
+// token, the agent still runs, and what proved its ancestors still holds.
 func (a *Authenticator) spawned(c *Caller, authorization []string) (*principal.Principal, error) {
 	token, ok := bearer(authorization)
 	if !ok {
@@ -58,8 +58,9 @@ func (a *Authenticator) spawned(c *Caller, authorization []string) (*principal.P
 	return p, nil
 }
 
-// spawnPrincipal: the process may be in namespaces of its own, where it looks
-// like anything; what the kernel says of it is as good as of any other.
+// spawnPrincipal makes the principal of a started agent. The process may be in
+// namespaces of its own; what the kernel says about it counts as for any other
+// process.
 func (a *Authenticator) spawnPrincipal(p *peer.Credentials, s *Spawned) *principal.Principal {
 	if p == nil || p.UID != a.uid || !p.Alive() {
 		return nil
@@ -87,9 +88,9 @@ func (a *Authenticator) spawnPrincipal(p *peer.Credentials, s *Spawned) *princip
 	return principal.New(principal.Spawn(s.ID), facts...).WithLocal().WithParent(s.Parent)
 }
 
-// stands reports whether what proved somebody, and everybody above, still
-// holds. That an agent in between has ended takes nothing from those that it
-// started and that were to outlive it: its rights bound theirs all the same.
+// stands reports whether the proofs of a principal and of all its ancestors still
+// hold. An agent in between may have ended: agents that it started and that
+// outlive it keep their rights, bounded by its rights.
 func (a *Authenticator) stands(p *principal.Principal) bool {
 	for ; p != nil; p = p.Parent() {
 		if kind, _, err := principal.Parse(p.Name()); err != nil || kind != principal.KindSpawn && !a.Holds(p) {

@@ -145,15 +145,15 @@ func plain(err error) error {
 	return errors.New("bad JSON")
 }
 
-// validRecord: what has a successor has an end.
+// validRecord checks one token record. A token with a successor must have an end.
 func validRecord(r record) bool {
 	_, err := hex.DecodeString(strings.TrimPrefix(r.ID, "T"))
 	return err == nil && len(r.ID) == 17 && r.ID[0] == 'T' && ValidName(r.Name) && validScope(r.Scope) &&
 		!r.Created.IsZero() && r.Digest != digest{} && (r.Succeeded.IsZero() || !r.Expires.IsZero())
 }
 
-// change reads, alters and replaces the file while it holds the lock. A
-// damaged store is left as it is, for somebody to look at.
+// change reads, alters and replaces the file while it holds the lock. A damaged
+// store is left as it is, for the operator to inspect.
 func (s *Store) change(alter func([]record) ([]record, error)) error {
 	dir, err := peer.PrivateDir(s.dir)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	factForwarded  = "forwarded_for"
 )
 
-// whoConnected is who the connection itself is; nil for nobody.
+// whoConnected returns the principal of the connection itself; nil: it has none.
 func (a *Authenticator) whoConnected(c *Caller) *principal.Principal {
 	if c.Unix != nil {
 		return a.unixPrincipal(c)
@@ -32,8 +32,8 @@ func (a *Authenticator) whoConnected(c *Caller) *principal.Principal {
 	return a.loopbackPrincipal(c)
 }
 
-// unixPrincipal is the peer by the kernel's word: our own user, and alive when
-// we looked. Nil for everybody else.
+// unixPrincipal returns the principal of a Unix peer: a process of the daemon's
+// user that was alive when it was examined. nil: any other peer.
 func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 	if c.Unix.UID != a.uid || !c.Unix.Alive() {
 		return nil
@@ -46,8 +46,8 @@ func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 	return p.WithWitness(e.Image)
 }
 
-// Facts are what the kernel says of a Unix peer, for a record of somebody who
-// is not let in.
+// Facts returns what the kernel says about a Unix peer, for the record of a
+// refused caller.
 func Facts(p *peer.Credentials) []principal.Fact { return unixFacts(p) }
 
 // OwnerFacts are the same of a loopback caller: the owner of its socket, and

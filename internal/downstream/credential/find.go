@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Find gives the newest session that can be used by somebody of whom mine says
-// that a binding is his (nil: every one is). refused tells of each newer file
-// why it was passed by: the path, and one of the errors of this package. ErrNone
-// when no file is left; another error when the directory itself is refused.
+// Find returns the newest usable session whose binding mine accepts (nil: every
+// binding). refused is called for each newer file that was skipped, with its path
+// and one of the errors of this package. It returns ErrNone when no file is left,
+// and another error when the directory itself is refused.
 func Find(runtimeDir string, mine func(bind string) bool) (found File, refused []error, err error) {
 	dir, err := open(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,20 +1,19 @@
-// Package sessionfile keeps session tokens in files, for what runs beside the
-// MCP process and needs one: hooks and steps of CI.
+// Package credential keeps session tokens in files, for hooks and CI steps that
+// run beside the MCP process and need one.
 //
-// It exists so that there is one place for such a file and one judgement of it:
-// the directory "sessions" in the runtime directory, never a shared temporary
-// one.
+// All files are in the directory "sessions" of the runtime directory, never in a
+// shared temporary one, and are judged by one rule.
 //
-// Invariants: what Write makes is whole, synced, 0600 and ours, under a name
-// that nobody can guess, or it is not there. What Find gives comes from a
-// regular file of ours that nobody else can read, change or have linked, and
-// has not expired. No link is followed, neither to read nor to remove. No token,
-// and no part of one, is in an error.
+// Invariants: a file made by Write is whole, synced, 0600, ours, and has an
+// unguessable name, or it does not exist. A file returned by Find is a regular
+// file of ours that no other user can read, change or have linked, and has not
+// expired. No link is followed, neither to read nor to remove. No error contains
+// a token or a part of one.
 //
-// The same user can read such a file: its token's short life, its binding to a
-// process and its revocation are what there is against that. Who may write to
-// the directories above the runtime directory may put another in its place; it
-// would have to belong to us.
+// Limit: another program of the same user can read such a file. The token's short
+// life, its binding to a process and its revocation limit the damage. A user who
+// may write to the directories above the runtime directory may put another one in
+// its place; it would have to belong to us.
 package credential
 
 import (

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openFlags open no link, and wait for nobody.
+// openFlags follow no link and never block.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // linksOf is how many names a file has; false: that cannot be told.

@@ -17,10 +17,10 @@ import (
 // unfinished is the suffix of a file that is being written. Readers pass it by.
 const unfinished = ".new"
 
-// Write keeps f in a new file and returns its path. The runtime directory and
-// the one in it are made when they are missing (0700); when one of them is a
-// link, somebody else's, or open to others, nothing is written. On any error no
-// file is left.
+// Write stores f in a new file and returns its path. It makes the runtime
+// directory and its subdirectory when they are missing (0700). When one of them
+// is a link, belongs to another user, or is open to others, nothing is written.
+// On an error no file is left.
 //
 // The file gets its name, of 128 random bits, when it is whole; nothing is
 // replaced.
@@ -76,9 +76,9 @@ func put(dir *os.Root, name string, b []byte) error {
 	return nil
 }
 
-// settle gives the file its name, which must be free. It is not linked, which
-// would tell so in one step: killed in between, it would have two names, and
-// readers pass by what has. Nobody else makes a name of 128 random bits.
+// settle gives the file its name, which must be free. It renames instead of
+// linking: a process killed between link and unlink would leave a file with two
+// names, which readers refuse. A name of 128 random bits does not collide.
 func settle(dir *os.Root, draft, name string) error {
 	if _, err := dir.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fs.ErrExist, err)
@@ -103,10 +103,10 @@ func Remove(runtimeDir, sessionID string) error {
 	return nil
 }
 
-// Sweep removes the files of sessions that have ended (nil: nobody knows of
-// any) or expired, what a killed writer left, and what is too old to hold a
-// good token whatever it is. Anything but a regular file of ours stays where it
-// is. A missing directory is no error.
+// Sweep removes the files of sessions that have ended (nil: none are known) or
+// expired, what a killed writer left, and any file too old to hold a valid token.
+// Anything but a regular file of ours is left in place. A missing directory is no
+// error.
 func Sweep(runtimeDir string, ended func(id string) bool) (removed int, err error) {
 	now := time.Now()
 	removed, err = sweep(runtimeDir, func(fi fs.FileInfo, f File, err error) bool {
@@ -125,9 +125,9 @@ func Sweep(runtimeDir string, ended func(id string) bool) (removed int, err erro
 	return removed, nil
 }
 
-// sweep removes the regular files of ours that over names. It is given what
-// the file holds, or why that cannot be told; mode and links do not matter to
-// somebody who removes a name.
+// sweep removes the regular files of ours that over selects. over is given the
+// file's content, or the error of reading it. Mode and links do not matter when a
+// name is removed.
 func sweep(runtimeDir string, over func(fs.FileInfo, File, error) bool) (removed int, err error) {
 	dir, err := open(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,8 @@ const bodyTime = 30 * time.Second
 
 var errTooLarge = errors.New("body too large")
 
-// buffer is a reusable message buffer. What was parsed out of it aliases it,
-// so it goes back only when its exchange has ended.
+// buffer is a reusable message buffer. Parsed messages alias it, so it goes back
+// to the pool only when its exchange has ended.
 type buffer struct{ b []byte }
 
 // keepBuffer is the largest buffer that is kept for reuse.

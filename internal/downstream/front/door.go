@@ -33,12 +33,12 @@ type Options struct {
 	// Holds reports whether what proved a principal still does; asked every
 	// few seconds for sessions and what is under way. nil: always.
 	Holds func(*principal.Principal) bool
-	// Refused is told of each refusal at the door, with its reason: ErrOrigin,
-	// ErrScope, or what Authenticate said.
+	// Refused is called for each request that is refused before the handler, with
+	// the reason: ErrOrigin, ErrScope, or the error of Authenticate.
 	Refused func(r *http.Request, status int, reason error)
-	// Seen hears of every sign of life of a client: a request that was
-	// authenticated, and a keep-alive that was read. session is the digest of
-	// its session, or empty without one. It must not block. nil: nobody hears.
+	// Seen is called for every sign of life of a client: an authenticated request,
+	// and a keep-alive that was read. session is the digest of its session, or
+	// empty. It must not block. nil: signs of life are not reported.
 	Seen func(who *principal.Principal, session string)
 	// Unread measures, for the connection of a request, how much of what was
 	// written to it has not been read. nil, and nil functions: it cannot be
@@ -171,8 +171,8 @@ func wellFormed(r *http.Request) bool {
 		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
 }
 
-// route picks the face by the path exactly as it was sent: no decoding, no
-// cleaning, no redirect, so that nobody can read it differently.
+// route selects the handler by the path exactly as it was sent: no decoding, no
+// cleaning, no redirect, so that every reader of the path agrees on it.
 func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
 	face, server := splitPath(path)
 	if face != "mcp" && face != "sse" && face != "messages" {
@@ -322,8 +322,8 @@ func (d *Door) classify(in *inbound, m *wire.Message) {
 	}
 }
 
-// badVersion is the answer to a version that nobody knows: a modern client
-// says it twice, and is told what there is.
+// badVersion is the answer to an unknown version. A modern client sends its
+// version in the header and the body, and is told the supported versions.
 func badVersion(header, meta string) *wire.Error {
 	if header == meta {
 		return unsupported(meta)

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// What one event log may hold before its oldest events fall out. An agent
-// that was away longer than this has lost its stream, and is told so by the
-// missing event ids.
+// The capacity of one event log. When it is exceeded the oldest events are
+// dropped; a client that was away longer sees it by the missing event ids.
 const (
 	logEvents = 256
 	logBytes  = 1 << 20
@@ -90,7 +89,7 @@ func (l *eventLog) attach() (gen uint64) {
 	return l.gen
 }
 
-// replace ends the right of whoever is attached. The caller holds mu.
+// replace detaches the current reader. The caller holds mu.
 func (l *eventLog) replace() {
 	l.gen++
 	l.live = true
@@ -156,8 +155,8 @@ func (l *eventLog) lastSent() uint64 {
 	return l.sent
 }
 
-// wake starts a writer if there is a raw connection and nobody writes to it.
-// The caller holds mu.
+// wake starts a writer when there is a raw connection without one. The caller
+// holds mu.
 func (l *eventLog) wake() {
 	if l.raw != nil && !l.writing {
 		l.writing = true

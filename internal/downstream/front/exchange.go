@@ -1,12 +1,12 @@
-// Package front holds the faces towards clients: stateless HTTP of
-// 2026-07-28, Streamable HTTP with sessions of 2025-03-26 to 2025-11-25, and
-// HTTP+SSE of 2024-11-05. Each turns a client's message into an Exchange and
-// writes the answer in the form that its client expects.
+// Package front is the HTTP face towards clients: stateless HTTP of 2026-07-28,
+// Streamable HTTP with sessions of 2025-03-26 to 2025-11-25, and HTTP+SSE of
+// 2024-11-05. It turns a client's message into an Exchange and writes the answer
+// in the form that the client expects.
 //
 // Invariant: a message reaches the Handler only after Host, Origin,
-// authentication, media type, size and strict parsing have passed, in that
-// order, and a session, stream or pending question is reachable for the
-// principal that opened it alone; for anybody else it does not exist.
+// authentication, media type, size and strict parsing have passed, in that order.
+// A session, stream or pending question is reachable only for the principal that
+// opened it; for any other caller it does not exist.
 package front
 
 import (

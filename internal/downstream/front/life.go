@@ -9,17 +9,16 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Signs of life. A request is one when it arrives. An open stream is one as
-// long as its client reads it: a keep-alive is written, and a moment later the
-// connection is asked whether everything written to it has been read. A write
-// that succeeds says nothing, for the kernel takes it in place of a process
-// that is stopped. So a stopped process gives no further sign, however long its
-// stream stays open; what it read before may be noticed one keep-alive late.
+// Signs of life. A request is a sign of life when it arrives. An open stream is
+// one as long as its client reads it: a keep-alive is written, and a moment later
+// the socket is asked whether all written bytes were read. A successful write
+// alone proves nothing, because the kernel accepts it for a stopped process. A
+// stopped process therefore gives no further sign, however long its stream stays
+// open; what it read before may be noticed one keep-alive late.
 //
-// A request that waits for its answer is heard the same way once its answer
-// has become a stream, which it does after streamAfter. A client that takes no
-// stream gives no sign between its request and its next one: nothing is
-// written to it that it could read.
+// A waiting request is observed the same way once its answer has become a stream,
+// which happens after streamAfter. A client that takes no stream gives no sign
+// between two requests, because nothing is written to it.
 
 // lookAfter is how long a client has to read a keep-alive before it is asked
 // about for the first time.
@@ -37,8 +36,8 @@ func (d *Door) seen(who *principal.Principal, s *Session) {
 	d.o.Seen(who, digest)
 }
 
-// unread is what measures the connection of a request; nil where signs of life
-// interest nobody, or cannot be told.
+// unread returns the function that measures a request's connection; nil where
+// signs of life are not wanted or cannot be measured.
 func (d *Door) unread(ctx context.Context) func() (int, error) {
 	if d.o.Seen == nil || d.o.Unread == nil {
 		return nil

@@ -121,10 +121,10 @@ func (s *stream) withdraw() {
 	plain(s.w, http.StatusUnauthorized)
 }
 
-// sweepLost ends what belongs to nobody any more: what is under way for a
-// principal that is proved no more, and sessions whose principal or program is
-// gone. A program that ends without a word would else keep its place among the
-// sessions of its user until it is idle.
+// sweepLost ends what has lost its owner: calls of a principal whose proof no
+// longer holds, and sessions whose principal or program is gone. A program that
+// ends without closing its session would otherwise keep a place until the session
+// is idle.
 func (d *Door) sweepLost() {
 	d.leases.Range(func(k, _ any) bool {
 		if l := k.(*lease); !d.o.Holds(l.who) {
@@ -140,8 +140,8 @@ func (d *Door) sweepLost() {
 	})
 }
 
-// owned reports whether a session still has somebody: by the credential that
-// was presented last, or else by the one that it was opened with.
+// owned reports whether a session still has an owner: by the credential that was
+// presented last, or by the one that opened it.
 func (d *Door) owned(s *Session) bool {
 	owner := s.Owner()
 	if d.o.Holds == nil || d.o.Holds(owner) {

@@ -58,8 +58,8 @@ func plain(w http.ResponseWriter, status int) {
 	w.Write([]byte(http.StatusText(status) + "\n"))
 }
 
-// instructionPaths are the routes of instruction delivery, whose errors are
-// problem documents (RFC 9457) whoever finds them.
+// instructionPaths are the routes of instruction delivery. Their errors are
+// problem documents (RFC 9457), whichever package makes them.
 const instructionPaths = "/auth/"
 
 // refusal answers a request that the door has refused. Its body is constant,

@@ -18,8 +18,8 @@ type Resource struct {
 	Issuer string   // where its tokens come from
 	Scopes []string // what can be asked for there
 	Basic  []string // what a client is asked to begin with
-	// Missing tells which scopes somebody lacks who may not use any server;
-	// empty where no scope would help.
+	// Missing returns the scopes that a principal without access to any server
+	// lacks; empty where no scope would help.
 	Missing func(*principal.Principal) string
 }
 
@@ -30,16 +30,16 @@ var (
 	// ErrUnavailable is an Authenticate error: whether the token is good cannot
 	// be told now. 503.
 	ErrUnavailable = errors.New("authentication is not possible now")
-	// ErrScope is told to Refused: a token that is good and grants nothing here.
+	// ErrScope is passed to Refused: a valid token that grants nothing here.
 	ErrScope = errors.New("an access token without a scope that grants anything")
-	// ErrOrigin is told to Refused: Host or Origin is not on the list.
+	// ErrOrigin is passed to Refused: Host or Origin is not on the list.
 	ErrOrigin = errors.New("the Host or Origin is not on the list")
 )
 
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// isMetadata reports a path of RFC 9728, 3.1, which is public: nobody has a
-// token before having read it.
+// isMetadata reports a path of RFC 9728, 3.1. It is public, because a client
+// reads it before it has a token.
 func (d *Door) isMetadata(path string) bool {
 	rest, ok := strings.CutPrefix(path, wellKnown)
 	return d.o.Resource != nil && ok && (rest == "" || rest[0] == '/')
@@ -115,8 +115,8 @@ func presented(r *http.Request) bool {
 	return len(v) == 1 && len(v[0]) > len(scheme) && strings.EqualFold(v[0][:len(scheme)], scheme)
 }
 
-// lacksScope answers somebody whose token is good and grants nothing: there is
-// always an aggregate, so this tells nothing that a 404 would hide.
+// lacksScope answers a caller whose token is valid and grants nothing. The
+// aggregate always exists, so the answer reveals nothing that a 404 would hide.
 func (d *Door) lacksScope(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) bool {
 	if server != "" || d.o.Resource == nil || d.o.Resource.Missing == nil {
 		return false

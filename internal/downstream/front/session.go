@@ -170,8 +170,8 @@ func (s *Session) forget(n int64) {
 	s.mu.Unlock()
 }
 
-// answer delivers a client's response. One that nobody asked for, or a second
-// one, is dropped. The bytes are copied: the caller's buffer is reused.
+// answer delivers a client's response. An unexpected or repeated response is
+// dropped. The bytes are copied, because the caller's buffer is reused.
 func (s *Session) answer(m *wire.Message) {
 	n, ok := m.ID.Int()
 	if !ok {

@@ -79,10 +79,10 @@ func (t *sessions) publish(s *Session) {
 	}
 }
 
-// find returns the session, or nil: for an id that is malformed, unknown,
-// ended, of another principal, of another route or of another transport, and
-// when the program that it was issued to is gone. That is asked last, since it
-// takes time, which nobody but the owner may see.
+// find returns the session, or nil: for an id that is malformed, unknown, ended,
+// of another principal, another route or another transport, and when the program
+// that it was issued to is gone. The program is checked last, because the check
+// takes time that only the owner may observe.
 func (t *sessions) find(id string, who *principal.Principal, server string, over transport) *Session {
 	if !wellFormedID(id) {
 		return nil
@@ -124,8 +124,8 @@ func (t *sessions) remove(s *Session) {
 	s.close()
 }
 
-// sweep ends the sessions that nobody has used for the idle time. An open
-// stream counts as use: a client that is gone fails its keep-alive.
+// sweep ends the sessions that were not used for the idle time. An open stream
+// counts as use: a client that is gone fails its keep-alive.
 func (t *sessions) sweep() {
 	limit := t.now().Add(-t.idle).UnixNano()
 	var old []*Session

@@ -169,8 +169,9 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 	return ""
 }
 
-// spawned looks for the agent that a peer belongs to. What was found by its
-// number holds if it is alive after that: then the number was its own.
+// spawned returns the agent that a peer belongs to. The lookup goes by process
+// number, and is confirmed by the process being alive afterwards: the number was
+// not reused.
 func (l *Listener) spawned(creds *peer.Credentials, o *Origin) bool {
 	if l.opts.Spawned == nil || creds.PID <= 0 {
 		return false
@@ -197,8 +198,9 @@ func (l *Listener) guard(c *conn) (reason string) {
 	return ""
 }
 
-// stampOwner asks whose socket is at the other end. Another user, or nobody:
-// refused. Where the system cannot tell, the connection is served with less.
+// stampOwner finds the owner of the socket at the other end. A socket of another
+// user, or of none, is refused. Where the system cannot tell, the connection is
+// served with fewer facts.
 func (o *Origin) stampOwner(owner func(local, remote netip.AddrPort) (uint32, error)) (reason string) {
 	uid, err := owner(o.Local, o.Remote)
 	switch {

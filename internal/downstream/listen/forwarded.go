@@ -46,9 +46,9 @@ func (l *Listener) trusts(a netip.Addr) bool {
 	return false
 }
 
-// nearest is the last address in a list that is not a trusted proxy's: each
-// proxy adds the one that it was called from, so what stands before that was
-// chosen by whoever called the first of them.
+// nearest returns the last address in a list that is not a trusted proxy's. Each
+// proxy appends the address that called it, so everything before that was chosen
+// by the caller of the first trusted proxy.
 func (l *Listener) nearest(lines []string, read func(string) (netip.Addr, bool)) (client netip.Addr) {
 	rest := strings.Join(lines, ",")
 	for range maxForwarded {

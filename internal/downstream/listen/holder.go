@@ -78,9 +78,8 @@ func (o *Origin) stampHolder() (reason string) {
 	return ""
 }
 
-// changedHands judges such a connection again, for what has come on it. A
-// socket that nobody holds any more because it was closed is no reason: what it
-// wrote last counts.
+// changedHands judges such a connection again when data arrives on it. A socket
+// without a holder because it was closed is accepted: its last bytes count.
 func (o *Origin) changedHands() (reason string) {
 	if !o.held {
 		return ""

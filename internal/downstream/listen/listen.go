@@ -1,20 +1,18 @@
-// Package listen opens the doors: the Unix socket and the TCP listeners. It
-// exists so that the bind table is decided in one place, before any port is
-// bound, and so that every connection that gets in carries what the kernel
-// says about it.
+// Package listen opens the Unix socket and the TCP listeners. The bind table is
+// decided here, before any port is bound, and every accepted connection carries
+// what the kernel says about it.
 //
 // Invariants: an address that is not positively loopback is served with
-// authentication or not at all. The address that is bound is the one that was
-// classified, never the text it came from. No name but `localhost` is resolved
-// to find out what it is. Accept hands out only connections whose peer was
-// attested (Unix) or whose holder was found (loopback TCP without a token);
-// whoever serves them needs no check of its own for that.
+// authentication or not at all. The bound address is the one that was classified,
+// never the text it came from. No name but `localhost` is resolved to classify
+// it. Accept returns only connections whose peer was attested (Unix) or whose
+// holder was found (loopback TCP without a token).
 //
-// A connection of the Unix socket stays its connector's: what another process
-// writes on it is not read, and it ends with the connector.
+// A connection of the Unix socket belongs to its connector: bytes written by
+// another process are not read, and the connection ends with the connector.
 //
-// A connection that is refused is closed, counted and reported to
-// Options.OnRefused; it never ends the accept loop.
+// A refused connection is closed, counted and reported to Options.OnRefused; it
+// never ends the accept loop.
 package listen
 
 import (
@@ -64,9 +62,10 @@ type Options struct {
 	// RuntimeDir holds doorward.sock when a Spec says "auto".
 	RuntimeDir string
 
-	// MaxConns is the most open connections of one listener; 0 means 4096.
-	// MaxPerRemote is the most from one remote address (an IPv6 /64 counts as
-	// one); 0 means 256. It does not apply to local callers, who share one.
+	// MaxConns is the maximum number of open connections of one listener; 0 means
+	// 4096. MaxPerRemote is the maximum from one remote address (an IPv6 /64 counts
+	// as one); 0 means 256. It does not apply to local callers, which share one
+	// address.
 	MaxConns, MaxPerRemote int
 
 	// AllowForeign admits Unix peers of another pid or mount namespace; only
@@ -78,18 +77,17 @@ type Options struct {
 	// is checked. It runs on the accept loop.
 	OwnChild func(*peer.Credentials) bool
 
-	// Spawned names the started agent whose process tree a Unix peer stands in;
-	// empty for none. Such a peer is let in although the daemon started it and
-	// although it is foreign, and its Origin says so: whoever serves it takes it
-	// for that agent or for nobody. It is asked before OwnChild, on the accept
-	// loop. nil: there are no agents.
+	// Spawned returns the started agent whose process tree contains a Unix peer;
+	// empty: none. Such a peer is admitted although the daemon started it, and its
+	// Origin says so: it is served as that agent or not at all. It is called before
+	// OwnChild, on the accept loop. nil: there are no agents.
 	Spawned func(*peer.Credentials) string
 
 	// Holders finds the process at the other end of a loopback connection. On
-	// listeners that ask for no token a connection is admitted for that process
-	// alone, and what comes on it later than holderKept after the last look is
-	// not read before the next. Each connection is judged by itself, beside the
-	// accept loop. nil: nobody is looked for, and the owner alone decides.
+	// listeners without a token a connection is admitted for that process alone,
+	// and bytes that arrive later than holderKept after the last search are not
+	// read before the next one. Connections are judged one by one, outside the
+	// accept loop. nil: no search; the socket's owner alone decides.
 	Holders Holders
 
 	// OnRefused hears of each connection that was closed at the door, or later

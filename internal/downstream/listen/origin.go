@@ -88,9 +88,9 @@ func Unread(ctx context.Context) func() (int, error) {
 
 func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
 
-// conn is an admitted connection; one of the Unix socket has its Guard inside.
-// Its interface is net.Conn's alone: what is inside may have further ways to
-// read, and none of them may get round what is checked here.
+// conn is an admitted connection; one of the Unix socket contains its Guard. It
+// offers only the methods of net.Conn, because other ways to read the inner
+// connection would bypass the checks here.
 type conn struct {
 	net.Conn
 	origin Origin
@@ -99,10 +99,10 @@ type conn struct {
 	err    error
 }
 
-// Read reads, unless the connection has been expelled: then it has come to its
-// end. It is not closed here, for net/http reads ahead while the answer is
-// being written. What comes on a connection that has changed hands is not
-// handed out, and ends it.
+// Read reads, unless the connection has been expelled; then it returns io.EOF.
+// The connection is not closed here, because net/http reads ahead while the
+// answer is being written. Bytes that arrive after the connection has changed
+// hands are not returned, and end it.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
 		return 0, io.EOF

@@ -13,9 +13,10 @@ type Credential struct {
 	Set bool
 	// Made: tokens made with `doorward token new` exist.
 	Made bool
-	// Unusable says why DOORWARD_TOKEN or --token-file, which are there, cannot be
-	// used, for instance "DOORWARD_TOKEN is shorter than 16 characters". Whoever
-	// set one asked for a lock, so no listener opens without it. Never the token.
+	// Unusable says why DOORWARD_TOKEN or --token-file, which are set, cannot be
+	// used, for instance "DOORWARD_TOKEN is shorter than 16 characters". An
+	// operator who set one wants authentication, so no listener opens without it.
+	// It never contains the token.
 	Unusable string
 	// Problem says what is wrong with any of the tokens, Unusable included.
 	Problem string
@@ -31,7 +32,8 @@ type Decision struct {
 }
 
 // Plan decides the bind table for one listener, before any port is bound. It
-// touches nothing, and asks nobody except, for `localhost`, the hosts file.
+// changes nothing and, except for the hosts file in the case of `localhost`,
+// reads nothing.
 func Plan(s Spec, c Credential) Decision {
 	if s.Network == "unix" {
 		return Decision{Listen: true}

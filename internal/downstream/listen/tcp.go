@@ -52,10 +52,11 @@ func refuse(addr string, err error) *RefusedError {
 	return &RefusedError{Addr: addr, Reason: reason, Err: err}
 }
 
-// bindAll binds every end. With port 0 the first end's port holds for all. An
-// address of localhost that this machine does not have (IPv6 switched off, but
-// still in the hosts file) is left out, as long as one is there; one that
-// somebody else holds is an error, for callers of localhost may land there.
+// bindAll binds every end. With port 0 the first end's port is used for all. An
+// address of localhost that this machine does not have (IPv6 switched off, but in
+// the hosts file) is left out as long as another one is bound. An address that
+// another program holds is an error, because callers of localhost may reach that
+// program.
 func bindAll(ctx context.Context, a address) ([]net.Listener, error) {
 	if a.port != 0 || len(a.ends) == 1 {
 		return bindOnce(ctx, a)

@@ -2,6 +2,6 @@ package peer
 
 import "errors"
 
-// ErrLineage: the processes above a peer cannot be told to the end. Whoever
-// asks in order to refuse somebody refuses then too.
+// ErrLineage means that the processes above a peer cannot be determined
+// completely. A caller that asks in order to refuse must refuse then too.
 var ErrLineage = errors.New("the processes above the peer cannot be told")
