@@ -2,7 +2,8 @@ package peer
 
 import "fmt"
 
-// maxLineage bounds the way up: nobody can have the daemon climb all day.
+// maxLineage bounds the length of a chain of processes, so that no caller can
+// make the daemon walk without end.
 const maxLineage = 512
 
 // link is one process of a chain, with what names its instance.
@@ -11,17 +12,18 @@ type link struct {
 	start       uint64
 }
 
-// Ancestors names the process of c and all above it up to the first one of the
-// system, the nearest first: the process itself, its parent, and so on. A name
-// is "BOOT/PID@START", whatever form Instance has; start times do not change on
-// exec, and a number that is used again has another one.
+// Ancestors returns the process of c and all processes above it up to the first
+// one of the system, nearest first. A name is "BOOT/PID@START", whatever form
+// Instance has; a start time does not change on exec, and a reused number has
+// another one.
 //
-// It is observed. What is in the chain is above c; what is not may have been
-// there and has ended, or has let its child be adopted (setsid alone does not
-// do that). So it can be a reason to refuse, and never one to allow.
+// The chain is observed. A process in the chain is above c. A process that is
+// missing may have been above c and ended, or its child may have been adopted
+// (setsid alone does not do that). The chain may therefore refuse, and never
+// allow.
 //
-// ErrLineage: the chain does not end at the first process of this pid
-// namespace, changes as often as it is looked at, or has ended.
+// It returns ErrLineage when the chain does not end at the first process of this
+// pid namespace, keeps changing, or has ended.
 func Ancestors(c *Credentials) ([]string, error) {
 	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
 		return nil, ErrLineage
@@ -65,9 +67,9 @@ func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 	return nil, fmt.Errorf("%w: they change all the time", ErrLineage)
 }
 
-// ascend goes up from pid. It reports whether it came to the first process: one
-// without a parent that is not the first was put into this namespace from
-// outside, by somebody who cannot be seen.
+// ascend walks up from pid and reports whether it reached the first process. A
+// process without a parent that is not the first entered this namespace from
+// outside, from a process that is not visible here.
 func ascend(pid int32, see func(int32) (relative, bool)) (chain []link, ok bool) {
 	for len(chain) < maxLineage {
 		r, there := see(pid)
@@ -83,9 +85,9 @@ func ascend(pid int32, see func(int32) (relative, bool)) (chain []link, ok bool)
 	return chain, false
 }
 
-// unchanged looks at a chain again. A process leaves its parent only by that
-// one's end, and then has another for good: who has the same parent before and
-// after had it all the time, and the number of the parent was nobody else's.
+// unchanged checks a chain again. A process changes its parent only when the
+// parent ends. A process with the same parent before and after the walk had it
+// all the time, and the parent's number was not reused.
 func unchanged(chain []link, see func(int32) (relative, bool)) bool {
 	for i, l := range chain {
 		r, there := see(l.pid)

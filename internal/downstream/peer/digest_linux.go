@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// digests are those of executables, by what the file looked like. One is made
-// once, however many ask at a time, and few are made at a time: nobody can
-// have the daemon read all day by starting programs.
+// digests caches the digests of executables by the state of the file. Each is
+// computed once for all callers, and few are computed at a time, so that starting
+// programs cannot keep the daemon reading.
 type digests struct {
 	limits Limits
 	slots  chan struct{} // each hashing takes one

@@ -2,11 +2,10 @@ package peer
 
 import "time"
 
-// Evidence is what a connector's process looks like. All of it is observed:
-// true when we looked, chosen by whoever runs the process, and fit to take
-// rights away, never to give any. An empty field could not be read; nothing is
-// filled in. The zero value is what there is of a process that nobody may or
-// can look at.
+// Evidence is what a connector's process looks like. All of it is observed: true
+// when it was read, chosen by the user who runs the process, and fit to take
+// rights away, never to grant any. An empty field could not be read; nothing is
+// filled in. The zero value stands for a process that cannot be examined.
 type Evidence struct {
 	// Exe is the path of the running file. It ends in " (deleted)" when the
 	// file is no longer there, and never otherwise: a file that is really
@@ -18,9 +17,9 @@ type Evidence struct {
 	// Start is when the process began, in seconds after the boot. It does not
 	// change on exec.
 	Start string
-	// Cgroup is the path in the unified hierarchy, Unit its last segment that
-	// is a systemd service or scope. Whoever owns a delegated tree names and
-	// moves there at will.
+	// Cgroup is the path in the unified hierarchy. Unit is its last segment that is
+	// a systemd service or scope. The owner of a delegated tree chooses names in
+	// it.
 	Cgroup, Unit string
 
 	// Process and ParentProcess name the process, and the one that was its
@@ -31,9 +30,9 @@ type Evidence struct {
 	ParentExe string   // in the form of Exe
 	Parents   []string // "pid:name", the nearest first, at most maxParents
 
-	// Image tells whether the program is still the one that was looked at.
-	// Without it Exe and SHA256 are empty. It lasts as long as the
-	// Credentials, or as somebody Retains it.
+	// Image reports whether the observed program still runs. Without it Exe and
+	// SHA256 are empty. It is valid as long as the Credentials, or until every
+	// Retain is released.
 	Image *Image
 }
 

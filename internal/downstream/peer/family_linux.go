@@ -149,8 +149,8 @@ func cgroup(pid int32) string {
 	return named
 }
 
-// unit is the last segment of a cgroup path that names a systemd service or
-// scope; what is below it are groups of the unit's own.
+// unit returns the last segment of a cgroup path that names a systemd service or
+// scope; segments below it are groups of the unit itself.
 func unit(path string) string {
 	segments := strings.Split(path, "/")
 	for i := len(segments) - 1; i >= 0; i-- {

@@ -22,8 +22,8 @@ func (a fileID) same(b fileID) bool {
 	return a.major == b.major && a.minor == b.minor && a.ino == b.ino
 }
 
-// identify looks at a file as the kernel knows it, without asking whoever
-// serves its file system, who might never answer. An empty path means fd
+// identify reads a file's identity from the kernel, without a request to the
+// server of its file system, which may never answer. An empty path means fd
 // itself.
 func identify(fd int, path string) (fileID, bool) {
 	flags := unix.AT_STATX_DONT_SYNC | unix.AT_SYMLINK_NOFOLLOW

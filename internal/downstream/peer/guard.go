@@ -45,17 +45,17 @@ type received struct {
 	breach string
 }
 
-// Guard wraps c so that every Read is checked against creds, the credentials
-// of that connection's peer: what was written by another process, or by one
-// that has ended since, is not handed out, and the connection ends. onBreach
-// (which may be nil) hears the reason, one of the Breach constants, once; it
-// must not block. Write, the deadlines, Close and CloseWrite are c's own.
+// Guard wraps c so that every Read is checked against creds, the credentials of
+// the connection's peer. Bytes written by another process, or by a process that
+// has ended since, are not returned, and the connection ends. onBreach (may be
+// nil) is called once with the reason, one of the Breach constants; it must not
+// block. Write, the deadlines, Close and CloseWrite are those of c.
 //
-// On Linux each read carries the pid and uid of its writer. The uid is the one
-// it has then, so a process that gives up the uid it connected with is not
-// heard any more. A peer whose pid does not show here (PID 0) is held to its
-// uid alone. On macOS the audit token of whoever used the socket last is
-// compared before and after.
+// On Linux each read carries the pid and uid of its writer. The uid is the
+// current one, so a process that gives up the uid it connected with is refused. A
+// peer whose pid is not visible here (PID 0) is checked by its uid alone. On
+// macOS the audit token of the last user of the socket is compared before and
+// after.
 func Guard(c *net.UnixConn, creds *Credentials, onBreach func(reason string)) net.Conn {
 	if onBreach == nil {
 		onBreach = func(string) {}

@@ -38,7 +38,7 @@ type Holders struct {
 	inside map[int32]bool // whether a process was below root when that was looked at
 }
 
-// wanted is one socket that somebody waits for.
+// wanted is one socket whose holder is searched for.
 type wanted struct {
 	inode  uint32
 	looks  int // searches among all processes
@@ -96,7 +96,7 @@ func (h *Holders) enter(w *wanted) {
 	}
 }
 
-// run searches until nobody waits.
+// run searches until no request is left.
 func (h *Holders) run() {
 	var missing []*wanted // by those who may be anywhere
 	var rest time.Time
@@ -140,9 +140,8 @@ func (h *Holders) pause(most time.Duration) {
 	}
 }
 
-// fullLooks is how often all processes are looked at before the answer is that
-// nobody holds a socket: a descriptor that moves during one look is found by
-// the next.
+// fullLooks is how often all processes are searched before a socket counts as not
+// held: a descriptor that moves during one search is found by the next.
 const fullLooks = 2
 
 // again answers what was looked for often enough, and gives the rest.

@@ -71,8 +71,8 @@ func (m *Image) Holds() bool {
 	return true
 }
 
-// Retain keeps the Image beyond whoever else keeps it. One that nobody kept
-// any more stays lost.
+// Retain keeps the Image until the matching Release. An Image whose last holder
+// has released it cannot be retained again.
 func (m *Image) Retain() { m.retain() }
 
 func (m *Image) retain() bool {

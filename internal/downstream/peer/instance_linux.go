@@ -10,15 +10,14 @@ import (
 )
 
 // Gone reports whether the process instance of that name ("BOOT/PID@START", as
-// Ancestors gives it) is no more: the system was started again, nobody has its
-// number, somebody else has it, or it has exited and only waits to be reaped.
-// A process whose first thread has left goes on while another of its threads
-// does.
+// returned by Ancestors) has ended: the system was restarted, its number is free
+// or reused, or it has exited and waits to be reaped. A process whose first
+// thread has exited goes on while another thread runs.
 //
-// It is false where that cannot be told: a name of another form, a /proc of
-// other processes, a process that is hidden from us, a number that was given
-// again within the grain of start times, 10 ms. So it can be a reason to end
-// something, and a false one is no proof of life.
+// It returns false where that cannot be determined: a name of another form, a
+// /proc of another pid namespace, a hidden process, a number reused within the
+// resolution of start times, 10 ms. It may therefore end something, and false
+// does not prove that the process lives.
 func Gone(instance string) bool {
 	boot, pid, start, ok := parseInstance(instance)
 	if !ok || !isBoot(bootID()) || !ownProc() {
@@ -27,10 +26,10 @@ func Gone(instance string) bool {
 	return boot != bootID() || goneHere(pid, start, unix.PidfdOpen)
 }
 
-// goneHere looks at this boot's process. open is pidfd_open, but in tests.
+// goneHere checks a process of this boot. open is pidfd_open, except in tests.
 //
-// The handle comes first: whoever has the number then is the one whose start
-// is read, as long as that one lives, and the handle tells that in the end.
+// The handle is taken first: the start time then belongs to the process behind
+// the handle as long as that process lives, which the handle confirms afterwards.
 func goneHere(pid int32, start uint64, open func(pid, flags int) (int, error)) bool {
 	fd, err := open(int(pid), 0)
 	switch {
@@ -100,8 +99,8 @@ func parseInstance(s string) (boot string, pid int32, start uint64, ok bool) {
 	return boot, int32(n), start, ok
 }
 
-// isBoot reports whether s has the form of a boot id. What stands for one that
-// could not be read has not, and tells nothing of which boot it was.
+// isBoot reports whether s has the form of a boot id. The placeholder for an
+// unreadable boot id does not have it, and identifies no boot.
 func isBoot(s string) bool {
 	if len(s) != 36 {
 		return false

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Nested reports whether the peer is in a pid namespace below this process's,
-// as whatever is shut in is. What cannot be told counts as not nested: of a
-// process that protects itself the kernel shows this and little else.
+// Nested reports whether the peer is in a pid namespace below this process's, as
+// every contained process is. What cannot be determined counts as not nested: of
+// a process that protects itself the kernel shows this and little else.
 func (c *Credentials) Nested() bool {
 	if c.PID <= 0 {
 		return false

@@ -75,16 +75,16 @@ func (o *Observer) read(ctx context.Context, pid int32, image *Image) (e Evidenc
 		family = composed(parent, r.start)
 	}
 	parents := ancestors(parent)
-	// A parent that ends hands its children on: the same one before and after
-	// was there all the time, and its number was nobody else's.
+	// The children of a process are adopted when it ends: an equal parent before
+	// and after was the parent all the time, and its number was not reused.
 	if after, ok := look(pid); ok && after.parent == parent && parent > 0 {
 		e.ParentPID, e.ParentProcess, e.ParentExe, e.Parents = parent, family, exe, parents
 	}
 	return e
 }
 
-// exe gives path and digest of the running file, through a handle that keeps
-// it the same file, and that asks nobody who serves a file system.
+// exe returns path and digest of the running file, through a handle that pins the
+// file and needs no request to the server of its file system.
 func (o *Observer) exe(ctx context.Context, pid int32) (path, sum string) {
 	link := "/proc/" + strconv.Itoa(int(pid)) + "/exe"
 	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)

@@ -20,10 +20,10 @@ var ErrLocked = errors.New("another process holds the lock")
 // ErrInUse: something answers on that socket, or it is no socket of ours.
 var ErrInUse = errors.New("the path is in use")
 
-// PrivateDir opens a directory that belongs to us and that nobody else may
-// write to, and makes it (0700, parents too) when it is missing. A symlink in
-// the last place is refused. What the directory protects stays protected only
-// while nobody else can write to its parents.
+// PrivateDir opens a directory that belongs to us and that no other user may
+// write to, and makes it (0700, parents too) when it is missing. A symbolic link
+// in the last component is refused. The protection holds only while no other user
+// can write to the parents.
 func PrivateDir(path string) (*os.File, error) {
 	path = filepath.Clean(path) // a trailing slash would follow a symlink
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -107,9 +107,9 @@ func lockable(f *os.File) error {
 	return private(f)
 }
 
-// ClearSocket makes path free for a bind: nothing is there, or it is a socket
-// of ours on which nobody answers, which is removed. The caller holds the lock
-// that belongs to path. Anything else stays, and the error wraps ErrInUse.
+// ClearSocket makes path free for a bind: nothing is there, or it removes a
+// socket of ours that no process listens on. The caller holds the lock that
+// belongs to path. Anything else stays, and the error wraps ErrInUse.
 func ClearSocket(path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

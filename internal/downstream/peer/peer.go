@@ -20,8 +20,8 @@ var (
 	// ErrUnsupported: this operating system has no peer credentials that
 	// Doorward knows how to read. Nothing is invented in their place.
 	ErrUnsupported = errors.New("peer credentials are not supported on this system")
-	// ErrGone: the connecting process has exited, or the kernel could not
-	// give a hold on it. Its pid may already belong to somebody else.
+	// ErrGone means that the connecting process has exited, or that the kernel
+	// could not give a handle on it. Its pid may already belong to another process.
 	ErrGone = errors.New("the peer process is gone")
 	// ErrNoIdentity: the kernel gave no usable uid: the overflow uid, which
 	// every unmapped user of a user namespace shares, or none at all.

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a hold on one process instance: a pidfd, or before Linux 5.3 the
+// process is a handle on one process instance: a pidfd, or before Linux 5.3 the
 // open /proc directory of the pid, which answers ESRCH once that instance is
-// gone, whoever has its pid then. There is neither for one kind of peer only,
-// one outside our pid namespace on a kernel without SO_PEERPIDFD: it is marked
+// gone, also when its pid was reused. One kind of peer has no handle: a peer
+// outside our pid namespace on a kernel without SO_PEERPIDFD. It is marked
 // Foreign and counts as alive until Close.
 //
-// The descriptor is polled under the lock so that Close cannot hand its number
-// to somebody else in between.
+// The descriptor is polled under the lock so that Close cannot release its number
+// to another file meanwhile.
 type process struct {
 	mu      sync.Mutex
 	pidfd   handle

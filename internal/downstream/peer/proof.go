@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A daemon shows its clients that it holds the key of its state directory: a
-// client sends a nonce, and the daemon signs it together with its own pid. The
-// client compares that pid with the one that the kernel gives for whoever
-// listens on the socket, so that a process in between cannot pass the answer of
-// the daemon on as its own.
+// A daemon proves to its clients that it holds the key of its state directory. A
+// client sends a nonce, and the daemon signs the nonce together with its own pid.
+// The client compares that pid with the pid that the kernel reports for the
+// listener of the socket. A process in between therefore cannot pass the daemon's
+// answer on as its own.
 
 // ProofPath is where a daemon is asked on its Unix socket, and ProofNonce the
 // header with the nonce.
@@ -43,9 +43,9 @@ func Prove(key ed25519.PrivateKey, nonce string, pid int) (string, bool) {
 	return strconv.Itoa(pid) + " " + base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, proofText(nonce, pid))), true
 }
 
-// CheckProof judges the answer to a nonce. listener is the pid of whoever
-// listens on the socket; 0: it is in a pid namespace that is not visible here,
-// and then the key alone is checked.
+// CheckProof checks the answer to a nonce. listener is the pid of the process
+// that listens on the socket; 0: it is in a pid namespace that is not visible
+// here, and only the key is checked.
 func CheckProof(key ed25519.PublicKey, nonce, proof string, listener int32) error {
 	number, text, _ := strings.Cut(proof, " ")
 	pid, err := strconv.Atoi(number)

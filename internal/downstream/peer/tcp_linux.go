@@ -18,17 +18,17 @@ const (
 	tcpListen       = 10
 )
 
-// OwnerOfTCP says which uid owns the far end of a loopback connection, from
-// the kernel's own table (NETLINK_SOCK_DIAG). local and remote are as our
-// accepted end sees them; the socket asked for is the client's, whose source
-// is remote. Ask right after accept: while our end is open nobody else can get
-// these four numbers, but the client may close or hand on its descriptor.
+// OwnerOfTCP returns the uid that owns the far end of a loopback connection, from
+// the kernel's table (NETLINK_SOCK_DIAG). local and remote are as our accepted
+// end sees them; the socket in question is the client's, whose source is remote.
+// Call it right after accept: while our end is open no other connection can get
+// these four numbers, but the client may close its descriptor or pass it on.
 //
 // The answer is an observation: it may refuse a caller, never admit one.
-// ErrNotFound: the kernel looked and there is no such socket, or it is not
-// established, or no process holds it. ErrUnavailable: this system cannot
-// tell, for all sockets alike. Any other error is to be treated as a refusal:
-// it passes, and a caller could bring it about (by using up descriptors, say).
+// ErrNotFound: there is no such socket, it is not established, or no process
+// holds it. ErrUnavailable: this system cannot tell, for any socket. Any other
+// error must be treated as a refusal: it is temporary, and a caller can cause it,
+// for instance by using up descriptors.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
 	src, dst := plain(remote), plain(local)
 	if !src.IsValid() || !dst.IsValid() || src.Addr().Is4() != dst.Addr().Is4() {

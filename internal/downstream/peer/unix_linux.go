@@ -66,8 +66,8 @@ func attest(fd int, pidfd func(int) (int, error)) (*Credentials, error) {
 }
 
 // hold takes a handle on the peer's process. Only ENOPROTOOPT means that the
-// kernel has no SO_PEERPIDFD; any other error means that the peer is gone, and
-// opening the pid instead could pin somebody else's process.
+// kernel has no SO_PEERPIDFD. Any other error means that the peer is gone;
+// opening the pid instead could pin another process.
 func (c *Credentials) hold(fd int, pidfd func(int) (int, error)) error {
 	p, err := pidfd(fd)
 	if err == nil {
@@ -93,10 +93,10 @@ func peerPidfd(fd int) (int, error) {
 	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 }
 
-// usableUID refuses ids that stand for nobody in particular. The overflow uid
-// is what every uid without a mapping reads as in a user namespace. It is
-// taken at its word in one case only: it is our own uid and every uid is
-// mapped, so that nothing can overflow into it.
+// usableUID refuses ids that identify no user. In a user namespace every uid
+// without a mapping reads as the overflow uid. The overflow uid is accepted in
+// one case only: it is our own uid and every uid is mapped, so that no other uid
+// reads as it.
 func usableUID(uid uint32) error {
 	if uid == noUID {
 		return ErrNoIdentity
@@ -165,8 +165,9 @@ func peerLabel(fd int) string {
 	return s
 }
 
-// foreign compares the peer's pid and mount namespaces with ours. What cannot
-// be read (another user's process) is not called foreign; the uid decides there.
+// foreign compares the peer's pid and mount namespaces with ours. A peer whose
+// namespaces cannot be read (another user's process) is not foreign; the uid
+// decides there.
 func foreign(pid int32) bool {
 	if pid == 0 {
 		return true

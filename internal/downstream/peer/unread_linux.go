@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unread measures what was written to c, a connection within this machine, and
-// not yet read by the process at its other end; 0 when all of it has been. The
-// number itself means little: a Unix socket counts the memory of whole writes,
-// TCP counts bytes.
+// Unread returns how much was written to c, a connection within this machine, and
+// not yet read by the process at its other end; 0 when all was read. Only zero is
+// comparable: a Unix socket counts the memory of whole writes, TCP counts bytes.
 //
-// SIOCOUTQ alone answers that for Unix sockets, whose memory stays with the
-// writer until it is read. For TCP it counts what the other kernel has not
-// acknowledged, which it does as soon as the bytes are in its buffer; so the
-// other socket's buffer is asked for as well (NETLINK_SOCK_DIAG), after the
-// first: what is acknowledged has got there. A peer on another machine, or in
-// another network namespace, has no socket here: ErrUnreadUnknown.
+// SIOCOUTQ alone answers for Unix sockets, whose memory stays with the writer
+// until it is read. For TCP it counts bytes that the other kernel has not
+// acknowledged, which happens when they are in its buffer. The other socket's
+// buffer is therefore read as well (NETLINK_SOCK_DIAG), after the first:
+// acknowledged bytes are in it. A peer on another machine, or in another network
+// namespace, has no socket here: ErrUnreadUnknown.
 func Unread(c net.Conn) (int, error) {
 	var raw syscall.RawConn
 	switch c := c.(type) {
@@ -43,7 +42,7 @@ func Unread(c net.Conn) (int, error) {
 	return 0, nil
 }
 
-// unsent is SIOCOUTQ: what is in the socket's own send queue.
+// unsent is SIOCOUTQ: the bytes in the socket's own send queue.
 func unsent(raw syscall.RawConn) (n int, err error) {
 	outer := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 	if err = errors.Join(outer, err); err != nil {

@@ -40,10 +40,10 @@ func NewWatcher() (*Watcher, error) {
 	return w, nil
 }
 
-// Watch calls dead once when the process of c ends, also when it already has.
-// It runs on the watcher's goroutine and must not block. Closing c ends the
-// watch. Where there is no handle on the process (before Linux 5.3), nothing
-// is watched, and the end shows at the next read.
+// Watch calls dead once when the process of c ends, also when it has already
+// ended. dead runs on the watcher's goroutine and must not block. Closing c ends
+// the watch. Without a handle on the process (before Linux 5.3) nothing is
+// watched, and the end is noticed at the next read.
 func (w *Watcher) Watch(c *Credentials, dead func()) error {
 	w.mu.Lock()
 	w.next++
@@ -76,8 +76,8 @@ func (p *process) watch(w *Watcher, ticket uint64) (bool, error) {
 	return true, nil
 }
 
-// forget drops what was to be called. The kernel drops its part with the
-// handle, which nobody else holds.
+// forget drops a registered call. The kernel drops its part with the handle,
+// which has no other holder.
 func (w *Watcher) forget(ticket uint64) {
 	w.mu.Lock()
 	delete(w.dead, ticket)
@@ -116,8 +116,8 @@ func (w *Watcher) report(ticket uint64) {
 	}
 }
 
-// Close ends the watching. What was watched is not told of any more. It waits
-// for a call of dead that is under way.
+// Close ends the watching. Ends of processes are no longer reported. It waits for
+// a running call of dead.
 func (w *Watcher) Close() error {
 	err := w.epoll.Close()
 	w.done.Wait()

@@ -55,7 +55,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// What a Record's Kind and Decision may be.
+// Values of Record.Kind and Record.Decision.
 const (
 	Decision = "decision" // may an act happen: written before it
 	Outcome  = "outcome"  // how an allowed act ended
@@ -121,7 +121,7 @@ type Options struct {
 	Now             func() time.Time
 }
 
-// What State.State may be.
+// Values of State.State.
 const (
 	StateOK     = "ok"
 	StateFull   = "full"   // no space; the next Append tries again

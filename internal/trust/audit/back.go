@@ -30,8 +30,8 @@ func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// segmentBackwards gives the lines of one segment; more is false when nobody
-// wants the others.
+// segmentBackwards yields the lines of one segment, last first; more is false
+// when the consumer wants no more.
 func segmentBackwards(ctx context.Context, dir string, number int, yield func([]byte, error) bool) (more bool, err error) {
 	f, err := openSegment(dir, number)
 	if err != nil {

@@ -2,10 +2,10 @@ package audit
 
 import "sync"
 
-// group is what one write brings to the file: the bodies of records in the
-// order in which they came. While one group is written the next one collects,
-// so that whoever arrives meanwhile shares a write. Everything in it is guarded
-// by Log.mu, except that bodies and items belong to the leader while it writes.
+// group is the records of one write, in the order in which they were appended.
+// While one group is written the next one collects, so that concurrent appenders
+// share a write. Log.mu guards all of it, except that bodies and items belong to
+// the leader while it writes.
 type group struct {
 	bodies []byte
 	items  []item
@@ -18,7 +18,7 @@ type group struct {
 	result sync.Cond // signalled when done, or when a user should lead
 }
 
-// item is one record: where its body ends, and whether nobody waits for it.
+// item is one record: where its body ends, and whether an appender waits for it.
 type item struct {
 	end   int
 	later bool

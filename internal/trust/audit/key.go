@@ -42,9 +42,9 @@ func (k *Key) GoString() string { return k.public }
 
 // LoadOrCreateKey reads the ed25519 key at path, in the format of
 // golang.org/x/mod/sumdb/note, or makes one. A file that is not private, as
-// durable.ReadSecret judges it, is an error, because whoever could read it can
-// sign. The verifier string stands in the file PublicName beside it, which is
-// written when it is missing and must fit the key when it is not.
+// durable.ReadSecret judges it, is an error, because another user who can read
+// the key can sign. The verifier string is in the file PublicName beside it. That
+// file is written when it is missing, and must match the key when it is not.
 func LoadOrCreateKey(path string) (*Key, error) {
 	b, err := durable.Secret(path, maxKey, freshKey)
 	if err != nil {

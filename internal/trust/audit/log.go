@@ -21,10 +21,10 @@ const (
 // Log is an open audit log; it may be used from any number of goroutines. Open
 // makes one, Close ends it.
 //
-// Who appends while nobody writes becomes the leader: it takes the group that
-// has collected, writes it without holding mu, and settles it. Who comes
-// meanwhile joins the next group and waits; one of its members leads it. So an
-// Append that meets nobody runs through on its own goroutine.
+// The first appender while no write is in progress becomes the leader: it takes
+// the group that has collected, writes it without holding mu, and settles it.
+// Appenders that arrive meanwhile join the next group and wait; one of them leads
+// it. An Append without concurrency therefore completes on its own goroutine.
 type Log struct {
 	dir  string
 	o    Options
@@ -122,10 +122,10 @@ func (l *Log) appendAll(bodies [][]byte) (first uint64, err error) {
 	return g.first + uint64(index), nil
 }
 
-// Later records r without waiting: it has its place in the order now, and
-// reaches the file with the next Append or within 50 ms. While nothing can be
-// written it is kept, up to a limit; what is lost then is counted and an event
-// says so. After Close it does nothing.
+// Later records r without waiting. Its place in the order is fixed now, and it
+// reaches the file with the next Append or within 50 ms. While the log cannot be
+// written it is kept, up to a limit; lost records are counted, and an event
+// reports the number. After Close it does nothing.
 func (l *Log) Later(r *Record) {
 	var scratch [1024]byte
 	body := appendBody(scratch[:0], r, l.o.Now())
@@ -145,8 +145,8 @@ func (l *Log) Later(r *Record) {
 	}
 }
 
-// settle waits until g has been written or given up, and leads when nobody
-// does. The caller holds mu and has a record in g, or wants a barrier.
+// settle waits until g was written or given up, and becomes the leader when there
+// is none. The caller holds mu and has a record in g, or wants a barrier.
 func (l *Log) settle(g *group) error {
 	g.users++
 	for !g.done {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// settleDelay is how often Follow looks at the files. A write that fails on a
-// full disk is cut off again at once; what is still there at the next look is
+// settleDelay is how often Follow reads the files. A write that fails on a full
+// disk is cut off again at once; a line that is still there at the next read is
 // part of the log.
 const settleDelay = 50 * time.Millisecond
 

@@ -141,8 +141,9 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	return lastNewline(r, cut)
 }
 
-// firstNumber is the number of the first whole record in part of a segment, more
-// than any where there is none. first: part is the beginning.
+// firstNumber returns the number of the first whole record in part of a segment,
+// or a number above all when there is none. first: part is the beginning of the
+// segment.
 func firstNumber(part []byte, first bool) uint64 {
 	for whole := first; len(part) > 0; whole = true {
 		text, rest, ok := bytes.Cut(part, []byte{'\n'})

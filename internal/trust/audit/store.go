@@ -53,8 +53,8 @@ func (l *Log) write(lines []byte) error {
 // everything else out until it could.
 func (l *Log) cut() { l.uncut = cutBack(l.file, l.size) != nil }
 
-// cutBack shortens f to size. It never lengthens: a file that is shorter was
-// changed by somebody else, and zeros would not make it whole.
+// cutBack shortens f to size. It never lengthens: a shorter file was changed by
+// another program, and zeros would not repair it.
 func cutBack(f *os.File, size int64) error {
 	fi, err := f.Stat()
 	if err != nil {

@@ -60,8 +60,8 @@ func Verify(dir string, v note.Verifier, kept ...Mark) (Report, error) {
 	}
 }
 
-// verifyOnce is one pass. settled says that looking again is of no use, because
-// nobody writes.
+// verifyOnce is one pass. settled reports that another pass is useless, because
+// no process writes.
 func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled bool, err error) {
 	w, err := newWalk(dir, v)
 	if err != nil {
@@ -84,7 +84,7 @@ func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled boo
 	return r, true, err
 }
 
-// badRecord ends a walk: what is wrong, and with which record.
+// badRecord ends a walk: it names the bad record and the reason.
 type badRecord struct {
 	seq    uint64
 	reason string
@@ -175,8 +175,8 @@ func (w *walk) run() error {
 	return nil
 }
 
-// segment checks one segment. last: only its end may be unfinished, while
-// somebody writes.
+// segment checks one segment. last: only its end may be unfinished, while a
+// process writes.
 func (w *walk) segment(n int, last bool) error {
 	f, err := openSegment(w.dir, n)
 	if err != nil {

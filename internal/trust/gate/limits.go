@@ -33,8 +33,8 @@ const (
 	// Question is what a server asks of its caller. It has a rate for each
 	// server: none may use up what its caller can do elsewhere.
 	Question
-	// Administration is the operator's, who must get through when agents of
-	// the same user are at their limits.
+	// Administration is the operator's acts, which must succeed when agents of the
+	// same user are at their limits.
 	Administration
 	// Guidance is how a caller learns how to work here: sessions of delivery, and
 	// what is delivered. It has a rate of its own and takes no room from calls,
@@ -97,7 +97,7 @@ type limit struct {
 	wait time.Duration // until the next is admitted, as far as can be told
 }
 
-// capWait is said of a cap: what is under way ends when it ends.
+// capWait is the wait that a caller is told when a cap is reached.
 const capWait = time.Second
 
 // charge counts an act in; leave counts it out.

@@ -23,8 +23,8 @@ const (
 
 var errTooMuch = errors.New("the arguments are too deep or too large for a rule to read")
 
-// need is which arguments some rules read: all of them, or those of these
-// names. What nobody reads is not converted and counts for no bound.
+// need is the set of arguments that some rules read: all of them, or those of
+// these names. Other arguments are not converted and count for no bound.
 type need struct {
 	all   bool
 	names []string

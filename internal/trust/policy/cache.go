@@ -33,8 +33,8 @@ type entry struct {
 	verdict verdict
 }
 
-// cache is a table in which each key has one place, shared with others: the
-// last one asked is there. Nobody waits for anybody, and it cannot grow.
+// cache is a table in which each key has one place, shared with other keys; the
+// place holds the last decision. It has no locks to wait for and a fixed size.
 type cache struct {
 	seed  maphash.Seed
 	table []atomic.Pointer[entry]
@@ -44,8 +44,8 @@ func newCache() cache {
 	return cache{seed: maphash.MakeSeed(), table: make([]atomic.Pointer[entry], slots)}
 }
 
-// slot is the place of k. The seed is random, so that nobody can choose names
-// that share the place of somebody else's.
+// slot returns the place of k. The seed is random, so that a caller cannot choose
+// names that share a place with another caller's.
 func (c *cache) slot(k *key) *atomic.Pointer[entry] {
 	h := maphash.String(c.seed, k.who)
 	h = h*31 + maphash.String(c.seed, k.action)

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/base/lookalike"
 )
 
-// compileLists makes forbids of the servers' own lists. A list gives nothing
-// by itself: it takes from what somebody may.
+// compileLists makes forbids of the servers' own lists. A list grants nothing: it
+// takes away from what a principal may do.
 func compileLists(servers map[string]ServerRules) []*rule {
 	var out []*rule
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -104,8 +104,9 @@ func looksLike(pattern string) ast.Node {
 	return out
 }
 
-// hasLooks: a pattern with characters that nobody sees means those, and without
-// them it would mean more names.
+// hasLooks reports whether a pattern can be compared by its looks. A pattern with
+// invisible characters means exactly those; without them it would match more
+// names.
 func hasLooks(pattern string) bool {
 	if strings.Trim(pattern, "*") == "" || lookalike.Shown(pattern) != lookalike.Forms(pattern) {
 		return false

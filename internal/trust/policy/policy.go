@@ -24,8 +24,8 @@ import (
 // built-in server.
 const ActionAdmin = "admin"
 
-// RuleNoMessaging is what keeps callers that are not on this machine, or that
-// nobody can tell apart, from the server agent.
+// RuleNoMessaging keeps callers from other machines, and callers without a
+// distinguishable identity, from the server agent.
 const RuleNoMessaging = "default.no-messaging"
 
 // Requests that a server makes of its client. As actions they are judged by
@@ -138,9 +138,9 @@ func (o Options) own() ([]*rule, []Problem) {
 	return rules, problems
 }
 
-// inOrder puts the rules into the order in which they are named when several
-// decide: of permits the operator's own first, of forbids last, since what
-// nobody can change says more.
+// inOrder sorts the rules into the order in which they are named when several
+// decide: of permits the operator's own first; of forbids last, because a rule
+// that cannot be changed is the stronger reason.
 func inOrder(own, builtin, lists []*rule) []*rule {
 	var permits, forbids []*rule
 	for _, r := range own {
@@ -221,9 +221,9 @@ func (s *Set) decideAlone(q Request) Decision {
 	return s.withArguments(v, q.Args)
 }
 
-// The decisions that stand in no policy: why nothing permitted the act. A
-// scope that nobody proved is no reason to allow anything, least of all
-// everything, which is what a missing one means.
+// Decisions without a rule: why nothing permitted the act. An unproved scope
+// allows nothing; in particular it does not count as a missing scope, which
+// stands for all rights.
 var (
 	nobody        = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}

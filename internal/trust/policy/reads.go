@@ -274,7 +274,8 @@ func (l *linter) pair(a, b ast.IsNode) {
 	}
 }
 
-// element: what a set is searched for must be what it holds.
+// element checks a set operation: the element that is searched for must have the
+// type of the set's elements.
 func (l *linter) element(n ast.NodeTypeContains) {
 	if set, ok := n.Left.(ast.NodeTypeSet); ok {
 		for _, e := range set.Elements {

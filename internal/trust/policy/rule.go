@@ -18,8 +18,8 @@ type rule struct {
 	syntax           *ast.Policy
 	whole            *cedar.Policy
 
-	// What its head says exactly, empty where it says less. It is looked at
-	// before Cedar is, which would find the same.
+	// The exact parts of the rule's head; empty where the head is less specific.
+	// They are compared before Cedar evaluates, which would give the same result.
 	who, kind, action, server string
 
 	facts []string // of the context, that it reads

@@ -13,7 +13,7 @@ type verdict struct {
 	plain  Decision // by the rules that read no arguments
 	denied bool     // plain is a forbid's: nothing can change it
 
-	// What is left to ask once there are arguments.
+	// The rules that remain to be evaluated once the arguments are known.
 	permits, forbids []*rule
 	need             need
 	world            *world
@@ -24,8 +24,8 @@ func (v *verdict) settled() bool {
 	return v.denied || len(v.forbids) == 0 && (v.plain.Allow || len(v.permits) == 0)
 }
 
-// listed is the decision about an entry of a list: what may be callable with
-// some arguments is shown.
+// listed decides about an entry of a list: an entry that some arguments would
+// allow is shown.
 func (v *verdict) listed() Decision {
 	if v.plain.Allow || len(v.permits) == 0 {
 		return v.plain

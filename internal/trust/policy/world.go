@@ -44,14 +44,15 @@ const (
 	groupGuidance       = "guidance"       // of instructions, who gets a session and of which tier
 )
 
-// What a session of instruction delivery is made of.
+// Actions of instruction delivery.
 const (
 	InstructSession     = "instructions.session"     // have one
 	InstructBehavioural = "instructions.behavioural" // and read what is behavioural
 	InstructStructural  = "instructions.structural"
 )
 
-// What one agent may do towards another. Asked with the addressee in Args.
+// Actions of one agent towards another. They are decided with the addressee in
+// Args.
 const (
 	AgentSee     = "agent.see"     // know of it
 	AgentSend    = "agent.send"    // write to it
@@ -262,7 +263,7 @@ func scopeOf(p *principal.Principal) scope {
 	return s
 }
 
-// grant takes one word in; what is none grants nothing.
+// grant adds one word of a scope; an unknown word grants nothing.
 func (s *scope) grant(word string) {
 	entity := func(typ types.EntityType, id string) types.Value { return types.NewEntityUID(typ, types.String(id)) }
 	switch word {

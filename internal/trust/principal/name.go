@@ -104,7 +104,7 @@ func isWord(s, also string) bool {
 	return s != ""
 }
 
-// isPrintable refuses controls and the characters that nobody sees
-// (bidirectional, zero-width and tag characters): two names that look alike
-// must not be two principals for that reason.
+// isPrintable refuses control characters and invisible characters (bidirectional,
+// zero-width and tag characters): names that differ only in them would look like
+// one principal.
 func isPrintable(s string) bool { return s != "" && plaintext.AllPrintable(s) }

@@ -1,14 +1,14 @@
-// Package principal says who is calling: one canonical name, and facts about
-// the caller, each with the grade of the evidence behind it.
+// Package principal defines the caller: one canonical name, and facts about the
+// caller, each with the grade of the evidence behind it.
 //
-// It exists so that no other package has to guess. What authenticates a
-// connection or a request makes a Principal; everything after that reads it.
+// The code that authenticates a connection or a request makes a Principal;
+// everything after that reads it.
 //
-// Invariants: a Principal never changes after New, so it may be shared between
-// goroutines. A Principal whose name is not canonical is not Valid and has no
-// name, whoever made it: code that forgets to check grants rights to nobody. A
-// grade is set by the code that looked, never by the caller, and it never rises
-// because several lower ones agree.
+// Invariants: a Principal never changes after New, so goroutines may share it. A
+// Principal whose name is not canonical is not Valid and has no name, so code
+// that forgets the check grants no rights. A grade is set by the code that
+// examined the fact, never by the caller, and several facts of a low grade never
+// make a higher one.
 package principal
 
 import "strconv"
@@ -22,8 +22,8 @@ type Fact struct {
 	Grade Grade  `json:"grade"`
 }
 
-// Principal is an authenticated caller. The nil pointer and the zero value are
-// nobody: not Valid, not Local, without name and facts.
+// Principal is an authenticated caller. The nil pointer and the zero value are no
+// caller: not Valid, not Local, without name and facts.
 type Principal struct {
 	name     string
 	key      string
@@ -35,9 +35,9 @@ type Principal struct {
 	parent   *Principal
 }
 
-// Witness can tell whether the program that a principal's observed facts
-// describe is still the one behind it. Whoever keeps it beyond the connection
-// it came with Retains it, and Releases it once for each time.
+// Witness reports whether the program that a principal's observed facts describe
+// still runs. Code that keeps it beyond the connection calls Retain, and Release
+// once for each Retain.
 type Witness interface {
 	Holds() bool
 	Retain()
@@ -73,8 +73,8 @@ func (p *Principal) Name() string {
 	return p.name
 }
 
-// Valid reports whether this is somebody. Nothing may be allowed to, stored
-// for, or bound to a principal that is not.
+// Valid reports whether the principal is a caller. Nothing may be allowed to,
+// stored for, or bound to a principal that is not Valid.
 func (p *Principal) Valid() bool { return p != nil && p.name != "" }
 
 // Key is what the owner of a session, a subscription or a sealed handle is
@@ -199,7 +199,8 @@ func (p *Principal) WithWitness(w Witness) *Principal {
 	return &q
 }
 
-// Parent is on whose behalf a started agent acts; nil for everybody else.
+// Parent returns the principal on whose behalf a started agent acts; nil for any
+// other principal.
 func (p *Principal) Parent() *Principal {
 	if p == nil {
 		return nil
@@ -207,10 +208,10 @@ func (p *Principal) Parent() *Principal {
 	return p.parent
 }
 
-// WithParent returns the same principal, started by parent: it may do what it
-// may itself and what its parent may, and so on upwards. A parent that is
-// nobody may nothing, and so may its child then. It is for the code that starts
-// agents, once for each.
+// WithParent returns the same principal, started by parent: its rights are the
+// intersection of its own and its parent's, and so on upwards. A parent that is
+// not Valid has no rights, and neither has its child. It is called once for each
+// started agent.
 func (p *Principal) WithParent(parent *Principal) *Principal {
 	if p == nil {
 		return nil

@@ -1,12 +1,13 @@
 // Package resolve turns a client's message into what it asks for: a method, one
 // server, and the tool, prompt or URI that it names there.
 //
-// It exists so that a request is read once. Policy decides on the Target, the
-// record names it, and its params are what the server gets.
+// A request is resolved once. Policy decides on the Target, the record names it,
+// and its params are forwarded to the server.
 //
-// Invariant: a Target is complete. Its request has an id. A method that names
-// something has a name, which is not empty. On the aggregate that name came with
-// a server's. What cannot be brought into this form is refused as a whole.
+// Invariant: a Target is complete. Its request has an id. A method that names an
+// object has a name, which is not empty. On the aggregate the name includes a
+// server's name. A message that cannot be brought into this form is refused as a
+// whole.
 package resolve
 
 import (

@@ -142,8 +142,8 @@ func (s *scanner) reportClash(later, earlier *key) bool {
 	return true
 }
 
-// distinctByHash is distinct with an open-addressed table at most half full.
-// Its hash is seeded, so nobody can choose keys that collide.
+// distinctByHash is distinct with an open-addressed table that is at most half
+// full. Its hash is seeded, so that a sender cannot choose keys that collide.
 func (s *scanner) distinctByHash(keys []key, lv level) bool {
 	size := 64
 	for size < 2*len(keys) {

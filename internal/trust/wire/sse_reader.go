@@ -77,7 +77,8 @@ func (e *EventReader) Next() (Event, error) {
 	}
 }
 
-// cut splits a line into the field's name, "" when nobody cares, and value.
+// cut splits a line into the field's name and value; the name is "" for a comment
+// or an unknown field.
 func (e *EventReader) cut(line span) (name string, value span) {
 	text := e.buf[line.start:line.end]
 	colon := bytes.IndexByte(text[:min(len(text), maxFieldName)], ':')
