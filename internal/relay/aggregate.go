@@ -59,8 +59,9 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 	return front.Reply{Result: result}
 }
 
-// setLevels passes a log level to every server of the session, now and when
-// one is reached later. A server that does not answer delays nobody.
+// setLevels passes a log level to every server of the session, now and when a
+// server is reached later. A server that does not answer does not delay the
+// others.
 func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	if x.Session == nil || severity(wire.Get(x.Params, "level")) < 0 {
 		return front.Reply{Error: errParams}

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// audience is everybody who listens for changes of lists and may have to hear
-// of one that no server made: the policy or the configuration has changed, and
-// with it what they may see.
+// audience is all clients that listen for changes of lists. They are told when
+// the policy or the configuration changes what they may see, which no server
+// reports.
 type audience struct {
 	mu    sync.Mutex
 	ears  map[int]func(method string)

@@ -105,9 +105,9 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 	return s.Ask(ctx, method, params)
 }
 
-// askedOf is whom a question is for. On a pooled connection nobody can be
-// asked: no capability was declared there, and which of several calls a
-// question belongs to is a guess that could show it to the wrong caller.
+// askedOf returns the client that a question is for. On a pooled connection there
+// is none: no capability was declared there, and guessing which of several calls
+// a question belongs to could show it to the wrong caller.
 func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session) {
 	switch {
 	case l.private():

@@ -169,8 +169,8 @@ func (b *backend) perSession() bool {
 	return b.Instances == "auto" || b.Instances == "session" || b.Instances == ""
 }
 
-// pooled returns the connection that who shares with itself, or with
-// everybody where the operator declared that safe.
+// pooled returns the connection that a principal's calls share, or that all
+// principals share where the operator declared it safe.
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
 	key := b.poolKey(who, client)
 	if b.Instances == "shared" {
@@ -215,7 +215,7 @@ func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn 
 	return nil
 }
 
-// sweep closes pooled connections that nobody has used since before.
+// sweep closes pooled connections that were not used since before.
 func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -73,8 +73,8 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 	return true, err
 }
 
-// unsubscribe reports whether that is all there is to do: a server is told
-// when nobody else on the connection hears of the resource.
+// unsubscribe reports whether the server needs no message: it is told only when
+// no other session on the connection is subscribed to the resource.
 func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done bool) {
 	h := l.r.bindingOf(x.Session).heldOf(l)
 	if h == nil {

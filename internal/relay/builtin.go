@@ -118,18 +118,18 @@ func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	}
 }
 
-// shut reports whether a server is known to be there and kept from who for
-// where it calls from: it is told so, as everybody knows of it anyway.
+// shut reports whether a caller is told that a server exists and is closed to
+// callers from its place. It reveals nothing: every installation has the server.
 func (r *Relay) shut(who *principal.Principal, b *backend) bool {
 	return b.Builtin != nil && r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
 }
 
-// coverBuiltin is hub.cover for a server that is part of the daemon. Each listen
-// of a client is one of that server, under the pass that let the client in: what
-// is told by it is for that client and for what his request bore, and for nobody
-// else on the connection. It goes on until ctx ends. Where the server ends it, the
-// whole subscription is over: nothing would tell the client what he misses, and
-// what he begins again may bear something else.
+// coverBuiltin is hub.cover for a built-in server. Each listen of a client is one
+// listen of that server, under the pass that let the client in: its events are for
+// that client and for the tokens of that request, and for no other client of the
+// connection. It runs until ctx ends. When the server ends it, the whole
+// subscription ends, because the client could not know what it missed, and its
+// next listen may carry other tokens.
 func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
 	c, err := e.link.get(ctx)
 	if err != nil {

@@ -34,8 +34,8 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 	}
 	if t.b.Builtin != nil {
 		reply := r.callBuiltin(ctx, x, t)
-		// What a session was given is gone with that session, and an MCP session
-		// may outlive it.
+		// A result for a delivery session is valid only while that session lives, and
+		// an MCP session may outlive it.
 		reply.Transient = t.b.Name == guideServer
 		return reply
 	}

@@ -39,9 +39,9 @@ func (l *link) asking(x *front.Exchange, reply upstream.Reply) (upstream.Reply, 
 	return reply, nil
 }
 
-// passes has the questions in a server's notification looked at. False: it may not
-// go on. What has no id and is no notification by its method is a request that
-// nobody could answer.
+// passes decides on the questions in a server's notification. False: the
+// notification must not be forwarded. A message without an id whose method is not
+// a notification is a request that could never be answered.
 func (l *link) passes(to func() asked, e *upstream.Event) bool {
 	if !wire.IsNotification(e.Method) {
 		return false
@@ -169,8 +169,8 @@ func (w *questionWalk) elicitation(params []byte) ([]byte, error) {
 	return w.ask(to, policy.AskElicitation, params)
 }
 
-// ask has one question decided, recorded and labelled. Its params must read the
-// same for everybody, as those of a request do.
+// ask decides, records and labels one question. Its params must have one reading,
+// as those of a request.
 func (w *questionWalk) ask(to asked, method string, params []byte) ([]byte, error) {
 	if w.n++; w.n > openQuestions {
 		return nil, errAsksTooMuch

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// watcher hears a server's changes. What it wants is guarded by its hub.
+// watcher receives a server's changes. Its hub guards what it wants.
 type watcher struct {
 	all     bool    // a session with a connection of its own hears everything
 	want    *filter // the changes it hears otherwise, and the resources it asked for
@@ -90,9 +90,9 @@ func (h *hub) watched() bool {
 	return len(h.watchers) > 0
 }
 
-// publish hands an event to everybody who wants it. What is no change belongs
-// to nobody in particular on a connection that several share, and is dropped
-// there. A change of the tools also makes what was learnt about them stale.
+// publish hands an event to every watcher that wants it. On a shared connection,
+// a notification that is not a change has no known addressee and is dropped. A
+// change of the tools also invalidates what was learnt about them.
 func (h *hub) publish(e upstream.Event) {
 	if e.Method == toolsChanged {
 		h.link.b.params.forget()
@@ -160,8 +160,8 @@ func (h *hub) opened(c *liveConn) {
 	}
 }
 
-// sessionsAlone: legacy sessions on a legacy connection say themselves what
-// they subscribe to. Nobody else hears such a link.
+// sessionsAlone reports a legacy session on a legacy connection of its own. The
+// session itself subscribes, and no other session hears the link.
 func (h *hub) sessionsAlone(c *liveConn) bool {
 	return h.link.client == front.Legacy && c.era == front.Legacy
 }
@@ -215,7 +215,7 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 }
 
 // everything is what Doorward listens for: all kinds of change, and the given
-// resources. What a client did not ask for is left out on its side.
+// resources. Each client's wishes are applied on its own side.
 func everything(uris map[string]bool) []byte {
 	f := lists()
 	f.uris = uris

@@ -93,7 +93,7 @@ func (l *latecomer) settle(method string) {
 	l.link.hub.publish(upstream.Event{Method: kind.changed})
 }
 
-// over ends the wait when nothing is owed or nobody listens any more.
+// over ends the wait when no list is owed or no client listens any more.
 func (l *latecomer) over() bool {
 	watched := l.link.hub.watched()
 	l.mu.Lock()

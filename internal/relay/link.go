@@ -203,7 +203,7 @@ func (l *link) pause(ctx context.Context) {
 
 func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) {
 	c := &liveConn{era: era, ready: make(chan struct{})}
-	// A server may speak before the dial has returned; what it says then waits.
+	// A server may send messages before the dial has returned; they wait.
 	on := func(e upstream.Event) {
 		<-c.ready
 		l.event(c, e)

@@ -82,9 +82,9 @@ func (l *listening) stop() {
 	}
 }
 
-// replaced ends the listen before this one. When that was over already while
-// somebody listened, what changed meanwhile is unknown, and everybody is told
-// to look again.
+// replaced ends the listen before this one. When that listen ended while a client
+// still listened, changes may have been missed, and all clients are told to list
+// again.
 func (l *listening) replaced(before *listening) {
 	if before == nil {
 		return
@@ -96,7 +96,7 @@ func (l *listening) replaced(before *listening) {
 	}
 }
 
-// isFinal reports whether a listen ended because nobody was left to hear it.
+// isFinal reports whether a listen ended because no client was left.
 func (h *hub) isFinal(l *listening) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// listTime is how long a merged list waits for one server. Who is later is
-	// left out of it, and the client is told to look again when it is up.
+	// listTime is how long a merged list waits for one server. A slower server is
+	// left out, and the client is told to list again when it answers.
 	listTime = 20 * time.Second
 	// lateTime is how long for one that owes the answer since an earlier list.
 	lateTime = time.Second
@@ -61,8 +61,8 @@ type share struct {
 	refused error  // a limit of the caller has struck
 }
 
-// share asks one server. Who owes the same list already is not waited for
-// again; when it answers, whoever listens is told to look once more.
+// share asks one server. A server that already owes the same list is not asked
+// again; when it answers, the listening clients are told to list once more.
 func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, p page, with *gate.Charge) share {
 	plain, _ := asked.At(p.server).With(wire.Set(asked.Params(), wire.Edit{Key: "cursor", Value: p.cursor}))
 	t, ok := r.aim(plain)

@@ -201,8 +201,9 @@ func (l *link) completed(ctx context.Context, c *liveConn, t target) (target, er
 	return l.named(ctx, c, pin.Prompts, t)
 }
 
-// ownName is the server's own name of a tool or prompt. What is on no list is
-// asked for again, since it may have come in silence.
+// ownName returns the server's own name of a tool or prompt. A name that is on no
+// list is looked up again, because the server may have added it without a
+// notification.
 func (l *link) ownName(ctx context.Context, c *liveConn, k pin.Kind, name string) (string, error) {
 	o := &c.offers[k]
 	v := o.current()
@@ -257,8 +258,7 @@ func (l *link) judge(ctx context.Context, c *liveConn, k pin.Kind) (*pin.Verdict
 	return v, nil
 }
 
-// maxList is how many bytes of a list are asked for. What is beyond is on no
-// list.
+// maxList is how many bytes of a list are read. The rest counts as not listed.
 const maxList = 32 << 20
 
 // wholeList asks for all pages of a list; false when the server answers none.

@@ -22,8 +22,8 @@ type asked struct {
 	x    front.Exchange // for the record
 	caps []byte         // what it declared for this way of asking; nil: it cannot be asked
 	urls []byte         // the same for the URLs of an error
-	// inside: the question stands inside another message, where a method that
-	// nobody knows is no question.
+	// inside: the question is part of another message, where an unknown method is
+	// not a question.
 	inside bool
 }
 

@@ -53,8 +53,8 @@ type Server struct {
 	Timeout time.Duration
 	// Refused is why this server cannot be used, for status; the rest runs.
 	Refused string
-	// Pin says what of its offers may be used, and Scan looks at its messages.
-	// Nil: everything, and nobody.
+	// Pin decides which definitions may be used, and Scan searches the messages.
+	// nil: all definitions, and no search.
 	Pin  *pin.Guard
 	Scan *scan.Scanner
 	// Builtin is a server that is part of the daemon; it takes the place of
@@ -82,7 +82,7 @@ type Options struct {
 	// StepUp names the scope with which policy would have allowed what it
 	// denied; empty where no scope would. nil: there are no scopes.
 	StepUp func(policy.Request) string
-	// Guide greets clients, and looks at what leaves. nil: nobody does.
+	// Guide greets clients and searches what leaves. nil: neither happens.
 	Guide Guide
 	// Note queues the record of a finding. nil: it is written at once.
 	Note func(*audit.Record)
@@ -202,8 +202,8 @@ func (r *Relay) sweep() {
 	}
 }
 
-// Known implements front.Handler. The aggregate exists for everybody whom the
-// policy knows at all; a server that cannot be used still exists.
+// Known implements front.Handler. The aggregate exists for every caller that the
+// policy knows. A server that cannot be used still exists.
 func (r *Relay) Known(who *principal.Principal, server string) bool {
 	if server == "" {
 		return r.gate.Allows(policy.Request{Who: who, Action: "initialize"}).Allow
@@ -316,9 +316,10 @@ func (r *Relay) hearers(x *front.Exchange) []*link {
 
 const rootsChanged = "notifications/roots/list_changed"
 
-// modernHearers: what the era defines acts on nothing here (a cancellation
-// names the client's own ids, which no server knows); what it does not define
-// is between the client and the one server.
+// modernHearers returns the servers that a modern client's notification is for.
+// Notifications that the era defines have no effect here (a cancellation names
+// the client's own ids, which no server knows); any other one goes to the server
+// of a single route.
 func (r *Relay) modernHearers(x *front.Exchange) []*link {
 	b := r.table.Load().byName[x.Server]
 	if b == nil || x.Method == "notifications/cancelled" || x.Method == "notifications/initialized" || x.Method == rootsChanged {

@@ -14,9 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// ackTime is how long the acknowledgement of a listen on the aggregate waits
-// for servers. Who is later is listened to all the same, and the client is
-// told to look at its lists again.
+// ackTime is how long the acknowledgement of a listen on the aggregate waits for
+// servers. A slower server is still listened to, and the client is told to list
+// again.
 const ackTime = 5 * time.Second
 
 // queued is how many different events may wait for a slow client.
@@ -167,8 +167,8 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	return e, nil
 }
 
-// enters decides and records one resource of a listen. Who may not read it may not
-// hear of it either.
+// enters decides and records one resource of a listen. A caller that may not read
+// a resource is not told of its changes.
 func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) bool {
 	act := s.r.actOn(s.x, t)
 	act.Kind, act.With = gate.Stream, with

@@ -29,8 +29,8 @@ func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, err
 	return wire.Set(params, wire.Edit{Key: "taskId", Value: inner}), nil
 }
 
-// sealTask hides a task's id from everybody else: sealed where it is new, and
-// in the client's own words where the client had named it.
+// sealTask protects a task's id from other principals: it seals a new id, and
+// keeps the client's own words where the client named the task.
 func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
 	id := wire.Get(result, "taskId")
 	if id == nil {
@@ -49,8 +49,9 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 	return wire.Set(result, wire.Edit{Key: "taskId", Value: sealed})
 }
 
-// foreignTasks: tasks of 2025-11-25 belong to a connection, so on one that
-// several principals share they would be everybody's.
+// foreignTasks reports tasks of 2025-11-25 on a shared connection. Such tasks
+// belong to a connection, so on a shared one they would belong to all its
+// principals.
 func (l *link) foreignTasks(c *liveConn, method string) bool {
 	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
 }

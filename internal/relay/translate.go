@@ -98,8 +98,8 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 	return edits
 }
 
-// narrow removes the capabilities that policy will not serve: what nobody may
-// ask for is not offered.
+// narrow removes the capabilities that policy does not serve, so that a client is
+// not offered what it cannot use.
 func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
 	var edits []wire.Edit
 	for _, a := range askOf {

@@ -127,7 +127,8 @@ func unknownOf(method string) *wire.Error {
 	return nil
 }
 
-// blockedText answers whoever sent or was to get what a content rule holds back.
+// blockedText is the answer when a content rule holds back a message, for the
+// sender and for the receiver.
 const blockedText = "Blocked by a content rule"
 
 // heldBack answers an act whose end a rule about content has decided: what is
@@ -162,8 +163,8 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 // ErrNoServer says that no server of that name is configured.
 var ErrNoServer = errors.New("no such server")
 
-// Look asks a server for everything that it offers, for who wants to see what
-// is withheld. What may not be started is not.
+// Look asks a server for everything that it offers, to show what is withheld. A
+// process that is withheld itself is not started.
 func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
 	b := r.table.Load().byName[server]
 	if b == nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// call is one request in flight on a connection whose answers come on a shared
-// stream. It is the caller's mailbox: the reader of the stream puts events and
-// the reply in and rings; the caller's own goroutine takes them out.
+// call is one request in flight on a connection whose answers arrive on a shared
+// stream. It is the caller's mailbox: the reader of the stream adds events and
+// the reply and signals; the caller's own goroutine takes them out.
 //
-// Whoever removes a call from the table owns its end: the reader that found the
-// answer, or the caller that gave up. That is what makes pooling safe.
+// The goroutine that removes a call from the table owns its end: the reader that
+// found the answer, or the caller that gave up. This makes pooling calls safe.
 type call struct {
 	id     int64
 	on     func(Event)
@@ -228,10 +228,10 @@ func (p *pending) collect(c *call) []Event {
 	return events
 }
 
-// stop ends the table, closes done and gives the calls that were in the table,
-// for their end to be told. The first reason stays; first tells whether this
-// one was. Both happen under the lock: whoever is refused by the table finds
-// done closed.
+// stop ends the table, closes done and returns the calls that were in it, so that
+// their end can be reported. The first reason is kept; first reports whether this
+// one was. Both happen under the lock: a caller that the table refuses finds done
+// closed.
 func (p *pending) stop(end error, done chan struct{}) (broken map[int64]*call, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Counts says what a server sent that reached nobody, since the daemon began.
+// Counts is what a server sent that had no receiver, since the daemon started.
 type Counts struct {
 	Garbage    int64 `json:"garbage"`    // lines or events that are no JSON-RPC message
 	Unknown    int64 `json:"unknown"`    // answers to an id that was never issued

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// What can go wrong, seen from whoever made the call. Every error of this
-// package wraps exactly one of these, unless it is the error of the caller's
-// own context. Their texts are for the operator's log.
+// The kinds of failure, from the caller's point of view. Every error of this
+// package wraps exactly one of them, unless it is the error of the caller's own
+// context. Their texts are for the operator's log.
 var (
 	ErrNotSent  = errors.New("request not sent")                   // certainly never reached the server: safe to repeat
 	ErrLost     = errors.New("connection to the server lost")      // the call may have run

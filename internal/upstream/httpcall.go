@@ -244,8 +244,8 @@ func (x *httpCall) give(ev Event) {
 	x.c.give(ev)
 }
 
-// give hands an event to the owner of the connection; what cannot be delivered
-// is counted, and refused if it wants an answer.
+// give hands an event to the owner of the connection. An event that cannot be
+// delivered is counted, and refused if it wants an answer.
 func (c *httpConn) give(ev Event) {
 	if c.events.push(ev) {
 		return
@@ -263,8 +263,8 @@ func (c *httpConn) answerLater(ev Event) {
 	}
 }
 
-// failed says what an error of the exchange means, and tells a legacy server
-// that nobody waits any more. In the modern era the closed stream says so.
+// failed classifies an error of the exchange, and tells a legacy server that the
+// call was given up. In the modern era the closed stream says so.
 func (x *httpCall) failed(err error) error {
 	ended := x.ctx.Err() != nil || errors.Is(err, errFirstByte)
 	err = netFault(x.parent, x.ctx, err)
@@ -286,7 +286,8 @@ func (c *httpConn) sendCancelled(id int64) {
 }
 
 // netFault classifies an error of an exchange made under ctx, which comes from
-// the caller's context parent. What cannot be shown to be unsent counts as lost.
+// the caller's context parent. A request that was not provably unsent counts as
+// lost.
 func netFault(parent, ctx context.Context, err error) error {
 	var f *fault
 	var timeout net.Error

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// restarts spaces the starts of one server's children: it is what the circuit is to a server over the network. A child
-// that ends on what a client's handshake says is held against handshakes that say the same, and against no others: one
-// client's words must not keep a server from everybody else.
+// restarts spaces the starts of one server's children, as the circuit does for a server over the network. A child that
+// ends because of a client's handshake delays starts with the same handshake only, so one client cannot keep a server
+// from others.
 type restarts struct {
 	mu    sync.Mutex
 	all   process.Backoff // children that could not be started, and those that served

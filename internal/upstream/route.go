@@ -91,7 +91,8 @@ func (s *stream) answered(m wire.Message, owned bool) {
 	}
 }
 
-// asked brings a request of the server to whoever can answer it.
+// asked delivers a request of the server to the call or session that can answer
+// it.
 func (s *stream) asked(m wire.Message, owned bool) {
 	if s.modern {
 		s.srv.counts.violations.Add(1)
@@ -166,7 +167,7 @@ func (s *stream) deliver(id int64, ev Event) bool {
 }
 
 // progress restores the client's token. Progress for a token that is not in
-// flight belongs to nobody.
+// flight is dropped and counted.
 func (s *stream) progress(m wire.Message) {
 	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
 	token := s.pending.token(id)

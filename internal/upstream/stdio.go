@@ -124,8 +124,8 @@ func (c *stdioConn) noteEnd(err error) {
 	c.noted.Do(func() {
 		started, key := c.started, c.key
 		if c.worked.Load() {
-			// It served somebody: whoever can crash his own instance must not
-			// keep everybody else's from starting.
+			// It has served a call. A client that can crash its own instance must not
+			// delay the starts of others.
 			started, key = time.Time{}, ours
 		}
 		wait := c.srv.backoff.ended(key, started, time.Now())
@@ -165,9 +165,9 @@ func (c *stdioConn) stop(end error) {
 // looked at again.
 const stalled = 50 * time.Millisecond
 
-// lineWriter writes whole lines to a child. One line is one write; a child that
-// does not read costs the writer no more than its own patience, and everybody
-// else only the wait for the lock, which each ends for itself.
+// lineWriter writes whole lines to a child. One line is one write. A child that
+// does not read blocks its writer for the writer's own timeout, and other writers
+// for the lock, which each of them stops waiting for by its own context.
 type lineWriter struct {
 	f     *os.File
 	lock  chan struct{}   // capacity 1: a mutex that can be given up on, and handed on

@@ -31,9 +31,9 @@ type stream struct {
 	// when carry returns.
 	carry func(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error)
 
-	// gone is closed when whoever speaks on the stream has ended, though its
-	// other end may be open still; mourn then makes the reader finish. Nil
-	// where the stream's end says it all.
+	// gone is closed when the process at the other end has ended, although its pipe
+	// may still be open; mourn then makes the reader finish. nil where the stream's
+	// end is the end of the process.
 	gone  <-chan struct{}
 	mourn func()
 
@@ -236,9 +236,10 @@ func (s *stream) Done() <-chan struct{} { return s.done }
 // Err implements Conn.
 func (s *stream) Err() error { return s.pending.ended() }
 
-// fail marks the connection as over and ends all calls. The first reason stays;
-// first tells whether this one was. Done is closed before any call hears of the
-// end, so that nobody who heard of it takes the connection for open.
+// fail marks the connection as over and ends all calls. The first reason is kept;
+// first reports whether this one was. Done is closed before any call is told of
+// the end, so that a caller that knows of the end never takes the connection for
+// open.
 func (s *stream) fail(end error) (first bool) {
 	broken, first := s.pending.stop(end, s.done)
 	if !first {
@@ -261,8 +262,8 @@ func (s *stream) answerOwn(ev Event) {
 	}
 }
 
-// ownAnswer answers a ping, and refuses a question for which there was no room
-// or nobody to ask.
+// ownAnswer answers a ping, and refuses a question for which there was no room or
+// no client to ask.
 func ownAnswer(ev Event) Reply {
 	if ev.Method == methodPing {
 		return Reply{Result: []byte(`{}`)}

@@ -2,8 +2,8 @@
 // introduce themselves in both eras, the form of their lists, the life of a
 // connection, and counting.
 //
-// Invariant: nothing here knows a caller. Who he is and what he may is the
-// relay's and the server's own to ask.
+// Invariant: nothing here knows a caller. The relay and the servers decide who
+// calls and what the caller may do.
 package builtin
 
 import (

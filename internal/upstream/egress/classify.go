@@ -81,7 +81,8 @@ var table = concat(
 	rows(Embedded, "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
 )
 
-// globalIPv6 is all that has been given out as global unicast; the rest of the IPv6 space is nobody's.
+// globalIPv6 is the space that is allocated as global unicast; the rest of the IPv6 space is
+// unallocated.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
 // Classify says what an address is. An IPv4-mapped address is judged as the IPv4 address that it stands for, a zone is

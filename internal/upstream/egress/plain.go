@@ -232,8 +232,8 @@ func (p *plain) release(c *plainConn) {
 	}
 }
 
-// sweepEvery is how soon an idle connection is noticed that its server has
-// closed: nobody reads on it meanwhile.
+// sweepEvery is how soon an idle connection that its server closed is noticed; no
+// goroutine reads on it meanwhile.
 const sweepEvery = 5 * time.Second
 
 // swept closes what is dead or has been idle for too long, and comes again
@@ -299,7 +299,7 @@ func (b *plainBody) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. What has not been read is not waited for.
+// Close implements io.Closer. It does not wait for unread data.
 func (b *plainBody) Close() error {
 	b.end(false)
 	return nil

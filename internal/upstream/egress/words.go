@@ -54,8 +54,8 @@ var (
 var constant = []error{errLongHeader, errNoStatus, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, http.ErrSchemeMismatch,
 	context.Canceled, context.DeadlineExceeded}
 
-// words says what went wrong by the kind of an error. What an error of an
-// unknown kind says is not repeated.
+// words describes an error by its kind. The text of an error of an unknown kind
+// is not repeated.
 func words(err error) string {
 	var op *net.OpError
 	var name *net.DNSError

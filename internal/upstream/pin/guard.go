@@ -111,8 +111,8 @@ func CleanText(raw []byte, limit int) (out []byte, n int) {
 	return out, n
 }
 
-// Shut is why an item may not be used, for items whose list nobody needs to
-// have seen: the addresses of resources and templates.
+// Shut returns why an item may not be used, for items that are used without being
+// listed: the addresses of resources and templates.
 func (g *Guard) Shut(k Kind, name string) Reason {
 	p := g.record.public.Load()
 	switch {
@@ -126,9 +126,9 @@ func (g *Guard) Shut(k Kind, name string) Reason {
 	return p.withheld[k.key(name)]
 }
 
-// Unlisted is why a name that a server does not list may not be used. Under
-// auto it is between the server and its clients, unless it is withheld from
-// somebody else, or has characters that nobody sees.
+// Unlisted returns why a name that a server does not list may not be used. Under
+// auto such a name is allowed, unless it is withheld on another connection or has
+// invisible characters.
 func (g *Guard) Unlisted(k Kind, name string) Reason {
 	if why := g.Shut(k, name); why != "" {
 		return why

@@ -267,8 +267,8 @@ func (g *Guard) refuse(k Kind, list []seen) {
 	}
 }
 
-// forms are what no two names of a list may have in common. Addresses differ
-// in case legitimately, and are read by nobody.
+// forms are the forms of a name that must be unique in a list. Addresses differ
+// in case legitimately, and are compared as they are.
 func forms(k Kind, shown string) []string {
 	if k == Resources || k == Templates {
 		return []string{shown}

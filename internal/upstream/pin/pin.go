@@ -1,13 +1,12 @@
-// Package pin keeps a manifest of what each server offers: the definitions of
-// its tools, prompts, resources and resource templates, its instructions, and
-// of a child process what is started. What a person, or the first use,
-// approved is offered on; what is new or changed since is withheld until it is
-// approved too.
+// Package pin keeps a manifest of what each server offers: the definitions of its
+// tools, prompts, resources and resource templates, its instructions, and, for a
+// child process, the command. Definitions that a person or the first use approved
+// are offered; new and changed ones are withheld until they are approved too.
 //
-// Invariant: nothing is offered that the manifest on disk does not hold with
-// the same digest; an approval approves exactly the digest that was shown; a
-// manifest that cannot be read or written approves nothing; and what a client
-// sees of a name is the only spelling under which it can be used.
+// Invariant: nothing is offered that the manifest on disk does not hold with the
+// same digest. An approval approves exactly the digest that was shown. A manifest
+// that cannot be read or written approves nothing. The spelling of a name that a
+// client sees is the only one under which the item can be used.
 package pin
 
 import (

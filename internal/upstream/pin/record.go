@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// record is the state of one server, whoever asks: digests of what was
+// record is the state of one server for all callers: digests of what was
 // approved, and what is withheld now. The definitions themselves stay on disk.
 type record struct {
 	book         *Book
@@ -49,8 +49,8 @@ type public struct {
 // ruleFirst is what approves a first use.
 const ruleFirst = "trust: auto"
 
-// maxOpen bounds the withheld definitions that are kept to be shown. What is
-// beyond is withheld all the same, and cannot be approved before the rest is.
+// maxOpen bounds the withheld definitions that are kept for display. Further ones
+// are withheld too, and can be approved only after the kept ones are.
 const maxOpen = 32 << 20
 
 func newRecord(b *Book, server, name string) *record {
@@ -321,9 +321,10 @@ func (r *record) metBefore(era string) bool {
 // known from another one: nothing that it offers there is a first use.
 func later(era string) string { return "later in " + era }
 
-// late reports whether a server declares a kind now that it did not have when
-// it was first met, in whichever era. What it never declares it may have had from
-// the start: some do not say. The caller holds mu.
+// late reports whether a server now declares a kind of definition that it did not
+// have when it was first met, in any era. A kind that is never declared may have
+// existed from the start, because some servers do not declare it. The caller
+// holds mu.
 func (r *record) late(era string, k Kind) bool {
 	return r.declared[absent(era, k)] && slices.ContainsFunc(eras, func(e string) bool { return r.settled[absent(e, k)] })
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// View is a guard as one connection of its server meets it. What is withheld of a
-// server is what is withheld on any of its connections: an instance whose offer is
-// as it was approved does not hide another one whose offer has changed.
+// View is a guard for one connection of its server. A definition that is withheld
+// on one connection is withheld for the server: an unchanged instance does not
+// hide a changed one.
 type View struct{ *Guard }
 
 // View begins a connection.
@@ -44,8 +44,8 @@ func (v *View) Shut(k Kind, name string) Reason {
 	return ""
 }
 
-// Close ends a connection. What was withheld on it stays withheld until another
-// list or greeting of the server comes.
+// Close ends a connection. Definitions that were withheld on it stay withheld
+// until the server sends another list or greeting.
 func (v *View) Close() {
 	r := v.record
 	r.mu.Lock()

@@ -15,10 +15,11 @@ type step struct {
 	start       string
 }
 
-// isBelow reports whether pid stands below top, which is not reaped meanwhile, so that its number is its own.
+// isBelow reports whether pid is a descendant of top. top is not reaped meanwhile, so its number is not reused.
 //
-// A process loses its parent by that one's end alone. So a process that has the same parent before and after had it all the
-// time in between, and the parent's number was nobody else's; that goes up the chain. Whatever does not hold still is no.
+// A process changes its parent only when the parent ends. A process with the same parent before and after had it all the
+// time, and the parent's number was not reused; the same holds for each step of the chain. A chain that changes counts
+// as no.
 func isBelow(pid, top int) bool {
 	for range 5 {
 		chain := climb(pid, top)

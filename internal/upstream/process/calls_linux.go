@@ -4,8 +4,9 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// afterLast is one more than the last system call that this list was made with. What came later may be a new way to do what
-// is denied here; programs take ENOSYS as an old kernel's word. The numbers of x32 lie beyond it too.
+// afterLast is one more than the last system call that this list was made with. A newer call may be another way to do
+// what is denied here, so it fails with ENOSYS, which programs take for an old kernel. The numbers of x32 lie beyond it
+// too.
 const afterLast = unix.SYS_RSEQ_SLICE_YIELD + 1
 
 // denied are the system calls that strict refuses: looking into other processes, changing what is mounted, namespaces, code

@@ -20,8 +20,9 @@ type checked struct {
 	err      error
 }
 
-// Check says what would hold of a sandbox, by building it and starting nothing. An error wraps ErrNotContained: a server
-// that asks for it cannot be started. What can be had is found out once; what cannot is tried again at each call.
+// Check reports what would hold of a sandbox, by building it without starting a server. An error wraps ErrNotContained:
+// a server with this sandbox cannot be started. What is available is found out once; what is missing is tried again at
+// each call.
 func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if s.off() {
 		return nil, nil

@@ -57,13 +57,13 @@ type Spec struct {
 
 	Sandbox Sandbox
 
-	// Started is told of the process as soon as there is one, before the server can have done anything that somebody notices
-	// and before Start returns. An end may come in between all the same. Nil: nobody is.
+	// Started is called with the process as soon as it exists, before the server can have a visible effect and before
+	// Start returns. The process may still end in between. nil: it is not called.
 	Started func(*Process)
 
-	// Stderr receives what the server writes there, line by line, cut at 1 KiB, control characters escaped, at most 300
-	// lines a minute; what is withheld is counted in a line of its own. It is called from one goroutine, never after Done is
-	// closed, and must not block. Nil: it goes to the null device.
+	// Stderr receives what the server writes to standard error, line by line, cut at 1 KiB, with control characters
+	// escaped, at most 300 lines a minute; suppressed lines are counted in a line of their own. It is called from one
+	// goroutine, never after Done is closed, and must not block. nil: standard error goes to the null device.
 	Stderr func(line string)
 }
 

@@ -20,7 +20,7 @@ const (
 	dataArgs   = 16
 )
 
-// What a filter answers.
+// The return values of a filter.
 const (
 	answerAllow = unix.SECCOMP_RET_ALLOW
 	answerKill  = unix.SECCOMP_RET_KILL_PROCESS
@@ -108,7 +108,7 @@ func assemble(r rules) program {
 	})
 	p.when(unix.SYS_SETSOCKOPT, r.option)
 	if !r.open {
-		// What is sent along with the opening of a connection is not asked about by Landlock.
+		// Landlock does not check data that is sent while a connection is opened.
 		p.when(unix.SYS_SENDTO, noFastOpen(3))
 		p.when(unix.SYS_SENDMSG, noFastOpen(2))
 		p.when(unix.SYS_SENDMMSG, noFastOpen(3))

@@ -13,9 +13,9 @@ import (
 // ErrOutside is wrapped by the error of OpenFolder for what lies in none of the roots.
 var ErrOutside = errors.New("outside of the directories that are allowed")
 
-// OpenFolder takes hold of a directory that lies in one of the roots, or is one, with all links followed on both sides, and
-// says where it is. What is held cannot be exchanged: a link on the way that leads elsewhere later changes nothing about it.
-// Paths are absolute.
+// OpenFolder opens a directory that lies in one of the roots, or is one, with all links followed on both sides, and
+// returns its path. The open directory cannot be exchanged: a link on the way that changes later has no effect. Paths
+// are absolute.
 func OpenFolder(path string, roots []string) (folder *os.File, real string, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, "", fmt.Errorf("%s is not absolute: %w", path, ErrOutside)

@@ -40,7 +40,8 @@ func (h *homes) prepare(home string, args, users []string) error {
 	return err
 }
 
-// seed copies the directories in which npx keeps the named packages. What cannot be copied is downloaded again.
+// seed copies the directories in which npx keeps the named packages. A package that cannot be copied is
+// downloaded again.
 func seed(home, user string, args []string) {
 	manifests, _ := filepath.Glob(filepath.Join(user, ".npm/_npx/*/package.json")) // the pattern is well-formed
 	for _, path := range manifests {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What strict asks of Landlock by its version: files as of 3, since before it whoever may write a file may not be kept from
-// cutting it, TCP ports as of 4, and a wall before abstract sockets as of 6.
+// The rights that strict requests, by Landlock version: files from 3 (before it, a process that may write a file could
+// truncate it), TCP ports from 4, and abstract sockets from 6.
 const (
 	landlockFiles  = 3
 	landlockPorts  = 4
@@ -132,7 +132,8 @@ func newRuleset(attr unix.LandlockRulesetAttr) (ruleset, error) {
 	return ruleset{fd: int(fd), handled: attr.Access_fs}, nil
 }
 
-// grant lets the server at what it may have. What is not there is left out: Landlock knows files, not names.
+// grant adds the server's grants to the ruleset. A missing path is left out: Landlock rules are about files,
+// not names.
 func (j *jail) grant(r ruleset) error {
 	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, j.plan.Own, j.program)
 	dir := j.plan.Dir

@@ -17,8 +17,8 @@ type pipeSet struct {
 	reports bool // there is a report
 }
 
-// openPipes makes the four, and a fifth for the notes of a contained server's stages. Where nobody wants standard error it
-// goes to the null device: an idle child then costs a goroutine and a pipe less, and can write there as much as it likes.
+// openPipes makes the four pipes, and a fifth for the notes of a contained server's stages. Unwanted standard error goes
+// to the null device: an idle child then costs one goroutine and one pipe less, and can write there without limit.
 func openPipes(wantStderr, reports bool) (*pipeSet, error) {
 	s := &pipeSet{reports: reports}
 	made := 0

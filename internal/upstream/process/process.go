@@ -19,8 +19,8 @@ const stderrGrace = time.Second
 type Process struct {
 	// Stdin writes to the server. Stop, and the end of the process, close it; closing it earlier is allowed.
 	Stdin *os.File
-	// Stdout reads from the server: its io.EOF says that nobody holds the other end any more, which is not the end of the
-	// process. It is the caller's to close, at any time; after Done what is still in the pipe can be read.
+	// Stdout reads from the server. Its io.EOF means that the other end has no holder any more, which is not the end of
+	// the process. The caller closes it, at any time; data in the pipe can still be read after Done.
 	Stdout *os.File
 
 	server  string
@@ -270,9 +270,9 @@ func (p *Process) terminate() {
 	p.step = time.AfterFunc(p.runner.o.Term, p.Kill)
 }
 
-// bypass is for a supervisor that does not act, or not fast enough: the daemon kills its children, level by level, as they
-// are handed up to it, and the supervisor itself only when nobody is left below: what outlives it is out of reach. The
-// kernel's list of children may miss one now and then, so it has to be empty more than once.
+// bypass handles a supervisor that does not act, or not fast enough: the daemon kills the supervisor's children, level
+// by level, as they become its own, and the supervisor itself only when no child is left, because children that outlive
+// it are out of reach. The kernel's list of children may miss one, so it must be empty more than once.
 func (p *Process) bypass() {
 	p.runner.o.Log.Warn("supervisor is slow to end its server, the daemon helps", "server", p.server, "pid", p.PID())
 	empty := 0
@@ -287,9 +287,9 @@ func (p *Process) bypass() {
 	p.signal(unix.SIGKILL)
 }
 
-// Contains reports whether a process, by its number here, is one of the server's: itself, or below it. It is never true of
-// another: a way up that changes while it is looked at counts for nothing, and the supervisor keeps its number meanwhile. The
-// caller sees to it that pid is still whom he means.
+// Contains reports whether a process, by its number here, is the server or one of its descendants. It is never true of
+// another process: a chain that changes during the look counts as no, and the supervisor keeps its number meanwhile. The
+// caller ensures that pid still names the process in question.
 func (p *Process) Contains(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ type note struct {
 	Limit    string    `json:"limit,omitempty"`  // the limit that was exceeded, and by how much
 }
 
-// tell writes one note. When nobody reads it there is no daemon any more.
+// tell writes one note. A failed write means that the daemon is gone.
 func tell(n note) {
 	b, err := json.Marshal(n)
 	if err != nil { // numbers and text alone

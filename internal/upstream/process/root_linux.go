@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is the file system of one server while it is being built: a tmpfs that gets one mount for each layer, and then takes
-// the place of the host's root in the server's mount namespace. What has no layer is absent. No rename, second mount or
-// nested namespace can uncover what is not there.
+// root is the file system of one server while it is being built: a tmpfs with one mount for each layer, which then
+// replaces the host's root in the server's mount namespace. A path without a layer is absent, so no rename, second mount
+// or nested namespace can uncover it.
 //
-// Mount points are opened one component at a time, without following links: the server writes its private home, and a link
-// that it leaves there must not lead a later mount elsewhere.
+// Mount points are opened one component at a time, without following links: the server writes its private home, and a
+// link that it leaves there must not lead a later mount elsewhere.
 type root struct {
 	fd    int   // the new root directory
 	seals []int // mounts of the root's own that become read-only at the end

@@ -53,8 +53,8 @@ func NewRunner(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Share says which paths some contained server writes. What the configuration names below one of them is followed by no link
-// that leads out of it, for servers that are started from now on.
+// Share sets the paths that some contained server writes. Links that lead out of them are not followed when a configured
+// path is resolved, for servers that are started from now on.
 func (r *Runner) Share(paths []string) { r.shared.Store(&paths) }
 
 func orDefault[T int | time.Duration](v, def T) T {

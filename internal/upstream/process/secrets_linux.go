@@ -26,7 +26,7 @@ var engines = []string{
 	"/var/run/docker.sock", "/var/run/dbus", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
 
-// resolvers answer questions about names for whoever asks, and so carry words out of a network namespace.
+// resolvers answer questions about names for any process, and so carry data out of a network namespace.
 var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
 
 // rootSecrets can be read by root alone, and are hidden when that is who we are.

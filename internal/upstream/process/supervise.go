@@ -28,8 +28,8 @@ const controlFD = 3
 // spareThreads: see provide.
 const spareThreads = 3
 
-// killPatience bounds the hunt for descendants that cannot be killed (another uid) or will not die (sleeping in the
-// kernel): nobody must wait for these for ever.
+// killPatience bounds the hunt for descendants that cannot be killed (another uid) or do not die (blocked in the
+// kernel).
 const killPatience = 10 * time.Second
 
 // Words that mark the stages of a contained server.
@@ -246,7 +246,8 @@ func (s *supervisor) run() int {
 	}
 }
 
-// reap collects whoever has ended and reports whether the server's main process has.
+// reap collects ended children and reports whether the server's main process is
+// among them.
 func (s *supervisor) reap() bool {
 	for {
 		pid, status, err := s.reapOne()
@@ -273,11 +274,11 @@ func (s *supervisor) reapOne() (int, syscall.WaitStatus, error) {
 	}
 }
 
-// end kills everything below and returns the server's status. Only direct children are signalled: their pids are certain,
-// because nobody else reaps them, and each death hands the next level up to us, so that the rounds go down the tree however
-// deep it is. A process that SIGKILL has reached cannot fork any more (the kernel refuses a fork with a fatal signal
-// pending), so no stopping is needed first. The end is when the kernel says that there are no children: then there are no
-// descendants either.
+// end kills all descendants and returns the server's status. Only direct children are signalled: their pids are certain,
+// because only this process reaps them, and each death makes the next level ours, so that the rounds go down the tree
+// however deep it is. A process that SIGKILL has reached cannot fork any more (the kernel refuses a fork with a fatal
+// signal pending), so stopping it first is unnecessary. The loop ends when the kernel reports no children: then there
+// are no descendants either.
 func (s *supervisor) end() int {
 	if s.alone {
 		return s.exitCode()

@@ -31,8 +31,9 @@ func (v *view) mountSystem(r *root) error {
 	return v.mountDevices(r)
 }
 
-// mountProc mounts a /proc that shows the server's own processes. The kernel refuses it where parts of the host's are masked,
-// as in a container. Then the host's is shown: whoever is in another user namespace may read none of its processes.
+// mountProc mounts a /proc that shows the server's own processes. The kernel refuses it where parts of the host's are
+// masked, as in a container. Then the host's /proc is mounted: a process in another user namespace may read no process
+// in it.
 func (v *view) mountProc(r *root) error {
 	err := r.mount("proc", "/proc", unix.MS_NODEV|unix.MS_NOEXEC, "", true, false)
 	if err == nil {
@@ -61,8 +62,8 @@ func (r *root) share(path string) error {
 	return r.bind(held.fd, path, true, true, false)
 }
 
-// grabDevices opens the devices before the new root hides them. What the host has not, the server misses as well, but for
-// the null device.
+// grabDevices opens the devices before the new root hides them. A device that the host lacks is missing for the server
+// too; only the null device is required.
 func (v *view) grabDevices() error {
 	for _, path := range commonDevices {
 		held, err := grab(path)

@@ -42,9 +42,9 @@ func (u usage) total() int64 {
 	return u.bytes + max(u.mapped, files)
 }
 
-// watch looks at what the server uses until it is more than it may, says so, and asks for the end. It runs where neither a
-// cgroup nor a limit of the kernel does this better. What it does not see are buffers of pipes and sockets, and files in memory
-// on their way through a socket.
+// watch measures what the server uses until it exceeds its limit, reports that, and requests the end. It runs where
+// neither a cgroup nor a limit of the kernel does this better. Limit: it does not see buffers of pipes and sockets, nor
+// memory files in flight through a socket.
 func (j *jail) watch(ended chan<- string) {
 	l := j.plan.Limits
 	if j.plan.Cgroup || l.Memory <= 0 && l.Processes <= 0 {

@@ -1,11 +1,11 @@
-// Package scan looks for patterns in what goes to a server and what comes
-// from it, and counts, cuts or blocks what it finds.
+// Package scan searches messages to and from a server for patterns, and counts,
+// cuts or blocks what it finds.
 //
-// Invariant: strings are matched as they are meant, whatever escapes JSON
-// writes them with; where something is cut every other byte stays and the
-// result is valid JSON in which no pattern is found; what cannot be looked at
-// or cut does not pass under redact and block; and nothing that was found
-// leaves this package but the name of its rule and a number.
+// Invariant: strings are matched in their decoded form, whatever escapes JSON
+// writes them with. After a cut every other byte is unchanged and the result is
+// valid JSON without a match. Under redact and block, a message that cannot be
+// searched or cut is refused. Only the name of the rule and a count leave this
+// package, never the text that was found.
 package scan
 
 import (

@@ -22,7 +22,7 @@ const (
 	maxScope     = 256 // bytes of one
 )
 
-// parseChallenge reads the first challenge of the scheme Bearer. What is not well-formed counts as not there.
+// parseChallenge reads the first challenge of the scheme Bearer. A malformed part counts as absent.
 func parseChallenge(h http.Header) challenge {
 	var c challenge
 	for _, value := range h["Www-Authenticate"] {
@@ -125,7 +125,7 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// parseScopes reads a list of scopes, each once, in its order; what no scope can be is left out (RFC 6749, section 3.3).
+// parseScopes reads a list of scopes, each once, in order; invalid scopes are left out (RFC 6749, section 3.3).
 func parseScopes(s string) []string { return union(strings.Fields(s)) }
 
 // union is every scope of the lists once, in their order.

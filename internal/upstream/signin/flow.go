@@ -120,7 +120,8 @@ func (l *Login) port(listen Listen, before client) (net.Listener, error) {
 	return listen(0)
 }
 
-// address is where the person agrees. What the endpoint's own query says stays, unless it is ours to say.
+// address is the URL at which a person consents. Parameters of the endpoint's own query are kept, unless
+// the flow sets them.
 func (l *Login) address(state string) (string, error) {
 	u, err := l.target.endpoint("authorization_endpoint", l.found.meta.Authorization)
 	if err != nil {
@@ -145,7 +146,7 @@ func (l *Login) address(state string) (string, error) {
 	return u.String(), nil
 }
 
-// token is 256 bits that nobody can guess.
+// token returns 256 random bits.
 func token() string {
 	b := make([]byte, 32)
 	rand.Read(b)

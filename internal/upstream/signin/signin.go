@@ -83,8 +83,8 @@ func newTarget(s Settings) (*target, error) {
 	return t, nil
 }
 
-// private reports whether u may be at a loopback or private address: that of the server itself, and that of the
-// authorization server that the operator named, where the server may be private at all. What a server names may not.
+// private reports whether u may be at a loopback or private address: the server's own URL, and the authorization
+// server that the operator named, where the server may be private at all. A URL that the server names may not.
 func (t *target) private(u *url.URL) bool {
 	o := egress.Origin(u)
 	return t.AllowPrivate && (o == t.origin || t.issuer != "" && o == t.issuer)

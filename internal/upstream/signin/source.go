@@ -38,7 +38,7 @@ type flight struct {
 	err  error
 }
 
-// What Source tells of, once for each change.
+// Events of a Source, reported once for each change.
 const (
 	NoticeRenewed = "signin.renewed"
 	NoticeNeeded  = "signin.needed"
@@ -251,8 +251,7 @@ func (s *Source) settle(need string) {
 	}
 }
 
-// person renews with what a person agreed to. Nobody else changes the sign-in meanwhile; whoever was first has done it
-// for all.
+// person renews a sign-in that a person agreed to. The caller holds its lock; the first caller renews for all.
 func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 	lockErr := s.store.locked(s.target.Server, lockTime, func() error {
 		var ok bool

@@ -162,7 +162,8 @@ func (s *Store) all() (entries []entry, sealed int, err error) {
 	return entries, sealed, nil
 }
 
-// read opens one file. Its name is sealed with it: a file that was moved to another's name opens as nobody's.
+// read opens one file. Its name is sealed with it: a file that was renamed to another server's name does not
+// open.
 func (s *Store) read(name string) (entry, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, name))
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *Store) read(name string) (entry, error) {
 	return e, nil
 }
 
-// write replaces an entry's file at once: whoever reads it, and whatever kills us, finds the old or the new.
+// write replaces an entry's file by rename: a reader, also after a kill, finds the old file or the new one.
 func (s *Store) write(e entry) error {
 	plain, err := json.Marshal(e)
 	if err != nil {
@@ -210,7 +211,7 @@ func (s *Store) has(e entry) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// locked runs f while no other process, and nobody else here, changes the sign-ins of a server.
+// locked runs f while no other process or goroutine changes the sign-ins of a server.
 func (s *Store) locked(server string, wait time.Duration, f func() error) error {
 	d, err := peer.PrivateDir(s.dir)
 	if err != nil {
