@@ -69,9 +69,9 @@ func (k keeping) forget(tx *store.Tx, kind string) error {
 	return err
 }
 
-// settle compares the log with what is kept, and keeps its newest checkpoint
-// from now on. What the log lacks stays as missing: a log that begins anew must
-// not make its predecessor forgotten.
+// settle compares the log with the kept checkpoints, and keeps the log's newest
+// checkpoint from now on. A checkpoint that the log lacks stays as missing, so
+// that a new log does not hide its predecessor.
 func (k keeping) settle(tx *store.Tx) (missing audit.Mark, lacks bool, err error) {
 	for _, kind := range []string{keptMissing, keptLast} {
 		m, ok, err := k.read(tx, kind)

@@ -232,8 +232,8 @@ const idleSession = 2 * time.Hour
 // Close ends everything, newest first. It may be called after a failed New.
 func (d *Daemon) Close() { d.cleanup.all() }
 
-// undoing is what has to be closed, newest first. What comes once that has
-// been done is closed at once.
+// undoing is a list of functions to close, newest first. A function that is added
+// afterwards runs at once.
 type undoing struct {
 	mu   sync.Mutex
 	todo []func()

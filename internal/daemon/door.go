@@ -115,8 +115,9 @@ func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	return who, err
 }
 
-// bySession is who shows the token of a session over TCP. While nobody can judge
-// it, it is nobody, which costs its source as much as a token that is not good.
+// bySession returns the principal of a session token shown over TCP. While the
+// token cannot be verified the caller has no identity, and its source is charged
+// as for an invalid token.
 func (s *callers) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
 	who, err := s.sessions.Authenticate(r)
 	var many *authn.TooManyError

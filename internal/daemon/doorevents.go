@@ -27,8 +27,8 @@ type doorEvents struct {
 	closed bool
 }
 
-// doorEvent is what equal refusals have in common. from tells apart who was
-// refused, as far as the kernel says; empty: everybody else.
+// doorEvent is what equal refusals have in common. from distinguishes refused
+// callers, as far as the kernel says; it is empty for the rest.
 type doorEvent struct{ source, action, resource, reason, from string }
 
 // callersKept bounds how many of those who were refused for the same are told

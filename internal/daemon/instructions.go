@@ -90,9 +90,9 @@ func (d *Daemon) openInstructing() {
 	d.onClose(m.server.Close)
 }
 
-// start has the server instructions live in the store, now or as
-// soon as it can; until then the operator has heard why not, and everybody gets
-// the generic text. undo ends it.
+// start connects the server instructions to the store, now or as soon as
+// possible. Until then the operator has been told why not, and callers get the
+// generic text. undo ends it.
 func (m *instructing) start(ctx context.Context, db *store.DB, undo *undoing) {
 	ctx, stop := context.WithCancel(ctx)
 	undo.add(stop)

@@ -42,9 +42,9 @@ func (p proof) public() string {
 	return base64.RawURLEncoding.EncodeToString(ed25519.PrivateKey(p).Public().(ed25519.PublicKey))
 }
 
-// proving answers on the Unix socket who serves it, before anybody is
-// authenticated: a client that does not know the daemon must not send it a
-// token. What is signed is nothing but the client's nonce and this process.
+// proving answers on the Unix socket who serves it, before any authentication: a
+// client that does not know the daemon must not send it a token. Only the
+// client's nonce and this process's pid are signed.
 func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 	if l.Network != "unix" {
 		return next

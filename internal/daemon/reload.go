@@ -8,10 +8,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Reload takes what can change while the daemon runs from c: the servers, their
-// rules, and the policy file. Servers that did not change keep their connections. What needs
-// a restart is named and left as it is. c has been validated; an error means
-// that nothing changed.
+// Reload applies the changes of c that a running daemon can take: the servers, their rules,
+// and the policy file. Unchanged servers keep their connections. A change that needs a
+// restart is reported and not applied. c has been validated; an error means that nothing
+// changed.
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()

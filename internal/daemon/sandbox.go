@@ -14,10 +14,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// ownPaths are the directories that no contained server sees, whatever the
-// configuration says: what lies there makes whoever has it the daemon, or
-// somebody else's principal. The directory of the user's configuration is made
-// where there is none, since a directory that is not there cannot be hidden.
+// ownPaths returns the directories that no contained server sees, whatever the
+// configuration says: with the files there a server could act as the daemon, or
+// as another principal. The directory of the user's configuration is made when it
+// is missing, because a missing directory cannot be hidden.
 func ownPaths(o Options) []string {
 	own := []string{o.StateDir, o.RuntimeDir, AuditDir(o.StateDir, o.Config), o.TokenFile}
 	if dir, err := os.UserConfigDir(); err == nil {

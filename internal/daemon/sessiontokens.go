@@ -17,9 +17,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ahead serves what of instruction delivery needs no caller. While its database
-// is away nobody can say who bears the token of a session: where one counts it is
-// not told that it is no good, and everywhere else it is nobody's.
+// ahead serves the routes of instruction delivery that need no caller. While the
+// database is unavailable a session token cannot be verified: on routes where it
+// would authenticate the answer is 503 instead of 401, and elsewhere the token
+// counts for nothing.
 func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if deliver.Ahead(w, r, path) {
 		return true
@@ -36,8 +37,8 @@ func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) boo
 	return true
 }
 
-// unjudged records that the token of a session was shown while nobody can judge
-// it, and charges its source for that.
+// unjudged records that a session token was shown while it could not be verified,
+// and charges its source.
 func (s *callers) unjudged(r *http.Request) error {
 	reason := "a session token that cannot be judged: the database is away"
 	err := error(authn.ErrUnauthenticated)

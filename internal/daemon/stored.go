@@ -65,8 +65,8 @@ func (d *Daemon) haveStored(ctx context.Context) bool {
 	return true
 }
 
-// reset gives the relay the servers as they are now, and tells everybody who
-// listens to look again.
+// reset gives the relay the current servers, and tells all listening clients to
+// list again.
 func (d *Daemon) reset() {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
@@ -75,8 +75,8 @@ func (d *Daemon) reset() {
 	d.instructing.server.Again()
 }
 
-// startStored opens the store and starts what lives in it. What is open when
-// one part fails is closed again.
+// startStored opens the store and starts the parts that need it. When one part
+// fails, the parts that were opened are closed again.
 func (d *Daemon) startStored(ctx context.Context) (err error) {
 	if err := d.places.check(); err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// unseen remembers which paths contained servers complain of on standard error
-// that exist on the host and are not granted. A server that finds nothing where
-// its files should be may answer wrongly instead of failing, so the owner is
-// told. What a server writes is a claim: it grants nothing.
+// unseen remembers which paths contained servers mention on standard error that
+// exist on the host and are not granted. A server without its files may answer
+// wrongly instead of failing, so the owner is told. The server's output is a
+// claim: it grants nothing.
 type unseen struct {
 	never []string // Doorward's own, which no key grants
 

@@ -1,17 +1,15 @@
-// Package durable brings a file to disk whole. It exists so that what must not
-// be half there after a crash, a key, the tokens, a session, a document, is
-// written in one way.
+// Package durable writes files completely. Keys, tokens, sessions and documents
+// must not be half-written after a crash, so all of them are written here.
 //
 // Invariants: a file appears under its name complete and synced, or not at all;
-// what stood there before stays until then; a name is never followed, so a link
-// that somebody planted is replaced or refused, and what it points to is not
-// touched; nobody but the owner can open the file at any time; on an error no
-// draft is left.
+// until then the old file stays. A name is never followed: a planted link is
+// replaced or refused, and its target is not touched. No other user can open the
+// file at any time. On an error no draft is left.
 //
-// What it does not do: judge the directory, for callers differ in what they
-// accept (peer.PrivateDir is the usual judge), keep two writers of one draft
-// apart, or remove what a killed writer left under a name that is not used
-// again. Each caller says how it does these.
+// Limits: it does not judge the directory, because callers differ in what they
+// accept (peer.PrivateDir is the usual check); it does not keep two writers of
+// one draft apart; and it does not remove what a killed writer left under a name
+// that is not used again. Each caller states how it does these.
 package durable
 
 import (

@@ -14,16 +14,16 @@ import (
 // directories than it did when it was made.
 var ErrMoved = errors.New("its path leads through another directory than at the start")
 
-// Pinned is a file that is read again and again under one name. Whoever may
-// rename a directory above the file could put a tree of its own in that place,
-// so a Pinned keeps every directory of the path, and symbolic link of it, and
-// opens the file only in the directory that was there at the start and only
-// while the path still leads there. The file itself may be replaced: editors do
-// so. Its own link may lead to other files of its directory, of a directory
-// below, or of the directory that it led to at the start.
+// Pinned is a file that is read repeatedly under one name. A program that may
+// rename a directory above the file could put a tree of its own in that place. A
+// Pinned therefore keeps every directory and symbolic link of the path, and opens
+// the file only in the directory that was there at the start, and only while the
+// path still leads there. The file itself may be replaced, as editors do. Its own
+// link may lead to other files of its directory, of a directory below, or of the
+// directory that it led to at the start.
 //
-// What moves the directories away, writes there and moves them back is not
-// noticed. A sandbox has to keep that from being possible.
+// Limit: moving the directories away, writing there and moving them back is not
+// noticed. A sandbox has to prevent that.
 type Pinned struct {
 	path   string
 	steps  []step

@@ -37,8 +37,8 @@ func Forms(name string) [2]string {
 	return [2]string{folded.String(), stroked.String()}
 }
 
-// Shown are the Forms of a name without what nobody sees of it: white space,
-// control and format characters, and those that are ignored by default.
+// Shown returns the Forms of a name without its invisible characters: white
+// space, control and format characters, and those that are ignored by default.
 func Shown(name string) [2]string {
 	return Forms(strings.Map(func(r rune) rune {
 		if unicode.IsOneOf(unseen, r) {

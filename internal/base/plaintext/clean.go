@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// Clean takes out of a text what a person would not see and a terminal or a
-// model might obey: hidden characters and terminal sequences; CRLF becomes LF,
-// and a byte that is not UTF-8 becomes U+FFFD. n counts each of them, a whole
-// terminal sequence once. A joiner or selector that shapes what stands beside
-// it stays. What Clean gives, Clean leaves as it is.
+// Clean removes from a text what a person does not see and a terminal or a model
+// might obey: hidden characters and terminal sequences. CRLF becomes LF, and a
+// byte that is not UTF-8 becomes U+FFFD. n counts each removal, a whole terminal
+// sequence once. A joiner or selector that shapes a neighbouring character stays.
+// Clean is idempotent.
 func Clean(s string) (clean string, n int) {
 	if FirstHidden(s) < 0 {
 		return s, 0

@@ -48,8 +48,8 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
-// Parse makes the tree of the only document of content; nil without an error
-// when there is none. What it gives is for Walk first.
+// Parse returns the tree of the only document of content; nil without an error
+// when there is none. The tree must pass Walk before it is used.
 func Parse(content []byte) (*yaml.Node, *Error) {
 	if e := unplain(content); e != nil {
 		return nil, e

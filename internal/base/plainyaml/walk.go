@@ -13,9 +13,9 @@ const MaxDepth = 24
 // AliasText is what to say about an alias, also about one without its anchor.
 const AliasText = "aliases (*name) are not used here; write the value itself, and put a text that begins with * in quotes"
 
-// What to do about the other parts of YAML that are left out: each is a second
-// way to write something, and a password that begins with such a character is
-// better told than cut.
+// Advice for the parts of YAML that are not supported. Each is a second way to
+// write the same value, and a password that begins with such a character must
+// cause an error instead of being cut.
 const (
 	anchorText = "anchors (&name) are not used here; put a text that begins with & in quotes"
 	tagText    = "tags (!name) are not used here; put a text that begins with ! in quotes"
@@ -38,9 +38,9 @@ type Fault struct {
 	Text  string // what is wrong and what to do; it repeats nothing of the file
 }
 
-// Tree walks root, known keys or not, in the order of the file, and goes on
-// behind a fault. A pair whose key has one is taken out of its mapping, so that
-// each key is there once; what is nested too deeply is emptied.
+// Tree walks root, known keys or not, in the order of the file, and continues
+// after a fault. A pair with a faulty key is removed from its mapping, so that
+// each key occurs once; a node that is nested too deeply is emptied.
 func (w Walk) Tree(root *yaml.Node) { w.value(root, "", 0) }
 
 func (w Walk) value(n *yaml.Node, at string, depth int) {

@@ -25,7 +25,7 @@ var (
 func isAbs(path string) bool { return filepath.IsAbs(path) }
 
 // ReadFile reads a secret from the regular file at the absolute path, without its last line end. Links are followed,
-// since service managers hand over secrets that way; what counts is the file that was opened.
+// because service managers hand over secrets that way; the opened file is judged.
 func ReadFile(path string) (Value, error) { return ReadFileBy(path, os.Open) }
 
 // ReadFileBy is ReadFile with another way to open the file.
@@ -49,8 +49,8 @@ func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, e
 	return New(string(b)), nil
 }
 
-// readRegular opens and reads the file after judging it. The look before opening keeps us from waiting for the other
-// end of a pipe; the one that decides is at the open file, which nobody can exchange.
+// readRegular opens and reads the file after judging it. The check before opening avoids blocking on a pipe; the
+// check that decides is made on the open file, which cannot be exchanged.
 func readRegular(path string, open func(string) (*os.File, error)) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ var (
 	ErrManyEntries = errors.New("the keyring has more than one such entry")
 )
 
-// keyringPatience bounds one look-up. Nobody may be there to answer, least of all at boot.
+// keyringPatience bounds one look-up. The keyring service may not be running, for instance
+// at boot.
 const keyringPatience = 5 * time.Second
 
 // Names of the Secret Service API 0.2 of freedesktop.org.

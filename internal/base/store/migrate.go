@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// What was done to the schema, in the order in which it was. What is missing is
-// found by its name (pending).
+// The steps that were applied to the schema, in their order. Missing steps are
+// found by name (pending).
 const (
 	appliedTable = `CREATE TABLE IF NOT EXISTS store_migrations (
 		position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, applied_at INTEGER NOT NULL) STRICT`

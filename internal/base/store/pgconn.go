@@ -135,8 +135,8 @@ func (c *pgConn) Close() error {
 	return c.c.Close(ctx)
 }
 
-// limit gives the connection until then to answer everything; what takes
-// longer fails and ends it.
+// limit sets the time until which the connection must answer; a slower answer
+// fails and ends it.
 func (c *pgConn) limit(d time.Duration) { _ = c.c.Conn().SetDeadline(time.Now().Add(d)) }
 
 // unlimited takes the limit away.

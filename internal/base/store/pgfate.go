@@ -13,19 +13,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A COMMIT whose answer was lost can be asked for, but not by the number of its
-// transaction: a server that crashed gives that to the next one. So a
-// connection that writes has a row of store_commits, of which nobody else
-// knows, and each of its transactions leaves its own number there as the last
-// thing before its COMMIT. The row holds that number when and only when the
-// transaction was committed, and is locked until that is settled.
+// A COMMIT whose answer was lost is looked up afterwards, but not by the number
+// of its transaction: a server that crashed gives that number to the next one. A
+// connection that writes therefore has a row of its own in store_commits, and the
+// last statement of each of its transactions stores a number there. The row holds
+// that number if and only if the transaction was committed, and is locked until
+// that is settled.
 const (
 	// commitsTable leaves room in its pages, so that an update stays in its
 	// page as a rule, and needs no vacuum.
 	commitsTable = `CREATE TABLE IF NOT EXISTS store_commits (
 		writer BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) WITH (fillfactor = 50)`
-	// enlisting makes the row of a connection and removes those that nobody
-	// has used for long: theirs are gone. A row that somebody is using is
+	// enlisting makes the row of a connection and removes rows that were not used
+	// for long, whose connections are gone. The row of a connection in use is
 	// locked, and skipped.
 	enlisting = `WITH clock AS (SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT) AS now),
 		gone AS (DELETE FROM store_commits WHERE writer IN (
@@ -55,8 +55,8 @@ func (c *pgConn) enlist(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// sealing is the last statement of a transaction: one round trip, however many
-// the signals are. What wrote nothing is not made to write by it.
+// sealing is the last statement of a transaction: one round trip for all signals.
+// It makes no write transaction of one that only read.
 const sealing = `WITH mark AS (UPDATE store_commits SET number = ?3, at = ?4
 		WHERE writer = ?5 AND txid_current_if_assigned() IS NOT NULL RETURNING writer)
 	SELECT txid_current_if_assigned() IS NOT NULL, (SELECT count(*) FROM mark), (SELECT count(*) FROM (

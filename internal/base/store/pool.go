@@ -21,8 +21,8 @@ func newPool[C io.Closer](size int, open func(context.Context) (C, error)) *pool
 	return p
 }
 
-// get waits for a connection until ctx ends. Whoever got one gives it to put
-// or to drop.
+// get waits for a connection until ctx ends. The caller returns it with put or
+// drop.
 func (p *pool[C]) get(ctx context.Context) (C, error) {
 	var none C
 	select {

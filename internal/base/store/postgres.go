@@ -144,7 +144,7 @@ func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
 		return err
 	}
 	defer func() {
-		// Also when the job panicked. What was not committed is rolled back.
+		// Also when the job panicked. Uncommitted changes are rolled back.
 		tx.over = true
 		if errors.Is(tx.failed, ErrUnavailable) {
 			p.pool.drop(c) // another one may find a server that can

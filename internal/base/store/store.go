@@ -29,9 +29,9 @@ var (
 	// ErrUnavailable is wrapped by errors of a database that cannot be reached,
 	// is full, or failed: nothing was done, and trying later may help.
 	ErrUnavailable = errors.New("the store is unavailable")
-	// ErrUncertain is wrapped, with ErrUnavailable, in the one case where
-	// nobody can tell whether something was done: the database was lost in the
-	// middle of the COMMIT, and was not there to be asked in the seconds after.
+	// ErrUncertain is wrapped, with ErrUnavailable, in the one case where the
+	// outcome is unknown: the connection was lost during the COMMIT, and the
+	// database could not be asked in the following seconds.
 	ErrUncertain = errors.New("whether it was committed is not known")
 	// ErrRecord is wrapped when Options.Record failed: nothing was done.
 	ErrRecord = errors.New("the act could not be recorded")
@@ -86,8 +86,8 @@ type Options struct {
 	// committed. It is not called when they noted nothing. Nil: a job that
 	// notes something fails with ErrRecord.
 	Record func(notes []any) error
-	// Uncommitted is given the same notes when Record succeeded and the COMMIT
-	// did not, or may not have (ErrUncertain). Nil: nobody hears.
+	// Uncommitted is called with the same notes when Record succeeded and the
+	// COMMIT did not, or may not have (ErrUncertain). nil: it is not called.
 	Uncommitted func(notes []any, err error)
 
 	Now func() time.Time // SQLite's clock; nil: time.Now

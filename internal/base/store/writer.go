@@ -13,13 +13,12 @@ import (
 // groupMax is how many waiting jobs share a COMMIT.
 const groupMax = 128
 
-// writer is the one goroutine that writes a SQLite database. It takes all jobs
-// that wait, gives each in turn the transaction, inside a SAVEPOINT of its own,
-// and commits once for all of them: one sync for a group, and no delay to form
-// one.
+// writer is the one goroutine that writes a SQLite database. It takes all waiting
+// jobs, runs each in a SAVEPOINT of its own in one transaction, and commits once
+// for all of them: one sync for a group, without a delay to form one.
 //
 // A job runs on its caller's goroutine while the writer waits for it, so a job
-// that panics or ends its goroutine harms nobody else.
+// that panics or ends its goroutine does not affect others.
 type writer struct {
 	o      Options
 	hub    *hub
@@ -254,9 +253,9 @@ func (w *writer) finish(good []*write) {
 	w.hub.publish(topics...)
 }
 
-// uncommitted is the answer when COMMIT failed. What was written and not
-// synced may yet be found by a recovery, and a driver that gave up may have
-// done so after it.
+// uncommitted is the answer when COMMIT failed. Written and unsynced pages may
+// still be found by a recovery, and a driver that reported an error may have
+// committed.
 func uncommitted(err error) error {
 	if errors.Is(err, sqlite3.IOERR) || errors.Is(err, errDriver) {
 		return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))

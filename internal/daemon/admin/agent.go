@@ -30,8 +30,9 @@ type Agents interface {
 	Fsck(ctx context.Context, by agent.Caller, repair bool) (*agent.Checked, error)
 }
 
-// Messaging is what the paths of messaging need from the daemon. What is wrong
-// in form passes the gate too before it is refused: nobody asks unrecorded.
+// Messaging is what the messaging routes need from the daemon. A malformed
+// request passes the gate too before it is refused, so that every request is
+// recorded.
 type Messaging struct {
 	Agents Agents // nil: messaging is off, and its paths are not there
 	// Above names the process behind a request and all above it, in the form
@@ -102,7 +103,7 @@ type Failure struct {
 	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
 }
 
-// What is above a caller that is refused as an agent's shell.
+// The processes above a caller that is refused as an agent's shell.
 const (
 	WhyAgent   = "agent"   // a registered agent
 	WhyUnknown = "unknown" // what could not be read to the end

@@ -21,10 +21,10 @@ const (
 	tailWrite = 10 * time.Second
 )
 
-// tail serves GET /admin/v1/agent/tail, an event stream of state changes from
-// now on. It is one act, recorded once, however long it goes on: nobody says
-// where it begins, since that would be a look at what was before. It ends with
-// the caller, with the daemon, or with an event `end` that says why.
+// tail serves GET /admin/v1/agent/tail, an event stream of state changes from now
+// on. It is one act with one record, however long it lasts. It takes no starting
+// point, because that would show earlier events. It ends with the caller, with
+// the daemon, or with an event `end` that states why.
 func (o Options) tail(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", "GET")

@@ -32,11 +32,11 @@ type AgentMeasures struct {
 	Sends    map[string]uint64 // since the start, by outcome
 }
 
-// metrics serves GET /metrics in the formats of Prometheus. What is shown is
-// counted when it is asked for, on a registry of the request's own: nothing is
-// registered where another package could add to it. No label is an id or the
-// name of a caller or a peer, so there are as many series as this file, the
-// configured servers and the states have.
+// metrics serves GET /metrics in the formats of Prometheus. The values are
+// collected for each request, on a registry of the request's own, so that no
+// other package can register there. No label is an id or the name of a caller or
+// a peer; the number of series depends only on this file, the configured servers
+// and the states.
 func (o Options) metrics() handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		if r.Method != http.MethodGet {

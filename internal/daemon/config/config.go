@@ -51,7 +51,7 @@ type Listen struct {
 	HTTP []Listener `yaml:"http" doc:"TCP listeners, judged one by one. When the key is missing there is one on 127.0.0.1:7866; [] is none."`
 }
 
-// Listener is one TCP listener. What its address and the credentials at hand mean for it is decided by package listen.
+// Listener is one TCP listener. Package listen decides whether its address and the available credentials permit it.
 type Listener struct {
 	Addr       string   `yaml:"addr" required:"yes" doc:"Host and port. An address that is not loopback is refused unless a token is set."`
 	Auth       string   `yaml:"auth" default:"auto" enum:"auto|required|none" doc:"auto enforces a token when one is set; required refuses to listen without one; none is possible on loopback only."`

@@ -11,9 +11,9 @@ import (
 // maxFile is the size in bytes above which a file is no configuration.
 const maxFile = 1 << 20
 
-// readFile reads the configuration after judging who could have written it: the file holds commands, so whoever may
-// write it may run anything as the daemon's user. Links are followed and the opened file is judged. Who may rename
-// files in its directory is not judged: another's file there fails by its owner.
+// readFile reads the configuration after judging who could have written it: the file contains commands, so any user
+// who may write it can run programs as the daemon's user. Links are followed and the opened file is judged. Renames
+// in its directory are not judged: a file of another user that is put there fails by its owner.
 func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) {
 	if open == nil {
 		open = os.Open

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// lint walks the whole tree, known keys or not, notes the line of every key, and reports what would let two readers
-// see two different files. What it reports, decoding leaves out.
+// lint walks the whole tree, known keys or not, notes the line of every key, and reports anything that two readers
+// could read differently. Decoding leaves out what lint reports.
 func (d *decoder) lint(root *yaml.Node) {
 	noted := func(at string, line int) string {
 		d.lines[at] = line

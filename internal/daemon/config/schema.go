@@ -11,8 +11,9 @@ import (
 // node is a part of a JSON Schema. Maps are written with sorted keys, so the text is the same each time.
 type node = map[string]any
 
-// Schema gives the JSON Schema (2020-12) of the configuration, for editors. It is made from the structs that Load
-// fills; what it accepts may still have problems that only Load sees, such as a variable that is not set.
+// Schema returns the JSON Schema (2020-12) of the configuration, for editors. It is made from the structs that
+// Load fills. A file that it accepts may still have problems that only Load finds, such as a variable that is not
+// set.
 func Schema() ([]byte, error) {
 	root := section(reflect.TypeFor[Config]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"

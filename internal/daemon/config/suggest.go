@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// clientOnly are keys of a server that belong to the client a file was pasted from. They are left alone, with a
-// warning, because leaving them out gives nobody more than the file says. Sources: the configuration pages of Claude
-// Code, Cline, Gemini CLI, Inspector, Kiro, Roo Code and VS Code.
+// clientOnly are keys of a server that belong to the client from which a file was pasted. They are ignored with a
+// warning, because ignoring them grants nothing. Sources: the configuration pages of Claude Code, Cline, Gemini CLI,
+// Inspector, Kiro, Roo Code and VS Code.
 var clientOnly = []string{
 	"alwaysAllow", "autoApprove", "description", "dev", "gallery", "headersHelper", "oauth", "protocolEra", "timeout",
 	"trust", "version", "watchPaths",

@@ -23,7 +23,8 @@ func (d *decoder) tree(content []byte) *yaml.Node {
 		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
 		return nil
 	}
-	// JSON is read as JSON, since YAML does not know all of its escapes. What only begins like it is YAML's flow style.
+	// JSON is read as JSON, because YAML does not know all of its escapes. Content that only begins like JSON is YAML
+	// in flow style.
 	if trimmed := bytes.TrimLeft(content, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
 		if root, err := jsonTree(content); err == nil {
 			return root

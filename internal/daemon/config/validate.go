@@ -82,9 +82,9 @@ func (d *decoder) checkListener(key string, l Listener) {
 	}
 }
 
-// proxyNetwork reads an entry of trusted_proxies. The address of a network has
-// no bits beyond its length, so that a slip does not widen it; and everybody is
-// no network of proxies.
+// proxyNetwork reads an entry of trusted_proxies. The address of a network must
+// have no bits beyond its length, so that a slip does not widen it, and a network
+// of all addresses is refused.
 func proxyNetwork(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
 		return netip.PrefixFrom(a, a.BitLen()), nil

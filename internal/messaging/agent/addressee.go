@@ -90,8 +90,8 @@ func addressOf(name, namespace, mine string) string {
 // maxSuggestions is how many names an unknown one may call to mind.
 const maxSuggestions = 3
 
-// suggestions are names of visible peers that an unknown address may have
-// meant. Nobody learns from them of a peer that he may not know of.
+// suggestions are names of visible peers that an unknown address may have meant.
+// They never reveal a peer that the caller may not see.
 func (c *call) suggestions(ctx context.Context, me mail.Peer, address string) []string {
 	type guess struct {
 		name     string

@@ -184,7 +184,7 @@ func (s *Server) Seen(who *principal.Principal, sessionDigest string) {
 	s.sessions.seen(who, sessionDigest)
 }
 
-// PolicyChanged has everybody who waits look again, and hear if his right to has
+// PolicyChanged makes all waiting calls check their right again, and end if it is
 // gone. It returns at once.
 func (s *Server) PolicyChanged() { s.signals.signal("") }
 

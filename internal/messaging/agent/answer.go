@@ -37,8 +37,8 @@ func (a *answer) encode(modern bool) ([]byte, error) {
 	return marshal(r)
 }
 
-// marshal is json.Marshal without escapes for HTML, which cost bytes here and
-// protect nobody.
+// marshal is json.Marshal without escapes for HTML, which cost bytes and protect
+// nothing here.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

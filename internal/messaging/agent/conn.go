@@ -87,7 +87,7 @@ func (s *Server) hello(modern bool) []byte {
 		Capabilities: `{"tools":{},"resources":{"subscribe":true}}`, Instructions: instructions}.Hello(modern)
 }
 
-// list is the result of a list method, the same for everybody.
+// list is the result of a list method, the same for all callers.
 func (c *conn) list(name string, array []byte) upstream.Reply {
 	return builtin.List(c.modern, name, array, listTime)
 }

@@ -7,14 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// fence writes text for models that see no structured content. What a peer
-// chose stands in it on lines that begin with "| ", between an opening and a
-// closing line of ours that carry a nonce which nobody could know. So it can
-// end its frame neither for a reader who knows the nonce nor for one who goes
-// by the lines.
+// fence writes text for models that see no structured content. Text of a peer
+// stands on lines that begin with "| ", between an opening and a closing line of
+// ours that carry an unpredictable nonce. The text can therefore end its frame
+// neither for a reader that knows the nonce nor for one that goes by the lines.
 //
-// Invariant: no line outside "| " holds a byte of a peer's choosing, apart from
-// what token lets pass.
+// Invariant: no line outside "| " holds a byte that a peer chose, except what
+// token admits.
 type fence struct {
 	strings.Builder
 	nonce string
@@ -57,9 +56,9 @@ func (f *fence) labelled(label, s string) {
 	}
 }
 
-// lineBreaks puts the prefix behind everything that some reader takes for the
-// end of a line. What Clean removes is here all the same: an answer must not
-// depend on when a text came into the store.
+// lineBreaks puts the prefix after everything that some reader takes for the end
+// of a line. It includes characters that Clean removes, because an answer must
+// not depend on when a text was stored.
 var lineBreaks = strings.NewReplacer("\r\n", "\n| ", "\n", "\n| ", "\r", "\n| ", "\v", "\n| ", "\f", "\n| ",
 	"\x1c", "\n| ", "\x1d", "\n| ", "\x1e", "\n| ", "\u0085", "\n| ", "\u2028", "\n| ", "\u2029", "\n| ")
 

@@ -10,9 +10,9 @@ import (
 const formersKept = 8192
 
 // formers are the process instances of agents that had a name here and have left
-// the table of sessions: ending a session makes no human of a process. They are
-// remembered for as long as they live. Where there is no room for one of them,
-// nobody is known any more to be none.
+// the table of sessions: a process does not become the operator's by ending its
+// session. They are remembered as long as they live. When the table is full,
+// every process counts as a former agent (fail closed).
 type formers struct {
 	gone func(instance string) bool // nil: of none it is known that it has ended
 

@@ -20,10 +20,10 @@ type inboxOut struct {
 	TimedOut bool         `json:"timed_out"`
 }
 
-// inbox confirms what the cursor covers, and gives the oldest messages that
-// are not confirmed. Where there are none it waits, if it is to. What is
-// confirmed is so at once, and recorded; the messages that come during the wait
-// make a second record, since they are a second commit.
+// inbox confirms the messages that the cursor covers, and returns the oldest
+// unconfirmed ones. When there are none it waits, if asked to. A confirmation is
+// committed and recorded at once; messages that arrive during the wait have a
+// second record, because they are a second commit.
 func inbox(ctx context.Context, c *call) (*answer, error) {
 	f, err := c.fetch()
 	if err != nil {

@@ -88,7 +88,8 @@ type Letter struct {
 	Signature string `json:"signature"`
 }
 
-// Sender is who a message is from, as the daemon knew him when he sent.
+// Sender is the sender of a message, as the daemon knew it at the time of
+// sending.
 type Sender struct {
 	PeerID    string `json:"peer_id"`
 	Name      string `json:"name"`

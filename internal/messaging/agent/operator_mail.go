@@ -145,7 +145,7 @@ func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
 	return o.s.letters(es, false), a.done(number("listed", int64(len(es))))
 }
 
-// What Settle can do to a message.
+// The actions of Settle.
 const (
 	HoldApprove = "approve"
 	HoldRefuse  = "refuse"

@@ -66,7 +66,7 @@ func (o *Operator) find(ctx context.Context, by Caller, what, peer string) (*act
 	return a, p, nil
 }
 
-// Retire releases a peer's name; what waits for it expires.
+// Retire releases a peer's name; its waiting messages expire.
 func (o *Operator) Retire(ctx context.Context, by Caller, peer string) (*PeerInfo, error) {
 	a, p, err := o.find(ctx, by, "retire", peer)
 	if err != nil {

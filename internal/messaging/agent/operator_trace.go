@@ -37,8 +37,8 @@ func signed(fields []string) []byte {
 	return b
 }
 
-// What the check of a signature can say. It proves what this daemon recorded,
-// and nothing about the truth of a body.
+// The results of checking a signature. A valid signature proves what this daemon
+// recorded, and nothing about the truth of a body.
 const (
 	signatureValid   = "valid"
 	signatureInvalid = "invalid"
@@ -173,12 +173,12 @@ func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, 
 // messages that have ended stay for longer than that.
 const comparedTime = 24 * time.Hour
 
-// compare looks for messages that no record names, and for records whose
-// message there is not. The first must not be: the record is on the disk before
-// the message. The second is what a crash between the two leaves; nobody was
-// answered then. The daemon goes on meanwhile: the mailboxes are read before
-// the records, so that each message that is met has its record by then, and a
-// record that came since has no message to have yet.
+// compare looks for messages without a record, and for records without their
+// message. The first must not exist: the record is on disk before the message.
+// The second is what a crash between the two leaves; the sender got no answer.
+// The daemon keeps running: the mailboxes are read before the records, so each
+// message that is read has its record by then, and a newer record may have no
+// message yet.
 func (s *Server) compare(ctx context.Context, out *Checked) error {
 	if s.o.AuditDir == "" {
 		return nil

@@ -111,8 +111,8 @@ func denied(rule string) *problem {
 	return &problem{code: NotAllowed, rule: rule, details: map[string]any{"rule": rule}}
 }
 
-// problemOf turns an error of a handler into what is said of it. A refusal
-// keeps its code; what is none is the store's, and nothing was done.
+// problemOf turns an error of a handler into the error for the caller. A refusal
+// keeps its code; any other error is the store's, and nothing was done.
 func problemOf(err error) *problem {
 	var p *problem
 	var refused *mail.Error

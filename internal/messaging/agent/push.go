@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
 
-// inboxURI is the one resource. It is the same for everybody: the connection
-// decides whose mailbox it means, so there is nothing to guess.
+// inboxURI is the one resource. It is the same for all callers: the connection
+// decides which mailbox it means, so there is nothing to guess.
 const inboxURI = "agent://inbox"
 
 var (
@@ -29,8 +29,8 @@ const wakeGap = 5 * time.Second
 // topicSession is signalled here when a session got a peer.
 func topicSession(session string) string { return "session:" + session }
 
-// mayRead asks whether who may look at his mailbox now. The call itself has been
-// recorded.
+// mayRead reports whether the caller may read its mailbox now. The call itself
+// has been recorded.
 func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
 	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed, Listing: true}).Allow
 }
@@ -203,9 +203,9 @@ type pusher struct {
 }
 
 // pushTo wakes the client of a stream until ctx ends. It is level-triggered: it
-// looks first, so that mail which came before the stream is told of as well. A
-// call that waits owns what comes; what is still unread a while later is told
-// of here after all.
+// looks first, so that mail from before the stream is reported as well. A waiting
+// call owns new mail; mail that is still unread a while later is reported here
+// after all.
 func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell func()) {
 	p := &pusher{s: s, on: on, may: may, tell: tell}
 	for ctx.Err() == nil {
@@ -242,7 +242,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	}
 	p.s.sessions.bind(p.on, me)
 	seq, notice := newest(n, waiting)
-	// What is unread no longer is news when it comes back.
+	// Mail that is no longer unread is reported again when it returns to the queue.
 	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)
 	news := seq > p.seq || notice > p.notice
 	if !p.begun { // a new stream is told of all that is not confirmed

@@ -76,10 +76,10 @@ func (s *session) paceKey() string {
 	return "session\x00" + s.owner.Principal + "\x00" + s.owner.Session
 }
 
-// rename gives a session a name, or none, whose pace it has from now on; what it
-// was charged before is charged to that. So neither another name nor another
-// session is a new beginning, and one that was superseded costs its heir nothing.
-// The caller holds mu.
+// rename attaches a session to a name, or to none, and with it to the name's
+// rate. Earlier charges of the session go to the name. Neither another name nor
+// another session is a new allowance, and a superseded session costs its
+// successor nothing. The caller holds mu.
 func (t *sessions) rename(s *session, name string) {
 	before := t.paces[s.paceKey()]
 	s.name = name
@@ -126,8 +126,8 @@ func (st *stopped) count(p gate.Pass, code string, now time.Time) {
 	r.Count++
 }
 
-// flush writes what was begun a minute before now, or all. What cannot be
-// written waits for the next flush.
+// flush writes the summaries that were begun a minute before now, or all. A
+// summary that cannot be written waits for the next flush.
 func (st *stopped) flush(now time.Time, all bool) {
 	st.mu.Lock()
 	due := make(map[string]*audit.Record)

@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// What records say of an act: ids, numbers, names and words of ours, and of a
-// body a digest under a key, so that short ones cannot be guessed. Never a
-// text of anybody's.
+// A record of an act holds ids, numbers, names, words of ours, and a keyed digest
+// of the body, so that short bodies cannot be guessed. It never holds a text of a
+// peer.
 
 func field(name, value string) audit.Field { return audit.Field{Name: name, Value: value} }
 

@@ -33,8 +33,8 @@ type deliveryOut struct {
 	Evicted  int    `json:"evicted,omitempty"`
 }
 
-// send stores a message for all recipients or for none. Who it is from is the
-// caller's peer; nothing in the arguments says so.
+// send stores a message for all recipients or for none. The sender is the
+// caller's peer; no argument can name another.
 func send(ctx context.Context, c *call) (*answer, error) {
 	d, err := c.draft()
 	if err != nil {
@@ -58,8 +58,9 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	return c.sent(sent, wakes), nil
 }
 
-// wakes are how the recipients will hear of a message, by peer id: planned
-// before the commit, since whoever waits has gone by the time of the answer.
+// wakes are how the recipients will be told of a message, by peer id. They are
+// planned before the commit, because a waiting call has returned by the time of
+// the answer.
 type wakes map[string]string
 
 func (s *Server) planned(v *mail.Sent) wakes {

@@ -2,12 +2,12 @@ package agent
 
 import "sync"
 
-// signals spreads what the store tells to those who wait, so that nobody has
-// to ask the database again and again.
+// signals distributes the store's notifications to waiting calls, so that they do
+// not poll the database.
 //
-// Invariant: what happens after join is seen: a waiter joins, then looks, then
-// waits, then looks again (level-triggered). A signal that nobody has taken yet
-// stands for all that follow.
+// Invariant: an event after join is seen: a waiter joins, then looks, then waits,
+// then looks again (level-triggered). A pending signal stands for all that
+// follow.
 type signals struct {
 	mu      sync.Mutex
 	waiters map[string]map[*waiter]struct{} // by topic
@@ -45,8 +45,8 @@ func (g *signals) leave(w *waiter, topics []string) {
 	}
 }
 
-// signal wakes who waits for a topic; the empty one wakes everybody, since
-// signals may have been missed. It does not block.
+// signal wakes the waiters of a topic; the empty topic wakes all, because signals
+// may have been missed. It does not block.
 func (g *signals) signal(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

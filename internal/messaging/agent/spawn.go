@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// spawner is what starts agents; nil: nobody can.
+// spawner starts agents; nil: agents cannot be started.
 func (s *Server) spawner() Spawner {
 	if s.o.Spawner == nil {
 		return nil

@@ -28,10 +28,10 @@ func (s *Server) capped(ms int) (time.Duration, bool) {
 // to hear it.
 const progressEvery = 15 * time.Second
 
-// await looks, and looks again at each signal, until look finds something or
-// the time is over. The signals are joined before the first look, so that
-// nothing between the two is missed. What was allowed when the call began is
-// asked again before each further look: policy may have changed.
+// await looks, and looks again at each signal, until look finds something or the
+// time is over. The signals are joined before the first look, so that nothing
+// between the two is missed. The right to look is checked again before each
+// further look, because policy may have changed.
 func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
 	leave, ok := c.s.sessions.wait(c.session)
 	if !ok {

@@ -14,8 +14,8 @@ const (
 // hookTime is how long one question of a hook stands for more to come.
 const hookTime = 24 * time.Hour
 
-// wake is how a peer will hear of mail, as far as this node can tell. A stream
-// of a session that gives no sign of life wakes nobody.
+// wake is how a peer will be told of mail, as far as this node knows. The stream
+// of a session without signs of life wakes no client.
 func (t *sessions) wake(peer string, live bool) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Ack confirms or rejects messages that o's peer was given. The note reaches
-// the sender. An id that is not one of them is unknown, whoever's it is.
+// Ack confirms or rejects messages that o's peer was given. The note reaches the
+// sender. Any other id is unknown, also one of another peer.
 func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
 	var out *Confirmed
 	err := b.write(ctx, func(j *job) error {

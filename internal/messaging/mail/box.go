@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// box is a mailbox whose row this transaction has locked: nobody else changes
-// one of its deliveries before the commit. What is done to them is counted here
-// and added to the row at the end.
+// box is a mailbox whose row this transaction has locked: no other transaction
+// changes its deliveries before the commit. Changes are counted here and added to
+// the row at the end.
 type box struct {
 	peer, principal string
 	inbound         string
@@ -206,8 +206,8 @@ func (j *job) settle(x *box, limit int) (settled int, err error) {
 	return len(due), nil
 }
 
-// endLease returns a delivery to the queue, or to the dead after too many
-// leases that nobody answered.
+// endLease returns a delivery to the queue, or makes it dead after too many
+// unanswered leases.
 func (j *job) endLease(x *box, r row, reason string) error {
 	if r.attempts >= int64(j.b.o.Limits.Attempts) {
 		return j.end(x, r, Dead, reasonAttempts, "")

@@ -20,7 +20,7 @@ func (p *Peer) places(now int64) (dest []any, done func()) {
 	return dest, func() {
 		p.Labels, p.Ancestors = labelMap(labels), splitIDs(ancestors)
 		p.Live = p.kind == kindAgent && p.LeaseUntil > now
-		// The human is where his node is.
+		// The operator belongs to the node.
 		if p.kind == kindOperator {
 			p.Live = true
 		}
@@ -51,8 +51,8 @@ func (j *job) fence(o Owner) (Peer, error) {
 	return p, nil
 }
 
-// stranger is why nothing belongs to o: a session that was superseded hears
-// that, and nobody else learns that there is anything.
+// stranger returns why nothing belongs to o: a superseded session is told so; for
+// any other caller the mailbox does not exist.
 func (j *job) stranger(o Owner) error {
 	var superseded int64
 	err := j.Row([]any{&superseded}, `SELECT superseded FROM peer_sessions WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session)

@@ -31,7 +31,7 @@ func (a *audit) found(peer, message string, fix func(*job) error, format string,
 // is over are covered by their counters.
 func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
 	repaired := 0
-	// What one repair makes right can show what it hid: a few rounds end it.
+	// A repair can reveal a further fault that it hid; a few rounds end that.
 	for round := 0; ; round++ {
 		a, err := b.audit(ctx)
 		if err != nil {

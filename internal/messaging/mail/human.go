@@ -9,8 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// OperatorInbox gives what waits for the human of this node, and acknowledges
-// it when ack. It leases nothing: a human looks as often as he likes.
+// OperatorInbox returns the messages for the operator of this node, and
+// acknowledges them when ack is set. It leases nothing, because the operator may
+// look repeatedly.
 func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
 	var out *Batch
 	err := b.write(ctx, func(j *job) error {
@@ -161,9 +162,9 @@ func (j *job) letIn(x *box, r row, reason string) (int64, error) {
 	return seq, nil
 }
 
-// Requeue sends a dead or expired message again, once, to whom it did not
-// reach: under a new id, as final states are final. Who sent it stays who he
-// was; the recipient's limits hold.
+// Requeue sends a dead or expired message again, once, to the recipients that it
+// did not reach, under a new id, because final states are final. The sender stays
+// the same, and the recipients' limits hold.
 func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return b.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
 		m, authority, err := j.letter(r.message, r.peer)

@@ -19,13 +19,13 @@ const (
 	bytesMax   = 128 << 10
 )
 
-// Inbox acknowledges by receipt, and leases and returns the oldest
-// unacknowledged messages. Errors: NotRegistered, Fenced, CursorInvalid.
+// Inbox acknowledges by receipt, and leases and returns the oldest unacknowledged
+// messages. Errors: NotRegistered, Fenced, CursorInvalid.
 //
-// A message that this session was given is given again while nobody has
-// acknowledged it, under the same lease renewed, and marked (Message.Again): so
-// the answer always holds all that is oldest, and a receipt for it covers
-// nothing else. A message that is cut is covered by none.
+// An unacknowledged message that this session was given is returned again under
+// the same lease, renewed, and marked (Message.Again). The answer therefore
+// always holds the oldest messages, and its receipt covers nothing else. No
+// receipt covers a message that was cut.
 func (b *Book) Inbox(ctx context.Context, o Owner, f Fetch, note Note[Batch]) (*Batch, error) {
 	f.Max = min(cmp.Or(f.Max, inboxUsual), inboxMax)
 	f.MaxBytes = min(cmp.Or(f.MaxBytes, bytesUsual), bytesMax)
@@ -91,7 +91,8 @@ func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle boo
 	return out, idle, err
 }
 
-// valid refuses the receipt of another peer or epoch, and one that nobody gave.
+// valid refuses the receipt of another peer or epoch, and one that was never
+// issued.
 func (r *Receipt) valid(p Peer, g glimpse) error {
 	if r == nil || (r.PeerID == p.ID && r.Epoch == p.Epoch && r.Seq >= 0 && r.Seq <= g.lastSeq && r.Notice >= 0 && r.Notice <= g.lastNotice) {
 		return nil
@@ -146,9 +147,10 @@ func (j *job) fetch(o Owner, f Fetch) (*Batch, error) {
 	return out, err
 }
 
-// receive applies a receipt: what this session was given up to it is
-// acknowledged, also where a lease has ended meanwhile and nobody was given it
-// since; what was cut short is not. Its notices are covered.
+// receive applies a receipt: messages that this session was given up to it are
+// acknowledged, also when a lease has ended meanwhile and the message was not
+// leased again since; messages that were cut are not. The session's notices are
+// covered.
 func (j *job) receive(x *box, p Peer, r *Receipt, out *Batch) error {
 	const covered = `peer_id = ?1 AND ` + isOpen + ` AND seq > 0 AND seq <= ?2 AND given_epoch = ?3 AND cut = 0 AND (?4 = '' OR thread_id = ?4)`
 	if x.tally.pending() > 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// job is a transaction of the book. What follows from its acts, the counters,
-// notices and the log of changes, is collected and written at its end, in the
-// order of locks: mailboxes, then outboxes, each sorted.
+// job is a transaction of the book. The counters, notices and log lines that
+// follow from its acts are collected and written at its end, in the order of
+// locks: mailboxes, then outboxes, each sorted.
 type job struct {
 	*store.Tx
 	b   *Book

@@ -74,8 +74,8 @@ func (b *Book) Trace(ctx context.Context, messageID string) ([]Envelope, []Chang
 	return envelopes, changes, err
 }
 
-// envelopes reads deliveries for the operator, without their texts unless he
-// asks for them.
+// envelopes reads deliveries for the operator, with their texts only when asked
+// for.
 func (j *job) envelopes(bodies bool, where string, args ...any) ([]Envelope, error) {
 	var out []Envelope
 	err := j.Each(func(scan func(...any) error) error {

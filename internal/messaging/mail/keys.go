@@ -9,12 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// key asks for an idempotency key of a principal's peer and a tool: two agents of
-// one principal count their own messages, and a takeover keeps the keys. The
-// insert takes
-// the key's lock, so that of many at once one acts and the others wait for its
-// outcome. Replay says that before was filled with that outcome; a key that was
-// used for other arguments is a conflict. What fails gives its key back.
+// key claims an idempotency key of a principal's peer and a tool: two agents of
+// one principal have separate keys, and a takeover keeps them. The insert takes
+// the key's lock, so that of concurrent calls one acts and the others wait for
+// its outcome. Replay reports that before was filled with that outcome. A key
+// that was used with other arguments is a conflict. A failed call releases its
+// key.
 func (j *job) key(from sender, tool, key string, fingerprint []byte, before any) (replay bool, err error) {
 	if fingerprint == nil {
 		fingerprint = []byte{}

@@ -97,7 +97,7 @@ type Upkeep struct {
 	Ended  []string       // sessions, by digest
 }
 
-// What an Upkeep is.
+// The kinds of Upkeep.
 const (
 	UpkeepEnded     = "ended"     // leases of sessions
 	UpkeepSettled   = "settled"   // deliveries that were due

@@ -116,7 +116,7 @@ type Message struct {
 	Sig                           string
 }
 
-// From is the sender, as the daemon knew him when he sent.
+// From is the sender, as the daemon knew it at the time of sending.
 type From struct {
 	PeerID, Name, Namespace string
 	Principal               string // qualified

@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// How far the limits of a mailbox bind a sender: the broker reports what its
-// peer itself has started, so a mailbox full of others' messages does not stop
-// it (BeginSpawn bounds what it may come to say); nobody holds back the human.
+// How far the limits of a mailbox bind a sender. The broker reports on agents
+// that the peer itself has started, so a mailbox full of other messages does not
+// stop it (BeginSpawn bounds these reports). No limit holds back the operator.
 const (
 	rankAgent = iota
 	rankBroker
@@ -167,7 +167,7 @@ func (j *job) seat(m letter, to Recipient) (seat, error) {
 	return seat{}, &Error{Code: MailboxFull, Retry: fullRetry}
 }
 
-// fullRetry is a guess: when a recipient reads is for nobody to know.
+// fullRetry is an estimate: it is unknown when the recipient will read.
 const fullRetry = 30 * time.Second
 
 func (j *job) takeSeat(m letter, to Recipient) (seat, error) {

@@ -231,10 +231,10 @@ func (j *job) bind(o Owner, r Registration, out *Registered) (Peer, error) {
 	return Peer{}, refuse(NameInUse)
 }
 
-// claim takes over the peer of a name that is o's principal's, or else makes one
-// of the name: the statement that decides leaves it to nobody else, and to
-// nobody twice. A look before it tells which of the two to try, so that the rows
-// of peers are locked before those of names, as everywhere.
+// claim takes over the peer of a name that belongs to o's principal, or makes one
+// of the name. One statement decides, so that no other session can get the name,
+// and no session twice. A look before it tells which of the two to try, so that
+// the rows of peers are locked before those of names, as everywhere.
 func (j *job) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
 	var id string
 	err := j.Row([]any{&id}, `SELECT peer_id FROM peer_names WHERE namespace = ?1 AND name = ?2 AND kind = 'peer' AND principal = ?3`,

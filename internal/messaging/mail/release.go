@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Unregister releases the name of o's peer and leaves a tombstone; what waits
-// becomes expired. Released is false when there was none.
+// Unregister releases the name of o's peer and leaves a tombstone; its waiting
+// messages expire. Released is false when there was none.
 func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*Released, error) {
 	var out *Released
 	err := b.write(ctx, func(j *job) error {

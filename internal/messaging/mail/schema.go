@@ -17,8 +17,8 @@ const (
 // Migrations are the schema of the book.
 //
 // Nothing is NULL. Times are milliseconds; 0 is "not yet" or "never". A row of
-// mailboxes is the lock of its mailbox: whoever changes one of its deliveries
-// has updated it before, in the same transaction.
+// mailboxes is the lock of its mailbox: a transaction that changes one of its
+// deliveries has updated the row before.
 func Migrations() []store.Migration {
 	return []store.Migration{{Name: "mail-1", SQL: slices.Concat(directoryTables(), peerTables(), boxTables(), messageTables(),
 		deliveryTables(), memoryTables(), spawnTables())}}
@@ -54,8 +54,9 @@ func directoryTables() []string {
 		) STRICT`,
 		`CREATE INDEX peer_names_peer ON peer_names (peer_id)`,
 		`CREATE INDEX peer_names_due ON peer_names (expires_at) WHERE kind <> 'peer'`,
-		// Who has ever registered here: it tells a superseded session from a
-		// stranger, and keeps the processes of agents that let go of their name.
+		// Every session that ever registered here. It distinguishes a superseded
+		// session from a stranger, and keeps the processes of agents that released
+		// their name.
 		`CREATE TABLE peer_sessions (
 			principal TEXT NOT NULL,
 			session TEXT NOT NULL,
@@ -208,7 +209,7 @@ func deliveryTables() []string {
 // memoryTables are what is kept of what is over: what was forgotten, keys, and the changes that tail shows.
 func memoryTables() []string {
 	return []string{
-		// What retention removed: a count stays.
+		// Rows removed by retention: their count stays.
 		`CREATE TABLE mail_forgotten (
 			peer_id TEXT NOT NULL,
 			state TEXT NOT NULL,

@@ -41,8 +41,8 @@ func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Se
 	return out, nil
 }
 
-// SendOperator is Send for the human of the node: no peer of his sends it. It
-// is held for nobody.
+// SendOperator is Send for the operator of the node, without a sending peer. It
+// is never held.
 func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error) {
 	if err := d.check(b.o.Limits); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sen
 	}
 	var out *Sent
 	err := b.write(ctx, func(j *job) error {
-		// The fence of one who has no session: his sends come one after another.
+		// The fence of a sender without a session: its sends are serialised.
 		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, b.operator.id, j.now)
 		if err == nil {
 			out, err = j.send(b.operator, d)

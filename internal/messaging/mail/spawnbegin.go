@@ -12,13 +12,13 @@ import (
 )
 
 // BeginSpawn enters a spawn of o's peer and binds its name parent/child to the
-// principal spawn:ID, which nobody is yet. Errors: NotRegistered, Fenced,
+// principal spawn:ID, which does not exist yet. Errors: NotRegistered, Fenced,
 // DepthLimit, ChildLimit, Budget, NameOwned, NameInvalid, NameReserved,
 // PeerLimit, InvalidArgument, IdempotencyConflict.
 //
-// ChildLimit is also the answer while the parent leaves too many messages of
-// the broker unread: those are never refused for want of room, so they are
-// bounded here.
+// ChildLimit is also the answer while the parent leaves too many messages of the
+// broker unread: those are never refused for lack of room, so they are bounded
+// here.
 func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[Spawn]) (*Spawn, error) {
 	if d.MaxSeconds < 1 || d.MaxChildren < 0 || d.Launcher == "" {
 		return nil, refuse(InvalidArgument)
@@ -84,9 +84,9 @@ func (j *job) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
 	return s, nil
 }
 
-// bounds holds a spawn within the limits and within what its parent has left.
-// The parent's fence makes its own counts exact; what all parents of a node
-// share is one row.
+// bounds checks a spawn against the limits and its parent's remaining budget. The
+// parent's fence makes its own counts exact; the counts that all parents of a
+// node share are one row.
 func (j *job) bounds(p Peer, s *Spawn) error {
 	l := j.b.o.Limits
 	if s.Depth > l.SpawnDepth {
@@ -156,8 +156,8 @@ func (j *job) chargeAll(id, query string) error {
 	return nil
 }
 
-// enterChild binds the name of a child. The name of an earlier child of the
-// same parent that has ended may be had again; nobody else's may.
+// enterChild binds the name of a child. The name of an earlier, ended child of
+// the same parent may be reused; any other name in use may not.
 func (j *job) enterChild(p Peer, s *Spawn, name string) error {
 	principal := Qualify(s.Node, "spawn:"+s.ID)
 	s.Peer = j.b.ids.next(j.now)

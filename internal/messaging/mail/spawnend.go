@@ -170,7 +170,8 @@ func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 	return m.id, nil
 }
 
-// name is what a peer is called, for a message that nobody addressed by name.
+// name is the display name of a peer, for a message that was not addressed by
+// name.
 func (j *job) name(peer string) string {
 	var name string
 	if err := j.Row([]any{&name}, `SELECT name FROM peers WHERE peer_id = ?1`, peer); err != nil {
@@ -179,9 +180,9 @@ func (j *job) name(peer string) string {
 	return name
 }
 
-// endChild releases the peer of an ended spawn. What it had not acknowledged is
-// delivered to its parent, and nobody else: the child's delivery expires, which
-// the sender hears, and a new one begins with the parent.
+// endChild releases the peer of an ended spawn. Its unacknowledged messages go to
+// its parent only: the child's delivery expires, which the sender is told, and a
+// new delivery to the parent begins.
 func (j *job) endChild(child Peer, s *Spawn) error {
 	if err := j.bury(child); err != nil {
 		return fmt.Errorf("releasing a child: %w", err)
@@ -202,7 +203,7 @@ func (j *job) endChild(child Peer, s *Spawn) error {
 	}
 	for _, r := range waiting {
 		reason := reasonReleased
-		// What the parent wrote itself it need not read; what was held was
+		// The parent does not need its own messages back, and held messages were
 		// never let through.
 		if parent.active && r.state != Held && r.sender != parent.peer && r.expiresAt > j.now {
 			passed, err := j.passOn(r, child, parent)

@@ -169,8 +169,8 @@ func (j *job) forgetBody(message string) error {
 	return err
 }
 
-// tidy forgets names, keys, changes and peers whose time is over; once a
-// minute, for none of it is urgent: whoever asks for one looks at the time.
+// tidy removes names, keys, changes and peers whose time is over. Once a minute
+// is enough, because every reader checks the time.
 func (b *Book) tidy(ctx context.Context) error {
 	var idle []string
 	due := false

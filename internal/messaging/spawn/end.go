@@ -11,9 +11,8 @@ import (
 // childrenGrace is what an agent gets whose parent is gone.
 const childrenGrace = 2 * time.Second
 
-// end ends an agent in a state. One that is not ending by itself, by its
-// request or for nobody wanting it any more is not asked: its token is worth
-// nothing at once.
+// end ends an agent in a state. An agent that is stopped by request, or because
+// it is no longer wanted, is not asked: its token is invalid at once.
 func (m *Manager) end(a *agent, state string, grace time.Duration) {
 	m.mu.Lock()
 	if a.why == "" {
@@ -101,8 +100,9 @@ func (m *Manager) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Close starts nothing any more, ends all agents and waits until the book has
-// been told. What is left when ctx ends is killed, and told by the next start.
+// Close refuses further starts, ends all agents and waits until the book has been
+// told. Agents that are left when ctx ends are killed, and reported by the next
+// start.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true

@@ -127,8 +127,8 @@ func (o *output) settle(keep bool) *mail.Ref {
 	return &mail.Ref{URI: uri.String(), SHA256: hex.EncodeToString(o.sum.Sum(nil)), Size: o.size}
 }
 
-// sweepOutputs removes whole outputs that are old, and those that nobody has
-// looked at. It is called before anything is started.
+// sweepOutputs removes stored outputs that are old or were never searched. It
+// runs before anything is started.
 func sweepOutputs(state string) {
 	dir := filepath.Join(state, outputsDir)
 	entries, err := os.ReadDir(dir)

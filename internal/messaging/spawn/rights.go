@@ -55,10 +55,9 @@ func bound(parent *principal.Principal) ([]string, bool) {
 	return words, true
 }
 
-// rights are what an agent gets: what its launcher, its parent and its request
-// have in common. A word that was asked for and is not within is refused, so
-// that nobody counts on what is not there. What a parent may not by the policy
-// is found out at each act.
+// rights returns the rights of an agent: the intersection of its launcher's, its
+// parent's and its request's. A requested word outside is refused instead of
+// dropped. What policy denies the parent is found out at each act.
 func (r *Request) rights(l *Launcher, parent *principal.Principal) ([]string, error) {
 	words := slices.Clone(l.Rights)
 	above, scoped := bound(parent)

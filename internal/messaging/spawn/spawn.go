@@ -90,10 +90,10 @@ type Options struct {
 	// Clean makes a text harmless that goes into a message; nil: what is not
 	// printable is dropped.
 	Clean func(string) string
-	// Look looks at what an agent has printed, before anybody is given it: at the
-	// text that its parent is to be sent, and at all of it where that is more (else
-	// nil). out is what of the text may be sent; keep: the whole may be kept;
-	// blocked: neither. nil: nobody looks.
+	// Look searches an agent's output before anything of it is passed on: the text
+	// for its parent, and the whole output where that is more (else nil). out is
+	// the part of the text that may be sent; keep: the whole may be kept; blocked:
+	// neither. nil: outputs are not searched.
 	Look func(by *Running, text string, whole io.Reader) (out string, keep, blocked bool)
 	// Note is the record of a start and of an end. The book requires it.
 	Note mail.Note[mail.Spawn]
@@ -112,8 +112,8 @@ type Running struct {
 type Manager struct {
 	o Options
 
-	// launching is held while a process is made and not yet known here, so that
-	// nobody asks about it in between.
+	// launching is held while a process is being made and not yet registered here,
+	// so that no look-up happens in between.
 	launching sync.RWMutex
 
 	mu        sync.Mutex
@@ -173,8 +173,8 @@ func (a *agent) running() *Running {
 	return &Running{ID: a.id, Launcher: a.launcher.Name, Rights: a.rights, Parent: a.parent, Digest: a.digest}
 }
 
-// TreeOf is the agent in whose process tree pid stands; empty for none. The
-// caller sees to it that pid is still whom he means.
+// TreeOf returns the agent in whose process tree pid is; empty: none. The caller
+// ensures that pid still names the process in question.
 func (m *Manager) TreeOf(pid int) string {
 	m.launching.RLock()
 	defer m.launching.RUnlock()

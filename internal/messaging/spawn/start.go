@@ -41,10 +41,9 @@ type agent struct {
 var errClosing = errors.New("the daemon is stopping")
 
 // Start starts the agent of a spawn that has been entered in the book, and
-// answers when its process runs. What was checked before is checked again, and
-// what was looked at is what is used. The book is told of the start, and of the
-// end whenever that comes; of an agent that could not be started, at once. The
-// error is a *mail.Error.
+// returns when its process runs. Earlier checks are made again, and the checked
+// objects are the ones used. The book is told of the start, and of the end
+// whenever it comes; of a failed start, at once. The error is a *mail.Error.
 func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Principal, r Request) error {
 	a := &agent{id: s.ID, name: s.Name, parent: parent, session: s.ParentSession, keep: s.KeepOnExit, result: s.WantResult,
 		rights: slices.Clone(s.Rights), until: deadline(s)}
@@ -68,9 +67,8 @@ func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Pr
 	return &mail.Error{Code: mail.SpawnDisabled, Err: err}
 }
 
-// enter takes a in, unless nothing is started any more. What is not taken in
-// any more is told to the book by the next start. From here on Close waits for
-// tell.
+// enter admits a, unless starts are refused by now. An agent that is not admitted
+// is reported to the book by the next start. From here on Close waits for tell.
 func (m *Manager) enter(a *agent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +171,7 @@ func (m *Manager) attend(a *agent, prompt string) {
 	m.tell(a, m.ending(a))
 }
 
-// leave makes a nobody: from here on its token is worth nothing.
+// leave invalidates the identity of a: its token no longer counts.
 func (m *Manager) leave(a *agent) {
 	m.mu.Lock()
 	a.live = false
@@ -210,14 +208,15 @@ func (m *Manager) ending(a *agent) mail.SpawnEnd {
 	return e
 }
 
-// What stands in the place of what may not be given.
+// The replacement for output that must not be passed on.
 const (
 	resultWithheld = "(The result was withheld: it carries the mark of protected instructions.)"
 	wholeWithheld  = "(The whole output was withheld: it carries the mark of protected instructions. This is its end.)\n"
 )
 
-// result is what of an agent's output its parent is sent. All of it is looked at
-// before anybody is given any, also what nobody wants to be sent.
+// result is the part of an agent's output that its parent is sent. The whole
+// output is searched before any of it is passed on, also the part that is not
+// sent.
 func (m *Manager) result(a *agent) (text string, rest []mail.Ref) {
 	text, whole := a.output.end()
 	text = cutText(m.o.Clean(text), resultBytes)

@@ -25,8 +25,8 @@ func newToken(prefix string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// writeToken makes a file that was not there, which nobody but the user can
-// read. It is complete, or gone.
+// writeToken makes a new file that only the user can read. The file is complete,
+// or absent.
 func writeToken(dir, id, token string) (string, error) {
 	path := filepath.Join(dir, tokenBegin+id+tokenEnd)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
