@@ -25,8 +25,8 @@ func (q *request) told(out any, err error) error {
 	return q.plain(http.StatusOK, out)
 }
 
-// args reads the body of an act. What is wrong in form passes the gate too
-// before it is refused.
+// args reads the body of an operator's request. A malformed body passes the gate
+// too before it is refused, so that it is recorded.
 func (q *request) args(into any) error {
 	if err := decode(q.body, into); err != nil {
 		return q.wrong(err)
@@ -149,7 +149,7 @@ func (q *request) adminIssue() error {
 	return q.created(out)
 }
 
-// scopeOf reads a scope: a word, or a list of words. What is neither is none.
+// scopeOf reads a scope: a word, or a list of words. Any other value is no scope.
 func scopeOf(raw json.RawMessage) []string {
 	if word, ok := wire.Text(raw); ok {
 		return []string{word}

@@ -15,9 +15,9 @@ const bearerKept = 10 * time.Minute
 // each program that bears the token of its session.
 const viewsKept = 8
 
-// cache holds the views of each reader who was given something. Who is in it
-// goes on while the store is away, until his session ends. A view is used again
-// only for the set and the policy that it was made of.
+// cache holds the views of readers that were given a text. While the store is
+// unavailable a reader in it keeps its view until its session ends. A view is
+// reused only for the set and the policy that it was made from.
 type cache struct {
 	mu   sync.Mutex
 	held map[string]*held // by Reader.key
@@ -52,8 +52,8 @@ func (c *cache) find(key, on string, set *document.Set) (sight, bool) {
 	return sight{}, false
 }
 
-// keep notes a view that a reader is about to be given of, until then where he
-// has no session.
+// keep stores a view that is about to be delivered, until a given time for a
+// reader without a session.
 func (c *cache) keep(key, on string, v sight, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

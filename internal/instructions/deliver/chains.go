@@ -27,8 +27,8 @@ type chain struct {
 	until     time.Time
 }
 
-// above are the process behind a request and all above it, as they were seen
-// within chainKept. What could not be told to the end is asked again.
+// above returns the process behind a request and all processes above it, as seen
+// within chainKept. An incomplete chain is not cached.
 func (s *Server) above(r *http.Request, instance string) (processes []string, complete bool) {
 	now := time.Now() // Options.Now may stand still
 	if instance != "" {

@@ -28,7 +28,8 @@ type conn struct {
 	listens map[*listen]struct{} // all who are told of something
 	lists   *listen              // of a legacy session, for what it hears without asking
 	subs    map[string]*listen   // of a legacy session, by URI
-	// unjudged: one of subs may have come with a token that nobody could judge.
+	// unjudged: one of subs may have been opened with a token that could not be
+	// verified then.
 	unjudged bool
 }
 
@@ -99,8 +100,8 @@ func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
 	return p, true
 }
 
-// listed serves a request for a list: without a token that counts, of what
-// everybody can have. What others see of it has a record that names the reader.
+// listed serves a request for a list. Without a valid token it returns what every
+// caller may have. A list for a reader has a record that names the reader.
 func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {
@@ -145,8 +146,8 @@ func marked(result []byte, t *Text) []byte {
 	return wire.SetIn(result, "_meta", wire.Edit{Key: "doorward/degraded", Value: []byte("true")})
 }
 
-// get is the text for a request that the relay has let in: what is ordered, or
-// the generic text for whom there is no other now, whatever he asked for.
+// get returns the text for an admitted request: the requested one, or the generic
+// text for a caller without a valid token, whatever it asked for.
 func (c *conn) get(ctx context.Context, p gate.Pass, o order) (*Text, error) {
 	r, why := c.s.readerOf(p.Act())
 	if r == nil {

@@ -50,9 +50,9 @@ func (s *Server) Instructions(ctx context.Context, r *Reader, max int) (*Text, e
 	return s.admit(ctx, r, composed(max))
 }
 
-// Template delivers the source of a document: the one in production, or a
-// version, or that of a label. What is unknown, withdrawn and not permitted are
-// all ErrNotFound; besides it is as with Instructions.
+// Template delivers the source of a document: the version in production, a given
+// version, or that of a label. Unknown, withdrawn and forbidden documents are all
+// ErrNotFound; otherwise it is like Instructions.
 func (s *Server) Template(ctx context.Context, r *Reader, name, version, label string) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRead, name: name, source: true, version: version, label: label})
 }
@@ -68,7 +68,7 @@ func (s *Server) Voice(ctx context.Context, r *Reader) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRead, name: document.VoiceName})
 }
 
-// Listed is a document that a reader may have, without any of its text for him.
+// Listed is a document that a reader may have, without its text.
 type Listed struct {
 	*document.Document
 	Tier string // with what it includes
@@ -143,8 +143,8 @@ func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*
 	return nil, s.denied(p, r, o, d)
 }
 
-// denied records that policy keeps from the reader what his connection may ask
-// for, and gives what he is told.
+// denied records that policy denies the reader what its connection may ask for,
+// and returns the error for the caller.
 func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
 	if refusal := p.Refuse(d.Rule, gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
 		return unrecorded(p, refusal.Err)
@@ -243,9 +243,9 @@ func (s *Server) document(v sight, r *Reader, o order, revision string) (*Text, 
 	return t, nil
 }
 
-// past is a document of another version than that in production. What the
-// reader may not have of now he may not have of then either: what was made
-// behavioural, or given to others, takes its earlier versions with it.
+// past delivers a version of a document other than the one in production. A
+// document that the reader may not have now is not delivered in an earlier
+// version either: a change of tier or audience applies to all versions.
 func (s *Server) past(v sight, r *Reader, o order) (*Text, error) {
 	then, err := s.lookup(o)
 	if err != nil {

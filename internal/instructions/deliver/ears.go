@@ -2,7 +2,7 @@ package deliver
 
 import "sync"
 
-// What streams of events say.
+// The events of a stream.
 const (
 	EventChanged = "instructions.changed" // with the revision that is there now
 	EventRevoked = "session.revoked"      // the last one
@@ -31,9 +31,9 @@ type ear struct {
 	revision string // that was said last
 }
 
-// Hears gives the events of a reader: that what he may get has changed, and
-// that his session is over, after which the channel is closed, as it is at the
-// end of the daemon. leave ends it without that.
+// Hears subscribes a reader to its events: its documents changed, or its session
+// ended. After the end of the session or of the daemon the channel is closed.
+// leave unsubscribes without closing it.
 func (s *Server) Hears(r *Reader) (events <-chan Event, leave func()) {
 	e := &ear{r: r, out: make(chan Event, earRoom), revision: s.revision(r)}
 	s.ears.add(e)
@@ -87,8 +87,8 @@ func (t *ears) shut() {
 	}
 }
 
-// look tells each reader of a revision that he was not told of. One who can get
-// nothing at the moment is told when he can.
+// look tells each reader of a revision that it was not told of. A reader that can
+// get nothing at the moment is told when it can.
 func (t *ears) look(revision func(*Reader) string) {
 	t.mu.Lock()
 	open := make([]*ear, 0, len(t.all))
@@ -107,7 +107,7 @@ func (t *ears) look(revision func(*Reader) string) {
 	}
 }
 
-// put never waits. The caller holds the lock, so nobody else puts.
+// put never blocks. The caller holds the lock, so it is the only writer.
 func (e *ear) put(ev Event) {
 	for {
 		select {

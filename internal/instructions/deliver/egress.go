@@ -54,11 +54,11 @@ func (s *Server) noted(a gate.Act, found []watermark.Delivery, blocked bool) boo
 	return true
 }
 
-// Printed looks for refs in what a started agent has printed, before anybody is
-// given it: in a text, and in the whole of which it is the end, where there is
-// more (else nil). What is found is recorded as by Outgoing. out is what of the
-// text may go on; keep: the whole may be kept as well, of which nothing can be
-// cut; blocked: neither.
+// Printed searches an agent's output for refs before it is passed on: a text, and
+// the whole output of which it is the end, where that is more (else nil). Finds
+// are recorded as by Outgoing. out is the part of the text that may be sent;
+// keep: the whole may be kept too, from which nothing can be cut; blocked:
+// neither.
 func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, keep, blocked bool) {
 	s.recalled(s.closing, s.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
@@ -81,8 +81,8 @@ func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, 
 	return out, keep, false
 }
 
-// What is long is looked at in pieces, each with the end of the one before, so
-// that a ref which is not drawn out beyond that is in one of them.
+// A long text is searched in pieces, each with the end of the one before, so that
+// a ref that is not stretched beyond that lies in one of them.
 const (
 	pieceBytes   = 1 << 20
 	overlapBytes = 64 << 10

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// tagOf is the entity tag of what one reader gets: no other has the same, since
-// what everybody gets bears a ref of his own. It is a digest under no key, so it
-// is for the reader of the text alone and is in no record.
+// tagOf returns the entity tag of one reader's text. Every tag is unique, because
+// each text bears a ref of its own. It is an unkeyed digest, so it is for the
+// reader of the text only and is in no record.
 func tagOf(reader string, body []byte) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte("doorward etag"), []byte(reader), body} {
@@ -20,9 +20,8 @@ func tagOf(reader string, body []byte) string {
 	return `"` + hex.EncodeToString(h.Sum(nil)[:16]) + `"`
 }
 
-// unchanged reports whether the caller has tag: If-None-Match is `*` or names
-// it, by the weak comparison (RFC 9110, 13.1.2). What is not of that form
-// matches nothing.
+// unchanged reports whether the caller has tag: If-None-Match is `*` or names it,
+// by the weak comparison (RFC 9110, 13.1.2). A malformed value matches nothing.
 func unchanged(h http.Header, tag string) bool {
 	list := strings.Join(h["If-None-Match"], ",")
 	if strings.TrimSpace(list) == "*" {

@@ -23,8 +23,8 @@ const (
 )
 
 // events serves GET /auth/events: one act, from here to its end. The header
-// Doorward-Revision is what the stream begins from, so that a reader whose text
-// is of another one knows that he has missed something.
+// Doorward-Revision is the revision at which the stream begins, so that a reader
+// with a text of another revision knows that it has missed a change.
 func (q *request) events() error {
 	a := gate.Act{Who: q.reader.Who, Action: actionEvents, Server: ServerName, Kind: gate.Stream, Source: source}
 	if q.reader.Session != nil {
@@ -86,10 +86,10 @@ func (q *request) hear(e *stream, events <-chan Event) (result string) {
 	}
 }
 
-// holds reports whether policy still lets the reader listen, and whether what
-// proved him still does: the connection or the token that he came by, and what
-// his session was made with. The token of a session, over TCP, is all there is
-// of its bearer, and Done tells of its end.
+// holds reports whether policy still lets the reader listen, and whether its
+// proofs still hold: the connection or the token of the request, and what its
+// session was made with. For a session token over TCP the session itself is the
+// only proof, and Done reports its end.
 func (q *request) holds() bool {
 	r := q.reader
 	if !q.s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionEvents, Server: ServerName}).Allow {

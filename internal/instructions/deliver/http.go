@@ -215,8 +215,8 @@ func (q *request) identifyBearer() error {
 	return nil
 }
 
-// admitted reports whether this caller may ask for something of that kind at
-// all. What he may get of it is the gate's to say.
+// admitted reports whether this caller may use this kind of request at all. The
+// gate decides on each document.
 func (q *request) admitted(n need) error {
 	if n == aConnection || n == anOperator {
 		return nil
@@ -235,8 +235,8 @@ func (q *request) admitted(n need) error {
 	return nil
 }
 
-// unknown is the 401, the same for whatever failed. What was shown is recorded
-// with why it does not count.
+// unknown is the 401, the same for every failed check. The record says which
+// credential was shown and why it does not count.
 func (q *request) unknown(err error) error {
 	var invalid *session.Invalid
 	reason := "bearer"

@@ -112,7 +112,7 @@ type Options struct {
 	// Named is the principal that a bearer token of that name has now; nil:
 	// there is none. nil: there never is.
 	Named func(name string) *principal.Principal
-	// Own reports whether it is this daemon's own user; nil: nobody is.
+	// Own reports whether a principal is the daemon's own user; nil: none is.
 	Own func(*principal.Principal) bool
 	// Holds reports whether what proved a principal still does.
 	Holds func(*principal.Principal) bool
@@ -148,9 +148,9 @@ func (r *Reader) connection() *principal.Principal {
 	return r.Who
 }
 
-// decide is what policy says of a reader: a session lends its connection nothing
-// that policy keeps from the connection, and a connection lends a session
-// nothing that policy keeps from him who made it. What refuses is named.
+// decide asks policy about a reader. It asks for the connection's principal and
+// for the maker of the session, and both must be allowed: neither lends the other
+// a right. The rule that refuses is returned.
 func (s *Server) decide(r *Reader, q policy.Request) policy.Decision {
 	q.Who = r.Who
 	d := s.o.Gate.Allows(q)

@@ -43,7 +43,8 @@ type late struct {
 	begin chan struct{} // closed when who was judged by nobody has to begin again
 }
 
-// newLate is a store that is not there yet. Where nobody wants one it is unused.
+// newLate makes the store that is not open yet. Where none is configured it is
+// unused.
 func newLate(wanted bool, now time.Time) *late {
 	none, _ := document.NewSet(nil)
 	l := &late{none: none, begin: make(chan struct{})}
@@ -73,11 +74,11 @@ func (s *Server) Equip(st Stored) {
 	s.nudge()
 }
 
-// Again has everybody look again who listened before the store came, as nobody
-// could be told apart then: at the resources that he named, since that all lists
-// have changed the relay has told him before it calls this. A listen with a token
-// that nobody could judge is over: whoever has it begins it again. Only the first
-// call after Equip does something.
+// Again wakes the listeners from before the store was open, which could not be
+// told apart then: each is told of the resources that it named. The relay has
+// told them before that all lists have changed. A listen with a token that could
+// not be verified ends, and its client opens it again. Only the first call after
+// Equip has an effect.
 func (s *Server) Again() {
 	if s.late == nil || s.Away() {
 		return
@@ -88,7 +89,7 @@ func (s *Server) Again() {
 	})
 }
 
-// over ends a listen by a token that nobody could judge. nil: it goes on.
+// over ends a listen whose token could not be verified. nil: it goes on.
 func (s *Server) over(l *listen) <-chan struct{} {
 	if s.late == nil || l.act.Delivery != unjudged {
 		return nil

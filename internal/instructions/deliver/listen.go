@@ -17,11 +17,11 @@ import (
 // can be subscribed to.
 const urisKept = 256
 
-// listen is one who listens: a subscriptions/listen, a subscription of a legacy
-// session, or what that session is told of lists. It is told what changes for
-// the session of delivery that it came with, and by nothing else that comes on
-// the same connection. What a modern one is to be told waits for the goroutine of
-// its call; a change that waits already is not put twice.
+// listen is one listener: a subscriptions/listen, a subscription of a legacy
+// session, or a legacy session's interest in lists. It is told of changes for the
+// delivery session that it was opened with, and of nothing else on the same
+// connection. Events of a modern listen wait for the goroutine of its call; a
+// change that already waits is not added twice.
 type listen struct {
 	act                gate.Act             // by which it came
 	bearer             *principal.Principal // whose token that bears beside the connection; mostly nil
@@ -55,9 +55,9 @@ func (l *listen) same(a gate.Act) bool {
 	return l.act.Delivery == a.Delivery && l.act.Who.Identity() == a.Who.Identity()
 }
 
-// bear has the client of a legacy session told of lists by the act that came
-// last, and of resources where nobody could judge the token that he subscribed
-// with.
+// bear attaches a legacy session's list changes to the latest act of its client,
+// and its resources to it where the token of the subscription could not be
+// verified.
 func (c *conn) bear(a gate.Act) {
 	c.rejoin(a)
 	c.mu.Lock()
@@ -74,8 +74,8 @@ func (c *conn) bear(a gate.Act) {
 	c.meet(l)
 }
 
-// rejoin has an act told what was subscribed to with a token that nobody could
-// judge: the client of an MCP session is one.
+// rejoin moves subscriptions with an unverified token to an act of the same
+// client: an MCP session has one client.
 func (c *conn) rejoin(a gate.Act) {
 	var joined []*listen
 	c.mu.Lock()
@@ -130,7 +130,7 @@ func (c *conn) join(uri string, a gate.Act) bool {
 	return true
 }
 
-// put has an act told of a resource, and nobody else. The caller holds mu.
+// put subscribes one act to a resource. The caller holds mu.
 func (c *conn) put(uri string, a gate.Act) *listen {
 	l := c.s.newListen(a)
 	l.uris[uri] = true

@@ -15,8 +15,8 @@ const (
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// seen is what somebody could see when it was looked at last. The zero value:
-// nothing but what everybody can.
+// seen is what a listener could see when it was checked last. The zero value is
+// what every caller can see.
 type seen struct {
 	view  sight
 	whole bool // there is a view
@@ -61,8 +61,7 @@ func (c *conn) note(l *listen, is seen) {
 	}
 }
 
-// forget drops what a session could see. What its listens are told is that it
-// has gone.
+// forget drops what a session could see; its listens are told that it has gone.
 func (c *conn) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,13 +76,13 @@ type command struct {
 	o    *Operator
 	by   Caller
 	pass gate.Pass
-	// unsure: nobody could say whether an agent is above it, and it was let in all
-	// the same. Its record says so.
+	// unsure: it could not be determined whether an agent is above the caller, and
+	// the caller was admitted all the same. The record says so.
 	unsure bool
 }
 
-// enter takes a command through the gate, and refuses the shell of an agent, and
-// everybody while there is no store. The pass must be given back.
+// enter takes a command through the gate. It refuses the shell of an agent, and
+// every caller while there is no store. The pass must be given back.
 func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command, error) {
 	return o.enterBy(what, by, func(*command) error { return o.shell(ctx, by) })
 }
@@ -91,10 +91,10 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command,
 // what goes on without its answer.
 const askTime = 2 * time.Second
 
-// enterRestricting is enter for what takes rights away and gives none. That must
-// be possible while the database is away, so whether an agent is above it counts
-// as far as it can be told: of the daemon's own user what nobody knows is no. That
-// the caller leaves is no reason not to know.
+// enterRestricting is enter for commands that take rights away and grant none.
+// They must work while the database is unavailable, so an unknown ancestry of the
+// daemon's own user counts as no agent. A caller that hangs up does not make its
+// ancestry unknown.
 func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string) (*command, error) {
 	return o.enterBy(what, by, func(c *command) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
@@ -133,8 +133,8 @@ func (c *command) said(fields []audit.Field) []audit.Field {
 	return fields
 }
 
-// shell refuses what comes from below an agent. Where nobody can say, so does
-// it; ErrStore where that is a matter of the database.
+// shell refuses a caller below an agent. It refuses an unknown ancestry too, with
+// ErrStore where the database is the reason.
 func (o *Operator) shell(ctx context.Context, by Caller) error {
 	if o.o.Shell == nil {
 		return &shellError{whyUnknown, errors.New("nobody knows the agents")}
@@ -221,9 +221,8 @@ func (c *command) moved(a *library.Act, err error) (*library.Act, error) {
 	return a, nil
 }
 
-// Malformed records that somebody asked for something of the operator's in a
-// form that is none: nobody asks unrecorded. It returns why, or what the gate
-// has against it.
+// Malformed records a malformed operator's request, so that every request is
+// recorded. It returns why, or the gate's refusal.
 func (o *Operator) Malformed(ctx context.Context, by Caller, why error) error {
 	c, err := o.enter(ctx, by, "malformed")
 	if err != nil {

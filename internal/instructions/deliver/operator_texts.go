@@ -223,8 +223,8 @@ func (o *Operator) mayPut(ctx context.Context, name, replace string) error {
 	return nil
 }
 
-// taken is the version that a written file has become; while nobody looks at the
-// directory, what its document says of itself.
+// taken returns the version that a written file has become; while the directory
+// is not watched, the version computed from its document.
 func (o *Operator) taken(ctx context.Context, d *document.Document) *VersionInfo {
 	info := infoOfDocument(d)
 	all, err := o.o.Shelf.Versions(ctx, d.Name)
@@ -314,8 +314,8 @@ func (o *Operator) Access(ctx context.Context, by Caller) (*Accessed, error) {
 	return out, c.done(field("listed", strconv.Itoa(len(all))))
 }
 
-// Canary tells to whom a ref was given, and with which text. ErrNotFound: it was
-// given to nobody in the last 30 days.
+// Canary returns the session to which a ref was given, and the text. ErrNotFound:
+// it was not given out in the last 30 days.
 func (o *Operator) Canary(ctx context.Context, by Caller, ref string) (*Access, error) {
 	c, err := o.enter(ctx, by, "canary")
 	if err != nil {

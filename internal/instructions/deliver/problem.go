@@ -208,8 +208,8 @@ func (p *problem) write(w http.ResponseWriter) {
 	w.Write(body)
 }
 
-// guard sets what every answer under /auth/ bears: nothing of it is kept
-// anywhere on the way, and nobody takes it for something to run.
+// guard sets the headers of every answer under /auth/: no intermediary may store
+// it, and no client may interpret it as another type.
 func guard(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

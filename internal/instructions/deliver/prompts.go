@@ -11,13 +11,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// What the two texts with names of their own are, for lists.
+// The descriptions, for lists, of the two texts with names of their own.
 const (
 	aboutSession = "The instructions for this session"
 	aboutVoice   = "The voice to write in"
 )
 
-// prompts is the array of prompts/list: without a view what everybody can have.
+// prompts is the array of prompts/list; without a view, what every caller may
+// have.
 func prompts(v seen) []byte {
 	out := append([]byte{'['}, entry("name", nameSession, aboutSession, nil)...)
 	if !v.whole {
@@ -180,5 +181,5 @@ func isText(schema []byte) bool {
 	return false
 }
 
-// isValue reports whether a text is one JSON value that everybody reads the same.
+// isValue reports whether a text is one JSON value with one reading.
 func isValue(raw []byte) bool { return json.Valid(raw) && wire.ValidateValue(raw) == nil }

@@ -79,8 +79,7 @@ func (t *conns) afresh() {
 	}
 }
 
-// again has everybody who listens told to look again at each resource that he
-// named.
+// again tells all listeners to read each resource again that they named.
 func (t *conns) again() {
 	for _, c := range t.all() {
 		c.mu.Lock()

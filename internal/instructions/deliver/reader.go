@@ -69,7 +69,7 @@ func (b *bearers) add(id string, is bearing) {
 	b.of[id] = is
 }
 
-// find is who an id stands for; nil: nobody, any more.
+// find returns the session of an id; nil: it has ended or never was.
 func (b *bearers) find(id string, now time.Time) *principal.Principal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *bearers) sweep(now time.Time) {
 	}
 }
 
-// readerOf is who reads by an act; nil, and why, where nobody proved to be one.
+// readerOf returns the reader of an act; nil, and why, where the act has none.
 func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 	switch {
 	case s.Away(), a.Delivery == unjudged:
@@ -134,8 +134,8 @@ func (s *Server) sessionReader(who *principal.Principal, found *session.Session)
 	return r
 }
 
-// attested reports whether the kernel says who it is: then the session must be
-// his own. Elsewhere the token of a session counts for whoever bears it.
+// attested reports whether the kernel identifies the caller: then the session
+// must belong to it. Elsewhere a session token counts for any bearer.
 func attested(who *principal.Principal) bool {
 	kind, _, _ := strings.Cut(who.Name(), ":")
 	return kind == principal.KindUID || kind == principal.KindSpawn
@@ -158,8 +158,8 @@ func (s *Server) holds(who *principal.Principal) bool { return s.o.Holds == nil 
 // alive reports whether a reader may still be given something.
 func (s *Server) alive(r *Reader) bool { return r.Session == nil || s.lives(r.Session.ID) }
 
-// scope are the tiers that a reader may have: those of his session, as far as
-// policy still gives them to him who made it.
+// scope is the tiers that a reader may have: those of its session that policy
+// still grants the session's maker.
 func (s *Server) scope(r *Reader) []string {
 	if r.Session == nil || r.Who.Name() != r.Session.Subject {
 		return r.Scope
@@ -168,8 +168,7 @@ func (s *Server) scope(r *Reader) []string {
 	return slices.DeleteFunc(slices.Clone(r.Scope), func(t string) bool { return !slices.Contains(now, t) })
 }
 
-// caller is what audiences know of a reader. What he claims of himself stands in
-// Project alone.
+// caller is what audiences know of a reader. Its own claim is in Project only.
 func (s *Server) caller(r *Reader) document.Caller {
 	c := document.Caller{Principal: r.Who.Name(), Environment: s.o.Environment}
 	for p := r.Who.Parent(); p != nil; p = p.Parent() {
@@ -210,8 +209,8 @@ func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
 	return v, nil
 }
 
-// lost reports that a reader gets nothing of the set: the store is away and he had
-// nothing of it before, or it has taken back what it gave.
+// lost reports that a reader gets nothing of the set: the store is unavailable and
+// the reader had nothing before, or everything was withdrawn.
 func (s *Server) lost(r *Reader, state library.State) bool {
 	return !state.OK && (state.Withdrawn || !s.cache.has(r.key(), s.o.Now()))
 }
@@ -228,8 +227,8 @@ func (s *Server) see(r *Reader, set *document.Set) (sight, string) {
 	return sight{set.View(s.caller(r), may), set}, on
 }
 
-// glance is the view of a reader without giving him anything; false: there is
-// none for him now.
+// glance computes the view of a reader without a delivery; false: there is none
+// now.
 func (s *Server) glance(r *Reader) (sight, bool) {
 	if r == nil || !s.alive(r) {
 		return sight{}, false
@@ -250,8 +249,8 @@ func (s *Server) revision(r *Reader) string {
 	return ""
 }
 
-// Degraded is why a reader gets less than there is for him; empty: he does not.
-// A nil reader is somebody without a token.
+// Degraded returns why a reader gets less than its full guidance; empty: it gets
+// all. A nil reader is a caller without a token.
 func (s *Server) Degraded(r *Reader) string {
 	if s.Away() {
 		return Unreachable

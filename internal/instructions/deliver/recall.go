@@ -17,10 +17,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// What was delivered before this start is known from the store, but for what a
-// kill, or a database that was away, kept from it. The record has that: each
-// delivery is in it before the text goes out, and a ref is made again from what
-// it says. It needs no database.
+// The store knows the deliveries before this start, except those that a kill or
+// an unavailable database kept from it. The audit log has them: each delivery is
+// recorded before the text is sent, and its ref is computed again from the
+// record. This needs no database.
 
 const (
 	// recallBytes and recallKinds are how much of the record is read, from its
@@ -149,9 +149,9 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// Reckon makes the refs known that the store tells of, and enters there what
-// only the record knew; what there is no room for, the next start enters. It is
-// to be called when there is a store, until it succeeds.
+// Reckon loads the refs from the store, and adds those that only the record has;
+// refs beyond the capacity are added by the next start. It is called when there
+// is a store, until it succeeds.
 func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
 	rows, err := shelf.Deliveries(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// What records say of a delivery: names, digests and numbers. Never a text, a
-// value of a variable, a token or a ref.
+// A record of a delivery holds names, digests and numbers. It never holds a text,
+// the value of a variable, a token or a ref.
 
 // list is a list of names, in as many fields as it needs: name, name_2, name_3.
 // A text of a record is cut at audit.MaxText bytes.
@@ -31,8 +31,8 @@ func list(name string, values []string) []audit.Field {
 	return out
 }
 
-// fields are what a record says of who reads, and of the text that he is about
-// to get; nil: he gets none.
+// fields are the record's fields about the reader and the text that it is about
+// to get; nil: it gets none.
 func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	var out []audit.Field
 	if r.Session != nil {

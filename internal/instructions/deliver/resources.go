@@ -35,7 +35,7 @@ func nameAt(uri string) (name string, ok bool) {
 	return name, ok && document.ValidName(name) && name != nameSession
 }
 
-// resources is the array of resources/list: without a view what everybody can
+// resources is the array of resources/list; without a view, what every caller may
 // have.
 func resources(v seen) []byte {
 	out := append([]byte{'['}, resource(nameSession, nameSession, aboutSession)...)

@@ -92,9 +92,9 @@ func Serves(path string) bool {
 	return ok && !strings.HasPrefix(path, prefixAdmin)
 }
 
-// find is the routes of a path exactly as it was sent: nothing is decoded or
-// cleaned, so that nobody can read it differently. name is the document or the
-// session in it.
+// find returns the routes of a path exactly as it was sent: nothing is decoded or
+// cleaned, so that every reader of the path agrees on it. name is the document or
+// the session in it.
 func find(path string) (m methods, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, prefix)
 	if !ok || strings.ContainsAny(rest, "{}") {

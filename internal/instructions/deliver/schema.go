@@ -1,6 +1,6 @@
 package deliver
 
-// toolList is the same for everybody, with a token or without one.
+// toolList is the same for all callers, with and without a token.
 var toolList = []byte(`[` +
 	`{"name":"read","title":"Read instructions",` +
 	`"description":"Gives the instructions for this session, or the text of that name. Without a name: all of it that belongs together. The names that there are stand at the end of that text. A text with variables takes them in vars. Without a session token the answer is a generic text, and says why.",` +
@@ -20,7 +20,7 @@ var toolList = []byte(`[` +
 	`"fail_closed":{"type":"boolean"}},"required":["state","scope","store","fail_closed"],"additionalProperties":false},` +
 	`"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]`)
 
-// resourceTemplates is the same for everybody too.
+// resourceTemplates is the same for all callers too.
 var resourceTemplates = []byte(`[{"uriTemplate":"` + uriScheme + uriTemplates + `{name}","name":"templates","title":"A text by its name","mimeType":"` + markdown + `"}]`)
 
 const markdown = "text/markdown"

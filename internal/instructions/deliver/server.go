@@ -111,9 +111,9 @@ func (s *Server) Close() {
 	s.ears.shut()
 }
 
-// Changed is told that the set or the state of the library has changed. What is
-// no longer in it is gone at once; who listens hears of it soon. It returns at
-// once.
+// Changed tells the server that the set or the state of the library has changed.
+// Removed documents are unavailable at once; listeners are told soon. It returns
+// at once.
 func (s *Server) Changed() {
 	if set, state := s.o.Library.Set(); state.OK && set != nil {
 		s.cache.renew(set)
@@ -146,7 +146,7 @@ func (s *Server) nudge() {
 	}
 }
 
-// spread tells everybody whose view has changed, and nobody else.
+// spread tells the listeners whose view has changed.
 func (s *Server) spread() {
 	for _, c := range s.conns.all() {
 		c.look()
@@ -154,7 +154,7 @@ func (s *Server) spread() {
 	s.ears.look(s.revision)
 }
 
-// sweep clears away what belongs to nobody any more.
+// sweep removes state without an owner.
 func (s *Server) sweep() {
 	now := s.o.Now()
 	s.cache.sweep(now, s.lives)

@@ -91,8 +91,8 @@ func (q *request) openSession() error {
 	return q.created(issued(token, made))
 }
 
-// wanted is the session that a caller asks for, with the scope that policy gives
-// him; what he says of himself decides nothing. rule names what refuses.
+// wanted returns the session that a caller asks for, with the scope that policy
+// grants it; the caller's claims decide nothing. rule names what refuses.
 func (q *request) wanted(in opening) (ask session.Request, rule string, err error) {
 	bind, ok := q.bind(in.Bind)
 	client := clientOf(in.Client.Name, in.Client.Version)
@@ -154,8 +154,8 @@ func shownText(s string) string {
 	return strings.TrimSpace(s[:min(len(s), maxClaim)])
 }
 
-// renewSession gives a new token of the same session. What policy has taken
-// away since then takes the session's renewal with it: a new one has less.
+// renewSession issues a new token of the same session. If policy has taken rights
+// away since, the renewal is refused: a new session has fewer rights.
 func (q *request) renewSession() error {
 	if err := decode(q.body, &struct{}{}); err != nil {
 		return err

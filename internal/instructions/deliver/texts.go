@@ -110,8 +110,8 @@ func (q *request) render() error {
 	return q.document(inJSON)(q.s.Render(q.r.Context(), q.reader, q.name, in.Vars))
 }
 
-// document answers with one document. What the caller may not have and what
-// there is not are one answer, whoever says no.
+// document answers with one document. Forbidden and missing documents have the
+// same answer, whichever check fails.
 func (q *request) document(inJSON bool) func(*Text, error) error {
 	return func(t *Text, err error) error {
 		switch {
@@ -183,8 +183,9 @@ func (q *request) json(revision string, v any) error {
 	return nil
 }
 
-// answer sends what was delivered. Who has it already gets no second copy; it
-// was decided and recorded all the same, as the delivery that it confirms.
+// answer sends a delivered text. A caller that already has it gets no second
+// copy; the request was decided and recorded all the same, as the delivery that
+// it confirms.
 func (q *request) answer(kind, revision string, body []byte) {
 	h := q.w.Header()
 	if revision != "" {

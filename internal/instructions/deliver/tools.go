@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// What a tool says when it cannot do what was asked. None of it tells what
-// there is for others.
+// The answers of a tool that could not do what was asked. None reveals what other
+// callers have.
 const (
 	textUnknown = "There is no text of that name."
 	textInvalid = "The arguments do not fit the schema of this tool."

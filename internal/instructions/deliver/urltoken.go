@@ -7,11 +7,10 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 )
 
-// A token in a URL ends up in histories, logs and lists of processes, so one
-// that is found there is refused, and its holder told to take it for known. It
-// is looked for leniently, where everything else is read strictly: in any
-// case, escaped as often as anybody would, and in whatever way the query is
-// broken otherwise. What is refused by mistake is a query that no route here
+// A token in a URL ends up in histories, logs and process lists. A request with
+// one is refused, and its sender is told to revoke the token. The search is
+// lenient, where everything else is read strictly: any case, any depth of
+// escaping, any malformed query. A false positive is a query that no route here
 // knows.
 
 // tokenName knows parameters in which clients have sent tokens, in lower case and

@@ -31,8 +31,8 @@ const factProcess = "process"
 // factToken names the fact of the bearer token that proved a principal: its id.
 const factToken = "token"
 
-// unjudged stands for the session of a token that came while nobody could tell
-// whose it was. It counts as none; no session has that id.
+// unjudged stands for the session of a token that could not be verified. It
+// counts as no session; no session has that id.
 const unjudged = "unjudged"
 
 // endedSession stands for a session that has ended. It counts as none, and those who are
@@ -173,11 +173,11 @@ func (s *Server) held(r *http.Request) func() ([]string, bool) {
 	return func() ([]string, bool) { return s.o.Held(r) }
 }
 
-// bySession is the principal of a session whose token came over TCP: a secret of
-// whoever holds it, so its process is no fact of it. What policy reads of a
-// bearer token is in the session no longer: it is looked up where it was, and
-// where it is not any more, the session has lost what it stands on. A started
-// agent is one by its process tree, and nowhere else.
+// bySession returns the principal of a session whose token arrived over TCP. The
+// token is a bearer secret, so the caller's process is no fact of it. The scope
+// of the bearer token that made the session is not stored in the session: it is
+// looked up, and when it is gone the session is no longer proved. A started agent
+// is identified by its process tree, and in no other way.
 func (s *Server) bySession(r *http.Request, found *session.Session) (*principal.Principal, error) {
 	return s.ofSession(found, s.o.Local != nil && s.o.Local(r))
 }
@@ -246,12 +246,12 @@ func (s *Server) stands(found *session.Session) bool {
 	return !byBearer(principal.New(found.Subject)) || s.standing(found) != nil
 }
 
-// Delivery is the delivery session, or the bearer token, that came with a
-// request to MCP in the header Doorward-Session, beside what authenticates the
-// caller: an id for gate.Act.Delivery, empty without the header. A session that
-// has ended costs its bearer the guidance and nothing else, unless he can get a new
-// one and says so (wire.HeaderRenews). An error is a 401; for errors.As,
-// *session.Invalid tells the operator why.
+// Delivery returns the delivery session, or the bearer token, in the header
+// Doorward-Session of an MCP request, as an id for gate.Act.Delivery; empty without
+// the header. It comes beside the caller's authentication. An ended session costs
+// its bearer the guidance and nothing else, unless the client announces that it can
+// renew (wire.HeaderRenews). An error is a 401; with errors.As, *session.Invalid
+// tells the operator why.
 func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
 	values := r.Header[wire.HeaderSession]
 	if len(values) == 0 {

@@ -119,7 +119,8 @@ func (a *Audience) canonical() []byte {
 // in full.
 type rank [dimensions]int
 
-// match is the rank of the audience for a caller; false: it is not for him.
+// match returns the rank of the audience for a caller; false: the document is not
+// for it.
 func (a *Audience) match(c *Caller) (r rank, ok bool) {
 	facts := [dimensions][]string{{c.Principal}, c.Lineage, {c.Role}, {c.Project}, {c.Environment}}
 	for i, list := range a.lists() {

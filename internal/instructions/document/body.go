@@ -158,8 +158,8 @@ func isFence(r rune) bool { return r == '⟦' || r == '⟧' || r == '〚' || r =
 // fenceMarks also gives every kind of line end one form.
 var fenceMarks = strings.NewReplacer("\r\n", "\n", "\u2028", "\n", "\u2029", "\n", "⟦", "[", "⟧", "]", "〚", "[", "〛", "]")
 
-// unhidden is s without hidden characters, and with other marks for those of
-// the fence. What it gives, it leaves as it is.
+// unhidden returns s without hidden characters, and with the fence's brackets
+// replaced. It is idempotent.
 func unhidden(s string) string {
 	s, _ = plaintext.Clean(fenceMarks.Replace(s))
 	return s

@@ -48,12 +48,12 @@ type Composed struct {
 	Cut   bool     // something of class instructions is missing
 }
 
-// Compose puts the documents of class instructions together by name, dressed
-// with the preamble and ref, in at most max bytes of UTF-8; a max below MinBytes
-// counts as that. What does not fit is cut at the end of a line or a word, and
-// a line points to it and to all other documents. Preamble, pointer and ref are
-// never cut; a preamble of the view's that leaves fewer than 256 bytes gives way
-// to the default one.
+// Compose joins the documents of class instructions by name, with the preamble
+// and ref, in at most max bytes of UTF-8; a max below MinBytes counts as
+// MinBytes. A text that is too long is cut at the end of a line or a word, and a
+// line points to it and to all other documents. Preamble, pointer and ref are
+// never cut; a view's preamble that leaves fewer than 256 bytes is replaced by
+// the default one.
 func (v *View) Compose(max int, ref string) Composed {
 	if v.Empty() {
 		return Composed{}
@@ -143,9 +143,9 @@ func pointer(names []string, most int) string {
 	return out
 }
 
-// cut is the beginning of text in at most space bytes, up to the end of a line,
-// or of a word where the last line end is far. What was cut within a line ends
-// in an ellipsis. It is empty where there is no room for anything worth having.
+// cut returns the beginning of text in at most space bytes, up to the end of a
+// line, or of a word where the last line end is far. A cut within a line ends in
+// an ellipsis. It returns "" where too little would remain.
 func cut(text string, space int) string {
 	const mark = " …"
 	if len(text) <= space {
@@ -156,7 +156,7 @@ func cut(text string, space int) string {
 		return ""
 	}
 	end = len(plaintext.Cut(text, end))
-	// What stands at the end itself may be the space behind a whole word.
+	// A boundary at the very end may be the space after a whole word.
 	if i := strings.LastIndexByte(text[:end+1], '\n'); i >= end/2 {
 		return strings.TrimRightFunc(text[:i], unicode.IsSpace)
 	}

@@ -114,8 +114,8 @@ type Document struct {
 	compiled map[string]*variable
 }
 
-// Variant tells documents of one name apart: "" for everybody, else 8 hex
-// digits of the SHA-256 of the audience, whatever the order in its lists.
+// Variant distinguishes documents of one name: "" for a document for all, else 8
+// hex digits of the SHA-256 of the audience, whatever the order in its lists.
 func (d *Document) Variant() string {
 	if d.Audience.everybody() {
 		return ""

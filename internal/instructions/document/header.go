@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// maxProblems is how many are told of one file: more help nobody.
+// maxProblems is how many problems of one file are reported.
 const maxProblems = 20
 
 // parser is one reading of a file. It does not stop at a problem.
@@ -158,8 +158,8 @@ func (p *parser) text(n *yaml.Node) (string, bool) {
 	return n.Value, true
 }
 
-// lint refuses what would let two readers see two headers, and characters that
-// nobody sees. False: the tree is not to be looked at.
+// lint refuses a header that two readers could read differently, and invisible
+// characters. False: the tree must not be used.
 func (p *parser) lint(root *yaml.Node) bool {
 	ok := true
 	look := func(n *yaml.Node) {

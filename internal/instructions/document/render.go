@@ -47,12 +47,12 @@ type value struct {
 	given bool // by the caller, so it is fenced
 }
 
-// Render is the text of a document with its includes and the values of its
-// variables in their places, at most MaxBytes. vars is a raw JSON object, or
-// empty for none. A value of the caller's stands between ⟦ and ⟧, without
-// hidden characters and with [ ] for such marks in it; what is no text stands
-// as JSON. A last line says what the marks mean. Defaults are the document's
-// own and have no marks. The errors are ErrUnknown and *VarError.
+// Render returns the text of a document with its includes and the values of its
+// variables, at most MaxBytes. vars is a raw JSON object, or empty for none. A
+// caller's value is written between ⟦ and ⟧, without hidden characters and with [
+// ] in place of such brackets; a value that is not text is written as JSON. A
+// last line explains the brackets. Defaults are the document's own and have no
+// brackets. The errors are ErrUnknown and *VarError.
 func (v *View) Render(name string, vars []byte) (string, error) {
 	d := v.docs[name]
 	if d == nil {

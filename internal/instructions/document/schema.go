@@ -19,7 +19,7 @@ type variable struct {
 	fallback *string // the default as text; nil: there is none, and a value is required
 }
 
-// What stands behind a keyword of a schema.
+// The value of a keyword of a schema.
 type content uint8
 
 const (

@@ -203,9 +203,9 @@ func (b *builder) settle(name string) *facts {
 	return all
 }
 
-// document is what is known of d with its includes; nil when it cannot be
-// served. What is included stands as if it was written there, so d must have
-// the variables of it.
+// document returns what is known of d with its includes; nil when it cannot be
+// served. An included text counts as written in place, so d must declare its
+// variables.
 func (b *builder) document(d *Document) *facts {
 	f := &facts{needs: make(map[string]bool), tier: d.Tier}
 	for _, p := range d.parts {

@@ -15,13 +15,13 @@ type View struct {
 	revision string   // digest
 }
 
-// View chooses for a caller. For each name it is the document with the most
-// specific audience among those that are for him, that may allows, and whose
-// includes are all in the view as well. Audiences are compared by principals,
-// then lineage, roles, projects and environments: a name in full is more
-// specific than a pattern, a pattern with more letters than one with fewer, and
-// any than none. Equal ones go by version. A nil may allows everything; it is
-// asked with documents of the set, whose Tier is another than Set.Tier may say.
+// View selects the documents of a caller. For each name it takes the document
+// with the most specific audience among those that match the caller, that may
+// allows, and whose includes are all in the view as well. Audiences are compared
+// by principals, then lineage, roles, projects and environments: a full name is
+// more specific than a pattern, a longer pattern more than a shorter one, and any
+// more than none. Equal ones are ordered by version. A nil may allows everything;
+// it is called with documents of the set, whose Tier may differ from Set.Tier.
 func (s *Set) View(c Caller, may func(*Document) bool) *View {
 	if may == nil {
 		may = func(*Document) bool { return true }
@@ -128,10 +128,10 @@ func (v *View) Preamble() string {
 	return DefaultPreamble
 }
 
-// Text is the source of a document with its includes in their places:
-// placeholders stand as {{name}}, and \{{ for a literal {{. Parse reads it
-// behind a header with the same variables, and it renders the same. What a
-// model is to read is Render's. The error is ErrUnknown.
+// Text returns the source of a document with its includes in place: placeholders
+// are written as {{name}}, and \{{ for a literal {{. Parse reads it behind a
+// header with the same variables, and it renders the same. The text for a model
+// is Render's. The error is ErrUnknown.
 func (v *View) Text(name string) (string, error) {
 	d := v.docs[name]
 	if d == nil {

@@ -130,7 +130,8 @@ func (p *page) promote(a *Act, targets []row) error {
 	if a.Label != Production {
 		return nil
 	}
-	// What of the name is not promoted was withdrawn with it and stays away.
+	// Versions of the name that were not promoted were withdrawn with it and stay
+	// away.
 	_, err := p.Exec(`UPDATE instruct_variants SET state = 'held' WHERE installation = ?1 AND name = ?2 AND state = 'withdrawn'`,
 		p.l.o.Installation, a.Name)
 	if err != nil {

@@ -49,10 +49,9 @@ var ErrFull = errors.New("too many deliveries wait to be written down")
 // kind is what one row counts.
 type kind struct{ session, template, revision string }
 
-// ledger counts deliveries. A new kind is written within a second, how often it
-// was repeated within a minute. What waits then is lost in a crash: these are
-// counters, the truth about each delivery is the audit's, from which Restore
-// brings a kind back.
+// ledger counts deliveries. A new kind is written within a second, its
+// repetitions within a minute. A crash loses the waiting counts; the audit log
+// has each delivery, and Restore brings a kind back from it.
 type ledger struct {
 	db           *store.DB
 	installation string
@@ -185,7 +184,7 @@ func (g *ledger) remove(ctx context.Context, there, n int64) (left int64, err er
 	return left, err
 }
 
-// flush writes all that waits. What cannot be written waits on.
+// flush writes all waiting counts. Those that cannot be written keep waiting.
 func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	g.writing.Lock()
 	defer g.writing.Unlock()

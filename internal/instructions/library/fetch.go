@@ -69,12 +69,12 @@ type begun struct {
 	got  map[string]farDocument
 }
 
-// refresh asks for the list and, where that is another, for all that is in it:
-// a text changes with what it includes, and its version does not. A request that
-// fails fails it whole: a part of a set is never served. After ErrCredential
-// nothing is left of what came before. What came is kept, and
-// the next refresh goes on from there as long as the list stays what it is. A
-// document that is not what it must be costs itself.
+// refresh asks for the list and, when it changed, for all documents in it: a text
+// changes with its includes, and its version does not. A failed request fails the
+// refresh: a part of a set is never served. After ErrCredential nothing of
+// earlier refreshes is kept. Otherwise the fetched documents are kept, and the
+// next refresh continues as long as the list stays the same. An invalid document
+// costs itself only.
 func (r *remote) refresh(ctx context.Context, first bool) error {
 	budget, end := laterTime, time.Now().Add(waitAll)
 	if first {
@@ -200,8 +200,8 @@ func (r *remote) fetch(ctx context.Context, budget time.Duration, p *patience, l
 	return next, nil
 }
 
-// keep keeps what has come before an error, for the next refresh. What is too
-// much is not kept, nor what belongs to a list that cannot be told from another.
+// keep stores what was fetched before an error, for the next refresh. It stores
+// nothing beyond the size limit, and nothing of a list without an identity.
 func (r *remote) keep(got []farDocument, why error) {
 	if r.begun.etag == "" || errors.Is(why, errTooMuch) {
 		r.begun = begun{}
@@ -229,9 +229,9 @@ func (r *remote) problem(name, text string) document.Problem {
 	return document.Problem{File: r.from + "/" + plaintext.Name(name[:min(len(name), 64)]), Line: 1, Text: text}
 }
 
-// document asks for one document, and adds its text to the size of all. The error
-// is that of a request that failed, or that they have become too large: then
-// nobody asks for the others.
+// document asks for one document, and adds its size to the total. The error is
+// that of a failed request, or that the total is too large, which stops the
+// others.
 func (r *remote) document(ctx context.Context, budget time.Duration, p *patience, e Listed, size *atomic.Int64) (farDocument, error) {
 	out := farDocument{listed: e}
 	var answer struct {
@@ -278,7 +278,7 @@ var (
 	// there is none any more. It is an answer and no outage: nothing that was given
 	// for that credential goes on.
 	ErrCredential = errors.New("it does not accept the credential")
-	// errTooMuch: nobody asks for the others.
+	// errTooMuch stops the other requests.
 	errTooMuch = fmt.Errorf("its documents have more than %d bytes", maxFar)
 )
 

@@ -7,10 +7,10 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// fitting leaves out the changes that would become production and could not be
-// served among the others, because of what they include: their problem is told,
-// and what was production before goes on. What only arrives with the next look
-// is found then.
+// fitting removes the changes that would become production and could not be
+// served among the others, because of their includes: their problem is reported,
+// and the earlier production version stays. Documents that arrive with the next
+// look are considered then.
 func (l *Library) fitting(here map[key]present, changes []change, f *found) []change {
 	for !l.o.Review && len(changes) > 0 {
 		moved := make(map[string]bool)

@@ -61,11 +61,11 @@ type Options struct {
 	// Changed is called, under no lock, when what Set gives became another:
 	// the documents, or the state but for its time.
 	Changed func()
-	// Replaced is called when Dir has come after the start, or another directory
-	// has taken its place, before anything of it is taken: what keeps others from
-	// what was there does not keep them from this. It returns when that is seen to.
-	// What is new in such a directory waits for a promote, as under Review, until
-	// the next start: nobody can tell who wrote it before that was seen to.
+	// Replaced is called when Dir appeared after the start, or another directory
+	// has taken its place, before anything in it is read: sandboxes hide the
+	// earlier directory, not this one. It returns when they were updated. New
+	// documents in such a directory wait for a promote, as under Review, until the
+	// next start, because a contained program may have written them before.
 	Replaced func()
 }
 
@@ -134,8 +134,8 @@ type present struct {
 	doc  *document.Document
 }
 
-// Open reads the book of labels and opens what bears one. It does not touch
-// the directory and asks nobody: Run does.
+// Open reads the book of labels and opens the labelled versions. It does not
+// touch the directory or the network; Run does.
 func Open(ctx context.Context, o Options) (*Library, error) {
 	if o.Entered == nil {
 		return nil, errors.New("opening the library: a recorder is needed")

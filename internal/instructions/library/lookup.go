@@ -15,11 +15,10 @@ import (
 // lookupTime is how long a reader waits for the database.
 const lookupTime = 2 * time.Second
 
-// Lookup gives the documents of a name that bear a label, or the version, by 12
-// digits or more, if it ever bore one: of each audience one, and the caller
-// chooses among them by audience. What was revoked, or has no file any more, is
-// as if it had never been. Errors: ErrUnknown; the store's, for a version that
-// is not in memory.
+// Lookup returns the documents of a name that bear a label, or the version, by 12
+// digits or more, if it ever bore one: one for each audience, from which the
+// caller selects. A revoked document, or one without a file, does not exist.
+// Errors: ErrUnknown; the store's, for a version that is not in memory.
 func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
 	if docs := l.now.Load().labels[name][ref]; len(docs) > 0 {
 		return slices.Clone(docs), nil
@@ -66,8 +65,8 @@ func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
 	return out, nil
 }
 
-// version is the document with a version in full that bears a label, or nil: for
-// those nobody waits for the database.
+// version returns the document of a full version that bears a label, or nil. It
+// needs no database.
 func (s *snapshot) version(name, version string) *document.Document {
 	for _, docs := range s.labels[name] {
 		for _, d := range docs {

@@ -96,8 +96,8 @@ func (p *page) addVersion(c change) error {
 	return p.prune(c.name, last+1)
 }
 
-// versionsKept is how many versions a name has before old ones go. What bears a
-// label, can be rolled back to, is in the directory or was revoked stays.
+// versionsKept is how many versions a name keeps. A version that bears a label,
+// can be rolled back to, is in the directory, or was revoked is kept in addition.
 const versionsKept = 500
 
 func (p *page) prune(name string, newest int64) error {

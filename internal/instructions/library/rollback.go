@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Rollback undoes the last act that made something of a name production: for
-// each audience that it moved, production is again what it was before. It can
-// be repeated. What was held since its production was revoked is given back
-// what was production before that. Errors: ErrUnknown, ErrWithdrawn, ErrAbsent,
+// Rollback undoes the last act that made something of a name production: for each
+// audience that the act moved, production is what it was before. It can be
+// repeated. A version that was revoked meanwhile is skipped in favour of the
+// production version before it. Errors: ErrUnknown, ErrWithdrawn, ErrAbsent,
 // ErrNoEarlier, ErrDamaged, ErrRemote.
 func (l *Library) Rollback(ctx context.Context, name string, note Note) (*Act, error) {
 	return l.act(ctx, note, Act{Op: OpRollback, Name: name, Label: Production}, func(p *page, a *Act) error {

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// minPrefix is how many digits of a version an operator has to write, and
-	// minReader how many a reader: nobody guesses a version.
+	// minPrefix is how many digits of a version an operator must give, and
+	// minReader how many a reader must give, so that a reader cannot guess a
+	// version.
 	minPrefix = 4
 	minReader = 12
 )
@@ -99,8 +100,8 @@ func (p *page) setState(k key, state string) error {
 	return nil
 }
 
-// label gives a label to a version, and says which one had it. What becomes
-// production is put on top of what was.
+// label gives a label to a version, and returns the version that had it. A new
+// production version is put on top of the stack of earlier ones.
 func (p *page) label(k key, label, version string) (from string, err error) {
 	err = p.Row([]any{&from}, `SELECT version FROM instruct_labels WHERE installation = ?1 AND name = ?2 AND variant = ?3 AND label = ?4`,
 		p.l.o.Installation, k.name, k.variant, label)

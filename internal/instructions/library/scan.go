@@ -93,7 +93,7 @@ func (s *scanner) look() sight {
 	return out
 }
 
-// openDir opens a directory that nobody but we and root can write to.
+// openDir opens a directory that only the daemon's user and root can write to.
 func openDir(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

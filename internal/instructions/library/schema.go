@@ -44,8 +44,9 @@ func Migrations() []store.Migration {
 			moved_at INTEGER NOT NULL,
 			PRIMARY KEY (installation, name, variant, label)
 		) STRICT`,
-		// What was production, the present one last, for rollback. Variants that
-		// one act moved together bear its number, which rises within a name.
+		// The stack of production versions, the present one last, for rollback.
+		// Variants that one act moved together bear its number, which rises within a
+		// name.
 		`CREATE TABLE instruct_productions (
 			installation TEXT NOT NULL,
 			name TEXT NOT NULL,

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stamp is what a file looks like from outside. Two equal stamps of one name,
-// with some time in between, mean that nobody wrote there.
+// stamp is the state of a file without its content. Two equal stamps of one name,
+// some time apart, mean that the file was not written.
 type stamp struct {
 	mode     fs.FileMode
 	uid      uint32
@@ -31,8 +31,8 @@ func stampOf(fi fs.FileInfo) (stamp, error) {
 		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
 }
 
-// quiet: nobody has changed the file for a second, by the kernel's clock. Of a
-// clock that was turned back it cannot be said.
+// quiet reports that the file was not changed for a second, by the kernel's
+// clock. It is unreliable after the clock was turned back.
 func (s stamp) quiet(now time.Time) bool {
 	return now.UnixNano()-s.ctime >= int64(time.Second)
 }

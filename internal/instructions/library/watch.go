@@ -51,11 +51,10 @@ func (l *Library) watch(ctx context.Context) {
 	}
 }
 
-// unused reports that nobody has ever had documents here. A directory that
-// nobody named and that was not there at the start is not looked for later: it
-// could be put there by any program of this user, servers among them, whom
-// nothing would have kept from it. Put wakes the watch, since it makes the
-// directory itself.
+// unused reports that this installation never had documents. A directory that is
+// not configured and did not exist at the start is not looked for later: any
+// program of this user could create it, a server included. Put wakes the watch,
+// because it makes the directory itself.
 func (l *Library) unused() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +159,8 @@ func (l *Library) lags(n int64) {
 	l.tell(changed)
 }
 
-// take makes what a look found what is there, and writes down what is new in
-// it. What is served changes once, when all is written.
+// take makes the found documents the current ones, and stores the new versions.
+// The served set changes once, when all is stored.
 func (l *Library) take(ctx context.Context, v sight) {
 	f := found{looked: true}
 	if v.err != nil {
@@ -300,9 +299,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Scan looks once at a directory by the rules of the watch: the documents that
-// are there, in the order of their files, and why others are none. What the
-// documents are to each other is guide.NewSet's to say.
+// Scan reads a directory once by the rules of the watch: its documents, in the
+// order of their files, and why other files are none. document.NewSet judges the
+// documents together.
 func Scan(dir string) ([]*document.Document, document.Problems, error) {
 	s := newScanner(dir)
 	v := s.look()

@@ -21,13 +21,12 @@ type Invalid struct{ Reason string } // one of the constants above
 
 func (e *Invalid) Error() string { return "the session token is refused: " + e.Reason }
 
-// Check gives the session of a token, or an *Invalid. It asks memory alone, and
-// for a bound session the kernel about processes.
+// Check returns the session of a token, or an *Invalid. It reads memory only, and
+// for a bound session asks the kernel about processes.
 //
-// On the Unix socket the session's subject must be the caller's principal, and
-// a bound process must be the caller or above it. So it must over TCP on this
-// machine, where the system can tell. Elsewhere the token is a bearer secret,
-// and whoever has it is believed.
+// On the Unix socket the session's subject must be the caller's principal, and a
+// bound process must be the caller or above it. The same holds over TCP on this
+// machine, where the system can tell. Elsewhere the token is a bearer secret.
 func (k *Keeper) Check(token string, c Caller) (*Session, error) {
 	s, reason := k.check(token, c)
 	if reason != "" {

@@ -62,7 +62,7 @@ func isReason(s string) bool {
 	return s == ReasonEnded || s == ReasonRevoked || s == ReasonExpired || s == ReasonProcess
 }
 
-// act does something to a session that lives while nobody else does.
+// act runs f on a live session while no other act does.
 func (k *Keeper) act(id string, do func(e *entry) error) error {
 	k.mu.RLock()
 	e := k.sessions[id]
@@ -93,13 +93,12 @@ func (k *Keeper) finish(e *entry, at time.Time, reason string) bool {
 	return k.end(e, at, reason)
 }
 
-// disown ends a session here that the database does not know to live: its end
-// was committed and nobody heard so, or somebody else wrote to it. What is not
-// known to live does not.
+// disown ends a session here that the database does not know to be live: its end
+// was committed without an answer, or another daemon wrote to it.
 func (k *Keeper) disown(e *entry) bool { return k.finish(e, milli(k.o.Now()), ReasonRevoked) }
 
-// tell says that a session has ended, under no lock: whoever hears it may act
-// on sessions.
+// tell reports the end of a session, without holding a lock, so that the receiver
+// may act on sessions.
 func (k *Keeper) tell(id string) {
 	if s, ok := k.Find(id); ok {
 		k.o.Ended(s)

@@ -54,8 +54,8 @@ func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string,
 	return token, e.copy(), nil
 }
 
-// grant adds a token of that id to a session that nobody else sees, and gives
-// the session the token's end.
+// grant adds a token of that id to a session that is not published yet, and sets
+// the session's end to the token's.
 func (e *entry) grant(sid string, now time.Time) *grant {
 	g := e.next(sid, now)
 	e.grants = append(e.grants, g)

@@ -51,8 +51,8 @@ func (r *ring) rotate(dir string, now time.Time) (*ring, error) {
 	})
 }
 
-// withKeys lets change replace the keys, of which nil is none, while no other
-// process does. What it gives is on disk when withKeys returns.
+// withKeys lets change replace the keys (nil: none yet) while no other process
+// does. The result is on disk when withKeys returns.
 func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 	folder, err := peer.PrivateDir(dir)
 	if err != nil {

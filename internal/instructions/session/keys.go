@@ -92,8 +92,8 @@ func (r *ring) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// parseRing reads the file. What is odd about it damages the whole: a key that
-// was not made by us must not sign, and one that was must not be lost unseen.
+// parseRing reads the file. Any irregularity damages the whole file: a foreign
+// key must not sign, and a key of ours must not be lost unnoticed.
 func parseRing(b []byte) (*ring, error) {
 	var doc keysDoc
 	dec := json.NewDecoder(bytes.NewReader(b))

@@ -58,9 +58,9 @@ func (k *Keeper) turn() {
 	}
 }
 
-// look ends in memory what is over, and lets go of tokens that nobody asks for.
-// The end of a session does not wait for the database: it is saved later, and
-// found again should we not get that far.
+// look ends expired sessions in memory, and drops unused tokens. The end of a
+// session does not wait for the database: it is saved later, and found again
+// after a crash.
 func (k *Keeper) look() (ended []Session) {
 	now := k.o.Now()
 	gone := k.gone()
@@ -209,8 +209,8 @@ func (k *Keeper) tidy(ctx context.Context) error {
 	return nil
 }
 
-// outdated names the sessions that ended before a time, and of the others that
-// ended the oldest, but for so many. What is not saved is not forgotten.
+// outdated returns the sessions that ended before a time, and the oldest of the
+// other ended ones beyond a number. An unsaved session is kept.
 func (k *Keeper) outdated(before time.Time) (old, over []string) {
 	var ended []*entry
 	k.mu.RLock()

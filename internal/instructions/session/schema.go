@@ -191,8 +191,8 @@ func (k *Keeper) loadTokens(tx *store.Tx) error {
 	return nil
 }
 
-// forget removes what nobody needs any more: tokens whose time is over, the
-// sessions named, and those that ended before a time.
+// forget removes expired tokens, the sessions named, and those that ended before
+// a time.
 func (k *Keeper) forget(tx *store.Tx, now, before time.Time, ids []string) error {
 	_, err := tx.Exec(`DELETE FROM instruct_tokens WHERE installation = ?1 AND until <= ?2`, k.o.Installation, now.UnixMilli())
 	if err != nil {

@@ -165,9 +165,9 @@ type Options struct {
 	// or one that End could not save. It is required, and bound to the rules of a
 	// Note.
 	Record Note
-	// Ended is told once of each session that ends, however that comes about,
-	// under no lock; of those that ended while no daemon ran, at the first turn
-	// of Run. It must not block for long. Nil: nobody hears.
+	// Ended is called once for each session that ends, for any reason, without a
+	// lock held; for sessions that ended while no daemon ran, at the first turn of
+	// Run. It must not block for long. nil: it is not called.
 	Ended func(s Session)
 }
 
@@ -305,7 +305,7 @@ func (e *entry) copy() *Session {
 	return &s
 }
 
-// add makes a session known. Keeper.mu is held, or nobody else is there yet.
+// add publishes a session. The caller holds Keeper.mu, or is the only user.
 func (k *Keeper) add(e *entry) {
 	k.sessions[e.ID] = e
 	for _, g := range e.grants {
@@ -317,8 +317,8 @@ func (k *Keeper) add(e *entry) {
 	}
 }
 
-// end ends a session in memory, once. Keeper.mu is held. Whoever got true tells
-// Options.Ended after letting go of it.
+// end ends a session in memory, once. The caller holds Keeper.mu; when end
+// returns true it calls Options.Ended after releasing it.
 func (k *Keeper) end(e *entry, at time.Time, reason string) bool {
 	if !e.Ended.IsZero() {
 		return false
@@ -333,7 +333,7 @@ func (k *Keeper) end(e *entry, at time.Time, reason string) bool {
 	return true
 }
 
-// newEntry is a session that nobody knows yet.
+// newEntry makes a session that is not published yet.
 func newEntry(s Session, ttl time.Duration) *entry {
 	e := &entry{Session: s, ttl: ttl, done: make(chan struct{})}
 	if !s.Ended.IsZero() {

@@ -86,8 +86,8 @@ const (
 // passes unseen under alert; under redact and block such a value is held back.
 const MaxBytes = 8 << 20
 
-// Enough is how many different deliveries are found in one value at most, where
-// nothing is to be cut: more would tell nobody more, and cost a record each.
+// Enough is the maximum number of different deliveries that are found in one
+// value, where nothing is to be cut. More would only cost a record each.
 const Enough = 8
 
 // Redacted stands in the place of what was cut.

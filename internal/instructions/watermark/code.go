@@ -21,7 +21,7 @@ type code struct {
 	other func(text []byte) (unit int8, size int)
 }
 
-// What a table says of bytes that are no unit.
+// Table entries for bytes that are no unit.
 const (
 	between int8 = -1 - iota
 	ends
@@ -71,7 +71,8 @@ func (c *code) withPairs() *code {
 	return c
 }
 
-// blank is for what is not ASCII: white space and what nobody sees is nothing.
+// blank handles characters outside ASCII: white space and invisible characters
+// count as nothing.
 func blank(text []byte) (int8, int) {
 	r, size := utf8.DecodeRune(text)
 	if unicode.IsSpace(r) || plaintext.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {

@@ -166,8 +166,8 @@ func (f *finder) bytes(c *code, text []byte) {
 	}
 }
 
-// inRun looks at one bit of a run. What is found takes the whole words that its
-// units stand in: what is left of them means nothing any more.
+// inRun checks one bit of a run. A find takes the whole words that contain its
+// units, because their rest is meaningless.
 func (f *finder) inRun(c *code, text []byte, bit int) {
 	to, n, ok := f.known(window{f.units, c.bits, bit})
 	if !ok {
@@ -206,8 +206,8 @@ func (p *place) to(c *code, text []byte, unit int) {
 	}
 }
 
-// tags finds what is written in tag characters, U+E0020 to U+E007E, which are
-// ASCII that nobody sees. Whatever stands between them means nothing.
+// tags finds refs in tag characters, U+E0020 to U+E007E, the invisible copies of
+// ASCII. Characters between them are ignored.
 func (f *finder) tags(text []byte) {
 	if !bytes.Contains(text, []byte("\U000E0064")) && !bytes.Contains(text, []byte("\U000E0044")) {
 		return

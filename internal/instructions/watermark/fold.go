@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// What a character is to a ref, when it is none of its letters and digits.
+// The role of a character that is neither letter nor digit of a ref.
 const (
 	nothing byte = 0 // it may stand between them: space, punctuation, symbols, marks, what nobody sees
 	foreign byte = 1 // another letter or digit, which ends it

@@ -36,8 +36,8 @@ func NewIndex(max int) *Index {
 	return x
 }
 
-// Add makes a ref known. One that is known gets the later time of the two; when
-// there are too many, the one with the earliest goes. What is no ref is ignored.
+// Add adds a ref. A known ref gets the later time of the two; when there are too
+// many, the one with the earliest time is dropped. An invalid ref is ignored.
 func (x *Index) Add(ref string, d Delivery, at time.Time) {
 	k, ok := keyOf(ref)
 	if !ok {
