@@ -31,20 +31,19 @@ const (
 	channelMethod     = "notifications/claude/channel"
 )
 
-// inboxURI is the mailbox of whoever asks.
+// inboxURI is the mailbox of the caller.
 const inboxURI = "agent://inbox"
 
-// channel tells a client of new mail, unasked. It is a wake and no delivery:
-// nothing that is said here is acknowledged, and a client that does not listen
-// drops it.
+// channel tells a client of new mail without a request. It is a wake and not a
+// delivery: it acknowledges nothing, and a client that does not listen drops it.
 //
-// Claude Code takes such notifications in the older era alone: a connection of
-// the newer one has no way for what nobody asked for (2.1.330). It asks which
-// era it is by server/discover, so with a channel the shim does not know that
-// method, and the client goes on with initialize. One that does not ask is
-// served in the newer era as ever, and told there too.
+// Claude Code (2.1.330) takes such notifications in the legacy era only: a modern
+// connection has no unsolicited notifications. It asks for the era with
+// server/discover, so with a channel the shim answers that it does not know the
+// method, and the client goes on with initialize. A client that does not ask is
+// served in the modern era, and told there too.
 //
-// Invariant: a message is told at most once in the life of a shim, whatever
+// Invariant: a message is reported at most once in the life of a shim, whatever
 // happens to the daemon, its session or the subscription meanwhile.
 type channel struct {
 	s    *shim
@@ -275,9 +274,9 @@ func (ch *channel) peek() string {
 	return all.String()
 }
 
-// frameOf cuts the frame of one message out of a mailbox's text. What a peer
-// wrote stands on lines that begin with "| ", so no line of his can be taken
-// for the frame's first or last.
+// frameOf cuts the frame of one message out of a mailbox's text. A peer's text
+// stands on lines that begin with "| ", so no line of it can be taken for the
+// first or last line of the frame.
 func frameOf(text, id string) string {
 	const first, last = "[peer-message ", "[/peer-message "
 	var frame []string
@@ -296,8 +295,8 @@ func frameOf(text, id string) string {
 	return "" // not there, or cut off
 }
 
-// tell writes the notification. What stands in it outside the frame is of the
-// alphabets that names and our own words have.
+// tell writes the notification. Outside the frame it holds only the alphabets of
+// names and our own words.
 func (ch *channel) tell(p pointer, frame string) {
 	from, lineage, kind := word(p.From, "@/._-", 320), word(p.Lineage, "", 20), word(p.Kind, "", 20)
 	content := fmt.Sprintf("1 new message from %s (%s). Call %s.", from, lineage, ch.tool)

@@ -97,8 +97,9 @@ func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 }
 
-// dial connects and checks who listens: whoever called listen on the socket
-// must be this user, or root under socket activation, and prove itself.
+// dial connects and checks the listener: the process that called listen on the
+// socket must run as this user, or as root under socket activation, and prove
+// that it holds the daemon's key.
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)

@@ -9,10 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// What a client listens to, it is told for the delivery session that it came
-// with. So when that is followed by another one, or the daemon is started again,
-// what the client asked to hear of is asked for again, and the client knows
-// nothing of it.
+// A subscription belongs to the delivery session it was opened with. When that
+// session is replaced or the daemon restarts, the bridge subscribes again; the
+// client does not notice.
 
 // hold takes another token, and tells who follows when it is another session's.
 // g.mu is held.
@@ -25,8 +24,8 @@ func (g *guide) hold(h held) {
 	}
 }
 
-// other is closed once another session than that of token is presented. nil:
-// never, since the token is the environment's, or nobody presents any.
+// other is closed once a session other than token's is presented. nil: never,
+// because the token is the environment's, or none is presented.
 func (g *guide) other(token string) <-chan struct{} {
 	if g == nil || g.variable != "" {
 		return nil

@@ -54,8 +54,8 @@ const (
 	fetchBudget = 2 * time.Second
 	// askBudget is the part of it for the daemon; a session file has the rest.
 	askBudget = 1800 * time.Millisecond
-	// fetchLater is the pause after a failure. From then on nobody waits any
-	// more until one has worked.
+	// fetchLater is the pause after a failure. Requests stop waiting for a token
+	// until an attempt has succeeded.
 	fetchLater = 30 * time.Second
 	// maxLater bounds what a daemon can make us wait.
 	maxLater = 5 * time.Minute
@@ -107,8 +107,8 @@ type attempt struct {
 	err  error
 }
 
-// token is what to present now, empty for nothing. ErrNoDaemon: there is nobody
-// to present anything to.
+// token returns the token to present now, empty for none. ErrNoDaemon: no daemon
+// listens.
 func (g *guide) token(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	if g.variable != "" {
@@ -290,8 +290,8 @@ func (g *guide) renew(ctx context.Context) error {
 	return nil
 }
 
-// refused takes back a token that the daemon did not accept. A second time in a
-// row, nobody asks for a while.
+// refused drops a token that the daemon did not accept. After a second refusal in
+// a row no token is requested for a while.
 func (g *guide) refused(token string, last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

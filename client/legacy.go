@@ -131,7 +131,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	return nil
 }
 
-// post sends one message whose answer nobody waits for.
+// post sends one message without waiting for its answer.
 func (l *legacySession) post(s *shim, line []byte) (*response, error) {
 	h, id := l.headers()
 	r, err := s.c.post(s.ctx, s.path, &wire.Message{}, line, h)
@@ -246,8 +246,8 @@ func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, erro
 	}
 }
 
-// result reads the answer to a request of our own. What else comes with it is
-// the client's.
+// result reads the answer to a request of the bridge. Other messages on the
+// stream go to the client.
 func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result []byte, err error) {
 	defer resp.Body.Close()
 	failed := error(io.ErrUnexpectedEOF)

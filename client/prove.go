@@ -27,7 +27,7 @@ func (c *Client) Expect(key ed25519.PublicKey) { c.expected = key }
 // proofTime is how long a daemon may take to prove itself.
 const proofTime = 10 * time.Second
 
-// proven asks whoever listens for a proof. who is what the kernel says of the
+// proven asks the listener for a proof. who is what the kernel says about the
 // listener, nil where it says nothing.
 func (c *Client) proven(ctx context.Context, conn net.Conn, who *peer.Credentials) error {
 	if who != nil && who.Nested() {

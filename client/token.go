@@ -29,10 +29,9 @@ var (
 	ErrBadToken   = errors.New("it is too long, or holds what no token has")
 )
 
-// TokenFromEnv gives the token of the environment and the variable that it is
-// from, empty where none is set. A variable that is set is the source, also when
-// its token cannot be used, which is the error: whoever sets one wants that one
-// or none.
+// TokenFromEnv returns the token of the environment and the variable that it is
+// from, empty when none is set. A variable that is set is the only source: an
+// unusable token in it is an error, and no other source is tried.
 func TokenFromEnv(env func(string) (string, bool)) (token, variable string, err error) {
 	if env == nil {
 		return "", "", nil

@@ -78,7 +78,7 @@ func messageText(file string, words []string) (string, error) {
 	return string(b), nil
 }
 
-// sentText never says that a message was received: nobody knows yet.
+// sentText does not claim that a message was received: that is not known yet.
 func sentText(s agent.OperatorSent) string {
 	what := "stored for"
 	if s.State == mail.Held {

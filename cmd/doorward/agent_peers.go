@@ -67,8 +67,7 @@ func (o *operator) showPeer(ctx context.Context, name string) error {
 	return o.print(found.Peers[0], peerText(found.Peers[0]))
 }
 
-// peerText is all that is known of a peer. What it says of itself stands in
-// quotes.
+// peerText is all that is known of a peer. Its own words are printed in quotes.
 func peerText(p agent.PeerInfo) string {
 	var b strings.Builder
 	line := func(name, value string) {

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// What an agent chose may be shown in three ways, and none of them moves the
-// cursor or looks like a line of ours: as one word, in quotes, or as a block of
-// which every line that the terminal shows has a mark in front.
+// Text of an agent is printed in one of three forms, none of which moves the
+// cursor or looks like a line of ours: as one word, in quotes, or as a block
+// whose every displayed line begins with a mark.
 
 // oneWord keeps a name that is as it should be. Any other is quoted.
 func oneWord(s string) string {

@@ -222,9 +222,9 @@ func deliveryText(d delivery) string {
 	return b.String()
 }
 
-// authHeader prints the header that bears a session's token, for clients that
-// run a command for their headers. What it prints is a secret. Without a session
-// it prints no header: guidance is then missing, and nothing else.
+// authHeader prints the header that bears a session's token, for clients that run
+// a command for their headers. The output is a secret. Without a session it
+// prints no header: guidance is then missing, and nothing else.
 func authHeader(ctx context.Context, args []string) error {
 	o := newOptions("auth header")
 	if rest, err := o.parse(args); err != nil || len(rest) > 0 {

@@ -53,7 +53,7 @@ func readHook(ctx context.Context, in io.Reader) (e hookEvent) {
 	return e
 }
 
-// stdin is what a hook is told; nobody tells anything at a terminal.
+// stdin reads a hook's input; a terminal gives none.
 func stdin() io.Reader {
 	if fi, err := os.Stdin.Stat(); err != nil || fi.Mode()&os.ModeCharDevice != 0 {
 		return eof{}
@@ -221,16 +221,16 @@ func between() []string {
 	return []string{"sh", "dash", "bash", "zsh", "fish", "ksh", "ash", "csh", "tcsh", "env", "busybox", "timeout", "nice", "nohup", "setsid", "doorward"}
 }
 
-// beyond are programs that are above everything; whoever is bound to one is
-// bound to nothing.
+// beyond are programs that are above all others; a session bound to one of them
+// would not be bound.
 func beyond() []string {
 	return []string{"systemd", "init", "tini", "dumb-init", "docker-init", "launchd"}
 }
 
-// agentOf chooses the process that a session is to end with: the nearest one
-// above this that is no shell, or else the outermost shell, which is a terminal's
-// or a script's. What is chosen is a guess, and only makes the session end
-// earlier.
+// agentOf selects the process that a session ends with: the nearest process above
+// this one that is not a shell, or else the outermost shell, which is a
+// terminal's or a script's. The choice is a guess, and can only make the session
+// end earlier.
 func agentOf(above []peer.Process) peer.Process {
 	var outermost peer.Process
 	for _, p := range above {
@@ -270,9 +270,10 @@ func (k *sessionKeeper) ensure(ctx context.Context, project string) (f credentia
 	return f, kept, nil
 }
 
-// open makes a session. That of an agent which the daemon started and shut in is
-// bound to no process by name, and needs none: it is its principal's, which is
-// nobody outside of that agent's process tree, and nobody after its end.
+// open makes a session. The session of a contained agent that the daemon started
+// is not bound to a process by name, and needs no binding: it belongs to the
+// agent's principal, which exists only in the agent's process tree and until its
+// end.
 func (k *sessionKeeper) open(ctx context.Context, project string) (credential.File, error) {
 	if k.agent.Instance == "" && !k.apart && runtime.GOOS == "linux" { // elsewhere nothing is bound
 		return credential.File{}, errNoAgent

@@ -57,8 +57,8 @@ func (o *operator) auth(ctx context.Context, method, path string, in, out any) e
 	return deliveryFailure(o.client.Auth(ctx, method, path, "", in, out))
 }
 
-// createSession makes a token for CI and prints it, this once. What could not be
-// printed nobody has, so it is revoked again.
+// createSession makes a token for CI and prints it once. A token that could not
+// be printed is revoked again.
 func (o *operator) createSession(ctx context.Context, args []string) error {
 	scope := o.set.String("scope", "structural", "structural is all that CI may read")
 	ttl := o.set.Duration("ttl", 24*time.Hour, "how long it is valid; at most a day")

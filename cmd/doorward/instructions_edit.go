@@ -15,8 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// edit becomes the operator's editor with a document's file. What it writes is
-// taken as any change in the directory is.
+// edit replaces this process by the operator's editor with a document's file. The
+// change is taken as any change in the directory is.
 func (i *instructor) edit(ctx context.Context, args []string) error {
 	version := i.set.String("version", "", "the beginning of a version, where a name has several audiences")
 	rest, err := i.parse(args)

@@ -74,8 +74,8 @@ func verifiedOf(docs []*document.Document, problems document.Problems) verified 
 	return v
 }
 
-// documents reads a directory or a file and checks what is in it. Of one file
-// nobody knows what it may include.
+// documents reads a directory or a file and checks its documents. The includes of
+// a single file cannot be checked.
 func documents(path string) ([]*document.Document, document.Problems, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -167,8 +167,8 @@ type draft struct {
 	content []byte
 }
 
-// importAll puts documents into the instruction directory. All are checked
-// before the first is put; what is there is replaced only on request.
+// importAll puts documents into the instruction directory. All are checked before
+// the first is written; existing documents are replaced only on request.
 func (i *instructor) importAll(ctx context.Context, args []string) error {
 	replace := i.set.Bool("replace", false, "replace documents of the same name and audience")
 	rest, err := i.parse(args)

@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// offlineInstructions opens the store of a daemon that does not run. What is
-// done there is decided and recorded as the daemon would.
+// offlineInstructions opens the store of a daemon that does not run. Acts are
+// decided and recorded as the daemon would.
 func offlineInstructions(ctx context.Context, o *options) (instructionsOperator, func(), error) {
 	w := o.loadWhole()
 	for _, p := range w.problems {

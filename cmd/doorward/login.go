@@ -47,8 +47,8 @@ func login(ctx context.Context, args []string) error {
 	return signIn(ctx, store, settings, *wait)
 }
 
-// signIn prints the address alone on stdout. Who opens it has to be a person
-// who has read it: nothing here starts a browser.
+// signIn prints only the address on stdout. A person must read it before opening
+// it: the command starts no browser.
 func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -88,8 +88,7 @@ func (n *newToken) rotate(name string) error {
 		"succeeds": made.Before.ID, "until": until})
 }
 
-// show prints the token, this once. What could not be printed nobody has, so
-// it is revoked again.
+// show prints the token once. A token that could not be printed is revoked again.
 func (n *newToken) show(secret, id string, fields map[string]string) (err error) {
 	if n.json {
 		err = printJSON(fields)
