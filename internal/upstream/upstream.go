@@ -1,18 +1,17 @@
 // Package upstream speaks to MCP servers: over a child's standard streams, over
 // Streamable HTTP in both protocol eras, and over the older HTTP+SSE.
 //
-// It exists so that the rest of Doorward sees one kind of connection, Conn,
-// whatever the server is. A Conn carries raw params one way and raw results
-// the other; it mints the ids and progress tokens that a server sees, so that
-// an answer can only reach the call it was made for, and it treats everything
-// a server says as hostile: strictly parsed once, bounded in size and number,
-// dropped and counted when it belongs to nobody.
+// The rest of Doorward sees one kind of connection, Conn, for every server. A
+// Conn carries raw params one way and raw results the other. It mints the ids and
+// progress tokens that a server sees, so that an answer can reach only the call
+// it was made for. Everything a server sends is treated as hostile: strictly
+// parsed once, bounded in size and number, and dropped and counted when it has no
+// receiver.
 //
-// The invariants: every call ends exactly once, with a reply or with an error
-// that says whether the server may have run it; nothing that a caller keeps
-// aliases a buffer that is used again; a broken server costs its own
-// connection and nothing else; when a connection is over, its process, its
-// descriptors and its goroutines are gone, whatever path led there.
+// Invariants: every call ends exactly once, with a reply or with an error that
+// says whether the server may have run it. No memory that a caller keeps aliases
+// a reused buffer. A broken server affects only its own connection. When a
+// connection is over, its process, descriptors and goroutines are gone.
 package upstream
 
 import (

@@ -6,12 +6,13 @@ import "strings"
 // stands for esc and the letter 0x40 below it.
 const esc = 0x1B
 
-// sequence is the length of the terminal sequence that s begins with: its
-// introducer is ESC and another byte, or one C1 control, of size bytes. Where
-// the sequence does not end on its line the introducer alone is taken, so that
-// no text disappears in it; what is left is harmless without it. looked says how
-// far there is nothing that ends one which carries text, and barren that this is
-// known already: many introducers must not cost quadratic time.
+// sequence returns the length of the terminal sequence at the beginning of s. Its
+// introducer is ESC and another byte, or one C1 control, of size bytes. When the
+// sequence does not end on its line only the introducer is taken, so that no text
+// disappears in it; the rest is harmless without it. looked is the position up to
+// which no terminator was found for a sequence that carries text, and barren
+// means that this is known already: many introducers must not cost quadratic
+// time.
 func sequence(s string, r rune, size int, barren bool) (length, looked int) {
 	kind, at := byte(r-0x40), size // C1 controls are ESC and the byte 0x40 below
 	if r == esc {

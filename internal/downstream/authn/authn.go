@@ -144,15 +144,15 @@ func New(o Options) *Authenticator {
 	return a
 }
 
-// Authenticate says who calls. authorization are all values of the request's
-// Authorization header. The error is ErrUnauthenticated, ErrTooMany,
-// ErrMalformed or ErrUnverifiable, by errors.Is.
+// Authenticate returns the principal of a request. authorization holds all values
+// of the request's Authorization header. The error is ErrUnauthenticated,
+// ErrTooMany, ErrMalformed or ErrUnverifiable, by errors.Is.
 //
-//	Unix socket, our own user       uid:N; the header is ignored, unless it is a
-//	                                started agent's token, which is nobody's here
-//	the same, below a started agent spawn:ID with its token, otherwise nobody
-//	TCP, a token enforced           exactly one bearer token that we know, or
-//	                                can verify as the issuer's
+//	Unix socket, our own user       uid:N; the header is ignored, unless it holds
+//	                                a started agent's token, which is refused here
+//	the same, below a started agent spawn:ID with its token, otherwise refused
+//	TCP, a token enforced           exactly one bearer token that is stored here,
+//	                                or that is verified as the issuer's
 //	loopback, not enforced          loopback:uid=N, or loopback:unknown where
 //	                                the system cannot tell; a caller that
 //	                                presents a token must present a valid one

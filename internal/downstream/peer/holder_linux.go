@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holders finds the process that holds the client's end of a loopback
-// connection, by the socket's number in the kernel's table and the descriptors
-// of the processes of this user. Its methods may be called at once from many
-// goroutines.
+// Holders finds the process that holds the client's end of a loopback connection,
+// by the socket's number in the kernel's table and the descriptors of this user's
+// processes. Its methods may be called from many goroutines.
 //
-// A holder is positive evidence: a socket that is in flight between processes,
-// registered with io_uring alone, or held by a process whose descriptors may
-// not be read has none. What Holders remembers from one search to the next
-// decides where it looks first and never what it answers.
+// A holder is positive evidence. A socket that is in flight between processes,
+// registered with io_uring only, or held by a process whose descriptors may not
+// be read has no holder. What Holders remembers between searches decides where it
+// looks first, and never the answer.
 //
-// One goroutine searches for all that wait, so the cost does not grow with the
-// number of connections. A search begins with the processes that held a socket
-// last and the newest ones. Only what is not among them is looked for in all
-// processes, twice before the answer is no, and in at most half of the time,
-// so that sockets without a holder cannot keep a processor busy.
+// One goroutine searches for all waiting callers, so the cost does not grow with
+// the number of connections. A search begins with the processes that held a
+// socket last and the newest ones. Only a socket that is not found there is
+// looked for in all processes, twice before the answer is no, and during at most
+// half of the time, so that sockets without a holder cannot keep a processor
+// busy.
 type Holders struct {
 	root int32
 

@@ -1,14 +1,16 @@
-// Package deliver delivers protected instructions to authenticated sessions:
-// the built-in MCP server `instructions`, the routes under /auth/, and the
-// greeting of the aggregate.
+// Package deliver delivers protected instructions to authenticated sessions: the
+// built-in MCP server `instructions`, the routes under /auth/, and the greeting
+// of the aggregate.
 //
-// It exists so that guidance is in no binary and on no disk but its store's,
-// and that whoever gets it is known. The invariants: no protected text leaves
-// without a gate decision and its record, and without the preamble and a ref of
-// its own; who bears no token, or one that is not good, gets the generic text
-// or an error and never learns which part failed; what there is and what the
-// reader may not have look the same; and a store that is down costs guidance,
-// never tools, unless the operator asked for that (fail_closed).
+// It keeps guidance out of binaries and off disks other than its store's, and
+// makes every reader of it known.
+//
+// Invariants: no protected text is sent without a gate decision and its record,
+// and without the preamble and a ref of its own. A caller without a valid token
+// gets the generic text or an error, and never learns which check failed. A
+// document that the reader may not have looks like one that does not exist. A
+// store that is down costs guidance, never tools, unless the operator asked for
+// that (fail_closed).
 package deliver
 
 import (

@@ -1,16 +1,15 @@
-// Package document is what an instruction document is: how its file is read, who
-// is its audience, which documents one reader gets, and how they become text.
+// Package document defines instruction documents: how a file is read, what its
+// audience is, which documents one reader gets, and how they become text.
 //
-// It exists so that these questions have one answer, whether a document comes
-// from a directory, a database or another daemon, and whether it leaves by MCP
-// or HTTP. It does no I/O and keeps no state; a Document, a Set and a View are
-// not changed once they are made, and many may use one at once.
+// These rules are the same for a document from a directory, a database or another
+// daemon, and for delivery over MCP and HTTP. The package does no I/O and keeps
+// no state. A Document, a Set and a View never change once they are made, and
+// goroutines may share them.
 //
-// Invariants: what a reader may not have is in no text of his view, by an
-// include neither; what a caller gives stands between ⟦ and ⟧ and nothing in it
-// ends that; what a model gets to read is what a person sees in the file, with
-// no character that hides; no text is larger than MaxBytes; and equal documents
-// give equal bytes.
+// Invariants: a document that a reader may not have is in no text of the reader's
+// view, also not by an include. A caller's value stands between ⟦ and ⟧, and
+// nothing in it ends that. A model reads the same characters that a person sees
+// in the file. No text is larger than MaxBytes. Equal documents give equal bytes.
 package document
 
 import (

@@ -1,27 +1,27 @@
-// Package library is where the documents of instruction delivery come from: a
-// directory that is watched, or another Doorward.
+// Package library is the source of the documents of instruction delivery: a
+// watched directory, or another Doorward.
 //
-// It exists so that what is delivered is a decision and not the accident of a
-// file: every content that the directory ever held is an immutable version in the
-// database, and a label, which an operator moves, says which of them readers get.
+// Delivery is a decision, not a consequence of a file's state: every content that
+// the directory ever held is an immutable version in the database, and a label,
+// which an operator moves, selects the version that readers get.
 //
-// Invariants: what Set gives was labelled production, was not revoked, and has
-// a file in the directory now; nothing becomes production by itself that stands
-// in a directory which has come, or has taken the place of another, since the
-// start. Labels move in a transaction that writes its
-// record first. A revoked version is never given out again, whatever files say;
-// neither a restart nor a file that comes back as it was moves a label. No
-// content is on disk but in the directory itself and, sealed, in the database;
-// what came from another Doorward is in memory alone. Set and State never wait
-// for a disk, a database or the network.
+// Invariants: a version that Set returns was labelled production, was not
+// revoked, and has a file in the directory now. A document in a directory that
+// appeared, or replaced another one, since the start does not become production
+// by itself. Labels move in a transaction that writes its record first. A revoked
+// version is never delivered again, whatever the files say. Neither a restart nor
+// a file that returns to an earlier content moves a label. No content is on disk
+// except in the directory itself and, sealed, in the database; the content of
+// another Doorward is kept in memory only. Set and State never wait for a disk, a
+// database or the network.
 //
-// Admitted limits. The seal keeps contents from whoever gets the database
-// without its key. Labels and revocations are rows like any other: whoever can
-// write the database, or put an older copy in its place, can move them among
-// contents that were there. A file that is written over in place, with pauses
-// of more than a second (at the start and under Look, of more than a fifth of
-// one), is taken half written. A directory that was removed, and whose number the
-// file system gives to a new one of that name, is taken for the same.
+// Limits: the seal protects contents against a reader of the database without its
+// key. Labels and revocations are ordinary rows: a program that can write the
+// database, or replace it by an older copy, can move them among contents that
+// were there. A file that is overwritten in place, with pauses of more than a
+// second (at the start and under Look, of more than a fifth of one), is read half
+// written. A removed directory whose inode number is reused for a new one of that
+// name is taken for the same.
 package library
 
 import (

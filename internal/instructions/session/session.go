@@ -1,19 +1,20 @@
 // Package session keeps the sessions of instruction delivery: who may read
-// protected guidance for a while, and the token that shows it.
+// protected guidance for a while, and the token that proves it.
 //
-// It exists so that protected text has a reader who is known, can be named in a
-// record, and can be stopped. It knows neither HTTP nor MCP; who calls it has
+// A session makes the reader of a protected text known, so that it can be named
+// in a record and stopped. The package knows neither HTTP nor MCP; its caller has
 // passed the gate.
 //
-// Invariants: a token is good only as the very text that was given out, under a
-// key of this installation, while its row and its session live. What a session
-// may read, and for whom it was made, is what its row says; the token repeats
-// that and decides nothing by itself. The database holds a digest of the
-// token's id and never the token. A binding only ever refuses. Who is refused
-// learns a constant, and no error, record or log line holds any part of a token.
+// Invariants: a token is valid only in the exact form in which it was issued,
+// under a key of this installation, while its row and its session are in force.
+// The row says what a session may read and for whom it was made; the token
+// repeats that and decides nothing. The database holds a digest of the token's id
+// and never the token. A binding only refuses. The answer to a refused caller is
+// a constant, and no error, record or log line holds any part of a token.
 //
-// Keys and rows are on disk, so tokens outlive a restart. There is one Keeper
-// for a state directory at a time; what another wrote since Open is not seen.
+// Keys and rows are on disk, so tokens outlive a restart. Limit: there is one
+// Keeper for a state directory at a time, and it does not see what another one
+// wrote since Open.
 package session
 
 import (

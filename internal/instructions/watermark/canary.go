@@ -1,17 +1,17 @@
-// Package watermark marks delivered texts with a ref of their own and looks for
-// such refs in what leaves.
+// Package watermark marks delivered texts with a ref of their own and searches
+// for such refs in what leaves.
 //
-// It exists so that a text which was passed on word for word, ref line and all,
-// can be traced to the session that had it. It is no boundary: a paraphrase, a
-// translation, a text without its ref line, a ref that is split over several
-// strings, and one under two layers of encoding pass unseen, and so does what
-// does not pass this program.
+// A text that is passed on word for word, ref line included, can be traced to the
+// session that received it. It is not a boundary: a paraphrase, a translation, a
+// text without its ref line, a ref that is split over several strings, one under
+// two layers of encoding, and anything that does not pass through this program
+// are not found.
 //
-// Invariants: a ref says nothing to who does not know the key; nothing is found
-// but refs that the index knows, so a look has no false alarms; strings are
-// matched as they are meant, whatever escapes JSON writes them with; what is
-// redacted is valid JSON in which no ref is found, and every byte outside the
-// places that were cut stays; and a look with an empty index costs nothing.
+// Invariants: a ref reveals nothing without the key. Only refs in the index are
+// found, so there are no false alarms. Strings are compared in their decoded
+// form, whatever escapes JSON writes them with. A redacted value is valid JSON
+// without a ref, and every byte outside the cuts is unchanged. A search with an
+// empty index costs nothing.
 package watermark
 
 import (

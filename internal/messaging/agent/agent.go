@@ -1,21 +1,20 @@
-// Package agent is the built-in server `agent`: the tools by which agents on
-// this machine write to each other, and the operator's view of them.
+// Package agent is the built-in server `agent`: the tools by which agents on this
+// machine write to each other, and the operator's view of them.
 //
-// It exists so that every message has a sender that the daemon vouches for. Who
-// acts is what the gate let in on a connection; no argument, header or text can
-// change it. Package mail keeps the rules of the mailboxes; this package adds
-// what they cannot know: who is alive, who may know of whom, what a model is
-// shown, and when somebody is woken.
+// Every message has a sender that the daemon vouches for. The gate's decision
+// about a connection says who acts; no argument, header or text can change it.
+// Package mail keeps the rules of the mailboxes; this package adds what mail
+// cannot know: which agents are alive, who may see whom, what a model is shown,
+// and when an agent is woken.
 //
-// Invariants: a verb that is not in the table cannot be called, and every call
-// of one leaves a record, before its change is committed where it makes one.
-// What a peer wrote reaches a model on lines that begin with "| ", marked as
-// data, and reaches no record and no log. A push carries no text and counts as
-// no delivery. A cursor confirms only what the answer that it came with held: of
-// messages, those that an inbox gave whole; of notices, those that it showed. The
-// cursors of register, wait and a peek cover no message, so whoever goes on with
-// one of them is given again what nobody confirmed. What a call or a stream waits
-// for reaches only who is allowed it then, not who was when it began.
+// Invariants: only a verb in the table can be called, and every call leaves a
+// record, before its change is committed where it makes one. A peer's text
+// reaches a model on lines that begin with "| ", marked as data, and reaches no
+// record and no log. A push carries no text and is not a delivery. A cursor
+// confirms only what its own answer held: messages that an inbox returned whole,
+// and notices that it showed. The cursors of register, wait and a peek confirm no
+// message, so unconfirmed messages are returned again. A waiting call or stream
+// is served by the rights at the time of the event, not by those at its start.
 package agent
 
 import (

@@ -1,18 +1,17 @@
-// Package mail is the book of agents' mail: who is registered, what waits for
-// whom, and what became of every message.
+// Package mail stores agents' mail: who is registered, which messages wait, and
+// what became of each.
 //
-// It exists so that the rules of messaging are kept in one place, as statements
-// that are atomic each: a name is bound by one of them, a superseded session is
-// fenced by another, a sequence number is given by a third. It knows neither
-// MCP nor processes; who calls it has already passed the gate.
+// The rules of messaging are kept here, each in one statement: one binds a name,
+// one fences a superseded session, one assigns a sequence number. The package
+// knows neither MCP nor processes; its caller has passed the gate.
 //
 // Invariants: the sender of a message is the owner that the caller of Send was
-// found to be, never an argument. What Send has accepted is on disk with a
+// authenticated as, never an argument. An accepted message is on disk with a
 // sequence number and ends in exactly one final state: for every mailbox,
 // accepted = acked + rejected + expired + dead + refused + purged + evicted +
-// queued + leased + held. A receipt acknowledges only messages that the answer
-// which it came with held whole. Nobody learns from an answer whether something
-// of somebody else exists.
+// queued + leased + held. A receipt acknowledges only messages that its own
+// answer held whole. No answer reveals whether an object of another principal
+// exists.
 package mail
 
 import (

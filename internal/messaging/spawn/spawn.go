@@ -1,21 +1,21 @@
 // Package spawn starts agents for agents: programs that the operator has
-// configured, each contained, with an identity of its own that can do no more
-// than whoever asked for it, and a budget.
+// configured, each contained, with an identity of its own, at most the rights of
+// its requester, and a budget.
 //
-// It exists so that an agent which needs another one does not have to be given
-// a shell for it. What it starts comes from the operator's configuration alone;
-// of a request, values take fixed places in it, and the prompt goes to standard
-// input. No shell is involved.
+// An agent that needs another one therefore does not need a shell. The program
+// comes from the operator's configuration; values of a request take fixed places
+// in it, and the prompt goes to standard input.
 //
-// Invariants: an agent is known by two things together, the process tree that
-// the kernel shows it to stand in and a token that it alone was given; neither
-// counts without the other, and both are worth nothing from the moment at which
-// its main process has ended. What an agent printed is given to nobody before it
-// was looked at. Every spawn that the book holds open is told
-// ended: by who started it, or at the daemon's next start. Nothing of an agent
-// outlives its end, nor the daemon's (package child).
+// Invariants: an agent is identified by two things together, the process tree
+// that the kernel reports and a token that only it was given; neither counts
+// without the other, and both are invalid from the moment its main process ends.
+// An agent's output is searched before any of it is passed on. Every spawn that
+// is open in the book is reported as ended, by this package or at the daemon's
+// next start. No process of an agent outlives its end, nor the daemon's (package
+// process).
 //
-// It runs on Linux: elsewhere nothing tells process trees apart.
+// Limit: it runs on Linux only, because other systems do not report process trees
+// reliably.
 package spawn
 
 import (

@@ -9,13 +9,12 @@ type Edit struct {
 	Value []byte
 }
 
-// Set applies the edits to obj. A member that is there keeps its place, a
-// missing one is appended in the order of the edits, and of two edits of one
-// key the later holds; every byte that is not part of a changed member stays.
-// A nil or empty obj means {}. What is not an object has no members and comes
-// back unchanged.
+// Set applies the edits to obj. An existing member keeps its place, a missing one
+// is appended in the order of the edits, and of two edits of one key the later
+// one holds; every byte outside the changed members stays. A nil or empty obj
+// means {}. A value that is not an object is returned unchanged.
 //
-// The result is new memory, unless nothing was to change: then it is obj.
+// The result is new memory, unless nothing changed: then it is obj.
 func Set(obj []byte, edits ...Edit) []byte {
 	if len(bytes.Trim(obj, " \n\r\t")) == 0 {
 		obj = []byte("{}")

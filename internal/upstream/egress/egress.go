@@ -1,13 +1,12 @@
-// Package egress is the one way out: every connection to an upstream server over the network is dialled here.
+// Package egress is the only dialler: every connection to an upstream server over the network is opened here.
 //
-// The invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to a
-// moment earlier. The judgement falls on the address that is about to be dialled, for every candidate, inside the
-// dialler; there is no second look-up between check and use. No proxy is used but one that the operator configured, no
-// redirect followed, no cookie kept.
+// Invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to before.
+// Every candidate address is judged inside the dialler, immediately before it is dialled; there is no second look-up
+// between check and use. Only a configured proxy is used, no redirect is followed, no cookie is kept.
 //
-// Admitted limits. Behind a proxy the proxy dials: literal addresses and forbidden names are refused here as ever, what
-// any other name stands for is the proxy's to judge. A host that reaches the IPv4 internet through NAT64 alone cannot use it here, because an address inside
-// an address is refused. What a permitted server relays to, nobody here can see.
+// Limits: behind a proxy the proxy dials. Literal addresses and forbidden names are still refused here; the proxy judges
+// what any other name resolves to. A host that reaches the IPv4 internet through NAT64 only cannot use it here, because
+// an address inside an address is refused. Where a permitted server relays to is not visible here.
 package egress
 
 import (

@@ -1,18 +1,19 @@
-// Package signin signs Doorward in to MCP servers that ask for OAuth. It finds out where (RFC 9728, RFC 8414), lets a
-// person agree in a browser (authorization code with PKCE) or shows a machine's own secret (client credentials), keeps
-// what it was given sealed on disk, and gives each request the token that is due.
+// Package signin signs Doorward in to MCP servers that require OAuth. It discovers the authorization server (RFC 9728,
+// RFC 8414), lets a person consent in a browser (authorization code with PKCE) or presents a machine's secret (client
+// credentials), keeps the tokens sealed on disk, and adds the current token to each request.
 //
-// It exists so that one daemon holds the tokens of a machine: one sign-in and one refresh at a time for each server,
-// whoever calls. Its invariants: a token is sent in a header to the server it was issued for and to nobody else; a URL
-// that a server names is checked, dialled through egress alone, never followed elsewhere and never opened by us; a
-// refresh that was begun is finished and stored, whoever stopped waiting for it; what is on disk is whole, the old or
-// the new.
+// One daemon holds the tokens of a machine, so that there is one sign-in and one refresh at a time for each server.
 //
-// Admitted limits. A daemon that is killed between the moment when an authorization server exchanges a refresh token
-// and the moment when the new one is on disk has lost it, where the server honours each once: a person signs in again.
-// The key beside the sealed files keeps their content from whoever gets the files alone, not from who reads the whole
-// state directory; Options.Key moves it elsewhere. Sender-constrained tokens (DPoP, mutual TLS) and clients that prove
-// themselves with a key of their own (private_key_jwt) are not supported.
+// Invariants: a token is sent in a header, and only to the server it was issued for. A URL that a server names is
+// checked, dialled through egress, never followed elsewhere and never opened in a browser by Doorward. A refresh that
+// was begun is finished and stored, also when its caller stopped waiting. A file on disk is whole: the old one or the
+// new one.
+//
+// Limits: a daemon that is killed after the authorization server exchanged a refresh token and before the new one is
+// on disk has lost the sign-in, where the server accepts each refresh token once; a person signs in again. The key
+// beside the sealed files protects their content against a reader of these files only, not of the whole state
+// directory; Options.Key moves it elsewhere. Sender-constrained tokens (DPoP, mutual TLS) and private_key_jwt are not
+// supported.
 package signin
 
 import (
