@@ -1,4 +1,4 @@
-// Package daemon wires the rooms of the house into one running Doorward. It
+// Package daemon wires the packages into one running Doorward. It
 // knows no flags and no signals: cmd/doorward fills Options and ends the
 // context.
 //
