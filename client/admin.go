@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/sse"
 )
 
 // AdminError is an answer of the local API that is a failure, with what its body
@@ -64,7 +64,7 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 	}
 	var failed error
 	// A stream that breaks off has ended too: so does that of a killed daemon.
-	_ = c.events(resp.Body, func(e wire.Event) bool {
+	_ = c.events(resp.Body, func(e sse.Event) bool {
 		switch {
 		case e.Name == endEvent:
 			ended := &AdminError{Status: http.StatusInternalServerError}

@@ -19,6 +19,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -228,7 +229,7 @@ const (
 // until f returns false.
 func (c *Client) messages(resp *http.Response, f func(m *wire.Message, raw []byte) bool) error {
 	if kind := resp.Header.Get("Content-Type"); kind == "text/event-stream" {
-		return c.events(resp.Body, func(e wire.Event) bool { return eachMessage(e.Data, f) })
+		return c.events(resp.Body, func(e sse.Event) bool { return eachMessage(e.Data, f) })
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
@@ -260,8 +261,8 @@ func eachMessage(raw []byte, f func(*wire.Message, []byte) bool) bool {
 	return true
 }
 
-func (c *Client) events(r io.Reader, f func(wire.Event) bool) error {
-	events := wire.NewEventReader(r, maxEvent)
+func (c *Client) events(r io.Reader, f func(sse.Event) bool) error {
+	events := sse.NewReader(r, maxEvent)
 	for {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {

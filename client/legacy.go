@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -284,7 +285,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 		if resp.Header.Get("Content-Type") != "text/event-stream" {
 			err = s.c.messages(resp.Response, take)
 		} else {
-			err = s.c.events(resp.Body, func(e wire.Event) bool {
+			err = s.c.events(resp.Body, func(e sse.Event) bool {
 				if e.HasID {
 					last = e.ID
 				}
@@ -354,7 +355,7 @@ func (l *legacySession) listen(s *shim, ctx context.Context) {
 	for ctx.Err() == nil {
 		resp, err := l.get(s, ctx, last)
 		if err == nil {
-			s.c.events(resp.Body, func(e wire.Event) bool {
+			s.c.events(resp.Body, func(e sse.Event) bool {
 				if e.HasID {
 					last = e.ID
 				}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // hostile is what an agent may say where it chooses the text.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Text of an agent is printed in one of three forms, none of which moves the

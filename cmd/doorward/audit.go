@@ -12,11 +12,12 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // auditCommand reads the record, with and without a running daemon.
@@ -125,7 +126,7 @@ type auditVerified struct {
 // auditVerify checks the chain and its checkpoints, and compares them with the
 // checkpoint that the database keeps.
 func auditVerify(ctx context.Context, o *options, dir, state string, accept bool) error {
-	v, err := audit.LoadVerifier(filepath.Join(state, audit.PublicName))
+	v, err := auditkey.LoadVerifier(filepath.Join(state, auditkey.PublicName))
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 const instructionsUsage = "instructions list|show|diff|verify|promote|rollback|revoke|edit|import|access|canary [arguments]"

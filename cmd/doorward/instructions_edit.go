@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // verified is what `instructions verify --json` prints, as `check --json` does.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // short is as much of a version as people need; commands take it too.

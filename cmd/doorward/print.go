@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Servers, agents and clients choose much of what the commands print. So all of

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 

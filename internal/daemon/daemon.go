@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
@@ -121,7 +122,7 @@ func (d *Daemon) openState() error {
 }
 
 func (d *Daemon) openAudit() error {
-	key, err := audit.LoadOrCreateKey(filepath.Join(d.o.StateDir, "audit.key"))
+	key, err := auditkey.LoadOrCreate(filepath.Join(d.o.StateDir, "audit.key"))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	doorward "github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -205,7 +206,7 @@ func read(resp *http.Response, f func([]byte) bool) {
 		}
 		return
 	}
-	for events := wire.NewEventReader(resp.Body, 1<<22); ; {
+	for events := sse.NewReader(resp.Body, 1<<22); ; {
 		ev, err := events.Next()
 		if err != nil || len(ev.Data) > 0 && !f(bytes.Clone(ev.Data)) {
 			return
@@ -250,7 +251,7 @@ func overSSE(h *house, route, era, caps string) caller {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	events := wire.NewEventReader(resp.Body, 1<<22)
+	events := sse.NewReader(resp.Body, 1<<22)
 	first, err := events.Next()
 	if err != nil {
 		h.t.Fatal(err)

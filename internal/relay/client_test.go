@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -64,7 +65,7 @@ func (r *reply) read(resp *http.Response) {
 		}
 		return
 	}
-	for events := wire.NewEventReader(resp.Body, 1<<22); ; {
+	for events := sse.NewReader(resp.Body, 1<<22); ; {
 		ev, err := events.Next()
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -87,7 +88,7 @@ func (w *webScript) get(rw http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case msg := <-ws.out:
-			rw.Write(wire.AppendEvent(nil, "", "", msg))
+			rw.Write(sse.Append(nil, "", "", msg))
 			rw.(http.Flusher).Flush()
 		case <-r.Context().Done():
 			return
@@ -178,7 +179,7 @@ func (a *webAnswer) emit(msg []byte) {
 		a.stream = true
 		a.rw.Header().Set("Content-Type", "text/event-stream")
 	}
-	a.rw.Write(wire.AppendEvent(nil, "", "", msg))
+	a.rw.Write(sse.Append(nil, "", "", msg))
 	a.rw.(http.Flusher).Flush()
 }
 

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/sse"
 )
 
 // Resumption of a broken stream (2025-11-25 Transports, "Resumability and
@@ -53,7 +53,7 @@ func (x *httpCall) follow(resp *http.Response) (reply Reply, broken bool, err er
 		x.draining = true
 		go drain(resp.Body, x.cancel)
 	}()
-	r := wire.NewEventReader(resp.Body, x.c.srv.def.MaxMessage)
+	r := sse.NewReader(resp.Body, x.c.srv.def.MaxMessage)
 	for {
 		ev, err := r.Next()
 		if err != nil {
@@ -77,7 +77,7 @@ func (x *httpCall) follow(resp *http.Response) (reply Reply, broken bool, err er
 // streamFault says what the end of an event stream means to who waits for more.
 func streamFault(err error) error {
 	switch {
-	case errors.Is(err, wire.ErrEventTooLarge):
+	case errors.Is(err, sse.ErrTooLarge):
 		return newFault(ErrTooLarge, "a long event")
 	case err == io.EOF:
 		return newFault(ErrLost, "the stream ended early")
@@ -85,7 +85,7 @@ func streamFault(err error) error {
 	return newFaultf(ErrLost, "the stream broke", err)
 }
 
-func isMessage(ev wire.Event) bool {
+func isMessage(ev sse.Event) bool {
 	return len(ev.Data) > 0 && (ev.Name == "" || ev.Name == "message")
 }
 
@@ -103,7 +103,7 @@ func (x *httpCall) excuse(data []byte, err error) error {
 }
 
 // note remembers what a later resumption needs.
-func (x *httpCall) note(ev wire.Event) {
+func (x *httpCall) note(ev sse.Event) {
 	if ev.HasID && ev.ID != x.lastEvent {
 		x.resumes = 0
 		x.lastEvent = usableEventID(ev.ID)

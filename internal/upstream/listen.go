@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -92,7 +93,7 @@ func (l *listener) full(err error) {
 
 // follow reads the stream to its end.
 func (l *listener) follow(resp *http.Response) bool {
-	r := wire.NewEventReader(resp.Body, l.c.srv.def.MaxMessage)
+	r := sse.NewReader(resp.Body, l.c.srv.def.MaxMessage)
 	l.slower()
 	for {
 		ev, err := r.Next()
@@ -109,7 +110,7 @@ func (l *listener) follow(resp *http.Response) bool {
 
 // note remembers where to resume. A stream that brings something earns a quick
 // return.
-func (l *listener) note(ev wire.Event) {
+func (l *listener) note(ev sse.Event) {
 	if ev.HasID {
 		l.lastEvent = usableEventID(ev.ID)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
@@ -22,7 +22,7 @@ const maxEndpoint = 8 << 10
 type sseConn struct {
 	stream
 	body   io.ReadCloser
-	reader *wire.EventReader
+	reader *sse.Reader
 	post   *http.Request   // template of a POST to the announced endpoint
 	life   context.Context // of the stream
 	cancel context.CancelFunc
@@ -75,7 +75,7 @@ func (s *Server) announce(ctx context.Context, on func(Event)) (*sseConn, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &sseConn{body: resp.Body, life: ctx, reader: wire.NewEventReader(resp.Body, s.def.MaxMessage)}
+	c := &sseConn{body: resp.Body, life: ctx, reader: sse.NewReader(resp.Body, s.def.MaxMessage)}
 	c.stream.init(s, false, on)
 	c.carry = c.send
 	if err := c.expectEndpoint(resp); err != nil {

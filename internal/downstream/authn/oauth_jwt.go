@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // leeway is how far the issuer's clock may be ahead of ours. It never makes a

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -367,7 +368,7 @@ func TestIdsComeBackAsTheyWent(t *testing.T) {
 }
 
 // frame reads the next event of a stream.
-func frame(t *testing.T, r *wire.EventReader) wire.Event {
+func frame(t *testing.T, r *sse.Reader) sse.Event {
 	t.Helper()
 	e, err := r.Next()
 	if err != nil {
@@ -377,7 +378,7 @@ func frame(t *testing.T, r *wire.EventReader) wire.Event {
 	return e
 }
 
-func (h *house) stream(method, path, body string, header ...string) (*http.Response, *wire.EventReader) {
+func (h *house) stream(method, path, body string, header ...string) (*http.Response, *sse.Reader) {
 	h.t.Helper()
 	req, _ := http.NewRequest(method, h.url+path, strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
@@ -390,7 +391,7 @@ func (h *house) stream(method, path, body string, header ...string) (*http.Respo
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { resp.Body.Close() })
-	return resp, wire.NewEventReader(resp.Body, 1<<20)
+	return resp, sse.NewReader(resp.Body, 1<<20)
 }
 
 func TestAStreamThatBreaksIsResumedWhereItBroke(t *testing.T) {

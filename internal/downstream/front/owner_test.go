@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -328,7 +329,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 	session := h.session("2025-11-25", "Who", "old")
 	young := h.session("2025-11-25", "Who", "next")
 	strange := h.session("2025-11-25", "Who", "other")
-	sse, sseEvents := h.stream("GET", "/sse/s", "", "Who", "old")
+	events, sseEvents := h.stream("GET", "/sse/s", "", "Who", "old")
 	frame(t, sseEvents)
 	_, get := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", session, "Who", "old")
 	_, getYoung := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", young, "Who", "old") // the new one's session, the old token
@@ -358,7 +359,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 			t.Errorf("a call of the old token: %d %v %s", a.status, a.header, a.body)
 		}
 	}
-	for name, events := range map[string]*wire.EventReader{"GET": get, "GET of another's session": getYoung, "listen": listen, "SSE": sseEvents} {
+	for name, events := range map[string]*sse.Reader{"GET": get, "GET of another's session": getYoung, "listen": listen, "SSE": sseEvents} {
 		for {
 			if _, err := events.Next(); err != nil {
 				break
@@ -366,7 +367,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 		}
 		t.Log("ended: ", name)
 	}
-	sse.Body.Close()
+	events.Body.Close()
 	h.eventually("the session of the old transport is gone", func() bool { return h.door.Sessions() == 3 })
 	for _, id := range []string{session, young} {
 		if a := h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`, "Mcp-Session-Id", id, "Who", "next"); a.status != 200 {

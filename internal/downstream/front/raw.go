@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/sse"
 )
 
 // rawStream is an event stream on a connection of its own, taken over from
@@ -55,7 +55,7 @@ func (s *rawStream) start() error {
 func (s *rawStream) event(id string, data []byte) error { return s.named(id, "message", data) }
 
 func (s *rawStream) named(id, name string, data []byte) error {
-	return s.chunk(wire.AppendEvent(nil, id, name, data))
+	return s.chunk(sse.Append(nil, id, name, data))
 }
 
 func (s *rawStream) comment() error { return s.chunk([]byte(": keep-alive\n\n")) }

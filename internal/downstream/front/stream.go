@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -48,7 +49,7 @@ func (s *sink) event(id string, data []byte) error {
 }
 
 func (s *sink) named(id, name string, data []byte) error {
-	s.buf = wire.AppendEvent(s.buf[:0], id, name, data)
+	s.buf = sse.Append(s.buf[:0], id, name, data)
 	err := s.write(s.buf)
 	if cap(s.buf) > 4096 { // an idle stream keeps no large buffer
 		s.buf = nil

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // actionEvents is to hear that instructions change. Nothing of a text comes by
@@ -126,7 +126,7 @@ type eventJSON struct {
 
 func (e *stream) event(said Event) bool {
 	data, err := json.Marshal(eventJSON{Revision: said.Revision})
-	return err == nil && e.send(wire.AppendEvent(nil, "", said.Name, data))
+	return err == nil && e.send(sse.Append(nil, "", said.Name, data))
 }
 
 func (e *stream) send(b []byte) bool {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // DefaultPreamble precedes every delivered text. It names what not to pass on,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // TestNothingHiddenStandsInInstructions puts every hidden character there is

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 const (

@@ -190,7 +190,7 @@ func TestARottenDiskIsFailedAndTriedAgain(t *testing.T) {
 func TestAFileShortenedFromOutside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	key, err := LoadOrCreateKey(filepath.Join(t.TempDir(), "audit.key"))
+	key, err := freshKey()
 	if err != nil {
 		t.Fatal(err)
 	}

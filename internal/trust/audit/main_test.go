@@ -62,7 +62,7 @@ func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Reader
 
 func newKey(t testing.TB) *audit.Key {
 	t.Helper()
-	k, err := audit.LoadOrCreateKey(filepath.Join(t.TempDir(), "audit.key"))
+	k, err := keyAt(filepath.Join(t.TempDir(), "audit.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,4 +236,19 @@ func actions(es []entry) string {
 		s = append(s, e.Action)
 	}
 	return strings.Join(s, " ")
+}
+
+// keyAt returns the key in a file, which it makes when it is missing.
+func keyAt(path string) (*audit.Key, error) {
+	private, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var text string
+		if text, err = audit.NewKey(); err == nil {
+			private, err = []byte(text), os.WriteFile(path, []byte(text), 0o600)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return audit.ParseKey(strings.TrimSpace(string(private)))
 }

@@ -18,7 +18,7 @@ import (
 // helperWriter appends from four goroutines until it is killed, and prints a
 // line for each record that was acknowledged.
 func helperWriter(dir, keyPath string) {
-	key, err := audit.LoadOrCreateKey(keyPath)
+	key, err := keyAt(keyPath)
 	if err != nil {
 		panic(err)
 	}
@@ -47,7 +47,7 @@ func TestKillNeverLosesWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir, keyDir := t.TempDir(), t.TempDir()
 	keyPath := keyDir + "/audit.key"
-	key, err := audit.LoadOrCreateKey(keyPath)
+	key, err := keyAt(keyPath)
 	if err != nil {
 		t.Fatal(err)
 	}

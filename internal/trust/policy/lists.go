@@ -9,7 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
-	"github.com/doorward/doorward/internal/base/lookalike"
+	"github.com/doorward/doorward/internal/trust/lookalike"
 )
 
 // compileLists makes forbids of the servers' own lists. A list grants nothing: it

@@ -16,7 +16,7 @@ import (
 	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // publicPolicy is the same type under the name that Cedar takes it by.

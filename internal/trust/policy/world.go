@@ -6,7 +6,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
-	"github.com/doorward/doorward/internal/base/lookalike"
+	"github.com/doorward/doorward/internal/trust/lookalike"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 

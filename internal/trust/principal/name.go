@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // The kinds of principal. A name is the kind, a colon, and a rest whose form

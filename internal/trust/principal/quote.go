@@ -3,7 +3,7 @@ package principal
 import (
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // cutMark stands at the end of text that AppendQuoted cut.

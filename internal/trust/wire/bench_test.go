@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -103,22 +102,5 @@ func BenchmarkSetInMeta(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		SetIn(m.Params, "_meta", Edit{"progressToken", []byte("99")})
-	}
-}
-
-func BenchmarkEvents(b *testing.B) {
-	for name, data := range benchTexts() {
-		stream := AppendEvent(nil, "1", "", data)
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(stream)))
-			b.ReportAllocs()
-			var r bytes.Reader
-			for b.Loop() {
-				r.Reset(stream)
-				if _, err := NewEventReader(&r, 16<<20).Next(); err != nil && err != io.EOF {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 

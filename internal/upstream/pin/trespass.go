@@ -3,7 +3,7 @@ package pin
 import (
 	"strings"
 
-	"github.com/doorward/doorward/internal/base/lookalike"
+	"github.com/doorward/doorward/internal/trust/lookalike"
 )
 
 // joint stands between a server's name and an item's on the aggregate.

@@ -1,4 +1,9 @@
-package wire
+// Package sse reads and writes server-sent events by the grammar of the HTML
+// standard, section 9.2.6.
+//
+// Invariant: a reader holds at most about four times the event limit in memory,
+// and an event that the stream ends in the middle of is never returned.
+package sse
 
 import (
 	"bytes"
@@ -15,10 +20,10 @@ type Event struct {
 	Retry int    // milliseconds, -1 when there was no retry line
 }
 
-// AppendEvent appends an event: id and name when they are not empty, one data
+// Append appends an event: id and name when they are not empty, one data
 // line for each line of data (so one for empty data), and the blank line. An
 // id or a name that would break the framing is left out.
-func AppendEvent(dst []byte, id, name string, data []byte) []byte {
+func Append(dst []byte, id, name string, data []byte) []byte {
 	dst = appendField(dst, "id: ", id)
 	dst = appendField(dst, "event: ", name)
 	for more := true; more; {

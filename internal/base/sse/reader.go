@@ -1,4 +1,4 @@
-package wire
+package sse
 
 import (
 	"bytes"
@@ -7,17 +7,17 @@ import (
 	"strconv"
 )
 
-// ErrEventTooLarge ends a stream whose next event or line is over the limit.
-var ErrEventTooLarge = errors.New("server-sent event too large")
+// ErrTooLarge ends a stream whose next event or line is over the limit.
+var ErrTooLarge = errors.New("server-sent event too large")
 
-// EventReader reads an event stream by the grammar of the HTML standard,
+// Reader reads an event stream by the grammar of the HTML standard,
 // section 9.2.6: lines end in CR, LF or CRLF, one byte order mark may come
 // first, unknown fields and comments are skipped, an event that the stream
 // ends in the middle of is dropped.
 //
 // Data lines are joined where they lie, in the read buffer, so a large event
 // is not copied again. The buffer holds at most about four times the limit.
-type EventReader struct {
+type Reader struct {
 	r        io.Reader
 	max      int
 	buf      []byte
@@ -28,6 +28,9 @@ type EventReader struct {
 	started  bool
 	err      error // of r, once buf is used up
 }
+
+// span is a part of the buffer, from start to before end.
+type span struct{ start, end int }
 
 const (
 	// maxFieldName is what a line may have on top of the event limit: the
@@ -40,16 +43,16 @@ const (
 	readChunk = 1 << 10
 )
 
-// NewEventReader reads events from r whose data is at most maxEvent bytes.
-func NewEventReader(r io.Reader, maxEvent int) *EventReader {
-	return &EventReader{r: r, max: maxEvent}
+// NewReader reads events from r whose data is at most maxEvent bytes.
+func NewReader(r io.Reader, maxEvent int) *Reader {
+	return &Reader{r: r, max: maxEvent}
 }
 
 // Next reads the next event: one that has data, an id or a retry time, so that
 // priming events are seen. Data is valid until the next call. The error is
-// io.EOF at the end of the stream, ErrEventTooLarge, or the reader's own; it
+// io.EOF at the end of the stream, ErrTooLarge, or the reader's own; it
 // stays.
-func (e *EventReader) Next() (Event, error) {
+func (e *Reader) Next() (Event, error) {
 	e.data = span{}
 	ev := Event{Retry: -1}
 	hasData := false
@@ -70,7 +73,7 @@ func (e *EventReader) Next() (Event, error) {
 			ev.set(name, e.buf[value.start:value.end])
 		default:
 			if !e.join(value, hasData) {
-				return Event{}, e.fail(ErrEventTooLarge)
+				return Event{}, e.fail(ErrTooLarge)
 			}
 			hasData = true
 		}
@@ -79,7 +82,7 @@ func (e *EventReader) Next() (Event, error) {
 
 // cut splits a line into the field's name and value; the name is "" for a comment
 // or an unknown field.
-func (e *EventReader) cut(line span) (name string, value span) {
+func (e *Reader) cut(line span) (name string, value span) {
 	text := e.buf[line.start:line.end]
 	colon := bytes.IndexByte(text[:min(len(text), maxFieldName)], ':')
 	if colon < 0 {
@@ -104,7 +107,7 @@ func (e *EventReader) cut(line span) (name string, value span) {
 
 // join adds a line to the data, which lies before it in the buffer, with room
 // in between for the line feed: at least the field's name was there.
-func (e *EventReader) join(value span, hasData bool) bool {
+func (e *Reader) join(value span, hasData bool) bool {
 	if !hasData {
 		e.data = value
 	} else {
@@ -143,14 +146,14 @@ func milliseconds(value []byte) (int, bool) {
 }
 
 // fail ends the stream for good.
-func (e *EventReader) fail(err error) error {
-	*e = EventReader{err: err, max: e.max}
+func (e *Reader) fail(err error) error {
+	*e = Reader{err: err, max: e.max}
 	return err
 }
 
 // line is the next line without its end, valid until the next call. It never
 // waits for a byte behind the line end.
-func (e *EventReader) line() (span, error) {
+func (e *Reader) line() (span, error) {
 	for {
 		e.dropLF()
 		rest := e.buf[e.at:]
@@ -163,7 +166,7 @@ func (e *EventReader) line() (span, error) {
 		}
 		switch {
 		case n > e.max+maxFieldName:
-			return span{}, e.fail(ErrEventTooLarge)
+			return span{}, e.fail(ErrTooLarge)
 		case ended:
 			return e.take(n), nil
 		}
@@ -176,7 +179,7 @@ func (e *EventReader) line() (span, error) {
 }
 
 // dropLF drops the second half of a CRLF.
-func (e *EventReader) dropLF() {
+func (e *Reader) dropLF() {
 	if e.skipLF && e.at < len(e.buf) {
 		if e.buf[e.at] == '\n' {
 			e.at++
@@ -186,7 +189,7 @@ func (e *EventReader) dropLF() {
 }
 
 // take consumes a line of n bytes and its end.
-func (e *EventReader) take(n int) span {
+func (e *Reader) take(n int) span {
 	line := span{e.at, e.at + n}
 	e.skipLF = e.buf[line.end] == '\r'
 	e.at, e.searched = line.end+1, 0
@@ -200,7 +203,7 @@ func (e *EventReader) take(n int) span {
 }
 
 // fill reads more, behind what is not consumed.
-func (e *EventReader) fill() {
+func (e *Reader) fill() {
 	e.makeRoom()
 	for range 100 { // as bufio does: a reader may return nothing now and then, not for ever
 		n, err := e.r.Read(e.buf[len(e.buf):cap(e.buf)])
@@ -215,7 +218,7 @@ func (e *EventReader) fill() {
 // makeRoom leaves room for a read: at the end of the buffer while there is
 // some, else by moving what is still wanted to the front, else in twice as
 // much memory; and in little again when a long line is over.
-func (e *EventReader) makeRoom() {
+func (e *Reader) makeRoom() {
 	data, rest := e.buf[e.data.start:e.data.end], e.buf[e.at:]
 	wanted := len(data) + len(rest)
 	var room []byte

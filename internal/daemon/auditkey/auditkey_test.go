@@ -1,4 +1,4 @@
-package audit_test
+package auditkey_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -19,7 +20,7 @@ func TestKeyIsMadeOnceAndPublished(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range keys {
 		wg.Go(func() {
-			k, err := audit.LoadOrCreateKey(path)
+			k, err := auditkey.LoadOrCreate(path)
 			if err != nil {
 				t.Error(err)
 			}
@@ -35,7 +36,7 @@ func TestKeyIsMadeOnceAndPublished(t *testing.T) {
 	if fi, err := os.Stat(path); err != nil || fi.Mode() != 0o600 {
 		t.Errorf("%v %v", fi, err)
 	}
-	v, err := audit.LoadVerifier(filepath.Join(dir, audit.PublicName))
+	v, err := auditkey.LoadVerifier(filepath.Join(dir, auditkey.PublicName))
 	if err != nil || v.KeyHash() != keys[0].Verifier().KeyHash() || v.Name() != "doorward/audit" {
 		t.Errorf("%v %v", v, err)
 	}
@@ -48,7 +49,7 @@ func TestKeyIsMadeOnceAndPublished(t *testing.T) {
 func TestKeyPrintsItsPublicHalfOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.key")
-	k, err := audit.LoadOrCreateKey(path)
+	k, err := auditkey.LoadOrCreate(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +66,13 @@ func TestAKeyThatOthersCouldReadIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []os.FileMode{0o644, 0o640, 0o660, 0o604, 0o400, 0o700} {
 		path := filepath.Join(t.TempDir(), "audit.key")
-		if _, err := audit.LoadOrCreateKey(path); err != nil {
+		if _, err := auditkey.LoadOrCreate(path); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := audit.LoadOrCreateKey(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := auditkey.LoadOrCreate(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}
@@ -80,7 +81,7 @@ func TestAKeyThatOthersCouldReadIsRefused(t *testing.T) {
 func TestABrokenKeyIsRefusedAndNotReplaced(t *testing.T) {
 	t.Parallel()
 	good := filepath.Join(t.TempDir(), "audit.key")
-	k, err := audit.LoadOrCreateKey(good)
+	k, err := auditkey.LoadOrCreate(good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestABrokenKeyIsRefusedAndNotReplaced(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "audit.key")
 		writeFile(t, path, []byte(content))
-		_, err := audit.LoadOrCreateKey(path)
+		_, err := auditkey.LoadOrCreate(path)
 		if err == nil || content != "" && strings.Contains(err.Error(), content) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -103,7 +104,7 @@ func TestABrokenKeyIsRefusedAndNotReplaced(t *testing.T) {
 	if err := os.Symlink(good, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.LoadOrCreateKey(link); err == nil {
+	if _, err := auditkey.LoadOrCreate(link); err == nil {
 		t.Error("a symbolic link was followed")
 	}
 }
@@ -112,11 +113,36 @@ func TestAPublishedKeyOfAnotherIsAnError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.key")
-	if _, err := audit.LoadOrCreateKey(path); err != nil {
+	if _, err := auditkey.LoadOrCreate(path); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, audit.PublicName), []byte(newKey(t).String()+"\n"))
-	if _, err := audit.LoadOrCreateKey(path); err == nil || !strings.Contains(err.Error(), audit.PublicName) {
+	writeFile(t, filepath.Join(dir, auditkey.PublicName), []byte(newKey(t).String()+"\n"))
+	if _, err := auditkey.LoadOrCreate(path); err == nil || !strings.Contains(err.Error(), auditkey.PublicName) {
 		t.Errorf("%v", err)
+	}
+}
+
+func newKey(t testing.TB) *audit.Key {
+	t.Helper()
+	k, err := auditkey.LoadOrCreate(filepath.Join(t.TempDir(), "audit.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeFile(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package wire
+package sse
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 // readEvents reads a whole stream, keeping copies.
 func readEvents(r io.Reader, limit int) (events []Event, err error) {
-	er := NewEventReader(r, limit)
+	er := NewReader(r, limit)
 	for {
 		ev, err := er.Next()
 		if err != nil {
@@ -95,7 +95,7 @@ func TestEventsDoNotWait(t *testing.T) {
 		r, w := io.Pipe()
 		events := make(chan Event)
 		go func() {
-			ev, _ := NewEventReader(r, 100).Next()
+			ev, _ := NewReader(r, 100).Next()
 			events <- ev
 		}()
 		if _, err := w.Write([]byte(stream)); err != nil {
@@ -135,15 +135,15 @@ func TestEventLimits(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			er := NewEventReader(iotest.HalfReader(strings.NewReader(c.stream)), limit)
+			er := NewReader(iotest.HalfReader(strings.NewReader(c.stream)), limit)
 			_, err := er.Next()
-			if c.ok != (err == nil) || !c.ok && !errors.Is(err, ErrEventTooLarge) {
+			if c.ok != (err == nil) || !c.ok && !errors.Is(err, ErrTooLarge) {
 				t.Fatalf("got %v", err)
 			}
 			if cap(er.buf) > 4*limit+readChunk {
 				t.Errorf("the buffer grew to %d bytes", cap(er.buf))
 			}
-			if _, again := er.Next(); !c.ok && !errors.Is(again, ErrEventTooLarge) {
+			if _, again := er.Next(); !c.ok && !errors.Is(again, ErrTooLarge) {
 				t.Errorf("the error did not stay: %v", again)
 			}
 		})
@@ -153,7 +153,7 @@ func TestEventLimits(t *testing.T) {
 func TestEventReaderErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	er := NewEventReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), 100)
+	er := NewReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), 100)
 	if ev, err := er.Next(); err != nil || string(ev.Data) != "a" {
 		t.Errorf("before the error: %+v, %v", ev, err)
 	}
@@ -162,7 +162,7 @@ func TestEventReaderErrors(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := NewEventReader(stuckReader{}, 100).Next(); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := NewReader(stuckReader{}, 100).Next(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader without progress: %v", err)
 	}
 }
@@ -175,8 +175,8 @@ func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 // A large event does not hold its memory while the stream is idle.
 func TestEventReaderLetsGo(t *testing.T) {
 	t.Parallel()
-	large := AppendEvent(nil, "", "", bytes.Repeat([]byte("x"), 1<<20))
-	er := NewEventReader(io.MultiReader(bytes.NewReader(large), strings.NewReader("data: a\n\n")), 1<<21)
+	large := Append(nil, "", "", bytes.Repeat([]byte("x"), 1<<20))
+	er := NewReader(io.MultiReader(bytes.NewReader(large), strings.NewReader("data: a\n\n")), 1<<21)
 	if ev, err := er.Next(); err != nil || len(ev.Data) != 1<<20 {
 		t.Fatalf("%d bytes, %v", len(ev.Data), err)
 	}
@@ -188,7 +188,7 @@ func TestEventReaderLetsGo(t *testing.T) {
 	}
 }
 
-func TestAppendEvent(t *testing.T) {
+func TestAppend(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ id, name, data, want string }{
 		{"", "", "a", "data: a\n\n"},
@@ -200,7 +200,7 @@ func TestAppendEvent(t *testing.T) {
 		{"1\x00", "", "a", "data: a\n\n"},
 	}
 	for _, c := range cases {
-		if got := AppendEvent(nil, c.id, c.name, []byte(c.data)); string(got) != c.want {
+		if got := Append(nil, c.id, c.name, []byte(c.data)); string(got) != c.want {
 			t.Errorf("%q %q %q:\ngot  %q\nwant %q", c.id, c.name, c.data, got, c.want)
 		}
 	}

@@ -1,0 +1,80 @@
+// Package auditkey keeps the key of the audit log in the state directory.
+//
+// Invariant: a private key that another user could have read is not used, and
+// the published verifier always belongs to the private key beside it.
+package auditkey
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// PublicName is the file beside the private key that holds the verifier string,
+// for those who check checkpoints elsewhere.
+const PublicName = "audit.pub"
+
+// LoadOrCreate reads the ed25519 key at path, in the format of
+// golang.org/x/mod/sumdb/note, or makes one. A file that is not private, as
+// durable.ReadSecret judges it, is an error, because another user who can read
+// the key can sign. The verifier string is in the file PublicName beside it. That
+// file is written when it is missing, and must match the key when it is not.
+func LoadOrCreate(path string) (*audit.Key, error) {
+	b, err := durable.Secret(path, maxKey, freshKey)
+	if err != nil {
+		return nil, fmt.Errorf("the audit key %w", err)
+	}
+	k, err := audit.ParseKey(strings.TrimSpace(string(b)))
+	if err != nil {
+		return nil, fmt.Errorf("the audit key %s: %w", path, err)
+	}
+	if err := publish(k, filepath.Join(filepath.Dir(path), PublicName)); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// maxKey is more bytes than a key has.
+const maxKey = 1024
+
+func freshKey() ([]byte, error) {
+	private, err := audit.NewKey()
+	return []byte(private + "\n"), err
+}
+
+// LoadVerifier reads a verifier string, such as the file PublicName holds.
+func LoadVerifier(path string) (note.Verifier, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit verifier: %w", err)
+	}
+	v, err := note.NewVerifier(strings.TrimSpace(string(b)))
+	if err != nil || v.Name() != audit.Origin {
+		return nil, fmt.Errorf("%s is no verifier of %s", path, audit.Origin)
+	}
+	return v, nil
+}
+
+func publish(k *audit.Key, path string) error {
+	have, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		have = []byte(k.String())
+		err = durable.ReplaceAt(path, []byte(k.String()+"\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("publishing the audit verifier: %w", err)
+	}
+	if string(bytes.TrimSpace(have)) != k.String() {
+		return fmt.Errorf("%s does not belong to the audit key beside it; move one of them away", path)
+	}
+	return nil
+}
