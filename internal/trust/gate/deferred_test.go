@@ -126,3 +126,36 @@ func records(t *testing.T, b *book) (out []string) {
 	}
 	return out
 }
+
+// TestARefusalNamesItsKind: a cap tells when to ask again and nothing of the
+// policy, a denial names what was asked and no time; a pass whose decision was
+// recorded by Enter gets a second record that refers to it.
+func TestARefusalNamesItsKind(t *testing.T) {
+	t.Parallel()
+	b := openBook(t)
+	g := New(rules("shut"), b.Log, Limits{})
+	p, err := g.Enter(call(owner, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cap, denial := p.Refuse("limits.x", CodeUnavailable), p.Refuse("some.rule", CodeDenied)
+	if cap.Wait != capWait || cap.Asked.Action != "" || cap.Ref <= p.Ref {
+		t.Errorf("a cap: %+v", cap)
+	}
+	if denial.Wait != 0 || denial.Asked.Action != "tools/call" || denial.Asked.Name != "open" {
+		t.Errorf("a denial: %+v", denial)
+	}
+	if p.Recorded() || p.Line().Decision == "" || p.Recorded() {
+		t.Error("an act that Enter recorded counts as deferred")
+	}
+	d, err := g.Enter(call(owner, "open").Deferred())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Recorded() {
+		t.Error("a deferred act is recorded before it is")
+	}
+	if d.Line(); !d.Recorded() {
+		t.Error("a deferred act whose line was made counts as unrecorded")
+	}
+}

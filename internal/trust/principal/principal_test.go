@@ -84,12 +84,13 @@ func TestGrades(t *testing.T) {
 		name            string
 		allow, restrict bool
 	}{
-		principal.Unavailable: {"unavailable", false, false},
-		principal.Claimed:     {"claimed", false, false},
-		principal.Observed:    {"observed", false, true},
-		principal.Verified:    {"verified", true, true},
-		principal.Attested:    {"attested", true, true},
-		200:                   {"unavailable", false, false},
+		principal.Unavailable:  {"unavailable", false, false},
+		principal.Claimed:      {"claimed", false, false},
+		principal.Observed:     {"observed", false, true},
+		principal.Verified:     {"verified", true, true},
+		principal.Attested:     {"attested", true, true},
+		principal.Attested + 1: {"unavailable", false, false},
+		200:                    {"unavailable", false, false},
 	} {
 		if g.String() != want.name || g.MayAllow() != want.allow || g.MayRestrict() != want.restrict {
 			t.Errorf("grade %d: %s allow=%v restrict=%v, want %+v", g, g, g.MayAllow(), g.MayRestrict(), want)
@@ -162,4 +163,53 @@ func TestSharedBetweenGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestTheLongestNamesAreTaken pins the bounds from inside: a name of exactly the
+// greatest length is valid, and so is each end of the alphabets.
+func TestTheLongestNamesAreTaken(t *testing.T) {
+	t.Parallel()
+	oauth := "oauth:https://" + strings.Repeat("a", principal.MaxName-len("oauth:https://#s")) + "#s"
+	for _, name := range []string{
+		"token:" + strings.Repeat("a", 64), "token:azAZ09._-", "token:z", "token:Z", "token:9",
+		"spawn:" + strings.Repeat("a", 128), "spawn:azAZ09_-",
+		"oauth:https://i#" + strings.Repeat("a", 255), oauth,
+	} {
+		if _, _, err := principal.Parse(name); err != nil {
+			t.Errorf("%d bytes, %.32q: %v", len(name), name, err)
+		}
+	}
+	for _, name := range []string{"token:`", "token:{", "token:@", "token:[", "token:/", "token::", oauth + "s", "oauth:https://i /x#s", "oauth:#s"} {
+		if _, _, err := principal.Parse(name); !errors.Is(err, principal.ErrName) {
+			t.Errorf("%d bytes, %.32q is a name", len(name), name)
+		}
+	}
+}
+
+// TestTheKeyHoldsTheInstance: what a session is bound to differs between two
+// processes of one user as soon as the instance was at least observed.
+func TestTheKeyHoldsTheInstance(t *testing.T) {
+	t.Parallel()
+	key := func(name, value string, g principal.Grade) string {
+		return principal.New(name, principal.Fact{Name: principal.FactInstance, Value: value, Grade: g}).Key()
+	}
+	for g, bound := range map[principal.Grade]bool{
+		principal.Unavailable: false, principal.Claimed: false, principal.Observed: true, principal.Verified: true, principal.Attested: true,
+	} {
+		if got := key("uid:1000", "boot/7@9", g); (got != "uid:1000") != bound || bound && !strings.Contains(got, "boot/7@9") {
+			t.Errorf("%s: %q", g, got)
+		}
+	}
+	if a, b := key("uid:1000", "boot/7@9", principal.Attested), key("uid:1000", "boot/8@9", principal.Attested); a == b {
+		t.Errorf("two instances share %q", a)
+	}
+	if got := key("uid:1000", "", principal.Attested); got != "uid:1000" {
+		t.Errorf("an empty instance: %q", got)
+	}
+	if got := key("no name", "boot/7@9", principal.Attested); got != "" {
+		t.Errorf("an invalid principal has the key %q", got)
+	}
+	if got := principal.New("uid:1000").Key(); got != "uid:1000" {
+		t.Errorf("no instance: %q", got)
+	}
 }

@@ -128,3 +128,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestOnlyWhatMustBeIsEscaped: an error rune that was written as such is kept,
+// one byte that is no UTF-8 is not, and a text of exactly max bytes is not cut.
+func TestOnlyWhatMustBeIsEscaped(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"\uFFFD": `"\uFFFD"`, "a\xffb": `"a\ufffdb"`, " ~": `" ~"`, "12345678": `"12345678"`, "123456789": `"12345678…[cut]"`,
+	} {
+		if in == "\uFFFD" {
+			want = "\"\uFFFD\""
+		}
+		if got := string(principal.AppendQuoted(nil, in, 8)); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}

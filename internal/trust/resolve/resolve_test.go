@@ -119,6 +119,38 @@ func TestWithKeepsTheName(t *testing.T) {
 	}
 }
 
+// TestOnlyANamedTargetIsRenamed: an empty name, and a target without one, change
+// nothing, and a resource is not another kind of reference.
+func TestOnlyANamedTargetIsRenamed(t *testing.T) {
+	t.Parallel()
+	named, err := Request("text", "tools/call", wire.IntID(1), []byte(`{"name":"a"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := named.Renamed("b"); got.Name() != "b" || string(got.Params()) != `{"name":"b"}` {
+		t.Errorf("%q %s", got.Name(), got.Params())
+	}
+	if got := named.Renamed(""); got.Name() != "a" || string(got.Params()) != `{"name":"a"}` {
+		t.Errorf("an empty name: %q %s", got.Name(), got.Params())
+	}
+	list, err := Request("text", "tools/list", wire.IntID(1), []byte(`{"cursor":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := list.Renamed("b"); got.Name() != "" || string(got.Params()) != `{"cursor":"x"}` {
+		t.Errorf("a list was named: %q %s", got.Name(), got.Params())
+	}
+	ref, err := Request("text", "completion/complete", wire.IntID(1), []byte(`{"ref":{"type":"ref/prompt","name":"a"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{`{"ref":{"type":"ref/resource","uri":"a"}}`, `{"ref":{"type":"ref/unknown","name":"a"}}`, `{"ref":"a"}`} {
+		if _, ok := ref.With([]byte(bad)); ok {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
+
 // Whatever names are made of, a target of the aggregate is what the server's own
 // route would make of its params, and no part of it is missing.
 func FuzzRequest(f *testing.F) {
