@@ -54,7 +54,7 @@ lint:
 # seeds among them, and counts what was skipped.
 unit: build postgres
 	@test -n "$(RACE)" || echo "note: no C compiler, so the race detector is off"
-	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -parallel 6 -timeout 20m ./...
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
 
 # powerloss takes the daemon's power away, on a file system that forgets what
 # was not synced. Where FUSE may not be mounted it says so and goes on, unless
@@ -70,11 +70,7 @@ interop: build clients servers
 conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
-# test runs everything. The parts that mostly wait run beside the others.
-test: build clients postgres servers
-	$(MAKE) lint
-	$(MAKE) -j2 --output-sync=target unit powerloss
-	$(MAKE) interop
+test: lint unit powerloss interop
 	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build
@@ -96,7 +92,7 @@ MUTATE_PACKAGES ?= principal wire resolve policy audit gate
 GREMLINS        := $(GO) tool -modfile=$(CURDIR)/tools/gremlins/go.mod gremlins
 mutate:
 	@for p in $(MUTATE_PACKAGES); do echo "$$p"; \
-	  $(GREMLINS) unleash ./internal/trust/$$p --invert-logical -S lt --threshold-efficacy $(MUTATE_KILLED) || failed=1; \
+	  $(GREMLINS) unleash ./internal/trust/$$p --invert-logical --timeout-coefficient 30 -S lt --threshold-efficacy $(MUTATE_KILLED) || failed=1; \
 	done; test -z "$$failed"
 
 clean:

@@ -29,7 +29,7 @@ func TestStderrFloodIsDrainedAndCut(t *testing.T) {
 	t.Parallel()
 	for kind, check := range map[string]func(t *testing.T, p *Process, lines []string){
 		"lines": func(t *testing.T, p *Process, lines []string) {
-			total := 100 << 14
+			total := 30 << 14
 			_, withheld := p.StderrCount()
 			if len(lines) < linesPerMinute || len(lines) > 4*linesPerMinute || withheld < int64(total-3*linesPerMinute) {
 				t.Fatalf("%d lines delivered, %d withheld of %d", len(lines), withheld, total)
@@ -49,7 +49,7 @@ func TestStderrFloodIsDrainedAndCut(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, Options{Stdin: 10 * time.Second})
 				var e ear
-				spec := Spec{Path: self(), Args: []string{"as-flood", "100", kind}}
+				spec := Spec{Path: self(), Args: []string{"as-flood", "30", kind}}
 				if heard {
 					spec.Stderr = e.hear
 				}
@@ -62,7 +62,7 @@ func TestStderrFloodIsDrainedAndCut(t *testing.T) {
 				if !heard {
 					return // the null device took it
 				}
-				if n, _ := p.StderrCount(); n != 100<<20 {
+				if n, _ := p.StderrCount(); n != 30<<20 {
 					t.Fatalf("counted %d bytes", n)
 				}
 				check(t, p, e.all())
