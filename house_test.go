@@ -102,7 +102,9 @@ var only = []struct {
 	{"github.com/jackc/pgx/v5", "base/store", "only store knows which database it is"},
 	{"github.com/jackc/pgx/v5/stdlib", "base/store", "only store knows which database it is"},
 	{"database/sql", "base/store", "only store knows which database it is"},
-	{"flag", "cmd/doorward", "a package takes options, not flags"},
+	{"flag", "", "a package takes options, not flags; commands use cobra"},
+	{"github.com/spf13/cobra", "cmd/doorward", "a package takes options, not flags"},
+	{"github.com/spf13/pflag", "cmd/doorward", "a package takes options, not flags"},
 	{"net/http/pprof", "", "importing it registers handlers"},
 }
 

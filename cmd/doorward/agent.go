@@ -3,104 +3,38 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-const agentUsage = "agent peers|send|inbox|tail|trace|hold|transfer|fsck|hook [arguments]"
-
-// agentUsages are the commands of the human's side of messaging.
-func agentUsages() map[string]string {
-	return map[string]string{
-		"peers":    "peers [show|retire] [PEER] [--json]",
-		"send":     "send PEER [--subject S] [--file F|-] [TEXT…] [--json]",
-		"inbox":    "inbox [PEER] [--bodies] [--ack] [--json]",
-		"tail":     "tail [--peer PEER] [--json]",
-		"trace":    "trace MESSAGE-ID [--json]",
-		"hold":     "hold ls | approve|refuse|requeue|purge MESSAGE-ID | pause|resume PEER [--json]",
-		"transfer": "transfer PEER --to PRINCIPAL [--json]",
-		"fsck":     "fsck [--repair] [--json]",
-	}
+// newAgent is the operator's side of messaging. The daemon refuses it to the
+// shells of agents.
+func newAgent() *cobra.Command {
+	return group("agent", "manage the messages of agents",
+		newPeers(), newSend(), newInbox(), newTail(), newTrace(), newHold(), newTransfer(), newFsck(), newHook())
 }
 
-// agentCommand is the human's side of messaging: what agents say to each other
-// through the daemon. The daemon refuses it to the shells of agents.
-func agentCommand(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	run := map[string]func(*operator, context.Context, []string) error{
-		"peers": (*operator).peers, "send": (*operator).send, "inbox": (*operator).inbox, "tail": (*operator).tail,
-		"trace": (*operator).trace, "hold": (*operator).hold, "transfer": (*operator).transfer, "fsck": (*operator).fsck,
-	}[args[0]]
-	if args[0] == "hook" {
-		hook(ctx, args[1:])
-		return nil
-	}
-	if run == nil {
-		return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
-	}
-	o := &operator{options: newOptions("agent " + args[0])}
-	err := run(o, ctx, args[1:])
-	if o.client != nil {
-		o.client.Close()
-	}
-	if errors.Is(err, errUsage) {
-		err = fmt.Errorf("%w: doorward agent %s", err, agentUsages()[args[0]])
-	}
-	return err
-}
+// pathAgent is the operator's side of messaging in the local API.
+const pathAgent = "/admin/v1/agent/"
 
-// operator is one run of an operator's command.
-type operator struct {
-	*options
-	client *client.Client
-}
-
-// connect is for what is asked more than once, or at all.
-func (o *operator) connect() (err error) {
-	if o.client == nil {
-		o.client, err = o.dial()
-	}
-	return err
-}
-
-// get looks at something.
-func (o *operator) get(ctx context.Context, what string, q url.Values, out any) error {
-	if err := o.connect(); err != nil {
-		return err
-	}
-	path := "/admin/v1/agent/" + what
+// mail reads a resource of messaging.
+func (o *invocation) mail(ctx context.Context, what string, q url.Values, out any) error {
+	path := pathAgent + what
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	return agentFailure(o.client.Admin(ctx, path, out))
+	return agentFailure(o.ask(ctx, path, out))
 }
 
-// post does something.
-func (o *operator) post(ctx context.Context, what string, in, out any) error {
-	if err := o.connect(); err != nil {
-		return err
-	}
-	return agentFailure(o.client.AdminPost(ctx, "/admin/v1/agent/"+what, in, out))
-}
-
-// print gives data to a program as JSON, to a person as text.
-func (o *operator) print(v any, text string) error {
-	if o.json {
-		var err error
-		if text, err = plainJSON(v); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprint(stdout(), text)
-	return err
+// mailPost performs an act of messaging.
+func (o *invocation) mailPost(ctx context.Context, what string, in, out any) error {
+	return agentFailure(o.tell(ctx, pathAgent+what, in, out))
 }
 
 // agentFailure says what a refusal means, and what to do about it.
@@ -157,14 +91,3 @@ func mailFailures() map[string]string {
 		"RATE_LIMITED":           "too many at once: try again in a moment",
 	}
 }
-
-// one takes exactly one argument.
-func one(rest []string) (string, error) {
-	if len(rest) != 1 || rest[0] == "" {
-		return "", errUsage
-	}
-	return rest[0], nil
-}
-
-// asText puts command line words together as they were separated.
-func asText(words []string) string { return strings.Join(words, " ") }

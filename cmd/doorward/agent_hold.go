@@ -7,17 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// hold decides what waits for the operator's word, and has all that comes for a
-// peer wait for it.
-func (o *operator) hold(ctx context.Context, args []string) error {
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
+// newHold decides on held messages, and holds all messages to a peer.
+func newHold() *cobra.Command {
+	o := newInvocation()
+	return o.command("hold ls | approve|refuse|requeue|purge MESSAGE-ID | pause|resume PEER [--json]", "decide on messages that are held",
+		"doorward agent hold ls", 1, 2, o.hold)
+}
+
+func (o *invocation) hold(ctx context.Context, rest []string) error {
 	switch {
 	case len(rest) == 1 && rest[0] == "ls":
 		return o.listHolds(ctx)
@@ -33,27 +36,24 @@ func (o *operator) hold(ctx context.Context, args []string) error {
 	return errUsage
 }
 
-func (o *operator) listHolds(ctx context.Context) error {
+func (o *invocation) listHolds(ctx context.Context) error {
 	var held admin.AgentHolds
-	if err := o.get(ctx, "hold", nil, &held); err != nil {
+	if err := o.mail(ctx, "hold", nil, &held); err != nil {
 		return err
-	}
-	if o.json {
-		return o.print(held.Messages, "")
 	}
 	var b strings.Builder
 	for _, m := range held.Messages {
 		letter(&b, m)
 	}
-	if len(held.Messages) == 0 {
+	if len(held.Messages) == 0 && !o.json {
 		fmt.Fprintln(stderr(), "doorward: nothing is held")
 	}
-	return o.print(nil, b.String())
+	return o.print(held.Messages, b.String())
 }
 
-func (o *operator) settle(ctx context.Context, what, id string) error {
+func (o *invocation) settle(ctx context.Context, what, id string) error {
 	var done admin.AgentSettled
-	if err := o.post(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
+	if err := o.mailPost(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -67,9 +67,9 @@ func (o *operator) settle(ctx context.Context, what, id string) error {
 	return o.print(done.Settled, b.String())
 }
 
-func (o *operator) pause(ctx context.Context, peer string, on bool) error {
+func (o *invocation) pause(ctx context.Context, peer string, on bool) error {
 	var p agent.PeerInfo
-	if err := o.post(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
+	if err := o.mailPost(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
 		return err
 	}
 	text := "%s is paused: all that comes for it is held\n"
@@ -79,21 +79,20 @@ func (o *operator) pause(ctx context.Context, peer string, on bool) error {
 	return o.print(p, fmt.Sprintf(text, address(p)))
 }
 
-// fsck checks that no message was lost or made up.
-func (o *operator) fsck(ctx context.Context, args []string) error {
-	repair := o.set.Bool("repair", false, "mend what follows from the rows")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		return errUsage
-	}
+// newFsck checks that no message was lost or invented.
+func newFsck() *cobra.Command {
+	o := newInvocation()
+	repair := o.set.Bool("repair", false, "repair counters and states that follow from the rows")
+	return o.command("fsck [--repair] [--json]", "check the mailboxes against the record", "doorward agent fsck", 0, 0,
+		func(ctx context.Context, _ []string) error { return o.fsck(ctx, *repair) })
+}
+
+func (o *invocation) fsck(ctx context.Context, repair bool) (err error) {
 	var c agent.Checked
-	if *repair {
-		err = o.post(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)
+	if repair {
+		err = o.mailPost(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)
 	} else {
-		err = o.get(ctx, "fsck", nil, &c)
+		err = o.mail(ctx, "fsck", nil, &c)
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
@@ -25,13 +27,13 @@ const hookInput = 4 << 20
 // It ends well whatever happens: to some clients another status means that the
 // user's prompt or the end of a turn is refused. Where there is no daemon, or
 // policy gives the caller no mailbox, there is nothing to say.
-func hook(ctx context.Context, args []string) {
+func hook(run func() error) {
 	defer func() {
 		if r := recover(); r != nil { // the runtime would exit with 2, which refuses
 			fmt.Fprintln(stderr(), "doorward: the hook failed")
 		}
 	}()
-	err := runHook(ctx, args)
+	err := run()
 	if err != nil && !errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, client.ErrStatus(http.StatusForbidden)) {
 		fmt.Fprintf(stderr(), "doorward: no word on mail: %v\n", err)
 	}
@@ -48,31 +50,36 @@ func hookEvents() map[string][]string {
 	}
 }
 
-func runHook(ctx context.Context, args []string) error {
-	o := newOptions("agent hook")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
+func newHook() *cobra.Command {
+	o := newInvocation()
+	c := o.command("hook session-start|user-prompt-submit|post-tool-use|stop [--json]", "tell a client, at one of its events, that mail waits",
+		"doorward agent hook session-start", 0, many,
+		func(ctx context.Context, args []string) error {
+			hook(func() error { return o.runHook(ctx, args) })
+			return nil
+		})
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		hook(func() error { return err })
+		return nil
+	})
+	return c
+}
+
+func (o *invocation) runHook(ctx context.Context, rest []string) error {
 	if len(rest) != 1 || hookEvents()[rest[0]] == nil {
 		return errors.New("usage: doorward agent hook session-start|user-prompt-submit|post-tool-use|stop [--json]")
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	event := eventName(ctx, os.Stdin, rest[0])
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	var counts agent.HookCounts
-	if err := c.AdminPost(ctx, "/agent/v1/hook", struct{}{}, &counts); err != nil {
+	if err := o.tell(ctx, "/agent/v1/hook", struct{}{}, &counts); err != nil {
 		return err
 	}
 	if !counts.Known || !counts.Tell || counts.Unread <= 0 {
 		return nil
 	}
-	_, err = fmt.Fprintln(stdout(), hookText(rest[0], event, o.json, counts))
+	_, err := fmt.Fprintln(stdout(), hookText(rest[0], event, o.json, counts))
 	return err
 }
 
@@ -80,23 +87,8 @@ func runHook(ctx context.Context, args []string) error {
 // if it is one of those. It does not wait for a client that never ends.
 func eventName(ctx context.Context, in io.Reader, event string) string {
 	names := hookEvents()[event]
-	said := make(chan string, 1)
-	go func() {
-		var input struct {
-			Name string `json:"hook_event_name"`
-		}
-		b, _ := io.ReadAll(io.LimitReader(in, hookInput)) // half of it, or garbage, is no name
-		_ = json.Unmarshal(b, &input)
-		_, _ = io.Copy(io.Discard, in) // the client need not find its pipe broken
-		said <- input.Name
-	}()
-	select {
-	case name := <-said:
-		if slices.Contains(names, name) {
-			return name
-		}
-	case <-ctx.Done():
-	case <-time.After(hookTime / 4):
+	if name := readHook(ctx, in).Name; slices.Contains(names, name) {
+		return name
 	}
 	return names[0]
 }

@@ -7,42 +7,37 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// send writes to a peer with the operator's authority.
-func (o *operator) send(ctx context.Context, args []string) error {
+// newSend writes to a peer with the operator's authority. Words after -- are
+// text, not flags.
+func newSend() *cobra.Command {
+	o := newInvocation()
 	subject := o.set.String("subject", "", "a line in front")
 	file := o.set.String("file", "", "read the text from a file; -: from stdin")
 	reply := o.set.String("reply-to", "", "the id of the message that this answers")
 	ttl := o.set.Duration("ttl", 0, "how long it may wait; 0: a day")
-	words := []string{}
-	if i := slices.Index(args, "--"); i >= 0 { // what follows is text, whatever it looks like
-		args, words = args[:i], args[i+1:]
-	}
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		return errUsage
-	}
-	body, err := messageText(*file, append(rest[1:], words...))
-	if err != nil {
-		return err
-	}
-	d := agent.OperatorDraft{To: rest[0], Subject: *subject, Body: body, ReplyTo: *reply, TTL: int64(ttl.Seconds())}
-	var sent agent.OperatorSent
-	if err := o.post(ctx, "send", d, &sent); err != nil {
-		return err
-	}
-	return o.print(sent, sentText(sent))
+	return o.command("send PEER [--subject S] [--file F|-] [TEXT…] [--json]", "write to a peer", "doorward agent send reviewer 'All tests pass.'", 1, many,
+		func(ctx context.Context, args []string) error {
+			body, err := messageText(*file, args[1:])
+			if err != nil {
+				return err
+			}
+			d := agent.OperatorDraft{To: args[0], Subject: *subject, Body: body, ReplyTo: *reply, TTL: int64(ttl.Seconds())}
+			var sent agent.OperatorSent
+			if err := o.mailPost(ctx, "send", d, &sent); err != nil {
+				return err
+			}
+			return o.print(sent, sentText(sent))
+		})
 }
 
 // maxText is the most that a message is read to; the daemon's limit is lower,
@@ -55,7 +50,7 @@ func messageText(file string, words []string) (string, error) {
 		return "", fmt.Errorf("%w: give either the text or --file", errUsage)
 	}
 	if file == "" {
-		return asText(words), nil
+		return strings.Join(words, " "), nil
 	}
 	in := io.Reader(os.Stdin)
 	if file != "-" {
@@ -91,32 +86,34 @@ func sentText(s agent.OperatorSent) string {
 	return text
 }
 
-// inbox shows what waits for the operator, or, without the texts, for a peer.
-func (o *operator) inbox(ctx context.Context, args []string) error {
+// newInbox shows what waits for the operator, or, without the texts, for a peer.
+func newInbox() *cobra.Command {
+	o := newInvocation()
 	bodies := o.set.Bool("bodies", false, "of a peer: the texts too, which is recorded as an act of its own")
 	ack := o.set.Bool("ack", false, "of your own: confirm what is shown")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) > 1 || len(rest) == 1 && *ack {
-		return errUsage
-	}
-	var in agent.Inbox
-	switch {
-	case *ack:
-		err = o.post(ctx, "inbox", admin.AgentInbox{Ack: true}, &in)
-	case len(rest) == 0:
-		err = o.get(ctx, "inbox", url.Values{"bodies": {"true"}}, &in)
-	case *bodies:
-		err = o.get(ctx, "inbox", url.Values{"peer": {rest[0]}, "bodies": {"true"}}, &in)
-	default:
-		err = o.get(ctx, "inbox", url.Values{"peer": {rest[0]}}, &in)
-	}
-	if err != nil {
-		return err
-	}
-	return o.print(in, inboxText(in))
+	return o.command("inbox [PEER] [--bodies] [--ack] [--json]", "show the messages that wait", "doorward agent inbox --ack", 0, 1,
+		func(ctx context.Context, args []string) (err error) {
+			var in agent.Inbox
+			q := url.Values{}
+			if len(args) == 0 || *bodies {
+				q.Set("bodies", "true")
+			}
+			if len(args) == 1 {
+				q.Set("peer", args[0])
+			}
+			switch {
+			case *ack && len(args) == 1:
+				return errUsage
+			case *ack:
+				err = o.mailPost(ctx, "inbox", admin.AgentInbox{Ack: true}, &in)
+			default:
+				err = o.mail(ctx, "inbox", q, &in)
+			}
+			if err != nil {
+				return err
+			}
+			return o.print(in, inboxText(in))
+		})
 }
 
 func inboxText(in agent.Inbox) string {
@@ -153,25 +150,25 @@ func sender(s agent.Sender) string {
 	return oneWord(s.Name + "@" + s.Namespace)
 }
 
-// tail shows state changes as they happen, until it is stopped or the daemon
+// newTail shows state changes as they happen, until it is stopped or the daemon
 // is.
-func (o *operator) tail(ctx context.Context, args []string) error {
+func newTail() *cobra.Command {
+	o := newInvocation()
 	peer := o.set.String("peer", "", "of one peer only")
-	rest, err := o.parse(args)
+	return o.command("tail [--peer PEER] [--json]", "follow what happens to messages", "doorward agent tail --peer reviewer", 0, 0,
+		func(ctx context.Context, _ []string) error { return o.tail(ctx, *peer) })
+}
+
+func (o *invocation) tail(ctx context.Context, peer string) error {
+	conn, err := o.connect()
 	if err != nil {
 		return err
 	}
-	if len(rest) > 0 {
-		return errUsage
+	path := pathAgent + "tail"
+	if peer != "" {
+		path += "?" + url.Values{"peer": {peer}}.Encode()
 	}
-	if err := o.connect(); err != nil {
-		return err
-	}
-	path := "/admin/v1/agent/tail"
-	if *peer != "" {
-		path += "?" + url.Values{"peer": {*peer}}.Encode()
-	}
-	err = o.client.AdminStream(ctx, path, func(data []byte) error {
+	err = conn.AdminStream(ctx, path, func(data []byte) error {
 		var c mail.Change
 		if err := json.Unmarshal(data, &c); err != nil {
 			return fmt.Errorf("reading the daemon's answer: %w", err)
@@ -199,21 +196,17 @@ func changeText(c mail.Change) string {
 	return text + "\n"
 }
 
-// trace shows all that happened to a message.
-func (o *operator) trace(ctx context.Context, args []string) error {
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	id, err := one(rest)
-	if err != nil {
-		return err
-	}
-	var t agent.Traced
-	if err := o.get(ctx, "trace", url.Values{"message_id": {id}}, &t); err != nil {
-		return err
-	}
-	return o.print(t, traceText(t))
+// newTrace shows all that happened to a message.
+func newTrace() *cobra.Command {
+	o := newInvocation()
+	return o.command("trace MESSAGE-ID [--json]", "show the history of a message", "doorward agent trace 01ARZ3NDEKTSV4RRFFQ69G5FAV", 1, 1,
+		func(ctx context.Context, args []string) error {
+			var t agent.Traced
+			if err := o.mail(ctx, "trace", url.Values{"message_id": args}, &t); err != nil {
+				return err
+			}
+			return o.print(t, traceText(t))
+		})
 }
 
 func traceText(t agent.Traced) string {

@@ -7,18 +7,20 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// peers lists who is registered, shows one, or takes a name out of use.
-func (o *operator) peers(ctx context.Context, args []string) error {
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
+// newPeers lists the registered agents, shows one, or takes a name out of use.
+func newPeers() *cobra.Command {
+	o := newInvocation()
+	return o.command("peers [show|retire] [PEER] [--json]", "list, show and retire registered agents", "doorward agent peers", 0, 2, o.peers)
+}
+
+func (o *invocation) peers(ctx context.Context, rest []string) error {
 	switch {
 	case len(rest) == 0:
 		return o.listPeers(ctx)
@@ -26,7 +28,7 @@ func (o *operator) peers(ctx context.Context, args []string) error {
 		return o.showPeer(ctx, rest[1])
 	case rest[0] == "retire" && len(rest) == 2:
 		var p agent.PeerInfo
-		if err := o.post(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
+		if err := o.mailPost(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
 			return err
 		}
 		return o.print(p, fmt.Sprintf("%s is retired; %d messages that waited for it have expired\n", address(p), p.Pending))
@@ -36,29 +38,26 @@ func (o *operator) peers(ctx context.Context, args []string) error {
 	return errUsage
 }
 
-func (o *operator) listPeers(ctx context.Context) error {
+func (o *invocation) listPeers(ctx context.Context) error {
 	var all admin.AgentPeers
-	if err := o.get(ctx, "peers", nil, &all); err != nil {
+	if err := o.mail(ctx, "peers", nil, &all); err != nil {
 		return err
 	}
-	if o.json {
-		return o.print(all.Peers, "")
-	}
-	if len(all.Peers) == 0 {
+	if len(all.Peers) == 0 && !o.json {
 		fmt.Fprintln(stderr(), "doorward: no agent is registered")
 		return nil
 	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "PEER\tPRESENCE\tOWNER\tGRADE\tEPOCH\tUNREAD\tHELD\tID")
+	rows := [][]string{{"PEER", "PRESENCE", "OWNER", "GRADE", "EPOCH", "UNREAD", "HELD", "ID"}}
 	for _, p := range all.Peers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", address(p), oneWord(p.Presence), oneWord(p.Principal), oneWord(p.Grade), p.Epoch, p.Pending, p.Held, oneWord(p.PeerID))
+		rows = append(rows, []string{address(p), oneWord(p.Presence), oneWord(p.Principal), oneWord(p.Grade),
+			fmt.Sprint(p.Epoch), fmt.Sprint(p.Pending), fmt.Sprint(p.Held), oneWord(p.PeerID)})
 	}
-	return w.Flush()
+	return o.print(all.Peers, table(rows...))
 }
 
-func (o *operator) showPeer(ctx context.Context, name string) error {
+func (o *invocation) showPeer(ctx context.Context, name string) error {
 	var found admin.AgentPeers
-	if err := o.get(ctx, "peers", url.Values{"peer": {name}}, &found); err != nil {
+	if err := o.mail(ctx, "peers", url.Values{"peer": {name}}, &found); err != nil {
 		return err
 	}
 	if len(found.Peers) != 1 {
@@ -114,20 +113,20 @@ func address(p agent.PeerInfo) string {
 	return oneWord(p.Name + "@" + p.Namespace)
 }
 
-// transfer moves a name, with its mail, to another principal.
-func (o *operator) transfer(ctx context.Context, args []string) error {
+// newTransfer moves a name, with its mail, to another principal.
+func newTransfer() *cobra.Command {
+	o := newInvocation()
 	to := o.set.String("to", "", "the principal, such as uid:1000")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	name, err := one(rest)
-	if err != nil || *to == "" {
-		return errUsage
-	}
-	var p agent.PeerInfo
-	if err := o.post(ctx, "transfer", admin.AgentTransfer{Peer: name, To: *to}, &p); err != nil {
-		return err
-	}
-	return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages went with it\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))
+	return o.command("transfer PEER --to PRINCIPAL [--json]", "move a name and its mail to another principal",
+		"doorward agent transfer reviewer --to uid:1001", 1, 1,
+		func(ctx context.Context, args []string) error {
+			if *to == "" {
+				return errUsage
+			}
+			var p agent.PeerInfo
+			if err := o.mailPost(ctx, "transfer", admin.AgentTransfer{Peer: args[0], To: *to}, &p); err != nil {
+				return err
+			}
+			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages went with it\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))
+		})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
-// Text of an agent is printed in one of three forms, none of which moves the
-// cursor or looks like a line of ours: as one word, in quotes, or as a block
-// whose every displayed line begins with a mark.
+// Text chosen by an agent is shown as one word, in quotes, or as a block whose
+// lines each begin with a mark. None of these moves the cursor or imitates the
+// program's own lines.
 
 // oneWord keeps a name that is as it should be. Any other is quoted.
 func oneWord(s string) string {

@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/doorward/doorward/internal/base/secret"
@@ -21,15 +20,17 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// allow shows what ./doorward.yaml would run, and records that this very
+// newAllow shows what ./doorward.yaml would run, and records that exactly this
 // content may be run in this directory.
-func allow(_ context.Context, args []string) error {
-	o := newOptions("allow")
+func newAllow() *cobra.Command {
+	o := newInvocation()
 	yes := o.set.Bool("yes", false, "allow what is shown without a question")
 	revoke := o.set.Bool("revoke", false, "take it back")
-	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
+	return o.command("allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now",
+		"doorward allow", 0, 0, func(context.Context, []string) error { return o.allow(*yes, *revoke) })
+}
+
+func (o *invocation) allow(yes, revoke bool) error {
 	path, err := hereOf()
 	if err != nil {
 		return err
@@ -38,17 +39,20 @@ func allow(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if *revoke {
+	if revoke {
 		return revokeAllowance(store, path)
 	}
-	a, text, err := o.preview(path)
+	a, text, err := preview(path)
 	if err != nil {
 		return err
 	}
 	fmt.Fprint(stdout(), text)
-	if !*yes {
-		if err := askToAllow(os.Stdin); err != nil {
-			return err
+	if !yes {
+		switch yes, asked := confirm(bufio.NewReader(os.Stdin), "allow this configuration to run?"); {
+		case !asked:
+			return fail(exitRefused, "not allowed: look at the above and use --yes, or ask from a terminal")
+		case !yes:
+			return fail(exitRefused, "not allowed")
 		}
 	}
 	if err := store.keep(a); err != nil {
@@ -72,16 +76,14 @@ func revokeAllowance(store allowances, path string) error {
 
 // preview reads the configuration without fetching any of its secrets, and
 // gives what is to be recorded and what a person has to know for that.
-func (o *options) preview(path string) (a allowance, text string, err error) {
+func preview(path string) (a allowance, text string, err error) {
 	var content []byte
 	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
 	c, problems := config.Load(config.Here, config.Options{
 		Env: lookup, CheckURL: checkURL, ResolveCommand: process.Resolve, File: none,
 		Keyring: func(string, string) (secret.Value, error) { return none("") },
 		Vet:     func(b []byte) error { content = b; return nil }})
-	for _, p := range problems {
-		fmt.Fprintln(stderr(), p)
-	}
+	sayProblems(problems)
 	if c == nil {
 		return a, "", fail(exitFailed, "./%s cannot be allowed: it has problems", config.Here)
 	}
@@ -159,24 +161,4 @@ func shellWord(word string) string {
 		return fmt.Sprintf("%+q", word)
 	}
 	return word
-}
-
-// askToAllow asks, where there is a terminal to ask at.
-func askToAllow(in *os.File) error {
-	hint := refusal("not allowed: look at the above and use --yes, or ask from a terminal")
-	fi, err := in.Stat()
-	if err != nil || fi.Mode()&os.ModeCharDevice == 0 {
-		return hint
-	}
-	fmt.Fprint(stderr(), "allow this configuration to run? [y/N] ")
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
-		fmt.Fprintln(stderr())
-		return hint
-	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
-	}
-	return refusal("not allowed")
 }

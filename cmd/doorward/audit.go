@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
@@ -20,33 +21,46 @@ import (
 	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
-// auditCommand reads the record, with and without a running daemon.
-func auditCommand(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	o := newOptions("audit " + args[0])
-	n := o.set.Int("n", 20, "how many records")
-	follow := o.set.Bool("follow", false, "go on with new records")
-	accept := o.set.Bool("accept", false, "take the log as it is, though it lacks what the database says it had")
-	if _, err := o.parse(args[1:]); err != nil {
-		return err
-	}
-	state, err := o.stateDir()
-	if err != nil {
-		return err
+// newAudit reads the record, with and without a running daemon.
+func newAudit() *cobra.Command {
+	tail, verify, export := newInvocation(), newInvocation(), newInvocation()
+	n := tail.set.IntP("n", "n", 20, "how many records")
+	follow := tail.set.Bool("follow", false, "go on with new records")
+	accept := verify.set.Bool("accept", false, "accept the log as it is, though it lacks records that the database knows of")
+	return group("audit", "read and check the record",
+		tail.command("tail [-n N] [--follow] [--json]", "print the last records", "doorward audit tail -n 100 --json", 0, 0,
+			func(ctx context.Context, _ []string) error {
+				dir, _, err := tail.auditDir()
+				if err != nil {
+					return err
+				}
+				return auditTail(ctx, tail.options, dir, *n, *follow)
+			}),
+		verify.command("verify [--accept] [--json]", "check that no record was changed or removed", "doorward audit verify", 0, 0,
+			func(ctx context.Context, _ []string) error {
+				dir, state, err := verify.auditDir()
+				if err != nil {
+					return err
+				}
+				return auditVerify(ctx, verify, dir, state, *accept)
+			}),
+		export.command("export", "print all records", "doorward audit export > audit.jsonl", 0, 0,
+			func(ctx context.Context, _ []string) error {
+				dir, _, err := export.auditDir()
+				if err != nil {
+					return err
+				}
+				return audit.Export(ctx, dir, exactly())
+			}))
+}
+
+// auditDir returns the directory of the record and the state directory.
+func (o *invocation) auditDir() (dir, state string, err error) {
+	if state, err = o.stateDir(); err != nil {
+		return "", "", err
 	}
 	c, _ := o.load()
-	dir := daemon.AuditDir(state, c)
-	switch args[0] {
-	case "tail":
-		return auditTail(ctx, o, dir, *n, *follow)
-	case "verify":
-		return auditVerify(ctx, o, dir, state, *accept)
-	case "export":
-		return audit.Export(ctx, dir, exactly())
-	}
-	return errUsage
+	return daemon.AuditDir(state, c), state, nil
 }
 
 // auditTail prints the last records: with --json as they stand, else one
@@ -125,7 +139,7 @@ type auditVerified struct {
 
 // auditVerify checks the chain and its checkpoints, and compares them with the
 // checkpoint that the database keeps.
-func auditVerify(ctx context.Context, o *options, dir, state string, accept bool) error {
+func auditVerify(ctx context.Context, o *invocation, dir, state string, accept bool) error {
 	v, err := auditkey.LoadVerifier(filepath.Join(state, auditkey.PublicName))
 	if err != nil {
 		return err
@@ -140,12 +154,14 @@ func auditVerify(ctx context.Context, o *options, dir, state string, accept bool
 	if err != nil {
 		return err
 	}
-	if o.json {
-		if err := printJSON(auditVerified{report, unknown}); err != nil {
-			return err
-		}
-	} else if report.OK {
-		fmt.Fprintf(stdout(), "ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
+	text := ""
+	if report.OK {
+		text = fmt.Sprintf("ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
+	}
+	if err := o.print(auditVerified{report, unknown}, text); err != nil {
+		return err
+	}
+	if report.OK && !o.json {
 		fmt.Fprintln(stderr(), "doorward:", notKnown(report, unknown))
 	}
 	if !report.OK {
@@ -164,17 +180,13 @@ func notKnown(r audit.Report, unknown string) string {
 
 // keptMarks are the checkpoints that the log must have: the daemon says so, or
 // without one the database; else why nothing is known.
-func (o *options) keptMarks(ctx context.Context, state string) (kept []audit.Mark, unknown string) {
-	c, err := o.dial()
-	if err == nil {
-		defer c.Close()
-		var k admin.Kept
-		err = c.Admin(ctx, "/admin/v1/audit/kept", &k)
-		if err == nil && len(k.Marks) == 0 {
-			return nil, cmp.Or(k.Unknown, nothingKept)
-		} else if err == nil {
-			return k.Marks, ""
-		}
+func (o *invocation) keptMarks(ctx context.Context, state string) (kept []audit.Mark, unknown string) {
+	var k admin.Kept
+	err := o.ask(ctx, "/admin/v1/audit/kept", &k)
+	if err == nil && len(k.Marks) == 0 {
+		return nil, cmp.Or(k.Unknown, nothingKept)
+	} else if err == nil {
+		return k.Marks, ""
 	}
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return nil, err.Error()
@@ -192,7 +204,7 @@ func (o *options) keptMarks(ctx context.Context, state string) (kept []audit.Mar
 const nothingKept = "the database keeps nothing"
 
 // acceptAudit takes a log that is whole in itself for the log.
-func (o *options) acceptAudit(ctx context.Context, dir, state string, v note.Verifier) error {
+func (o *invocation) acceptAudit(ctx context.Context, dir, state string, v note.Verifier) error {
 	report, err := audit.Verify(dir, v)
 	if err == nil && !report.OK {
 		err = fail(exitFailed, "the log is not whole in itself and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)
@@ -204,7 +216,7 @@ func (o *options) acceptAudit(ctx context.Context, dir, state string, v note.Ver
 }
 
 // daemonOptions are those of a command that works without a daemon.
-func (o *options) daemonOptions(state string) daemon.Options {
+func (o *invocation) daemonOptions(state string) daemon.Options {
 	c, _ := o.load()
 	if c == nil {
 		c, _ = config.Load("", config.Options{Env: lookup})

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/downstream/credential"
@@ -15,38 +15,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-const authUsage = "auth session-start|session-end|status|check|header|token [arguments]"
-
-// authUsages are the commands for sessions of instruction delivery.
-func authUsages() map[string]string {
-	return map[string]string{
-		"session-start": "session-start [--project NAME] [--json]",
-		"session-end":   "session-end [--json]",
-		"status":        "status [--json]",
-		"check":         "check [--full] [--json]",
-		"header":        "header",
-		"token":         "token create [--scope structural] [--ttl 24h] [--name N] | list | revoke ID [--json]",
-	}
-}
-
-// authCommand is everything about sessions of instruction delivery: what hooks
-// of clients call, what looks, and the operator's tokens for CI.
-func authCommand(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(slices.Sorted(maps.Keys(authUsages())), ", "))
-	}
-	run := map[string]func(context.Context, []string) error{
-		"status": authStatus, "check": authCheck, "header": authHeader, "token": authToken,
-		"session-start": sessionStart, "session-end": sessionEnd,
-	}[args[0]]
-	if run == nil {
-		return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
-	}
-	err := run(ctx, args[1:])
-	if errors.Is(err, errUsage) {
-		err = fmt.Errorf("%w: doorward auth %s", err, authUsages()[args[0]])
-	}
-	return err
+// newAuth manages sessions of instruction delivery: the hooks of clients, the
+// diagnosis, and the operator's tokens for CI.
+func newAuth() *cobra.Command {
+	return group("auth", "manage and diagnose sessions of instruction delivery",
+		newSessionStart(), newSessionEnd(), newAuthStatus(), newAuthCheck(), newAuthHeader(), newAuthToken())
 }
 
 // The sources of a token, beside the variables that may hold one.
@@ -62,7 +35,7 @@ type presented struct {
 
 // presented looks for a token that is there already: what only looks makes no
 // session. A variable wins also when its token is of no use.
-func (o *options) presented() presented {
+func (o *invocation) presented() presented {
 	token, variable, err := client.TokenFromEnv(lookup)
 	if err != nil {
 		return presented{source: variable, why: err.Error()}
@@ -106,7 +79,7 @@ const (
 
 // delivery asks the daemon. A token that it does not accept is told from none by
 // its form alone: the daemon never says what is wrong with one.
-func (o *options) delivery(ctx context.Context, c *client.Client) (delivery, error) {
+func (o *invocation) delivery(ctx context.Context, c *client.Client) (delivery, error) {
 	p := o.presented()
 	d := delivery{Source: p.source, Why: p.why, Passed: p.passed}
 	var err error
@@ -128,35 +101,35 @@ func (o *options) delivery(ctx context.Context, c *client.Client) (delivery, err
 	return d, nil
 }
 
-// authStatus prints the state and ends well whatever it is.
-func authStatus(ctx context.Context, args []string) error {
-	o := newOptions("auth status")
-	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
-	d, err := o.look(ctx)
-	if err != nil {
-		d.State, d.Reason, d.Why = "unknown", "", err.Error()
-	}
-	return o.printDelivery(d)
+// newAuthStatus prints the state. It exits with 0 in every state.
+func newAuthStatus() *cobra.Command {
+	o := newInvocation()
+	return o.command("status [--json]", "show the state of delivery to this caller", "doorward auth status", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			d, err := o.look(ctx)
+			if err != nil {
+				d.State, d.Reason, d.Why = "unknown", "", err.Error()
+			}
+			return o.printDelivery(d)
+		})
 }
 
-// authCheck is authStatus for scripts: its exit status says whether there is a
-// valid session, and with --full also whether delivery is whole.
-func authCheck(ctx context.Context, args []string) error {
-	o := newOptions("auth check")
+// newAuthCheck is the status for scripts: its exit status says whether there is
+// a valid session, and with --full also whether delivery is complete.
+func newAuthCheck() *cobra.Command {
+	o := newInvocation()
 	full := o.set.Bool("full", false, "exit 1 also when the session is valid and guidance is missing")
-	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
-	d, err := o.look(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.printDelivery(d); err != nil {
-		return err
-	}
-	return verdict(d, *full)
+	return o.command("check [--full] [--json]", "exit 0 when there is a valid session", "doorward auth check --full", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			d, err := o.look(ctx)
+			if err == nil {
+				err = o.printDelivery(d)
+			}
+			if err != nil {
+				return err
+			}
+			return verdict(d, *full)
+		})
 }
 
 func verdict(d delivery, full bool) error {
@@ -171,30 +144,19 @@ func verdict(d delivery, full bool) error {
 	return nil
 }
 
-func (o *options) look(ctx context.Context) (delivery, error) {
-	c, err := o.dial()
+func (o *invocation) look(ctx context.Context) (delivery, error) {
+	c, err := o.connect()
 	if err != nil {
 		return delivery{}, err
 	}
-	defer c.Close()
 	return o.delivery(ctx, c)
 }
 
-func (o *options) printDelivery(d delivery) error {
+func (o *invocation) printDelivery(d delivery) error {
 	if d.Scope == nil {
 		d.Scope = []string{}
 	}
-	text := ""
-	if o.json {
-		var err error
-		if text, err = plainJSON(d); err != nil {
-			return err
-		}
-	} else {
-		text = deliveryText(d)
-	}
-	_, err := fmt.Fprint(stdout(), text)
-	return err
+	return o.print(d, deliveryText(d))
 }
 
 func deliveryText(d delivery) string {
@@ -222,28 +184,28 @@ func deliveryText(d delivery) string {
 	return b.String()
 }
 
-// authHeader prints the header that bears a session's token, for clients that run
-// a command for their headers. The output is a secret. Without a session it
-// prints no header: guidance is then missing, and nothing else.
-func authHeader(ctx context.Context, args []string) error {
-	o := newOptions("auth header")
-	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, hookTime)
-	defer cancel()
-	token, err := o.headerToken(ctx)
-	if err != nil {
-		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
-	}
-	header := map[string]string{}
-	if token != "" {
-		header[wire.HeaderSession] = token
-	}
-	return printJSON(header)
+// newAuthHeader prints the header that carries a session's token, for clients
+// that run a command for their headers. The output is a secret. Without a
+// session it prints no header: guidance is then missing, and nothing else.
+func newAuthHeader() *cobra.Command {
+	o := newInvocation()
+	return o.command("header", "print the header of this caller's session", "doorward auth header", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hookTime)
+			defer cancel()
+			token, err := o.headerToken(ctx)
+			if err != nil {
+				fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
+			}
+			header := map[string]string{}
+			if token != "" {
+				header[wire.HeaderSession] = token
+			}
+			return printJSON(header)
+		})
 }
 
-func (o *options) headerToken(ctx context.Context) (string, error) {
+func (o *invocation) headerToken(ctx context.Context) (string, error) {
 	token, variable, err := client.TokenFromEnv(lookup)
 	if variable != "" {
 		return token, err
@@ -252,7 +214,6 @@ func (o *options) headerToken(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer k.client.Close()
 	f, kept, err := k.ensure(ctx, projectOf("", ""))
 	if kept != nil { // the client has it all the same, until the agent ends
 		fmt.Fprintf(stderr(), "doorward: the session is in no file: %v\n", kept)

@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/downstream/credential"
@@ -65,19 +68,18 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// sessionStart makes a session for the agent whose hook this is, or whose step
+// newSessionStart makes a session for the agent whose hook this is, or whose step
 // of CI, and keeps it in a file. It ends well whatever happens, and in time:
 // without a session guidance is missing, and nothing else.
-func sessionStart(ctx context.Context, args []string) error {
-	o := newOptions("auth session-start")
+func newSessionStart() *cobra.Command {
+	o := newInvocation()
 	project := o.set.String("project", "", "label of the project, instead of that of the directory")
-	return o.harmless(ctx, args, func(ctx context.Context) error {
+	return o.harmlessCommand("session-start [--project NAME] [--json]", "open a session, at a client's hook", func(ctx context.Context) error {
 		event := readHook(ctx, stdin())
 		k, err := o.keeper(ctx)
 		if err != nil {
 			return err
 		}
-		defer k.client.Close()
 		f, kept, err := k.ensure(ctx, projectOf(*project, event.CWD))
 		if err != nil {
 			return err
@@ -92,7 +94,7 @@ func sessionStart(ctx context.Context, args []string) error {
 
 // started says that there is a session, in the form that reaches whom it is
 // for, and nothing that is secret.
-func (o *options) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
+func (o *invocation) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
 	switch {
 	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":
 		return json.NewEncoder(out).Encode(map[string]any{"hookSpecificOutput": map[string]string{
@@ -106,32 +108,39 @@ func (o *options) started(out io.Writer, event hookEvent, f credential.File, d c
 	return nil
 }
 
-// sessionEnd ends what sessionStart made for the same agent.
-func sessionEnd(ctx context.Context, args []string) error {
-	o := newOptions("auth session-end")
-	return o.harmless(ctx, args, func(ctx context.Context) error {
+// newSessionEnd ends what newSessionStart made for the same agent.
+func newSessionEnd() *cobra.Command {
+	o := newInvocation()
+	return o.harmlessCommand("session-end [--json]", "end the session, at a client's hook", func(ctx context.Context) error {
 		readHook(ctx, stdin())
 		k, err := o.keeper(ctx)
 		if err != nil {
 			return err
 		}
-		defer k.client.Close()
 		return k.end(ctx)
 	})
 }
 
-// harmless runs what a client's hook runs: it ends with 0 and within time
+// harmlessCommand runs what a client's hook runs: it ends with 0 and within time
 // whatever happens, since to some clients anything else means that the session
 // or the user's prompt is refused.
-func (o *options) harmless(ctx context.Context, args []string, f func(context.Context) error) error {
-	rest, err := o.parse(args)
-	if err == nil && len(rest) > 0 {
-		err = errUsage
-	}
-	if err != nil {
-		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
+func (o *invocation) harmlessCommand(use, short string, f func(context.Context) error) *cobra.Command {
+	name, _, _ := strings.Cut(use, " ")
+	c := o.command(use, short, "doorward auth "+name, 0, many, func(ctx context.Context, args []string) error {
+		if len(args) > 0 {
+			f = func(context.Context) error { return errUsage }
+		}
+		harmless(ctx, f)
 		return nil
-	}
+	})
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		harmless(context.Background(), func(context.Context) error { return fmt.Errorf("%w: %w", errUsage, err) })
+		return nil
+	})
+	return c
+}
+
+func harmless(ctx context.Context, f func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	done := make(chan error, 1)
@@ -143,6 +152,7 @@ func (o *options) harmless(ctx context.Context, args []string, f func(context.Co
 		}()
 		done <- f(ctx)
 	}()
+	var err error
 	select {
 	case err = <-done:
 	case <-time.After(hookTime + time.Second): // a file system may hang
@@ -151,7 +161,6 @@ func (o *options) harmless(ctx context.Context, args []string, f func(context.Co
 	if err != nil {
 		fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
 	}
-	return nil
 }
 
 // projectOf is the label of the project that a client works on: the given one,
@@ -177,7 +186,7 @@ type sessionKeeper struct {
 	apart  bool         // the agent was started by the daemon, and has names of its own for processes
 }
 
-func (o *options) keeper(ctx context.Context) (*sessionKeeper, error) {
+func (o *invocation) keeper(ctx context.Context) (*sessionKeeper, error) {
 	dir, err := o.sessionDir()
 	if err != nil {
 		return nil, err
@@ -186,7 +195,7 @@ func (o *options) keeper(ctx context.Context) (*sessionKeeper, error) {
 	if err != nil {
 		above = nil // the daemon binds it to what it sees itself
 	}
-	c, err := o.dial()
+	c, err := o.connect()
 	if err != nil {
 		return nil, err
 	}

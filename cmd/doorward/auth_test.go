@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/downstream/credential"
@@ -93,8 +95,8 @@ func TestWhatAClientRunsAtItsEventsEndsWellAndInTime(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			if err := newOptions("x").harmless(t.Context(), nil, f); err != nil {
-				t.Errorf("it ends with %v", err)
+			if status := runOne(t, newInvocation().harmlessCommand("x", "", f)); status != exitOK {
+				t.Errorf("it ends with %d", status)
 			}
 			if took := time.Since(began); took > 2*hookTime {
 				t.Errorf("it took %s", took)
@@ -103,10 +105,19 @@ func TestWhatAClientRunsAtItsEventsEndsWellAndInTime(t *testing.T) {
 	}
 	never := func(context.Context) error { t.Error("it ran with wrong arguments"); return nil }
 	for _, args := range [][]string{{"--no-such-flag"}, {"what"}, {"--config"}} {
-		if err := newOptions("x").harmless(t.Context(), args, never); err != nil {
-			t.Errorf("%q: %v", args, err)
+		if status := runOne(t, newInvocation().harmlessCommand("x", "", never), args...); status != exitOK {
+			t.Errorf("%q: %d", args, status)
 		}
 	}
+}
+
+// runOne runs one command as the program does, and returns its exit status.
+func runOne(t *testing.T, c *cobra.Command, args ...string) int {
+	t.Helper()
+	root := group("doorward", "", c)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetArgs(append([]string{c.Name()}, args...))
+	return report(root.ExecuteContextC(t.Context()))
 }
 
 func TestTheProjectIsThatOfTheDirectoryWhichTheClientClaims(t *testing.T) {
@@ -341,7 +352,7 @@ func TestWhatACheckLooksAt(t *testing.T) {
 	const mine, unknown = "dws1.k.of-the-environment.mac", "dws1.k.of-somebody-else.mac"
 	r.live[mine] = true
 	k := r.keeperAt(t, dir, "11")
-	o := newOptions("x")
+	o := newInvocation()
 	o.runtime = dir
 	keep := func() {
 		t.Helper()
@@ -431,7 +442,7 @@ func TestASessionsStartPrintsNothingSecret(t *testing.T) {
 		{"a script", hookEvent{}, true, full, `"session_id":"0123456789abcdef"`},
 	} {
 		var out bytes.Buffer
-		o := newOptions("x")
+		o := newInvocation()
 		o.json = tc.json
 		err := o.started(&out, tc.event, f, tc.d)
 		if got := out.String(); err != nil || tc.want == "" && got != "" || !strings.Contains(got, tc.want) || strings.Contains(got, "SECRET") {

@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 )
@@ -30,59 +31,42 @@ type deliverySession struct {
 	Reason  string   `json:"reason"` // of its end
 }
 
-// authToken is the operator's side: tokens for CI, and the end of any session.
-func authToken(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	run := map[string]func(*operator, context.Context, []string) error{
-		"create": (*operator).createSession, "list": (*operator).listSessions, "revoke": (*operator).revokeSession,
-	}[args[0]]
-	if run == nil {
-		return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
-	}
-	o := &operator{options: newOptions("auth token " + args[0])}
-	err := run(o, ctx, args[1:])
-	if o.client != nil {
-		o.client.Close()
-	}
-	return err
-}
-
-// auth asks a route of instruction delivery.
-func (o *operator) auth(ctx context.Context, method, path string, in, out any) error {
-	if err := o.connect(); err != nil {
-		return err
-	}
-	return deliveryFailure(o.client.Auth(ctx, method, path, "", in, out))
+// newAuthToken makes tokens for CI, and lists and ends sessions of any kind.
+func newAuthToken() *cobra.Command {
+	create, list, revoke := newInvocation(), newInvocation(), newInvocation()
+	scope := create.set.String("scope", "structural", "structural is all that CI may read")
+	ttl := create.set.Duration("ttl", 24*time.Hour, "how long it is valid; at most a day")
+	name := create.set.String("name", "ci", "who it is for")
+	return group("token", "manage tokens for CI",
+		create.command("create [--scope structural] [--ttl 24h] [--name N] [--json]", "make a token and print it once",
+			"doorward auth token create --ttl 1h --name build", 0, 0,
+			func(ctx context.Context, _ []string) error {
+				if *scope != "structural" || *ttl < time.Second || *ttl > 24*time.Hour || *name == "" {
+					return errUsage
+				}
+				return create.createSession(ctx, map[string]any{"scope": *scope, "ttl_s": int64(ttl.Seconds()), "name": *name})
+			}),
+		list.command("list [--json]", "list the sessions", "doorward auth token list", 0, 0,
+			func(ctx context.Context, _ []string) error { return list.listSessions(ctx) }),
+		revoke.command("revoke ID [--json]", "end a session", "doorward auth token revoke 0123456789abcdef", 1, 1,
+			func(ctx context.Context, args []string) error { return revoke.revokeSession(ctx, args[0]) }))
 }
 
 // createSession makes a token for CI and prints it once. A token that could not
 // be printed is revoked again.
-func (o *operator) createSession(ctx context.Context, args []string) error {
-	scope := o.set.String("scope", "structural", "structural is all that CI may read")
-	ttl := o.set.Duration("ttl", 24*time.Hour, "how long it is valid; at most a day")
-	name := o.set.String("name", "ci", "who it is for")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) > 0 || *scope != "structural" || *ttl < time.Second || *ttl > 24*time.Hour || *name == "" {
-		return errUsage
-	}
+func (o *invocation) createSession(ctx context.Context, in map[string]any) error {
 	var made client.Session
-	in := map[string]any{"scope": *scope, "ttl_s": int64(ttl.Seconds()), "name": *name}
-	if err := o.auth(ctx, http.MethodPost, pathSessions, in, &made); err != nil {
+	if err := o.authPost(ctx, pathSessions, in, &made); err != nil {
 		return err
 	}
 	if err := o.showSession(made); err != nil {
-		undone := o.auth(ctx, http.MethodPost, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
+		undone := o.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
 	return nil
 }
 
-func (o *operator) showSession(s client.Session) error {
+func (o *invocation) showSession(s client.Session) error {
 	if o.json {
 		return printJSON(s)
 	}
@@ -94,43 +78,27 @@ func (o *operator) showSession(s client.Session) error {
 	return nil
 }
 
-func (o *operator) listSessions(ctx context.Context, args []string) error {
-	rest, err := o.parse(args)
-	if err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
+func (o *invocation) listSessions(ctx context.Context) error {
 	all := struct {
 		Sessions []deliverySession `json:"sessions"`
 	}{Sessions: []deliverySession{}}
 	if err := o.auth(ctx, http.MethodGet, pathSessions, nil, &all); err != nil {
 		return err
 	}
-	if o.json {
-		return o.print(all.Sessions, "")
-	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "SESSION\tSUBJECT\tSCOPE\tEXPIRES\tSTATE\tCLIENT\tPROJECT")
+	rows := [][]string{{"SESSION", "SUBJECT", "SCOPE", "EXPIRES", "STATE", "CLIENT", "PROJECT"}}
 	for _, s := range all.Sessions {
 		state := "lives"
 		if s.Ended != "" {
 			state = s.Reason
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", oneWord(s.ID), oneWord(s.Subject), oneWord(strings.Join(s.Scope, ",")), oneWord(s.Expires),
-			oneWord(state), oneWord(s.Client), oneWord(s.Project))
+		rows = append(rows, []string{oneWord(s.ID), oneWord(s.Subject), oneWord(strings.Join(s.Scope, ",")), oneWord(s.Expires),
+			oneWord(state), oneWord(s.Client), oneWord(s.Project)})
 	}
-	return w.Flush()
+	return o.print(all.Sessions, table(rows...))
 }
 
-func (o *operator) revokeSession(ctx context.Context, args []string) error {
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	id, err := one(rest)
-	if err != nil {
-		return err
-	}
-	if err := o.auth(ctx, http.MethodPost, pathSessions+"/"+url.PathEscape(id)+"/revoke", struct{}{}, nil); err != nil {
+func (o *invocation) revokeSession(ctx context.Context, id string) error {
+	if err := o.authPost(ctx, pathSessions+"/"+url.PathEscape(id)+"/revoke", struct{}{}, nil); err != nil {
 		return err
 	}
 	return o.print(map[string]string{"id": id, "state": "revoked"}, fmt.Sprintf("session %s is revoked\n", oneWord(id)))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -18,15 +20,17 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// check reports every problem of the configuration and the policy, and every
+// newCheck reports every problem of the configuration and the policy, and every
 // test of the policy that fails, without starting anything.
-func check(_ context.Context, args []string) error {
-	o := newOptions("check")
+func newCheck() *cobra.Command {
+	o := newInvocation()
 	o.takesHere, o.unvetted = true, true
 	tokenFile := o.set.String("token-file", "", "as for serve")
-	if _, err := o.parse(args); err != nil {
-		return err
-	}
+	return o.command("check [--token-file F] [--json]", "check the configuration without starting", "doorward check --config doorward.yaml", 0, 0,
+		func(context.Context, []string) error { return check(o, *tokenFile) })
+}
+
+func check(o *invocation, tokenFile string) error {
 	if o.noTokenFile() {
 		return errNoTokenFile
 	}
@@ -35,30 +39,25 @@ func check(_ context.Context, args []string) error {
 	if c := w.config; c != nil {
 		problems = append(problems, w.tried()...)
 		problems = append(problems, patternProblems(c)...)
-		problems = append(problems, denyProblems(o, c)...)
-		problems = append(problems, bindProblems(o, c, *tokenFile)...)
+		problems = append(problems, denyProblems(o.options, c)...)
+		problems = append(problems, bindProblems(o.options, c, tokenFile)...)
 	}
 	problems = append(problems, o.notAllowed(w)...)
 	if problems == nil {
 		problems = []config.Problem{}
 	}
 	ok := config.OK(problems)
-	if o.json {
-		if err := printJSON(map[string]any{"ok": ok, "problems": problems}); err != nil {
-			return err
-		}
-	} else {
-		for _, p := range problems {
-			fmt.Fprintln(stderr(), p)
-		}
-	}
+	text := "ok\n"
 	if !ok {
-		return &failure{status: exitFailed, err: errors.New("the configuration has problems"), quiet: true}
+		text = ""
 	}
 	if !o.json {
-		fmt.Fprintln(stdout(), "ok")
+		sayProblems(problems)
 	}
-	return nil
+	if err := o.print(map[string]any{"ok": ok, "problems": problems}, text); err != nil || ok {
+		return err
+	}
+	return &failure{status: exitFailed, err: errors.New("the configuration has problems"), quiet: true}
 }
 
 // denyProblems is a warning for each pattern of a deny list that matches no tool
@@ -122,12 +121,15 @@ func bindProblems(o *options, c *config.Config, tokenFile string) []config.Probl
 	return out
 }
 
-// schema prints the JSON Schema of the configuration.
-func schema(context.Context, []string) error {
-	b, err := config.Schema()
-	if err != nil {
-		return err
-	}
-	_, err = stdout().Write(append(b, '\n'))
-	return err
+// newSchema prints the JSON Schema of the configuration.
+func newSchema() *cobra.Command {
+	return newInvocation().command("schema", "print the JSON Schema of doorward.yaml", "doorward schema > doorward.schema.json", 0, 0,
+		func(context.Context, []string) error {
+			b, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = stdout().Write(append(b, '\n'))
+			return err
+		})
 }

@@ -5,53 +5,53 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 )
 
-// connect carries a stdio client's conversation to the daemon.
-func connect(ctx context.Context, args []string) error {
-	o := newOptions("connect")
+// newConnect carries a stdio client's conversation to the daemon.
+func newConnect() *cobra.Command {
+	o := newInvocation()
 	verbose := o.set.Bool("verbose", false, "say on stderr what happens")
 	namespace := o.set.String("namespace", "", "label of the project, for messaging")
 	channel := o.set.Bool("channel", false, "tell the client of new mail as a Claude Code channel")
 	payload := o.set.String("channel-payload", string(client.ChannelPointer), "pointer or full")
-	rest, err := o.parse(args)
+	return o.command("connect [SERVER] [--namespace NAME] [--channel]", "relay stdio to the daemon, for clients that start a command",
+		"doorward connect notes", 0, 1,
+		func(ctx context.Context, args []string) error {
+			mode, err := channelOf(*channel, client.Channel(*payload))
+			if err != nil {
+				return err
+			}
+			label, err := namespaceOf(*namespace)
+			if err != nil {
+				return err
+			}
+			return o.relay(ctx, client.ConnectOptions{Server: strings.Join(args, ""), Namespace: label, Channel: mode}, *verbose)
+		})
+}
+
+// relay copies messages between stdio and the daemon.
+func (o *invocation) relay(ctx context.Context, with client.ConnectOptions, verbose bool) error {
+	c, err := o.connect()
 	if err != nil {
 		return err
 	}
-	if len(rest) > 1 {
-		return errUsage
-	}
-	server := ""
-	if len(rest) == 1 {
-		server = rest[0]
-	}
-	mode, err := channelOf(*channel, client.Channel(*payload))
-	if err != nil {
-		return err
-	}
-	label, err := namespaceOf(*namespace)
-	if err != nil {
-		return err
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	level := slog.LevelWarn
-	if *verbose {
+	if verbose {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: level}))
-	greeted := server == "" || server == "instructions"
-	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: label, Log: log})
+	greeted := with.Server == "" || with.Server == "instructions"
+	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: with.Namespace, Log: log})
 	// A signal must end a read that never returns: the client holds stdin.
 	stop := context.AfterFunc(ctx, func() { os.Stdin.Close() })
 	defer stop()
-	return client.Connect(ctx, c, client.ConnectOptions{Server: server, In: os.Stdin, Out: exactly(), Log: log,
-		Namespace: label, Channel: mode})
+	with.In, with.Out, with.Log = os.Stdin, exactly(), log
+	return client.Connect(ctx, c, with)
 }
 
 func channelOf(on bool, payload client.Channel) (client.Channel, error) {

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/instructions/deliver"
@@ -16,54 +17,20 @@ import (
 	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
-const instructionsUsage = "instructions list|show|diff|verify|promote|rollback|revoke|edit|import|access|canary [arguments]"
-
-// instructionsUsages are the commands for the documents that sessions get.
-func instructionsUsages() map[string]string {
-	return map[string]string{
-		"list":     "list [NAME] [--json]",
-		"show":     "show NAME [--version V | --label L] [--json]",
-		"diff":     "diff NAME [V1 [V2]] [--json]",
-		"verify":   "verify [DIR|FILE] [--json]",
-		"promote":  "promote NAME [VERSION] [--label L] [--json]",
-		"rollback": "rollback NAME [--json]",
-		"revoke":   "revoke NAME [VERSION] [--json]",
-		"edit":     "edit NAME [--version V]",
-		"import":   "import DIR|FILE|- [--replace] [--json]",
-		"access":   "access [--json]",
-		"canary":   "canary REF [--json]",
-	}
-}
-
-// instructionsCommand is the operator's side of instruction delivery. With a
-// daemon the acts are the daemon's, which refuses them to the shells of agents;
+// newInstructions is the operator's side of instruction delivery. With a daemon
+// the acts are the daemon's, which refuses them to the shells of agents;
 // without one they go to the store.
-func instructionsCommand(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(slices.Sorted(maps.Keys(instructionsUsages())), ", "))
-	}
-	run := map[string]func(*instructor, context.Context, []string) error{
-		"list": (*instructor).list, "show": (*instructor).show, "diff": (*instructor).diff, "verify": (*instructor).verify,
-		"promote": (*instructor).promote, "rollback": (*instructor).rollback, "revoke": (*instructor).revoke,
-		"edit": (*instructor).edit, "import": (*instructor).importAll, "access": (*instructor).access, "canary": (*instructor).canary,
-	}[args[0]]
-	if run == nil {
-		return fmt.Errorf("%w: unknown command %q", errUsage, args[0])
-	}
-	i := &instructor{operator: &operator{options: newOptions("instructions " + args[0])}}
-	err := run(i, ctx, args[1:])
-	i.end()
-	if errors.Is(err, errUsage) {
-		err = fmt.Errorf("%w: doorward instructions %s", err, instructionsUsages()[args[0]])
-	}
-	return err
+func newInstructions() *cobra.Command {
+	return group("instructions", "manage the documents that sessions get: versions, labels, readers",
+		newDocumentList(), newDocumentShow(), newDocumentDiff(), newDocumentVerify(), newPromote(), newRollback(),
+		newDocumentRevoke(), newDocumentEdit(), newDocumentImport(), newAccess(), newCanary())
 }
 
 // instructionsOperator is what the commands need of the documents, from a
 // daemon or from the store without one (instruct.Operator).
 type instructionsOperator interface {
-	// List gives each name and audience that is in the directory, bears a label
-	// or waits, and what is wrong in the directory.
+	// List returns each name and audience that is in the directory, has a label
+	// or waits, and the problems of the directory.
 	List(ctx context.Context) (*deliver.Listing, error)
 	// Versions are those of one name, newest first.
 	Versions(ctx context.Context, name string) (*deliver.Versions, error)
@@ -84,66 +51,75 @@ type instructionsOperator interface {
 	Canary(ctx context.Context, ref string) (*deliver.Access, error)
 }
 
-// instructor is one run of a command.
+// instructor is one run of a command on documents.
 type instructor struct {
-	*operator
+	*invocation
 	shelf instructionsOperator
-	close func()
+	end   func() // closes the store; nil with a daemon
+}
+
+func newInstructor() *instructor { return &instructor{invocation: newInvocation()} }
+
+// command makes a command that opens the documents before it runs.
+func (i *instructor) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
+	return i.invocation.command(use, short, example, least, most, func(ctx context.Context, args []string) error {
+		defer i.close()
+		if err := i.open(ctx); err != nil {
+			return err
+		}
+		return run(ctx, args)
+	})
 }
 
 // open finds the documents: at the daemon, or without one in the store.
 func (i *instructor) open(ctx context.Context) error {
-	if err := i.connect(); err != nil {
-		return err
-	}
-	err := i.client.Reach(ctx)
-	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(stderr(), "doorward: no daemon runs: this goes to the store itself")
-		i.shelf, i.close, err = offlineInstructions(ctx, i.options)
-		return err
-	}
-	i.shelf = shelfOfDaemon{i.operator}
-	return err
-}
-
-func (i *instructor) end() {
-	if i.close != nil {
-		i.close()
-		i.close = nil
-	}
-	if i.client != nil {
-		i.client.Close()
-	}
-}
-
-// list shows the documents, or the versions of one.
-func (i *instructor) list(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil || len(rest) > 1 {
-		return errors.Join(errUsage, err)
-	}
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	if len(rest) == 1 {
-		versions, err := i.shelf.Versions(ctx, rest[0])
-		if err != nil {
-			return err
-		}
-		return i.print(versions, versionsText(versions.Versions))
-	}
-	all, err := i.shelf.List(ctx)
+	c, err := i.connect()
 	if err != nil {
 		return err
 	}
-	if !i.json {
-		sayProblems(all)
+	err = c.Reach(ctx)
+	if errors.Is(err, client.ErrNoDaemon) {
+		fmt.Fprintln(stderr(), "doorward: no daemon runs: this goes to the store itself")
+		i.shelf, i.end, err = offlineInstructions(ctx, i.options)
+		return err
 	}
-	return i.print(all, versionsText(all.Templates))
+	i.shelf = shelfOfDaemon{i.invocation}
+	return err
 }
 
-// sayProblems says what is wrong with the store.
-func sayProblems(all *deliver.Listing) {
+func (i *instructor) close() {
+	if i.end != nil {
+		i.end()
+		i.end = nil
+	}
+	i.invocation.close()
+}
+
+// newDocumentList lists the documents, or the versions of one.
+func newDocumentList() *cobra.Command {
+	i := newInstructor()
+	return i.command("list [NAME] [--json]", "list the documents, or the versions of one", "doorward instructions list", 0, 1,
+		func(ctx context.Context, args []string) error {
+			if len(args) == 1 {
+				versions, err := i.shelf.Versions(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return i.print(versions, versionsText(versions.Versions))
+			}
+			all, err := i.shelf.List(ctx)
+			if err != nil {
+				return err
+			}
+			if !i.json {
+				sayStore(all)
+			}
+			return i.print(all, versionsText(all.Templates))
+		})
+}
+
+// sayStore prints the problems of the store.
+func sayStore(all *deliver.Listing) {
 	for _, p := range all.Problems {
 		fmt.Fprintln(stderr(), mistakeText(p))
 	}
@@ -155,26 +131,27 @@ func sayProblems(all *deliver.Listing) {
 	}
 }
 
-// show prints a document as its file is.
-func (i *instructor) show(ctx context.Context, args []string) error {
+// newDocumentShow prints a document exactly as its file is.
+func newDocumentShow() *cobra.Command {
+	i := newInstructor()
 	version := i.set.String("version", "", "the beginning of a version")
 	label := i.set.String("label", "", "a label instead of production")
-	rest, err := i.parse(args)
-	if err != nil {
-		return err
+	c := i.command("show NAME [--version V | --label L] [--json]", "print a document", "doorward instructions show review --label next", 1, 1,
+		func(ctx context.Context, args []string) error {
+			doc, err := i.shelf.Show(ctx, args[0], cmp.Or(*version, *label, library.Production))
+			if err != nil {
+				return err
+			}
+			return i.printExactly(doc, doc.Content)
+		})
+	number := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if *version != "" && *label != "" {
+			return errUsage
+		}
+		return number(c, args)
 	}
-	name, err := one(rest)
-	if err != nil || *version != "" && *label != "" {
-		return errUsage
-	}
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	doc, err := i.shelf.Show(ctx, name, cmp.Or(*version, *label, library.Production))
-	if err != nil {
-		return err
-	}
-	return i.printExactly(doc, doc.Content)
+	return c
 }
 
 // printExactly is print for a document: a file or a pipe gets every byte of it.
@@ -186,22 +163,20 @@ func (i *instructor) printExactly(v any, text string) error {
 	return err
 }
 
-// diff shows what differs between two versions: the second is production, or
-// what waits to be, and the first what was before it.
-func (i *instructor) diff(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil || len(rest) < 1 || len(rest) > 3 {
-		return errors.Join(errUsage, err)
-	}
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	from, to, err := i.two(ctx, rest[0], rest[1:])
-	if err != nil {
-		return err
-	}
-	text := unified(rest[0]+"@"+short(from.Version), rest[0]+"@"+short(to.Version), from.Content, to.Content)
-	return i.printExactly(map[string]string{"name": rest[0], "from": from.Version, "to": to.Version, "diff": text}, text)
+// newDocumentDiff shows the difference between two versions. The default is
+// production and what waits to replace it, or else what was before it.
+func newDocumentDiff() *cobra.Command {
+	i := newInstructor()
+	return i.command("diff NAME [V1 [V2]] [--json]", "show the difference between two versions", "doorward instructions diff review", 1, 3,
+		func(ctx context.Context, args []string) error {
+			name := args[0]
+			from, to, err := i.two(ctx, name, args[1:])
+			if err != nil {
+				return err
+			}
+			text := unified(name+"@"+short(from.Version), name+"@"+short(to.Version), from.Content, to.Content)
+			return i.printExactly(map[string]string{"name": name, "from": from.Version, "to": to.Version, "diff": text}, text)
+		})
 }
 
 // two are the versions that a diff is of.
@@ -243,38 +218,28 @@ func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	return []string{versions[p+1+n].Version, versions[p].Version}, nil
 }
 
-// access shows who read what.
-func (i *instructor) access(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	reads, err := i.shelf.Access(ctx)
-	if err != nil {
-		return err
-	}
-	return i.print(reads, readsText(reads.Deliveries))
+// newAccess lists who read what.
+func newAccess() *cobra.Command {
+	i := newInstructor()
+	return i.command("access [--json]", "list who read what", "doorward instructions access", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			reads, err := i.shelf.Access(ctx)
+			if err != nil {
+				return err
+			}
+			return i.print(reads, readsText(reads.Deliveries))
+		})
 }
 
-// canary says who got the text that a ref is from.
-func (i *instructor) canary(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil {
-		return err
-	}
-	ref, err := one(rest)
-	if err != nil {
-		return err
-	}
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	leak, err := i.shelf.Canary(ctx, strings.ToLower(strings.TrimSpace(ref)))
-	if err != nil {
-		return err
-	}
-	return i.print(leak, leakText(leak))
+// newCanary shows the delivery that a reference in a text is from.
+func newCanary() *cobra.Command {
+	i := newInstructor()
+	return i.command("canary REF [--json]", "find the delivery that a reference in a text is from", "doorward instructions canary 0123456789abcdef", 1, 1,
+		func(ctx context.Context, args []string) error {
+			leak, err := i.shelf.Canary(ctx, strings.ToLower(strings.TrimSpace(args[0])))
+			if err != nil {
+				return err
+			}
+			return i.print(leak, leakText(leak))
+		})
 }

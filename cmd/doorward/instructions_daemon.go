@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
@@ -14,7 +16,7 @@ import (
 const pathTemplates = "/auth/admin/templates"
 
 // shelfOfDaemon are the documents of a daemon that runs.
-type shelfOfDaemon struct{ o *operator }
+type shelfOfDaemon struct{ o *invocation }
 
 func templatePath(name, act string) string {
 	path := pathTemplates + "/" + url.PathEscape(name)
@@ -71,52 +73,34 @@ func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*deliver.Access,
 	return leak, s.o.auth(ctx, http.MethodPost, "/auth/admin/canary", map[string]string{"ref": ref}, leak)
 }
 
-// promote gives a label to a version.
-func (i *instructor) promote(ctx context.Context, args []string) error {
+// newPromote gives a label to a version.
+func newPromote() *cobra.Command {
+	i := newInstructor()
 	label := i.set.String("label", "", "instead of production, which is what sessions get")
-	rest, err := i.parse(args)
-	if err != nil || len(rest) < 1 || len(rest) > 2 {
-		return errors.Join(errUsage, err)
-	}
-	return i.act(ctx, func() (*library.Act, error) {
-		return i.shelf.Promote(ctx, rest[0], second(rest), *label)
-	})
+	return i.command("promote NAME [VERSION] [--label L] [--json]", "put a version into force", "doorward instructions promote review", 1, 2,
+		func(ctx context.Context, args []string) error {
+			return i.moved(i.shelf.Promote(ctx, args[0], strings.Join(args[1:], ""), *label))
+		})
 }
 
-// rollback makes production what it was before.
-func (i *instructor) rollback(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil {
-		return err
-	}
-	name, err := one(rest)
-	if err != nil {
-		return err
-	}
-	return i.act(ctx, func() (*library.Act, error) { return i.shelf.Rollback(ctx, name) })
+// newRollback makes production what it was before.
+func newRollback() *cobra.Command {
+	i := newInstructor()
+	return i.command("rollback NAME [--json]", "put the version before into force again", "doorward instructions rollback review", 1, 1,
+		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, args[0])) })
 }
 
-// revoke withdraws a version, or all of a name.
-func (i *instructor) revoke(ctx context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil || len(rest) < 1 || len(rest) > 2 {
-		return errors.Join(errUsage, err)
-	}
-	return i.act(ctx, func() (*library.Act, error) { return i.shelf.Revoke(ctx, rest[0], second(rest)) })
+// newDocumentRevoke withdraws a version, or all versions of a name.
+func newDocumentRevoke() *cobra.Command {
+	i := newInstructor()
+	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all of a name", "doorward instructions revoke review 3f2a", 1, 2,
+		func(ctx context.Context, args []string) error {
+			return i.moved(i.shelf.Revoke(ctx, args[0], strings.Join(args[1:], "")))
+		})
 }
 
-func second(rest []string) string {
-	if len(rest) > 1 {
-		return rest[1]
-	}
-	return ""
-}
-
-func (i *instructor) act(ctx context.Context, do func() (*library.Act, error)) error {
-	if err := i.open(ctx); err != nil {
-		return err
-	}
-	a, err := do()
+// moved prints what an act moved.
+func (i *instructor) moved(a *library.Act, err error) error {
 	if err != nil {
 		return err
 	}

@@ -10,23 +10,26 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// edit replaces this process by the operator's editor with a document's file. The
-// change is taken as any change in the directory is.
-func (i *instructor) edit(ctx context.Context, args []string) error {
+// newDocumentEdit replaces this process by the operator's editor with a
+// document's file. The daemon notices the change in the directory.
+func newDocumentEdit() *cobra.Command {
+	i := newInstructor()
 	version := i.set.String("version", "", "the beginning of a version, where a name has several audiences")
-	rest, err := i.parse(args)
-	if err != nil {
-		return err
-	}
-	name, err := one(rest)
-	if err != nil {
-		return err
-	}
+	return i.invocation.command("edit NAME [--version V]", "open a document in the editor", "EDITOR=nano doorward instructions edit review", 1, 1,
+		func(ctx context.Context, args []string) error {
+			defer i.close()
+			return i.edit(ctx, args[0], *version)
+		})
+}
+
+func (i *instructor) edit(ctx context.Context, name, version string) error {
 	editor, err := editorCommand()
 	if err != nil {
 		return err
@@ -42,11 +45,11 @@ func (i *instructor) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := fileOf(all.Versions, *version)
+	file, err := fileOf(all.Versions, version)
 	if err != nil {
 		return err
 	}
-	i.end() // nothing comes back from Exec
+	i.close() // Exec does not return
 	err = syscall.Exec(editor[0], append(editor, filepath.Join(dir, file)), os.Environ())
 	return fmt.Errorf("starting %s: %w", editor[0], err)
 }

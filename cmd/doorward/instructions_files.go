@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/library"
@@ -31,16 +33,17 @@ type fileProblem struct {
 	Warning bool   `json:"warning,omitempty"`
 }
 
-// verify checks documents without a daemon and without the store: a directory
-// as the daemon would read it, or one file.
-func (i *instructor) verify(_ context.Context, args []string) error {
-	rest, err := i.parse(args)
-	if err != nil || len(rest) > 1 {
-		return errors.Join(errUsage, err)
-	}
-	path := strings.Join(rest, "")
+// newDocumentVerify checks documents without a daemon and without the store: a
+// directory as the daemon would read it, or one file.
+func newDocumentVerify() *cobra.Command {
+	o := newInvocation()
+	return o.command("verify [DIR|FILE] [--json]", "check documents", "doorward instructions verify instructions/", 0, 1,
+		func(_ context.Context, args []string) error { return o.verify(strings.Join(args, "")) })
+}
+
+func (o *invocation) verify(path string) (err error) {
 	if path == "" {
-		if path, err = i.instructionsDir(); err != nil {
+		if path, err = o.instructionsDir(); err != nil {
 			return err
 		}
 	}
@@ -49,20 +52,24 @@ func (i *instructor) verify(_ context.Context, args []string) error {
 		return err
 	}
 	v := verifiedOf(docs, problems)
-	if i.json {
-		err = printJSON(v)
-	} else {
-		for _, p := range problems {
-			fmt.Fprintln(stderr(), plaintext.Line(p.String()))
-		}
+	text := ""
+	if v.OK {
+		text = fmt.Sprintf("ok: %d documents\n", v.Documents)
 	}
-	if err == nil && !v.OK {
-		return &failure{status: exitFailed, err: errors.New("the documents have problems"), quiet: true}
+	if !o.json {
+		sayDocuments(problems)
 	}
-	if err == nil && !i.json {
-		fmt.Fprintf(stdout(), "ok: %d documents\n", v.Documents)
+	if err := o.print(v, text); err != nil || v.OK {
+		return err
 	}
-	return err
+	return &failure{status: exitFailed, err: errors.New("the documents have problems"), quiet: true}
+}
+
+// sayDocuments prints the problems of documents.
+func sayDocuments(problems document.Problems) {
+	for _, p := range problems {
+		fmt.Fprintln(stderr(), plaintext.Line(p.String()))
+	}
 }
 
 func verifiedOf(docs []*document.Document, problems document.Problems) verified {
@@ -74,8 +81,8 @@ func verifiedOf(docs []*document.Document, problems document.Problems) verified 
 	return v
 }
 
-// documents reads a directory or a file and checks its documents. The includes of
-// a single file cannot be checked.
+// documents reads a directory or a file and checks its content. The includes of
+// a single file are not checked.
 func documents(path string) ([]*document.Document, document.Problems, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -141,12 +148,10 @@ func readContent(r io.Reader) ([]byte, error) {
 }
 
 // instructionsDir is where the documents are by the configuration.
-func (o *options) instructionsDir() (string, error) {
+func (o *invocation) instructionsDir() (string, error) {
 	c, problems := o.load()
 	if c == nil {
-		for _, p := range problems {
-			fmt.Fprintln(stderr(), p)
-		}
+		sayProblems(problems)
 		return "", fail(exitFailed, "the configuration has problems")
 	}
 	if c.Instructions.URL != "" {
@@ -167,25 +172,24 @@ type draft struct {
 	content []byte
 }
 
-// importAll puts documents into the instruction directory. All are checked before
-// the first is written; existing documents are replaced only on request.
-func (i *instructor) importAll(ctx context.Context, args []string) error {
+// newDocumentImport puts documents into the instruction directory. All are
+// checked before the first is put; an existing one is replaced only on request.
+func newDocumentImport() *cobra.Command {
+	i := newInstructor()
 	replace := i.set.Bool("replace", false, "replace documents of the same name and audience")
-	rest, err := i.parse(args)
-	if err != nil {
-		return err
-	}
-	from, err := one(rest)
-	if err != nil {
-		return err
-	}
+	return i.invocation.command("import DIR|FILE|- [--replace] [--json]", "take documents over", "doorward instructions import ~/prompts", 1, 1,
+		func(ctx context.Context, args []string) error {
+			defer i.close()
+			return i.importAll(ctx, args[0], *replace)
+		})
+}
+
+func (i *instructor) importAll(ctx context.Context, from string, replace bool) error {
 	g, err := gather(from, os.Stdin)
 	if err != nil {
 		return err
 	}
-	for _, p := range g.problems {
-		fmt.Fprintln(stderr(), plaintext.Line(p.String()))
-	}
+	sayDocuments(g.problems)
 	switch {
 	case len(g.problems) > 0:
 		return fail(exitFailed, "nothing was imported: %d problems", len(g.problems))
@@ -195,7 +199,7 @@ func (i *instructor) importAll(ctx context.Context, args []string) error {
 	if err := i.open(ctx); err != nil {
 		return err
 	}
-	return i.put(ctx, g.drafts, *replace)
+	return i.put(ctx, g.drafts, replace)
 }
 
 // put writes what is new or, with replace, different.
@@ -268,8 +272,8 @@ func (g *gathering) add(file string, content []byte) {
 	g.drafts = append(g.drafts, draft{d, content})
 }
 
-// gather reads stdin, a file, or the documents of a directory. That may be
-// anybody's, so what the daemon asks of its own does not hold for it.
+// gather reads stdin, a file, or the documents of a directory. The directory may
+// have any owner, so the daemon's rules for its own directory do not apply.
 func gather(from string, stdin io.Reader) (*gathering, error) {
 	g := &gathering{}
 	if from == "-" {

@@ -17,9 +17,7 @@ import (
 // decided and recorded as the daemon would.
 func offlineInstructions(ctx context.Context, o *options) (instructionsOperator, func(), error) {
 	w := o.loadWhole()
-	for _, p := range w.problems {
-		fmt.Fprintln(stderr(), p)
-	}
+	sayProblems(w.problems)
 	if w.config == nil {
 		return nil, nil, fail(exitFailed, "the configuration has problems")
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
@@ -20,27 +19,17 @@ func short(version string) string {
 	return oneWord(version)
 }
 
-// table lays columns out; row writes one line.
-func table(header string, rows func(row func(cells ...string))) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, header)
-	rows(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
-	w.Flush() // a builder takes everything
-	return b.String()
-}
-
 func versionsText(versions []deliver.VersionInfo) string {
-	return table("NAME\tVERSION\tCLASS\tTIER\tLABELS\tSTATE\tAUDIENCE\tFIRST SEEN\tFILE", func(row func(...string)) {
-		for _, v := range versions {
-			audience := "everybody"
-			if v.Variant != "" {
-				audience = oneWord(v.Variant)
-			}
-			row(oneWord(v.Name), short(v.Version), oneWord(v.Class), oneWord(v.Tier), oneWord(strings.Join(v.Labels, ",")), stateOf(v),
-				audience, oneWord(v.FirstSeen), oneWord(v.File))
+	rows := [][]string{{"NAME", "VERSION", "CLASS", "TIER", "LABELS", "STATE", "AUDIENCE", "FIRST SEEN", "FILE"}}
+	for _, v := range versions {
+		audience := "everybody"
+		if v.Variant != "" {
+			audience = oneWord(v.Variant)
 		}
-	})
+		rows = append(rows, []string{oneWord(v.Name), short(v.Version), oneWord(v.Class), oneWord(v.Tier), oneWord(strings.Join(v.Labels, ",")),
+			stateOf(v), audience, oneWord(v.FirstSeen), oneWord(v.File)})
+	}
+	return table(rows...)
 }
 
 // stateOf is what becomes of a version.
@@ -57,11 +46,12 @@ func stateOf(v deliver.VersionInfo) string {
 }
 
 func readsText(reads []deliver.Access) string {
-	return table("LAST\tTIMES\tBYTES\tSESSION\tPRINCIPAL\tDOCUMENT\tREVISION", func(row func(...string)) {
-		for _, r := range reads {
-			row(oneWord(r.Last), fmt.Sprint(r.Count), fmt.Sprint(r.Bytes), oneWord(r.Session), oneWord(r.Principal), oneWord(r.Template), short(r.Revision))
-		}
-	})
+	rows := [][]string{{"LAST", "TIMES", "BYTES", "SESSION", "PRINCIPAL", "DOCUMENT", "REVISION"}}
+	for _, r := range reads {
+		rows = append(rows, []string{oneWord(r.Last), fmt.Sprint(r.Count), fmt.Sprint(r.Bytes), oneWord(r.Session), oneWord(r.Principal),
+			oneWord(r.Template), short(r.Revision)})
+	}
+	return table(rows...)
 }
 
 func leakText(l *deliver.Access) string {

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
@@ -16,23 +16,26 @@ import (
 	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
-// login signs a person in to a server that asks for OAuth, with and without a
-// running daemon, which finds the tokens by itself.
-func login(ctx context.Context, args []string) error {
-	o := newOptions("login")
+// newLogin signs a person in to a server that asks for OAuth, with and without
+// a running daemon. A running daemon finds the tokens by itself.
+func newLogin() *cobra.Command {
+	o := newInvocation()
 	list := o.set.Bool("list", false, "show the sign-ins that there are")
 	wait := o.set.Duration("wait", 10*time.Minute, "how long to wait for the browser")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	switch {
-	case *list && len(rest) == 0:
-		return loginList(o)
-	case *list || len(rest) != 1:
-		return errUsage
-	}
-	c, s, err := o.server(rest[0])
+	return o.command("login SERVER | --list [--json]", "sign in to a server that asks for OAuth", "doorward login docs", 0, 1,
+		func(ctx context.Context, args []string) error {
+			switch {
+			case *list && len(args) == 0:
+				return loginList(o)
+			case *list || len(args) != 1:
+				return errUsage
+			}
+			return o.login(ctx, args[0], *wait)
+		})
+}
+
+func (o *invocation) login(ctx context.Context, server string, wait time.Duration) error {
+	c, s, err := o.server(server)
 	if err != nil {
 		return err
 	}
@@ -44,7 +47,7 @@ func login(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return signIn(ctx, store, settings, *wait)
+	return signIn(ctx, store, settings, wait)
 }
 
 // signIn prints only the address on stdout. A person must read it before opening
@@ -83,12 +86,10 @@ func lasts(r signin.Result) string {
 }
 
 // server finds a server of the configuration.
-func (o *options) server(name string) (*config.Config, *config.Server, error) {
+func (o *invocation) server(name string) (*config.Config, *config.Server, error) {
 	c, problems := o.load()
 	if c == nil {
-		for _, p := range problems {
-			fmt.Fprintln(stderr(), p)
-		}
+		sayProblems(problems)
 		return nil, nil, fail(exitFailed, "the configuration has problems")
 	}
 	s := c.Servers[name]
@@ -102,7 +103,7 @@ func (o *options) server(name string) (*config.Config, *config.Server, error) {
 }
 
 // signIns opens the store.
-func (o *options) signIns(key secret.Value) (*signin.Store, error) {
+func (o *invocation) signIns(key secret.Value) (*signin.Store, error) {
 	state, err := o.stateDir()
 	if err != nil {
 		return nil, err
@@ -111,14 +112,14 @@ func (o *options) signIns(key secret.Value) (*signin.Store, error) {
 }
 
 // key is what seals the sign-ins by the configuration, as far as there is one.
-func (o *options) key() secret.Value {
+func (o *invocation) key() secret.Value {
 	if c, _ := o.load(); c != nil {
 		return c.Store.SignInKey
 	}
 	return secret.Value{}
 }
 
-func loginList(o *options) error {
+func loginList(o *invocation) error {
 	store, err := o.signIns(o.key())
 	if err != nil {
 		return err
@@ -130,46 +131,41 @@ func loginList(o *options) error {
 	if sealed > 0 {
 		fmt.Fprintf(stderr(), "doorward: %d sign-ins do not open with this key\n", sealed)
 	}
-	if o.json {
-		return printJSON(all)
-	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
+	var rows [][]string
 	for _, l := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\tsince %s\n", l.Server, l.State, plaintext.Line(l.Issuer), strings.Join(l.Scopes, " "), l.Signed.Format(time.RFC3339))
+		rows = append(rows, []string{l.Server, string(l.State), plaintext.Line(l.Issuer), strings.Join(l.Scopes, " "), "since " + l.Signed.Format(time.RFC3339)})
 	}
-	return w.Flush()
+	return o.print(all, table(rows...))
 }
 
-// logout forgets a sign-in here, and tells the authorization server.
-func logout(ctx context.Context, args []string) error {
-	o := newOptions("logout")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) != 1 {
-		return errUsage
-	}
+// newLogout forgets a sign-in here, and tells the authorization server.
+func newLogout() *cobra.Command {
+	o := newInvocation()
+	return o.command("logout SERVER", "forget a sign-in", "doorward logout docs", 1, 1,
+		func(ctx context.Context, args []string) error { return o.logout(ctx, args[0]) })
+}
+
+func (o *invocation) logout(ctx context.Context, server string) error {
 	store, err := o.signIns(o.key())
 	if err != nil {
 		return err
 	}
 	var settings *signin.Settings
-	if c, _ := o.load(); c != nil && c.Servers[rest[0]] != nil {
-		if s, ok := daemon.SignIn(c.Servers[rest[0]], c); ok {
+	if c, _ := o.load(); c != nil && c.Servers[server] != nil {
+		if s, ok := daemon.SignIn(c.Servers[server], c); ok {
 			settings = &s
 		}
 	}
-	gone, told, err := store.Logout(ctx, rest[0], settings)
+	gone, told, err := store.Logout(ctx, server, settings)
 	switch {
 	case err != nil:
 		return err
 	case gone == 0:
-		return &failure{status: exitFailed, err: errors.New("there was no sign-in to " + rest[0])}
+		return fail(exitFailed, "there was no sign-in to %s", server)
 	case told != nil:
-		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may live on at the authorization server: %v\n", rest[0], told)
+		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may live on at the authorization server: %v\n", server, told)
 	default:
-		fmt.Fprintf(stderr(), "doorward: signed out of %s\n", rest[0])
+		fmt.Fprintf(stderr(), "doorward: signed out of %s\n", server)
 	}
 	return nil
 }

@@ -14,15 +14,16 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"sort"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// The exit statuses of the contract.
+// The exit statuses of the command line.
 const (
 	exitOK      = 0
 	exitFailed  = 1
@@ -34,42 +35,31 @@ const (
 // version is set by the release build.
 var version = "0.1.0-dev"
 
-// command is one subcommand. run gets the arguments after its name.
-type command struct {
-	usage, help string
-	run         func(ctx context.Context, args []string) error
-}
-
-func commands() map[string]command {
-	return map[string]command{
-		"serve":        {"serve [--config F] [--token-file F] [--dev]", "run the daemon", serve},
-		"connect":      {"connect [SERVER] [--namespace NAME] [--channel]", "stdio <-> daemon, for clients that start a command", connect},
-		"tools":        {"tools [SERVER] [--json]", "what the caller can use", tools},
-		"call":         {"call SERVER TOOL [key=value… | --args JSON]", "call one tool", call},
-		"status":       {"status [--wait 10s] [--json]", "listeners, servers, what is enforced", status},
-		"check":        {"check [--json]", "check the configuration without starting", check},
-		"allow":        {"allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now", allow},
-		"schema":       {"schema", "print the JSON Schema of doorward.yaml", schema},
-		"version":      {"version", "print the version", printVersion},
-		"whoami":       {"whoami [--json]", "what the daemon knows of this caller, each fact with its grade", whoami},
-		"explain":      {"explain --as P ACTION RESOURCE [--args JSON] [--local] [--confirmed]", "the decision and the rule behind it", explain},
-		"policy":       {"policy", "print the policy in force, as Cedar", policyCommand},
-		"login":        {"login SERVER | --list [--json]", "sign in to a server that asks for OAuth", login},
-		"logout":       {"logout SERVER", "forget a sign-in", logout},
-		"trust":        {"trust [SERVER] [--yes] [--json]", "show and approve what a server offers", trust},
-		"token":        {"token new NAME [--scope S] [--expires 720h] [--overlap 24h] | list | revoke NAME|ID", "bearer tokens for TCP listeners", token},
-		"agent":        {agentUsage, "the mail of agents: who is registered, what waits, what is held", agentCommand},
-		"auth":         {authUsage, "sessions of instruction delivery: for hooks, for CI, and what is wrong with them", authCommand},
-		"instructions": {instructionsUsage, "the documents that sessions get: versions, labels, who read them", instructionsCommand},
-		"audit":        {"audit tail|verify [--accept]|export", "read and check the record", auditCommand},
-	}
+// newRoot builds the command line. Each call makes commands with flags of
+// their own.
+func newRoot() *cobra.Command {
+	root := group("doorward COMMAND [arguments]", "a daemon between AI agents and MCP servers",
+		newServe(), newConnect(), newTools(), newCall(), newStatus(), newCheck(), newAllow(), newSchema(), newVersion(),
+		newWhoami(), newExplain(), newPolicy(), newLogin(), newLogout(), newTrust(), newToken(), newAgent(), newAuth(),
+		newInstructions(), newAudit(), newMan())
+	root.Example = "doorward serve &\ndoorward tools\ndoorward call notes add_note text=hello"
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprintf(stderr(), "%s\n\n%s", c.Short, usageText(c)) })
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprint(stderr(), usageText(c))
+		return err
+	})
+	root.SetOut(stdout())
+	root.SetErr(stderr())
+	return root
 }
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "child-supervisor" {
 		os.Exit(process.Supervise(os.Args[2:]))
 	}
-	// net/http logs there, in its own words, what an upstream sends unasked.
+	// The HTTP client logs unsolicited responses of servers there, unescaped.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -77,23 +67,18 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		usage()
-		if len(args) == 0 {
-			return exitUsage
-		}
-		return exitOK
-	}
-	c, ok := commands()[args[0]]
-	if !ok {
-		fmt.Fprintf(stderr(), "doorward: error: unknown command %q\ndoorward: hint: doorward help lists the commands\n", args[0])
+	root := newRoot()
+	if len(args) == 0 {
+		_ = root.Usage()
 		return exitUsage
 	}
-	return report(c, c.run(ctx, args[1:]))
+	root.SetArgs(doubleDashed(root, args))
+	c, err := root.ExecuteContextC(ctx)
+	return report(c, err)
 }
 
-// failure is an error with its exit status. With quiet there is nothing left
-// to say.
+// failure is an error with its exit status. A quiet failure is not printed,
+// because its command has already reported it.
 type failure struct {
 	status int
 	err    error
@@ -112,15 +97,15 @@ var (
 	errNoTokenFile = fmt.Errorf("%w: --token-file names no file", errUsage)
 )
 
-// report says what went wrong and chooses the exit status.
-func report(c command, err error) int {
+// report prints the error of a command and returns the exit status.
+func report(c *cobra.Command, err error) int {
 	var f *failure
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):
 		sayError(err)
-		fmt.Fprintf(stderr(), "doorward: hint: doorward %s\n", c.usage)
+		fmt.Fprintf(stderr(), "doorward: hint: %s (see %s --help)\n", c.UseLine(), c.CommandPath())
 		return exitUsage
 	case errors.As(err, &f):
 		if !f.quiet {
@@ -139,29 +124,16 @@ func report(c command, err error) int {
 	return exitFailed
 }
 
-// sayError indents the further lines of an error, so that none of them can be
-// taken for a line of ours.
+// sayError indents the further lines of an error, so that none of them looks
+// like a line of this program.
 func sayError(err error) {
 	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }
 
-func usage() {
-	all := commands()
-	names := make([]string, 0, len(all))
-	for n := range all {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	var b strings.Builder
-	b.WriteString("usage: doorward COMMAND [arguments]\n\n")
-	for _, n := range names {
-		fmt.Fprintf(&b, "  %-48s %s\n", all[n].usage, all[n].help)
-	}
-	b.WriteString("\nexample:\n  doorward serve &\n  doorward tools\n  doorward call notes add_note text=hello\n")
-	fmt.Fprint(stderr(), b.String())
-}
-
-func printVersion(context.Context, []string) error {
-	fmt.Fprintln(stdout(), "doorward", version)
-	return nil
+func newVersion() *cobra.Command {
+	return newInvocation().command("version", "print the version", "doorward version", 0, 0,
+		func(context.Context, []string) error {
+			_, err := fmt.Fprintln(stdout(), "doorward", version)
+			return err
+		})
 }

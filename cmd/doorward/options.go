@@ -1,12 +1,11 @@
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/pflag"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/secret"
@@ -17,7 +16,7 @@ import (
 
 // options are the flags that several commands share.
 type options struct {
-	set     *flag.FlagSet
+	set     *pflag.FlagSet
 	config  string
 	state   string
 	runtime string
@@ -32,9 +31,8 @@ type options struct {
 }
 
 // newOptions makes the flags of one command.
-func newOptions(name string) *options {
-	o := &options{set: flag.NewFlagSet(name, flag.ContinueOnError)}
-	o.set.SetOutput(io.Discard)
+func newOptions() *options {
+	o := &options{set: pflag.NewFlagSet("", pflag.ContinueOnError)}
 	o.set.StringVar(&o.config, "config", "", "configuration file")
 	o.set.StringVar(&o.state, "state-dir", "", "state directory")
 	o.set.StringVar(&o.runtime, "runtime-dir", "", "runtime directory")
@@ -42,30 +40,11 @@ func newOptions(name string) *options {
 	return o
 }
 
-// noTokenFile reports that --token-file was given without a name, as an unset
-// variable in a script gives it: that asks for a lock and names no key.
-func (o *options) noTokenFile() (empty bool) {
-	o.set.Visit(func(f *flag.Flag) { empty = empty || f.Name == "token-file" && f.Value.String() == "" })
-	return empty
-}
-
-// parse reads the flags; they may stand before and after the arguments.
-func (o *options) parse(args []string) ([]string, error) {
-	var rest []string
-	for {
-		if err := o.set.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, errUsage
-			}
-			return nil, fmt.Errorf("%w: %w", errUsage, err)
-		}
-		args = o.set.Args()
-		if len(args) == 0 {
-			return rest, nil
-		}
-		rest = append(rest, args[0])
-		args = args[1:]
-	}
+// noTokenFile reports that --token-file was given an empty name, as by an unset
+// variable in a script. That asks for a lock and names no key.
+func (o *options) noTokenFile() bool {
+	f := o.set.Lookup("token-file")
+	return f.Changed && f.Value.String() == ""
 }
 
 func lookup(name string) (string, bool) { return os.LookupEnv(name) }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
@@ -86,39 +88,28 @@ func (w whole) triedForServing() []config.Problem {
 	return problems
 }
 
-// policyCommand prints the policy in force: the daemon's, and without a daemon
-// that of the configuration as it is now.
-func policyCommand(ctx context.Context, args []string) error {
-	o := newOptions("policy")
-	if rest, err := o.parse(args); err != nil || len(rest) > 0 {
-		return errors.Join(errUsage, err)
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var p admin.Policy
-	err = c.Admin(ctx, "/admin/v1/policy", &p)
-	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(stderr(), "doorward: no daemon runs: this is what the configuration on disk says")
-		p.Text, err = o.policyOnDisk()
-	}
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(p)
-	}
-	fmt.Fprint(stdout(), p.Text)
-	return nil
+// newPolicy prints the policy in force: the daemon's, and without a daemon that
+// of the configuration on disk.
+func newPolicy() *cobra.Command {
+	o := newInvocation()
+	return o.command("policy [--json]", "print the policy in force, as Cedar", "doorward policy > policy.cedar", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			var p admin.Policy
+			err := o.ask(ctx, "/admin/v1/policy", &p)
+			if errors.Is(err, client.ErrNoDaemon) {
+				fmt.Fprintln(stderr(), "doorward: no daemon runs: this is what the configuration on disk says")
+				p.Text, err = policyOnDisk(o.options)
+			}
+			if err != nil {
+				return err
+			}
+			return o.print(p, p.Text)
+		})
 }
 
-func (o *options) policyOnDisk() (string, error) {
+func policyOnDisk(o *options) (string, error) {
 	w := o.loadWhole()
-	for _, p := range w.problems {
-		fmt.Fprintln(stderr(), p)
-	}
+	sayProblems(w.problems)
 	if w.policy == nil {
 		return "", fail(exitFailed, "the configuration has problems")
 	}

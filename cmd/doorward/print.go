@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
+	"text/tabwriter"
 
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
-// Servers, agents and clients choose much of what the commands print. So all of
-// it goes through one printer, which shows what a terminal would act on or hide
-// as a JSON escape. JSON that is printed stays the same JSON.
+// Servers, agents and clients choose much of what the commands print. All output
+// goes through one printer, which writes control and invisible characters as
+// JSON escapes. Printed JSON keeps its value.
 
 // stdout is for data.
 func stdout() io.Writer { return plaintext.Printer{To: os.Stdout} }
@@ -17,8 +23,9 @@ func stdout() io.Writer { return plaintext.Printer{To: os.Stdout} }
 // stderr is for talk.
 func stderr() io.Writer { return plaintext.Printer{To: os.Stderr} }
 
-// exactly is stdout for what a program reads back byte for byte: the messages
-// of connect, an exported record, a document. A terminal gets it as all else.
+// exactly is stdout for data that a program reads back byte for byte: the
+// messages of connect, an exported record, a document. A terminal gets the
+// escaped form.
 func exactly() io.Writer {
 	if terminal(os.Stdout) {
 		return stdout()
@@ -29,4 +36,47 @@ func exactly() io.Writer {
 func terminal(f *os.File) bool {
 	fi, err := f.Stat()
 	return err == nil && fi.Mode()&os.ModeCharDevice != 0
+}
+
+// printJSON writes one JSON value on one line.
+func printJSON(v any) error {
+	text, err := plainJSON(v)
+	if err == nil {
+		_, err = fmt.Fprint(stdout(), text)
+	}
+	return err
+}
+
+// table aligns the cells of rows in columns. The first row may be a header.
+func table(rows ...[]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	for _, cells := range rows {
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush() // a strings.Builder returns no errors
+	return b.String()
+}
+
+// sayProblems prints the problems of a configuration.
+func sayProblems(problems []config.Problem) {
+	for _, p := range problems {
+		fmt.Fprintln(stderr(), p)
+	}
+}
+
+// confirm asks a question at the terminal and reports the answer. asked is
+// false where there is no terminal to ask at.
+func confirm(in *bufio.Reader, question string) (yes, asked bool) {
+	if !terminal(os.Stdin) {
+		return false, false
+	}
+	fmt.Fprint(stderr(), question+" [y/N] ")
+	line, err := in.ReadString('\n')
+	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
+		fmt.Fprintln(stderr())
+		return false, false
+	}
+	line = strings.ToLower(strings.TrimSpace(line))
+	return line == "y" || line == "yes", true
 }

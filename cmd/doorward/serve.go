@@ -12,32 +12,32 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// serve runs the daemon until a signal ends it.
-func serve(ctx context.Context, args []string) error {
-	if err := peer.ProtectSelf(); err != nil { // before any secret is read
-		return err
-	}
-	o := newOptions("serve")
+// newServe runs the daemon until a signal ends it.
+func newServe() *cobra.Command {
+	o := newInvocation()
 	o.takesHere, o.pins = true, newPins()
 	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners")
 	dev := o.set.Bool("dev", false, "tell callers the detail of failures")
-	rest, err := o.parse(args)
-	if err != nil {
+	return o.command("serve [--config F] [--token-file F] [--dev]", "run the daemon", "doorward serve --config doorward.yaml", 0, 0,
+		func(ctx context.Context, _ []string) error { return serve(ctx, o.options, *tokenFile, *dev) })
+}
+
+func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
+	if err := peer.ProtectSelf(); err != nil { // before any secret is read
 		return err
-	}
-	if len(rest) > 0 {
-		return errUsage
 	}
 	if o.noTokenFile() {
 		return errNoTokenFile
 	}
-	d, files, err := newDaemon(o, *tokenFile, *dev)
+	d, files, err := newDaemon(o, tokenFile, dev)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,7 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	w := o.loadWhole()
 	w.problems = append(w.problems, o.pins.start()...)
 	c := w.config
-	for _, p := range append(w.problems, w.triedForServing()...) {
-		fmt.Fprintln(stderr(), p)
-	}
+	sayProblems(append(w.problems, w.triedForServing()...))
 	if c == nil {
 		return nil, nil, fail(exitFailed, "the configuration has %d problems: nothing was started", len(w.problems))
 	}
@@ -144,9 +142,7 @@ func reload(o *options, d *daemon.Daemon) []string {
 		return []string{""}
 	}
 	w := o.loadWhole()
-	for _, p := range append(w.problems, w.triedForServing()...) {
-		fmt.Fprintln(stderr(), p)
-	}
+	sayProblems(append(w.problems, w.triedForServing()...))
 	if w.config == nil {
 		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one stays")
 		return w.files

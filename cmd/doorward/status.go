@@ -12,42 +12,37 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// status shows listeners and servers.
-func status(ctx context.Context, args []string) error {
-	o := newOptions("status")
+// newStatus shows listeners and servers.
+func newStatus() *cobra.Command {
+	o := newInvocation()
 	wait := o.set.Duration("wait", 0, "wait so long for the daemon to be ready")
-	if _, err := o.parse(args); err != nil {
-		return err
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var s admin.Status
-	for deadline := time.Now().Add(*wait); ; time.Sleep(50 * time.Millisecond) {
-		err = c.Admin(ctx, "/admin/v1/status", &s)
-		if err == nil && s.Ready || time.Now().After(deadline) || ctx.Err() != nil {
-			break
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(s)
-	}
-	return printStatus(s)
+	return o.command("status [--wait 10s] [--json]", "show listeners, servers and what is enforced", "doorward status --wait 10s", 0, 0,
+		func(ctx context.Context, _ []string) (err error) {
+			var s admin.Status
+			for deadline := time.Now().Add(*wait); ; time.Sleep(50 * time.Millisecond) {
+				err = o.ask(ctx, "/admin/v1/status", &s)
+				if err == nil && s.Ready || time.Now().After(deadline) || ctx.Err() != nil {
+					break
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return o.print(s, statusText(s))
+		})
 }
 
-func printStatus(s admin.Status) error {
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
+func statusText(s admin.Status) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
@@ -75,11 +70,12 @@ func printStatus(s admin.Status) error {
 			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
 		}
 	}
-	return w.Flush()
+	w.Flush() // a strings.Builder returns no errors
+	return b.String()
 }
 
-// printContainment shows what holds of a server's sandbox, and what does not
-// with the reason.
+// printContainment shows the enforced measures of a server's sandbox, and the
+// others each with its reason.
 func printContainment(w io.Writer, v admin.Server) {
 	var enforced []string
 	for _, m := range v.Containment {
@@ -94,17 +90,14 @@ func printContainment(w io.Writer, v admin.Server) {
 	}
 }
 
-// whoami shows what the daemon knows of this caller.
-func whoami(ctx context.Context, args []string) error {
-	o := newOptions("whoami")
-	if _, err := o.parse(args); err != nil {
-		return err
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// newWhoami shows what the daemon knows of this caller.
+func newWhoami() *cobra.Command {
+	o := newInvocation()
+	return o.command("whoami [--json]", "show what the daemon knows of this caller, each fact with its grade", "doorward whoami", 0, 0,
+		func(ctx context.Context, _ []string) error { return o.whoami(ctx) })
+}
+
+func (o *invocation) whoami(ctx context.Context) error {
 	var who struct {
 		Principal string `json:"principal"`
 		Facts     []struct {
@@ -113,67 +106,49 @@ func whoami(ctx context.Context, args []string) error {
 			Grade string `json:"grade"`
 		} `json:"facts"`
 	}
-	if err := c.Admin(ctx, "/admin/v1/whoami", &who); err != nil {
+	if err := o.ask(ctx, "/admin/v1/whoami", &who); err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(who)
-	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n", plaintext.Line(who.Principal))
+	rows := [][]string{{plaintext.Line(who.Principal)}}
 	for _, f := range who.Facts {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", plaintext.Line(f.Name), plaintext.Line(f.Value), f.Grade)
+		rows = append(rows, []string{"  " + plaintext.Line(f.Name), plaintext.Line(f.Value), f.Grade})
 	}
-	return w.Flush()
+	return o.print(who, table(rows...))
 }
 
-// explain asks for the decision on somebody else's behalf.
-func explain(ctx context.Context, args []string) error {
-	o := newOptions("explain")
+// newExplain asks for the decision on an act of any principal.
+func newExplain() *cobra.Command {
+	o := newInvocation()
 	as := o.set.String("as", "", "the principal, such as token:ci")
 	arguments := o.set.String("args", "", "the call's arguments, a JSON object")
 	local := o.set.Bool("local", false, "as if it came by the Unix socket or a loopback listener")
 	confirmed := o.set.Bool("confirmed", false, "as if the request confirmed the program behind it")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) < 1 || len(rest) > 2 || *as == "" {
-		return errUsage
-	}
-	if _, _, err := principal.Parse(*as); err != nil {
-		return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
-	}
-	if *arguments != "" {
-		if _, err := toolArguments(*arguments, nil); err != nil {
-			return err
-		}
-	}
-	server, name, _ := strings.Cut(strings.Join(rest[1:], ""), "/")
-	q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name},
-		"local": {strconv.FormatBool(*local)}, "confirmed": {strconv.FormatBool(*confirmed)}}
-	if *arguments != "" {
-		q.Set("args", *arguments)
-	}
-	return o.explain(ctx, q)
+	return o.command("explain --as P ACTION RESOURCE [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
+		"doorward explain --as token:ci tools/call notes/add_note", 1, 2,
+		func(ctx context.Context, rest []string) error {
+			if _, _, err := principal.Parse(*as); err != nil {
+				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
+			}
+			server, name, _ := strings.Cut(strings.Join(rest[1:], ""), "/")
+			q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name},
+				"local": {strconv.FormatBool(*local)}, "confirmed": {strconv.FormatBool(*confirmed)}}
+			if *arguments != "" {
+				if _, err := toolArguments(*arguments, nil); err != nil {
+					return err
+				}
+				q.Set("args", *arguments)
+			}
+			return o.explain(ctx, q)
+		})
 }
 
-// explain puts the question to the daemon. A denial is exit status 3.
-func (o *options) explain(ctx context.Context, q url.Values) error {
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// explain asks the daemon. A denial is exit status 3.
+func (o *invocation) explain(ctx context.Context, q url.Values) error {
 	var e admin.Explanation
-	if err := c.Admin(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
+	if err := o.ask(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
 		return err
 	}
-	if o.json {
-		err = printJSON(e)
-	} else {
-		fmt.Fprintln(stdout(), explained(e))
-	}
+	err := o.print(e, explained(e)+"\n")
 	if err == nil && e.Decision != "allow" {
 		return &failure{status: exitRefused, err: fmt.Errorf("denied by %s", e.Rule), quiet: true}
 	}

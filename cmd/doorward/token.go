@@ -3,67 +3,57 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/internal/downstream/authn"
 )
 
-// token makes, lists and revokes bearer tokens, with and without a running
+// newToken makes, lists and revokes bearer tokens, with and without a running
 // daemon.
-func token(_ context.Context, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	o := newOptions("token " + args[0])
-	n := &newToken{options: o}
-	if args[0] == "new" {
-		n.flags()
-	}
-	rest, err := o.parse(args[1:])
-	if err != nil {
-		return err
-	}
-	state, err := o.stateDir()
-	if err != nil {
-		return err
-	}
-	n.store = authn.NewStore(state)
-	switch {
-	case args[0] == "new" && len(rest) == 1:
-		return n.make(rest[0])
-	case args[0] == "list" && len(rest) == 0:
-		return tokenList(o, n.store)
-	case args[0] == "revoke" && len(rest) == 1:
-		return tokenRevoke(n.store, rest[0])
-	}
-	return errUsage
+func newToken() *cobra.Command {
+	n := &tokenMaker{invocation: newInvocation()}
+	n.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
+	n.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
+	n.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
+	list, revoke := newInvocation(), newInvocation()
+	return group("token", "manage bearer tokens for TCP listeners",
+		n.command("new NAME [--scope S] [--expires 720h] [--overlap 24h] [--json]", "make a token and print it once",
+			"doorward token new ci --scope server:notes --expires 720h", 1, 1,
+			func(_ context.Context, args []string) (err error) {
+				if n.store, err = n.tokens(); err != nil {
+					return err
+				}
+				return n.make(args[0])
+			}),
+		list.command("list [--json]", "list the tokens", "doorward token list", 0, 0,
+			func(context.Context, []string) error { return tokenList(list) }),
+		revoke.command("revoke NAME|ID", "revoke a token", "doorward token revoke ci", 1, 1,
+			func(_ context.Context, args []string) error { return tokenRevoke(revoke, args[0]) }))
 }
 
-// newToken is one `token new`.
-type newToken struct {
-	*options
+// tokens opens the store of tokens.
+func (o *invocation) tokens() (*authn.Store, error) {
+	state, err := o.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return authn.NewStore(state), nil
+}
+
+// tokenMaker is one run of `token new`.
+type tokenMaker struct {
+	*invocation
 	store   *authn.Store
 	expires time.Duration
 	overlap time.Duration
 	scope   string
 }
 
-func (n *newToken) flags() {
-	n.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
-	n.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
-	n.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
-}
-
-func (n *newToken) given(name string) (given bool) {
-	n.set.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	return given
-}
-
-func (n *newToken) make(name string) error {
-	if n.given("overlap") {
+func (n *tokenMaker) make(name string) error {
+	if n.set.Lookup("overlap").Changed {
 		return n.rotate(name)
 	}
 	secret, id, err := n.store.NewToken(name, n.expires, n.scope)
@@ -73,9 +63,9 @@ func (n *newToken) make(name string) error {
 	return n.show(secret, id, map[string]string{"id": id, "name": name, "token": secret})
 }
 
-func (n *newToken) rotate(name string) error {
+func (n *tokenMaker) rotate(name string) error {
 	r := authn.Rotation{Overlap: n.overlap, Expires: n.expires}
-	if n.given("scope") {
+	if n.set.Lookup("scope").Changed {
 		r.Scope = &n.scope
 	}
 	made, err := n.store.Rotate(name, r)
@@ -88,14 +78,10 @@ func (n *newToken) rotate(name string) error {
 		"succeeds": made.Before.ID, "until": until})
 }
 
-// show prints the token once. A token that could not be printed is revoked again.
-func (n *newToken) show(secret, id string, fields map[string]string) (err error) {
-	if n.json {
-		err = printJSON(fields)
-	} else {
-		_, err = fmt.Fprintln(stdout(), secret)
-	}
-	if err != nil {
+// show prints the token once. A token that could not be printed is revoked
+// again.
+func (n *tokenMaker) show(secret, id string, fields map[string]string) error {
+	if err := n.print(fields, secret+"\n"); err != nil {
 		_, undone := n.store.Revoke(id)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
@@ -105,7 +91,11 @@ func (n *newToken) show(secret, id string, fields map[string]string) (err error)
 	return nil
 }
 
-func tokenRevoke(store *authn.Store, idOrName string) error {
+func tokenRevoke(o *invocation, idOrName string) error {
+	store, err := o.tokens()
+	if err != nil {
+		return err
+	}
 	revoked, err := store.Revoke(idOrName)
 	for _, t := range revoked {
 		fmt.Fprintf(stderr(), "doorward: token %s (%s) is revoked\n", t.Name, t.ID)
@@ -113,19 +103,20 @@ func tokenRevoke(store *authn.Store, idOrName string) error {
 	return err
 }
 
-func tokenList(o *options, store *authn.Store) error {
+func tokenList(o *invocation) error {
+	store, err := o.tokens()
+	if err != nil {
+		return err
+	}
 	all, err := store.List()
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(shown(all))
-	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
+	var rows [][]string
 	for _, t := range shown(all) {
-		fmt.Fprintf(w, "%s\t%s\tscope %s\texpires %s\trevoked %v\n", t.ID, t.Name, orDash(t.Scope), orDash(t.Expires), t.Revoked)
+		rows = append(rows, []string{t.ID, t.Name, "scope " + orDash(t.Scope), "expires " + orDash(t.Expires), fmt.Sprint("revoked ", t.Revoked)})
 	}
-	return w.Flush()
+	return o.print(shown(all), table(rows...))
 }
 
 // tokenLine is a token as `token list --json` gives it.

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/trust/plaintext"
@@ -20,36 +21,27 @@ type tool struct {
 	Description string `json:"description"`
 }
 
-// tools lists what the caller can use.
-func tools(ctx context.Context, args []string) error {
-	o := newOptions("tools")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) > 1 {
-		return errUsage
-	}
-	server := strings.Join(rest, "")
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	o.guide(c, client.GuideOptions{})
-	all, err := listTools(ctx, c, server)
-	if err != nil {
-		return rpcFailure(err)
-	}
-	if o.json {
-		return printJSON(all)
-	}
-	w := tabwriter.NewWriter(stdout(), 0, 8, 2, ' ', 0)
-	for _, t := range all {
-		first, _, _ := strings.Cut(t.Description, "\n")
-		fmt.Fprintf(w, "%s\t%s\t%s\n", plaintext.Line(t.Server), plaintext.Line(t.Name), plaintext.Line(first))
-	}
-	return w.Flush()
+// newTools lists the tools that the caller can use.
+func newTools() *cobra.Command {
+	o := newInvocation()
+	return o.command("tools [SERVER] [--json]", "list the tools that the caller can use", "doorward tools notes", 0, 1,
+		func(ctx context.Context, args []string) error {
+			c, err := o.connect()
+			if err != nil {
+				return err
+			}
+			o.guide(c, client.GuideOptions{})
+			all, err := listTools(ctx, c, strings.Join(args, ""))
+			if err != nil {
+				return rpcFailure(err)
+			}
+			var rows [][]string
+			for _, t := range all {
+				first, _, _ := strings.Cut(t.Description, "\n")
+				rows = append(rows, []string{plaintext.Line(t.Server), plaintext.Line(t.Name), plaintext.Line(first)})
+			}
+			return o.print(all, table(rows...))
+		})
 }
 
 func listTools(ctx context.Context, c *client.Client, server string) ([]tool, error) {
@@ -77,29 +69,32 @@ func listTools(ctx context.Context, c *client.Client, server string) ([]tool, er
 	}
 }
 
-// call calls one tool and prints the raw result with --json, else its text.
-func call(ctx context.Context, args []string) error {
-	o := newOptions("call")
+// newCall calls one tool and prints the raw result with --json, else its text.
+func newCall() *cobra.Command {
+	o := newInvocation()
 	raw := o.set.String("args", "", "arguments as a JSON object")
-	rest, err := o.parse(jsonArgument(args))
+	return o.command("call SERVER TOOL [key=value… | --args JSON | --json JSON]", "call one tool", "doorward call notes add_note title=Milk", 2, many,
+		func(ctx context.Context, args []string) error {
+			args = jsonArgument(o.json, raw, args)
+			if len(args) < 2 {
+				return errUsage
+			}
+			arguments, err := toolArguments(*raw, args[2:])
+			if err != nil {
+				return err
+			}
+			return o.call(ctx, args[0], args[1], arguments)
+		})
+}
+
+func (o *invocation) call(ctx context.Context, server, name string, arguments []byte) error {
+	c, err := o.connect()
 	if err != nil {
 		return err
 	}
-	if len(rest) < 2 {
-		return errUsage
-	}
-	arguments, err := toolArguments(*raw, rest[2:])
-	if err != nil {
-		return err
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	o.guide(c, client.GuideOptions{})
-	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, rest[1])}, wire.Edit{Key: "arguments", Value: arguments})
-	result, err := c.Request(ctx, rest[0], "tools/call", params)
+	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, name)}, wire.Edit{Key: "arguments", Value: arguments})
+	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
 		return rpcFailure(err)
 	}
@@ -114,19 +109,15 @@ func call(ctx context.Context, args []string) error {
 	return nil
 }
 
-// jsonArgument lets `--json '{…}'` give the arguments, as the contract writes
-// it, beside the bare `--json` that asks for JSON output.
-func jsonArgument(args []string) []string {
-	var out []string
-	for i := 0; i < len(args); i++ {
-		if (args[i] == "--json" || args[i] == "-json") && i+1 < len(args) && strings.HasPrefix(args[i+1], "{") {
-			out = append(out, "--json", "--args", args[i+1])
-			i++
-			continue
-		}
-		out = append(out, args[i])
+// jsonArgument takes the arguments of `--json '{…}'` out of the words. The flag
+// also stands alone, for JSON output.
+func jsonArgument(asJSON bool, raw *string, words []string) []string {
+	i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "{") })
+	if !asJSON || i < 0 {
+		return words
 	}
-	return out
+	*raw = words[i]
+	return slices.Delete(words, i, i+1)
 }
 
 // toolArguments makes the arguments object: key=value pairs are strings
@@ -173,10 +164,4 @@ func rpcFailure(err error) error {
 		return &failure{status: exitRefused, err: err}
 	}
 	return &failure{status: exitFailed, err: err}
-}
-
-func printJSON(v any) error {
-	e := json.NewEncoder(stdout())
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon/admin"
@@ -17,29 +18,20 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// trust shows what is withheld of a server, or of all, and approves it as it
+// newTrust shows what is withheld of a server, or of all, and approves it as it
 // was shown.
-func trust(ctx context.Context, args []string) error {
-	o := newOptions("trust")
+func newTrust() *cobra.Command {
+	o := newInvocation()
 	yes := o.set.Bool("yes", false, "approve what is shown without a question")
-	rest, err := o.parse(args)
-	if err != nil {
-		return err
-	}
-	if len(rest) > 1 {
-		return errUsage
-	}
-	c, err := o.dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	t := &truster{client: c, yes: *yes, json: o.json, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
-	err = t.run(ctx, strings.Join(rest, ""))
-	if o.json && (err == nil || isRefused(err)) {
-		err = errors.Join(printJSON(t.out), err)
-	}
-	return err
+	return o.command("trust [SERVER] [--yes] [--json]", "show and approve what a server offers", "doorward trust notes", 0, 1,
+		func(ctx context.Context, args []string) error {
+			t := &truster{invocation: o, yes: *yes, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
+			err := t.run(ctx, strings.Join(args, ""))
+			if o.json && (err == nil || isRefused(err)) {
+				err = errors.Join(printJSON(t.out), err)
+			}
+			return err
+		})
 }
 
 // trusted is what --json prints.
@@ -50,10 +42,10 @@ type trusted struct {
 
 // truster is one run of the command.
 type truster struct {
-	client    *client.Client
-	yes, json bool
-	in        *bufio.Reader
-	out       trusted
+	*invocation
+	yes bool
+	in  *bufio.Reader
+	out trusted
 }
 
 func (t *truster) run(ctx context.Context, server string) error {
@@ -61,7 +53,7 @@ func (t *truster) run(ctx context.Context, server string) error {
 		return t.one(ctx, server)
 	}
 	var all admin.TrustList
-	if err := t.client.Admin(ctx, "/admin/v1/trust", &all); err != nil {
+	if err := t.ask(ctx, "/admin/v1/trust", &all); err != nil {
 		return trustFailure("", err)
 	}
 	var refused error
@@ -82,7 +74,7 @@ func (t *truster) run(ctx context.Context, server string) error {
 // one looks at a server before it shows what is withheld of it.
 func (t *truster) one(ctx context.Context, server string) error {
 	var s admin.Trust
-	if err := t.client.AdminPost(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
+	if err := t.tell(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
 		return trustFailure(server, err)
 	}
 	if s.Unreached {
@@ -104,13 +96,13 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 	}
 	items := approvable(s)
 	if len(items) == 0 {
-		return refusal(s.Server + ": what is withheld cannot be approved")
+		return fail(exitRefused, "%s: what is withheld cannot be approved", s.Server)
 	}
 	if err := t.agreed(s.Server, len(items)); err != nil {
 		return err
 	}
 	var done struct{ Approved int }
-	if err := t.client.AdminPost(ctx, "/admin/v1/trust", admin.TrustApproval{Server: s.Server, Items: items}, &done); err != nil {
+	if err := t.tell(ctx, "/admin/v1/trust", admin.TrustApproval{Server: s.Server, Items: items}, &done); err != nil {
 		return trustFailure(s.Server, err)
 	}
 	started := false
@@ -136,27 +128,22 @@ func approvable(s admin.Trust) []pin.Approval {
 	return items
 }
 
-// agreed asks, where there is somebody to ask.
+// agreed asks at the terminal, if there is one.
 func (t *truster) agreed(server string, n int) error {
 	if t.yes {
 		return nil
 	}
-	hint := refusal(server + ": not approved: look at the above and use --yes, or ask from a terminal")
-	fi, err := os.Stdin.Stat()
-	if t.json || err != nil || fi.Mode()&os.ModeCharDevice == 0 {
-		return hint
+	yes, asked := false, false
+	if !t.json {
+		yes, asked = confirm(t.in, fmt.Sprintf("approve %d of %s?", n, server))
 	}
-	fmt.Fprintf(stderr(), "approve %d of %s? [y/N] ", n, server)
-	line, err := t.in.ReadString('\n')
-	if errors.Is(err, io.EOF) && line == "" { // /dev/null is a character device too
-		fmt.Fprintln(stderr())
-		return hint
-	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
+	switch {
+	case yes:
 		return nil
+	case !asked:
+		return fail(exitRefused, "%s: not approved: look at the above and use --yes, or ask from a terminal", server)
 	}
-	return refusal(server + ": not approved")
+	return fail(exitRefused, "%s: not approved", server)
 }
 
 func (t *truster) say(text string) {
@@ -164,8 +151,6 @@ func (t *truster) say(text string) {
 		fmt.Fprintln(stderr(), "doorward:", text)
 	}
 }
-
-func refusal(text string) error { return fail(exitRefused, "%s", text) }
 
 func isRefused(err error) bool {
 	var f *failure

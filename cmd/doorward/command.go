@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/client"
+)
+
+// invocation is one run of a command: its flags and its connection to the
+// daemon, which is opened on first use and closed when the command ends.
+type invocation struct {
+	*options
+	client *client.Client
+}
+
+func newInvocation() *invocation { return &invocation{options: newOptions()} }
+
+// many is the number of arguments of a command that takes any number.
+const many = 1 << 20
+
+// command makes a command that takes from least to most arguments and the
+// flags of o.
+func (o *invocation) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Example: example, DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < least || len(args) > most || least == 1 && most == 1 && args[0] == "" {
+				return errUsage
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			defer o.close()
+			return run(c.Context(), args)
+		}}
+	c.Flags().AddFlagSet(o.set)
+	return c
+}
+
+// group makes a command that only has commands below it.
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, RunE: unknown,
+		SuggestionsMinimumDistance: 2}
+	c.AddCommand(below...)
+	return c
+}
+
+// unknown is run for a group whose command is missing or does not exist.
+func unknown(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		var names []string
+		for _, below := range c.Commands() {
+			names = append(names, below.Name())
+		}
+		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(names, ", "))
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
+		text += "; did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return fmt.Errorf("%w: %s", errUsage, text)
+}
+
+// doubleDashed writes a long flag with one dash, -json, with two. Both forms
+// are accepted; the value of a flag stays as it is.
+func doubleDashed(root *cobra.Command, args []string) []string {
+	c, _, err := root.Find(args)
+	if err != nil {
+		return args
+	}
+	args = slices.Clone(args)
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		f := c.Flags().Lookup(name)
+		if f == nil || args[i][0] != '-' {
+			continue
+		}
+		if args[i][1] != '-' && len(name) > 1 {
+			args[i] = "-" + args[i]
+		}
+		if !valued && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return args
+}
+
+// usageText describes a command: its form, the commands below it, an example
+// and its flags.
+func usageText(c *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "usage: %s\n", c.UseLine())
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\ncommands:\n")
+	}
+	for _, below := range c.Commands() {
+		if below.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-*s  %s\n", below.NamePadding(), below.Name(), below.Short)
+		}
+	}
+	if c.HasExample() {
+		fmt.Fprintf(&b, "\nexample:\n  %s\n", strings.ReplaceAll(c.Example, "\n", "\n  "))
+	}
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(&b, "\nflags:\n%s", c.LocalFlags().FlagUsages())
+	}
+	return b.String()
+}
+
+// connect returns the connection to the daemon.
+func (o *invocation) connect() (c *client.Client, err error) {
+	if o.client == nil {
+		o.client, err = o.dial()
+	}
+	return o.client, err
+}
+
+func (o *invocation) close() {
+	if o.client != nil {
+		o.client.Close()
+		o.client = nil
+	}
+}
+
+// ask reads a resource of the local API.
+func (o *invocation) ask(ctx context.Context, path string, out any) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	return c.Admin(ctx, path, out)
+}
+
+// tell sends a document to a resource of the local API.
+func (o *invocation) tell(ctx context.Context, path string, in, out any) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	return c.AdminPost(ctx, path, in, out)
+}
+
+// auth calls a resource of instruction delivery.
+func (o *invocation) auth(ctx context.Context, method, path string, in, out any) error {
+	c, err := o.connect()
+	if err != nil {
+		return err
+	}
+	return deliveryFailure(c.Auth(ctx, method, path, "", in, out))
+}
+
+// authPost is auth with the method POST.
+func (o *invocation) authPost(ctx context.Context, path string, in, out any) error {
+	return o.auth(ctx, http.MethodPost, path, in, out)
+}
+
+// print writes v as JSON when --json is given, and else text.
+func (o *invocation) print(v any, text string) error {
+	if o.json {
+		return printJSON(v)
+	}
+	_, err := fmt.Fprint(stdout(), text)
+	return err
+}
