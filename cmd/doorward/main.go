@@ -44,6 +44,9 @@ func newRoot() *cobra.Command {
 		newInstructions(), newAudit(), newMan())
 	root.Example = "doorward serve &\ndoorward tools\ndoorward call notes add_note text=hello"
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Flags().Bool("version", false, "print the version")
+	root.Version = version
+	root.SetVersionTemplate("doorward {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprintf(stderr(), "%s\n\n%s", c.Short, usageText(c)) })
 	root.SetUsageFunc(func(c *cobra.Command) error {
