@@ -17,26 +17,27 @@ import (
 func newHold() *cobra.Command {
 	o := newInvocation()
 	return o.command("hold ls | approve|refuse|requeue|purge MESSAGE-ID | pause|resume PEER [--json]", "decide on messages that are held",
-		"doorward agent hold ls", 1, 2, o.hold)
+		"doorward agent hold ls", 1, 2,
+		func(ctx context.Context, args []string) error { return decideHeld(ctx, o, args) })
 }
 
-func (o *invocation) hold(ctx context.Context, rest []string) error {
+func decideHeld(ctx context.Context, o *invocation, rest []string) error {
 	switch {
 	case len(rest) == 1 && rest[0] == "ls":
-		return o.listHolds(ctx)
+		return listHeld(ctx, o)
 	case len(rest) != 2:
 		return errUsage
 	}
 	switch what := rest[0]; what {
 	case agent.HoldApprove, agent.HoldRefuse, agent.HoldRequeue, agent.HoldPurge:
-		return o.settle(ctx, what, rest[1])
+		return settleHeld(ctx, o, what, rest[1])
 	case "pause", "resume":
-		return o.pause(ctx, rest[1], what == "pause")
+		return pausePeer(ctx, o, rest[1], what == "pause")
 	}
 	return errUsage
 }
 
-func (o *invocation) listHolds(ctx context.Context) error {
+func listHeld(ctx context.Context, o *invocation) error {
 	var held admin.AgentHolds
 	if err := o.mail(ctx, "hold", nil, &held); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (o *invocation) listHolds(ctx context.Context) error {
 	return o.print(held.Messages, b.String())
 }
 
-func (o *invocation) settle(ctx context.Context, what, id string) error {
+func settleHeld(ctx context.Context, o *invocation, what, id string) error {
 	var done admin.AgentSettled
 	if err := o.mailPost(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (o *invocation) settle(ctx context.Context, what, id string) error {
 	return o.print(done.Settled, b.String())
 }
 
-func (o *invocation) pause(ctx context.Context, peer string, on bool) error {
+func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 	var p agent.PeerInfo
 	if err := o.mailPost(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
 		return err
@@ -84,10 +85,10 @@ func newFsck() *cobra.Command {
 	o := newInvocation()
 	repair := o.set.Bool("repair", false, "repair counters and states that follow from the rows")
 	return o.command("fsck [--repair] [--json]", "check the mailboxes against the record", "doorward agent fsck", 0, 0,
-		func(ctx context.Context, _ []string) error { return o.fsck(ctx, *repair) })
+		func(ctx context.Context, _ []string) error { return checkMail(ctx, o, *repair) })
 }
 
-func (o *invocation) fsck(ctx context.Context, repair bool) (err error) {
+func checkMail(ctx context.Context, o *invocation, repair bool) (err error) {
 	var c agent.Checked
 	if repair {
 		err = o.mailPost(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)

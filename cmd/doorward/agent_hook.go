@@ -55,7 +55,7 @@ func newHook() *cobra.Command {
 	c := o.command("hook session-start|user-prompt-submit|post-tool-use|stop [--json]", "tell a client, at one of its events, that mail waits",
 		"doorward agent hook session-start", 0, many,
 		func(ctx context.Context, args []string) error {
-			hook(func() error { return o.runHook(ctx, args) })
+			hook(func() error { return tellMail(ctx, o, args) })
 			return nil
 		})
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -65,7 +65,7 @@ func newHook() *cobra.Command {
 	return c
 }
 
-func (o *invocation) runHook(ctx context.Context, rest []string) error {
+func tellMail(ctx context.Context, o *invocation, rest []string) error {
 	if len(rest) != 1 || hookEvents()[rest[0]] == nil {
 		return errors.New("usage: doorward agent hook session-start|user-prompt-submit|post-tool-use|stop [--json]")
 	}

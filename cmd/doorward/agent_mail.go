@@ -156,10 +156,10 @@ func newTail() *cobra.Command {
 	o := newInvocation()
 	peer := o.set.String("peer", "", "of one peer only")
 	return o.command("tail [--peer PEER] [--json]", "follow what happens to messages", "doorward agent tail --peer reviewer", 0, 0,
-		func(ctx context.Context, _ []string) error { return o.tail(ctx, *peer) })
+		func(ctx context.Context, _ []string) error { return followMail(ctx, o, *peer) })
 }
 
-func (o *invocation) tail(ctx context.Context, peer string) error {
+func followMail(ctx context.Context, o *invocation, peer string) error {
 	conn, err := o.connect()
 	if err != nil {
 		return err

@@ -17,15 +17,16 @@ import (
 // newPeers lists the registered agents, shows one, or takes a name out of use.
 func newPeers() *cobra.Command {
 	o := newInvocation()
-	return o.command("peers [show|retire] [PEER] [--json]", "list, show and retire registered agents", "doorward agent peers", 0, 2, o.peers)
+	return o.command("peers [show|retire] [PEER] [--json]", "list, show and retire registered agents", "doorward agent peers", 0, 2,
+		func(ctx context.Context, args []string) error { return managePeers(ctx, o, args) })
 }
 
-func (o *invocation) peers(ctx context.Context, rest []string) error {
+func managePeers(ctx context.Context, o *invocation, rest []string) error {
 	switch {
 	case len(rest) == 0:
-		return o.listPeers(ctx)
+		return listPeers(ctx, o)
 	case rest[0] == "show" && len(rest) == 2:
-		return o.showPeer(ctx, rest[1])
+		return showPeer(ctx, o, rest[1])
 	case rest[0] == "retire" && len(rest) == 2:
 		var p agent.PeerInfo
 		if err := o.mailPost(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
@@ -33,12 +34,12 @@ func (o *invocation) peers(ctx context.Context, rest []string) error {
 		}
 		return o.print(p, fmt.Sprintf("%s is retired; %d messages that waited for it have expired\n", address(p), p.Pending))
 	case len(rest) == 1 && rest[0] != "show" && rest[0] != "retire":
-		return o.showPeer(ctx, rest[0])
+		return showPeer(ctx, o, rest[0])
 	}
 	return errUsage
 }
 
-func (o *invocation) listPeers(ctx context.Context) error {
+func listPeers(ctx context.Context, o *invocation) error {
 	var all admin.AgentPeers
 	if err := o.mail(ctx, "peers", nil, &all); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (o *invocation) listPeers(ctx context.Context) error {
 	return o.print(all.Peers, table(rows...))
 }
 
-func (o *invocation) showPeer(ctx context.Context, name string) error {
+func showPeer(ctx context.Context, o *invocation, name string) error {
 	var found admin.AgentPeers
 	if err := o.mail(ctx, "peers", url.Values{"peer": {name}}, &found); err != nil {
 		return err

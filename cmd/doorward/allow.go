@@ -27,10 +27,10 @@ func newAllow() *cobra.Command {
 	yes := o.set.Bool("yes", false, "allow what is shown without a question")
 	revoke := o.set.Bool("revoke", false, "take it back")
 	return o.command("allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now",
-		"doorward allow", 0, 0, func(context.Context, []string) error { return o.allow(*yes, *revoke) })
+		"doorward allow", 0, 0, func(context.Context, []string) error { return allowHere(o, *yes, *revoke) })
 }
 
-func (o *invocation) allow(yes, revoke bool) error {
+func allowHere(o *invocation, yes, revoke bool) error {
 	path, err := hereOf()
 	if err != nil {
 		return err

@@ -145,11 +145,11 @@ func auditVerify(ctx context.Context, o *invocation, dir, state string, accept b
 		return err
 	}
 	if accept {
-		if err := o.acceptAudit(ctx, dir, state, v); err != nil {
+		if err := acceptAudit(ctx, o, dir, state, v); err != nil {
 			return err
 		}
 	}
-	kept, unknown := o.keptMarks(ctx, state)
+	kept, unknown := keptMarks(ctx, o, state)
 	report, err := audit.Verify(dir, v, kept...)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func notKnown(r audit.Report, unknown string) string {
 
 // keptMarks are the checkpoints that the log must have: the daemon says so, or
 // without one the database; else why nothing is known.
-func (o *invocation) keptMarks(ctx context.Context, state string) (kept []audit.Mark, unknown string) {
+func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.Mark, unknown string) {
 	var k admin.Kept
 	err := o.ask(ctx, "/admin/v1/audit/kept", &k)
 	if err == nil && len(k.Marks) == 0 {
@@ -204,7 +204,7 @@ func (o *invocation) keptMarks(ctx context.Context, state string) (kept []audit.
 const nothingKept = "the database keeps nothing"
 
 // acceptAudit takes a log that is whole in itself for the log.
-func (o *invocation) acceptAudit(ctx context.Context, dir, state string, v note.Verifier) error {
+func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.Verifier) error {
 	report, err := audit.Verify(dir, v)
 	if err == nil && !report.OK {
 		err = fail(exitFailed, "the log is not whole in itself and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)

@@ -44,29 +44,29 @@ func newAuthToken() *cobra.Command {
 				if *scope != "structural" || *ttl < time.Second || *ttl > 24*time.Hour || *name == "" {
 					return errUsage
 				}
-				return create.createSession(ctx, map[string]any{"scope": *scope, "ttl_s": int64(ttl.Seconds()), "name": *name})
+				return createSession(ctx, create, map[string]any{"scope": *scope, "ttl_s": int64(ttl.Seconds()), "name": *name})
 			}),
 		list.command("list [--json]", "list the sessions", "doorward auth token list", 0, 0,
-			func(ctx context.Context, _ []string) error { return list.listSessions(ctx) }),
+			func(ctx context.Context, _ []string) error { return listSessions(ctx, list) }),
 		revoke.command("revoke ID [--json]", "end a session", "doorward auth token revoke 0123456789abcdef", 1, 1,
-			func(ctx context.Context, args []string) error { return revoke.revokeSession(ctx, args[0]) }))
+			func(ctx context.Context, args []string) error { return revokeSession(ctx, revoke, args[0]) }))
 }
 
 // createSession makes a token for CI and prints it once. A token that could not
 // be printed is revoked again.
-func (o *invocation) createSession(ctx context.Context, in map[string]any) error {
+func createSession(ctx context.Context, o *invocation, in map[string]any) error {
 	var made client.Session
 	if err := o.authPost(ctx, pathSessions, in, &made); err != nil {
 		return err
 	}
-	if err := o.showSession(made); err != nil {
+	if err := showSession(o, made); err != nil {
 		undone := o.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
 	return nil
 }
 
-func (o *invocation) showSession(s client.Session) error {
+func showSession(o *invocation, s client.Session) error {
 	if o.json {
 		return printJSON(s)
 	}
@@ -78,7 +78,7 @@ func (o *invocation) showSession(s client.Session) error {
 	return nil
 }
 
-func (o *invocation) listSessions(ctx context.Context) error {
+func listSessions(ctx context.Context, o *invocation) error {
 	all := struct {
 		Sessions []deliverySession `json:"sessions"`
 	}{Sessions: []deliverySession{}}
@@ -97,7 +97,7 @@ func (o *invocation) listSessions(ctx context.Context) error {
 	return o.print(all.Sessions, table(rows...))
 }
 
-func (o *invocation) revokeSession(ctx context.Context, id string) error {
+func revokeSession(ctx context.Context, o *invocation, id string) error {
 	if err := o.authPost(ctx, pathSessions+"/"+url.PathEscape(id)+"/revoke", struct{}{}, nil); err != nil {
 		return err
 	}

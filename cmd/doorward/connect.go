@@ -30,12 +30,12 @@ func newConnect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.relay(ctx, client.ConnectOptions{Server: strings.Join(args, ""), Namespace: label, Channel: mode}, *verbose)
+			return relayStdio(ctx, o, client.ConnectOptions{Server: strings.Join(args, ""), Namespace: label, Channel: mode}, *verbose)
 		})
 }
 
-// relay copies messages between stdio and the daemon.
-func (o *invocation) relay(ctx context.Context, with client.ConnectOptions, verbose bool) error {
+// relayStdio copies messages between stdio and the daemon.
+func relayStdio(ctx context.Context, o *invocation, with client.ConnectOptions, verbose bool) error {
 	c, err := o.connect()
 	if err != nil {
 		return err

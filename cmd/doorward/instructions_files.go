@@ -38,10 +38,10 @@ type fileProblem struct {
 func newDocumentVerify() *cobra.Command {
 	o := newInvocation()
 	return o.command("verify [DIR|FILE] [--json]", "check documents", "doorward instructions verify instructions/", 0, 1,
-		func(_ context.Context, args []string) error { return o.verify(strings.Join(args, "")) })
+		func(_ context.Context, args []string) error { return verifyDocuments(o, strings.Join(args, "")) })
 }
 
-func (o *invocation) verify(path string) (err error) {
+func verifyDocuments(o *invocation, path string) (err error) {
 	if path == "" {
 		if path, err = o.instructionsDir(); err != nil {
 			return err

@@ -30,12 +30,12 @@ func newLogin() *cobra.Command {
 			case *list || len(args) != 1:
 				return errUsage
 			}
-			return o.login(ctx, args[0], *wait)
+			return loginTo(ctx, o, args[0], *wait)
 		})
 }
 
-func (o *invocation) login(ctx context.Context, server string, wait time.Duration) error {
-	c, s, err := o.server(server)
+func loginTo(ctx context.Context, o *invocation, server string, wait time.Duration) error {
+	c, s, err := configuredServer(o, server)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (o *invocation) login(ctx context.Context, server string, wait time.Duratio
 	if !ok {
 		return fail(exitFailed, "%s is not signed in to: it runs on this machine, has an Authorization in headers, or has oauth.grant off", s.Name)
 	}
-	store, err := o.signIns(c.Store.SignInKey)
+	store, err := openSignIns(o, c.Store.SignInKey)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func lasts(r signin.Result) string {
 	return text
 }
 
-// server finds a server of the configuration.
-func (o *invocation) server(name string) (*config.Config, *config.Server, error) {
+// configuredServer finds a server of the configuration.
+func configuredServer(o *invocation, name string) (*config.Config, *config.Server, error) {
 	c, problems := o.load()
 	if c == nil {
 		sayProblems(problems)
@@ -102,8 +102,8 @@ func (o *invocation) server(name string) (*config.Config, *config.Server, error)
 	return c, s, nil
 }
 
-// signIns opens the store.
-func (o *invocation) signIns(key secret.Value) (*signin.Store, error) {
+// openSignIns opens the store.
+func openSignIns(o *invocation, key secret.Value) (*signin.Store, error) {
 	state, err := o.stateDir()
 	if err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (o *invocation) signIns(key secret.Value) (*signin.Store, error) {
 	return signin.OpenStore(signin.Options{Dir: state, Key: key})
 }
 
-// key is what seals the sign-ins by the configuration, as far as there is one.
-func (o *invocation) key() secret.Value {
+// signInKey is what seals the sign-ins by the configuration, as far as there is one.
+func signInKey(o *invocation) secret.Value {
 	if c, _ := o.load(); c != nil {
 		return c.Store.SignInKey
 	}
@@ -120,7 +120,7 @@ func (o *invocation) key() secret.Value {
 }
 
 func loginList(o *invocation) error {
-	store, err := o.signIns(o.key())
+	store, err := openSignIns(o, signInKey(o))
 	if err != nil {
 		return err
 	}
@@ -142,11 +142,11 @@ func loginList(o *invocation) error {
 func newLogout() *cobra.Command {
 	o := newInvocation()
 	return o.command("logout SERVER", "forget a sign-in", "doorward logout docs", 1, 1,
-		func(ctx context.Context, args []string) error { return o.logout(ctx, args[0]) })
+		func(ctx context.Context, args []string) error { return logoutOf(ctx, o, args[0]) })
 }
 
-func (o *invocation) logout(ctx context.Context, server string) error {
-	store, err := o.signIns(o.key())
+func logoutOf(ctx context.Context, o *invocation, server string) error {
+	store, err := openSignIns(o, signInKey(o))
 	if err != nil {
 		return err
 	}

@@ -94,10 +94,10 @@ func printContainment(w io.Writer, v admin.Server) {
 func newWhoami() *cobra.Command {
 	o := newInvocation()
 	return o.command("whoami [--json]", "show what the daemon knows of this caller, each fact with its grade", "doorward whoami", 0, 0,
-		func(ctx context.Context, _ []string) error { return o.whoami(ctx) })
+		func(ctx context.Context, _ []string) error { return showCaller(ctx, o) })
 }
 
-func (o *invocation) whoami(ctx context.Context) error {
+func showCaller(ctx context.Context, o *invocation) error {
 	var who struct {
 		Principal string `json:"principal"`
 		Facts     []struct {
@@ -138,12 +138,12 @@ func newExplain() *cobra.Command {
 				}
 				q.Set("args", *arguments)
 			}
-			return o.explain(ctx, q)
+			return showDecision(ctx, o, q)
 		})
 }
 
-// explain asks the daemon. A denial is exit status 3.
-func (o *invocation) explain(ctx context.Context, q url.Values) error {
+// showDecision asks the daemon. A denial is exit status 3.
+func showDecision(ctx context.Context, o *invocation, q url.Values) error {
 	var e admin.Explanation
 	if err := o.ask(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
 		return err

@@ -83,11 +83,11 @@ func newCall() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.call(ctx, args[0], args[1], arguments)
+			return callTool(ctx, o, args[0], args[1], arguments)
 		})
 }
 
-func (o *invocation) call(ctx context.Context, server, name string, arguments []byte) error {
+func callTool(ctx context.Context, o *invocation, server, name string, arguments []byte) error {
 	c, err := o.connect()
 	if err != nil {
 		return err
