@@ -77,6 +77,9 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(doubleDashed(root, args))
 	c, err := root.ExecuteContextC(ctx)
+	if err != nil && strings.HasPrefix(c.CommandPath()+" ", "doorward completion ") { // cobra's own, which only fails on its arguments
+		err = fmt.Errorf("%w: %w", errUsage, err)
+	}
 	return report(c, err)
 }
 
