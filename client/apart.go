@@ -8,10 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Apart reports whether the daemon is beyond the pid namespace of this process,
-// as it is for an agent that it started and shut in. The names that processes
-// have on one side mean nothing on the other then. It is the kernel that says
-// so: there is no number here for who listens.
+// Apart reports whether the daemon is outside the PID namespace of this
+// process, as for a contained agent. Process identifiers of one side then mean
+// nothing on the other. The kernel reports PID 0 for such a listener.
 func (c *Client) Apart(ctx context.Context) (bool, error) {
 	conn, err := c.dial(ctx, "", "")
 	if err != nil {

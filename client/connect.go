@@ -67,7 +67,7 @@ type shim struct {
 	path string
 	busy sync.WaitGroup
 
-	listens context.Context // ends with the input: nobody is left to be told
+	listens context.Context // ends with the input, when the client is gone
 	deafen  context.CancelFunc
 
 	away, reached atomic.Bool // a message found no daemon; one found it

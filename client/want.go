@@ -11,8 +11,8 @@ import (
 // codeDenied is the JSON-RPC code of a refusal.
 const codeDenied = 1403
 
-// help reports whether a request that failed with err is worth another try: it
-// was refused for want of guidance, and now there is a token.
+// help reports whether to repeat a request that failed with err: it was refused
+// because guidance was missing, and a token has been obtained since.
 func (g *guide) help(ctx context.Context, err error) bool {
 	var rpc *RPCError
 	if g == nil || g.o.Ask || !errors.As(err, &rpc) || rpc.Code != codeDenied {

@@ -23,10 +23,10 @@ const hookTime = 2 * time.Second
 // hookInput bounds what a client may say of the event.
 const hookInput = 4 << 20
 
-// hook tells a client, at one of its events, how much mail waits for its agent.
-// It ends well whatever happens: to some clients another status means that the
-// user's prompt or the end of a turn is refused. Where there is no daemon, or
-// policy gives the caller no mailbox, there is nothing to say.
+// hook runs the command that tells a client, at one of its events, how many
+// messages wait for its agent. It exits with 0 in every case, because some
+// clients refuse the prompt or the end of a turn on another exit status. It
+// prints nothing without a daemon, or when policy gives the caller no mailbox.
 func hook(run func() error) {
 	defer func() {
 		if r := recover(); r != nil { // the runtime would exit with 2, which refuses

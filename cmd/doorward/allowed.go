@@ -16,9 +16,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// A configuration names programs to run, and one that lies in the working
-// directory came there with a clone or an archive as easily as by its user's
-// hand. It is run when the user has allowed that content in that directory.
+// A configuration names programs to run, and one in the working directory may
+// have come with a clone or an archive. It is used only after the user has
+// allowed that content in that directory.
 
 // allowance is what was allowed of one directory: the content of its
 // configuration, and of the policy file that the configuration names.
@@ -179,9 +179,9 @@ func (o *options) allowance() (*allowance, error) {
 	return s.find(o.workdir)
 }
 
-// here tells whether a command takes the configuration of the working
-// directory. serve and check take whatever is there, and say what is wrong with
-// it; the others take it once it was allowed and else leave it alone.
+// here reports whether a command uses the configuration of the working
+// directory. serve and check always do, and report its problems; the others use
+// it only when it was allowed.
 func (o *options) here() bool {
 	if _, err := os.Lstat(config.Here); err != nil {
 		return false
@@ -200,8 +200,8 @@ func (o *options) here() bool {
 	return err == nil
 }
 
-// hereContent is what stands in the configuration of the working directory; a
-// pipe in its place is not waited for.
+// hereContent reads the configuration of the working directory. It does not
+// read from a pipe, which could block.
 func hereContent() ([]byte, error) {
 	if fi, err := os.Stat(config.Here); err != nil || !fi.Mode().IsRegular() {
 		return nil, errors.Join(err, errNotAllowed)

@@ -13,10 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/daemon"
 )
 
-// daemonKey is the key by which the daemon of this state directory is known: as
-// a started agent is told, else what the daemon left there. nil: none ran there
-// yet, or the socket was named and the state directory behind it was not, so
-// that there is nothing to know the daemon by.
+// daemonKey returns the public key of the daemon: that of the environment of a
+// started agent, else the one that the daemon left in the state directory. It is
+// nil when no daemon ran there yet, or when only the runtime directory was named.
 func (o *options) daemonKey() (ed25519.PublicKey, error) {
 	if text := os.Getenv("DOORWARD_DAEMON_KEY"); text != "" {
 		return parseDaemonKey("DOORWARD_DAEMON_KEY", text)

@@ -54,7 +54,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// find is the configuration that the command goes by.
+// find returns the configuration of the command.
 func (o *options) find() config.Found {
 	if o.found != nil {
 		return *o.found
@@ -97,9 +97,9 @@ func checkURL(raw string, allowPrivate bool) error {
 	return egress.CheckLiteral(u, allowPrivate)
 }
 
-// socket is where the daemon listens: the configured path, else the one in
-// the runtime directory. The working directory has no say in it: what lies
-// there could lead every command to a daemon of somebody else's.
+// socket returns the path of the daemon's socket: the configured path, else the
+// one in the runtime directory. The configuration of the working directory is
+// ignored, because it could lead a command to another user's daemon.
 func (o *options) socket() (string, error) {
 	if path := os.Getenv("DOORWARD_SOCKET"); path != "" && o.runtime == "" && o.config == "" {
 		return path, nil // as a started agent is told
@@ -116,7 +116,7 @@ func (o *options) socket() (string, error) {
 	return path, nil
 }
 
-// guide lets a client bear a token of instruction delivery.
+// guide makes a client send the token of a delivery session.
 func (o *options) guide(c *client.Client, g client.GuideOptions) {
 	g.Env = lookup
 	g.RuntimeDir, _ = o.sessionDir() // without one there are no session files

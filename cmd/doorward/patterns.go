@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// patternProblems is what is wrong with the pattern files of servers that are
-// scanned. It is no part of loading: a file that went bad keeps the rules of
-// before in a daemon that runs.
+// patternProblems checks the pattern files of servers that are scanned. Loading
+// does not check them: when a file becomes invalid, a running daemon keeps its
+// earlier rules.
 func patternProblems(c *config.Config) []config.Problem {
 	var out []config.Problem
 	seen := make(map[string]bool)

@@ -237,7 +237,7 @@ func TestAListenerThatIsShutInIsNoDaemon(t *testing.T) {
 			t.Fatalf("%s: not ready", name)
 		}
 		out, err := tryTools(home, env)
-		if refused := err != nil && strings.Contains(string(out), "is shut in"); refused != below {
+		if refused := err != nil && strings.Contains(string(out), "is contained"); refused != below {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 		if below && strings.Contains(said.String(), "a request") {

@@ -5,8 +5,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// unserved refuses what a configuration may say and this version does not do.
-// A rule that is read and not kept is worse than one that stops the start.
+// unserved refuses servers whose configuration asks for something that this
+// version does not support. Ignoring the key would run a server with less
+// protection than was asked for.
 func unserved(file string, c *config.Config) []config.Problem {
 	var out []config.Problem
 	for _, s := range c.Servers {
@@ -22,8 +23,8 @@ func unserved(file string, c *config.Config) []config.Problem {
 	return out
 }
 
-// unservedServer names what of a server's handling is not built: the server
-// is refused then, since it would run with less than was asked for.
+// unservedServer names the key of a server that is not supported, empty for
+// none.
 func unservedServer(s *config.Server) (key, what string) {
 	switch {
 	case s.Doorward.Sandbox == process.Strict && !process.CanContain:
