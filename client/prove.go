@@ -31,7 +31,7 @@ const proofTime = 10 * time.Second
 // listener, nil where it says nothing.
 func (c *Client) proven(ctx context.Context, conn net.Conn, who *peer.Credentials) error {
 	if who != nil && who.Nested() {
-		return fmt.Errorf("%w: process %d is shut in", ErrNotOurs, who.PID)
+		return fmt.Errorf("%w: process %d is contained", ErrNotOurs, who.PID)
 	}
 	if c.expected == nil {
 		return nil

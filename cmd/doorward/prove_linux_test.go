@@ -231,7 +231,7 @@ func TestAListenerThatIsShutInIsNoDaemon(t *testing.T) {
 		said := newLines("")
 		cmd.Stdout = said
 		if err := cmd.Start(); err != nil {
-			t.Skipf("no process can be shut in here: %v", err)
+			t.Skipf("no process can be contained here: %v", err)
 		}
 		if _, ok := said.take(regexp.MustCompile(`^ready$`), 10*time.Second); !ok {
 			t.Fatalf("%s: not ready", name)
