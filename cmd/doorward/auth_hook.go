@@ -260,7 +260,7 @@ func (k *sessionKeeper) mine(bind string) bool { return bind == k.agent.Instance
 // enough is how long a session must be good for to be kept.
 const enough = time.Hour
 
-// ensure gives the agent's session: the one that there is, as after a resume or
+// ensure returns the agent's session: the one that there is, as after a resume or
 // a compaction, or a new one. kept is why a new one is in no file.
 func (k *sessionKeeper) ensure(ctx context.Context, project string) (f credential.File, kept, err error) {
 	before, _, none := credential.Find(k.dir, k.mine)

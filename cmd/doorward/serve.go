@@ -135,7 +135,7 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 	}
 }
 
-// reload gives the files that it read, which are those to watch from now on.
+// reload returns the files that it read, which are those to watch from now on.
 func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
 		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: one that is there now is read at its next start")

@@ -15,7 +15,7 @@ import (
 // lookTime is how long the first look at the documents may take.
 const lookTime = 5 * time.Second
 
-// OpenInstructions gives the operator's side of instruction delivery where no
+// OpenInstructions returns the operator's side of instruction delivery where no
 // daemon runs: what it does is decided and recorded as the daemon would. By is
 // this process's own user. A daemon that runs on the state directory is an
 // error, since its record and its database are its own. Call end when done.

@@ -28,7 +28,7 @@ func (s *Server) Counts() Counts {
 	}
 }
 
-// LogValue gives the counts as attributes.
+// LogValue returns the counts as attributes.
 func (c Counts) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.Int64("garbage", c.Garbage), slog.Int64("unknown", c.Unknown), slog.Int64("late", c.Late),

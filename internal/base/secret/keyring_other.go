@@ -8,7 +8,7 @@ import "errors"
 // process or cgo alone, and Doorward uses neither for this.
 var ErrKeyring = errors.New("keyring references are not supported on this system; use ${env:NAME} or ${file:/path}")
 
-// ReadKeyring gives ErrKeyring.
+// ReadKeyring returns ErrKeyring.
 func ReadKeyring(func(string) (string, bool), string, string) (Value, error) {
 	return Value{}, ErrKeyring
 }

@@ -215,11 +215,11 @@ func (p part) resolveEnv(env func(string) (string, bool)) (string, error) {
 	return value, nil
 }
 
-// String gives [secret], since fixed text can be one.
+// String returns [secret], since fixed text can be one.
 func (Template) String() string { return hidden }
 
-// GoString gives [secret].
+// GoString returns [secret].
 func (Template) GoString() string { return hidden }
 
-// Format gives [secret] for every verb.
+// Format returns [secret] for every verb.
 func (Template) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(hidden)) }

@@ -29,7 +29,7 @@ func New(s string) Value {
 	return Value{text: &s}
 }
 
-// Reveal gives the text, for the one place that uses it.
+// Reveal returns the text, for the one place that uses it.
 func (v Value) Reveal() string {
 	if v.text == nil {
 		return ""

@@ -204,5 +204,5 @@ type Stats struct {
 	Compiled int64 // statements; stands still once all have been seen
 }
 
-// Stats gives the counts.
+// Stats returns the counts.
 func (db *DB) Stats() Stats { return db.count.stats() }

@@ -17,7 +17,7 @@ type Found struct {
 	Here bool // it is the working directory's, which nobody named
 }
 
-// FindConfig gives the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml if here takes it,
+// FindConfig returns the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml if here takes it,
 // else $XDG_CONFIG_HOME/doorward/doorward.yaml, else the built-in defaults. exists is asked about the file of the XDG
 // directory alone: a file that was named and is missing is Load's to report. A variable that is empty counts as unset,
 // and so does an XDG variable that is not absolute.
@@ -34,7 +34,7 @@ func FindConfig(flag string, env func(string) (string, bool), here func() bool, 
 	return Found{}
 }
 
-// FindState gives the state directory: flag, else $DOORWARD_STATE_DIR, else $XDG_STATE_HOME/doorward, where
+// FindState returns the state directory: flag, else $DOORWARD_STATE_DIR, else $XDG_STATE_HOME/doorward, where
 // XDG_STATE_HOME is ~/.local/state when unset. The error is ErrNoHome.
 func FindState(flag string, env func(string) (string, bool)) (string, error) {
 	if named := either(flag, get(env, "DOORWARD_STATE_DIR")); named != "" {
@@ -47,7 +47,7 @@ func FindState(flag string, env func(string) (string, bool)) (string, error) {
 	return filepath.Join(base, "doorward"), nil
 }
 
-// FindRuntime gives the runtime directory: flag, else $DOORWARD_RUNTIME_DIR, else $XDG_RUNTIME_DIR/doorward, else run
+// FindRuntime returns the runtime directory: flag, else $DOORWARD_RUNTIME_DIR, else $XDG_RUNTIME_DIR/doorward, else run
 // in the state directory, which stateFlag and env give. The error is ErrNoHome.
 func FindRuntime(flag, stateFlag string, env func(string) (string, bool)) (string, error) {
 	if named := either(flag, get(env, "DOORWARD_RUNTIME_DIR")); named != "" {

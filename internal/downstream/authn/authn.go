@@ -178,7 +178,7 @@ func (a *Authenticator) AuthenticateFor(c *Caller, client netip.Addr, authorizat
 	return a.token(c, client, authorization)
 }
 
-// connection gives the principal of the connection itself, made at its first
+// connection returns the principal of the connection itself, made at its first
 // request.
 func (a *Authenticator) connection(c *Caller) (*principal.Principal, error) {
 	if p := c.who.Load(); p != nil {
@@ -321,7 +321,7 @@ type Failures struct {
 	Limited uint64 // not compared: the source failed too often
 }
 
-// Failures gives the counts.
+// Failures returns the counts.
 func (a *Authenticator) Failures() Failures {
 	return Failures{a.failures.missing.Load(), a.failures.invalid.Load(), a.failures.limited.Load()}
 }

@@ -123,7 +123,7 @@ func (o *OAuth) Close() { o.stop() }
 // each has one judge.
 func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// known gives the principal of a token that was verified before and still
+// known returns the principal of a token that was verified before and still
 // holds.
 func (o *OAuth) known(digest [sha256.Size]byte, local bool, now time.Time) *principal.Principal {
 	t := o.verified.get(digest)

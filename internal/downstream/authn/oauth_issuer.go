@@ -55,7 +55,7 @@ type fetch struct {
 	err  error
 }
 
-// current gives the keys that are known, or nil, and looks after their age.
+// current returns the keys that are known, or nil, and looks after their age.
 func (s *issuer) current(now time.Time) *keyring {
 	r := s.ring.Load()
 	if r == nil {

@@ -130,7 +130,7 @@ func newRecord(name string, expires time.Duration, scope string) (secret string,
 	return secret, r
 }
 
-// List gives all tokens, the revoked and the expired too, oldest first.
+// List returns all tokens, the revoked and the expired too, oldest first.
 func (s *Store) List() ([]Token, error) {
 	records, _, err := s.load()
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Store) Revoke(idOrName string) ([]Token, error) {
 	return revoked, err
 }
 
-// newSecret gives a token and its id. Ids begin with a capital letter, which
+// newSecret returns a token and its id. Ids begin with a capital letter, which
 // no name has, so that neither can be taken for the other.
 func newSecret() (secret, id string) {
 	var b [secretSize + 8]byte

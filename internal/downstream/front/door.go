@@ -193,7 +193,7 @@ func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Prin
 	}
 }
 
-// splitPath gives "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
+// splitPath returns "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
 // What is not exactly of that form has no face.
 func splitPath(path string) (face, server string) {
 	rest, ok := strings.CutPrefix(path, "/")

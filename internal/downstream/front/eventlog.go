@@ -99,7 +99,7 @@ func (l *eventLog) replace() {
 	}
 }
 
-// reserve gives the right to write to a raw connection that is about to be
+// reserve returns the right to write to a raw connection that is about to be
 // taken over: before its client sees an answer, so that two cannot both get
 // one. It fails when another is attached and takeover is false.
 func (l *eventLog) reserve(takeover bool) (gen uint64, ok bool) {

@@ -68,7 +68,7 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// From gives what is known of the connection that ctx belongs to; nil when
+// From returns what is known of the connection that ctx belongs to; nil when
 // nothing is, and then the request must be refused.
 func From(ctx context.Context) *Origin {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {

@@ -43,7 +43,7 @@ type exeFile struct{ fd int }
 
 func (f exeFile) close() { unix.Close(f.fd) }
 
-// of gives the digest of f, which looks like id, in hexadecimal; empty when it
+// of returns the digest of f, which looks like id, in hexadecimal; empty when it
 // cannot be had in time. It closes f, sooner or later.
 func (d *digests) of(ctx context.Context, f exeFile, id fileID) string {
 	if id.size > uint64(d.limits.Bytes) || id.mount == 0 && !isLocal(f.fd) {

@@ -119,7 +119,7 @@ func (h *Holders) run() {
 	}
 }
 
-// take gives what is wanted since the last time. ended: nothing is, and the
+// take returns what is wanted since the last time. ended: nothing is, and the
 // next who wants something starts another run.
 func (h *Holders) take(idle bool) (fresh []*wanted, ended bool) {
 	h.mu.Lock()

@@ -204,7 +204,7 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	return h, ok && again == inode
 }
 
-// socketAt gives the number of the socket that a descriptor in /proc links to.
+// socketAt returns the number of the socket that a descriptor in /proc links to.
 func socketAt(dir int, name string) (inode uint32, ok bool) {
 	var buf [64]byte
 	n, err := unix.Readlinkat(dir, name, buf[:])

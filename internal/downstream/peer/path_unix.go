@@ -55,7 +55,7 @@ func private(f *os.File) error {
 	return nil
 }
 
-// Owner gives uid and gid of a file that was looked at with Stat or Lstat.
+// Owner returns uid and gid of a file that was looked at with Stat or Lstat.
 func Owner(fi fs.FileInfo) (uid, gid uint32, ok bool) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

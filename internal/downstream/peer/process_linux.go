@@ -168,7 +168,7 @@ func startOf(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(f[19]), 10, 64)
 }
 
-// statFields gives the fields of /proc/PID/stat from the state on. The command
+// statFields returns the fields of /proc/PID/stat from the state on. The command
 // name before it may contain anything, so the last parenthesis counts.
 func statFields(b []byte) [][]byte {
 	i := bytes.LastIndexByte(b, ')')

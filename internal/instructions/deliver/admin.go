@@ -42,7 +42,7 @@ func (q *request) adminList() error {
 	return q.told(q.operator().List(q.r.Context(), q.by()))
 }
 
-// adminShow gives the versions of a name, or with ?version= one content.
+// adminShow returns the versions of a name, or with ?version= one content.
 func (q *request) adminShow() error {
 	ref := q.query.Get("version")
 	switch {

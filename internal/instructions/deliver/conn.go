@@ -164,7 +164,7 @@ func (c *conn) get(ctx context.Context, p gate.Pass, o order) (*Text, error) {
 	return nil, err
 }
 
-// open gives the generic text, which is no delivery. A call of a tool is
+// open returns the generic text, which is no delivery. A call of a tool is
 // recorded all the same, as it has no other record.
 func (s *Server) open(p gate.Pass, why string) (*Text, error) {
 	t := s.lesser(why)

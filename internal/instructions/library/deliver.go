@@ -212,7 +212,7 @@ func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeOut gives all that waits, and which of it has no row; it has one from here
+// takeOut returns all that waits, and which of it has no row; it has one from here
 // on, for who counts meanwhile.
 func (g *ledger) takeOut(now time.Time) (out map[kind]*Delivered, fresh []kind) {
 	g.mu.Lock()

@@ -48,7 +48,7 @@ type catalog struct {
 	refused document.Problems // entries that are no documents
 }
 
-// content gives the documents in the order of their names, and why others are
+// content returns the documents in the order of their names, and why others are
 // none.
 func (c catalog) content() (docs []*document.Document, problems document.Problems) {
 	problems = c.refused

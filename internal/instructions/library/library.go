@@ -300,7 +300,7 @@ func (l *Library) Ready(ctx context.Context) error {
 	}
 }
 
-// Set gives the documents that are production now, and how the library is. It
+// Set returns the documents that are production now, and how the library is. It
 // never waits. The set is immutable and never nil; when the state is not OK it
 // is the last one, for those who had it already.
 func (l *Library) Set() (*document.Set, State) {

@@ -113,7 +113,7 @@ func openDir(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// list gives the names of documents, in order. Hidden files are none: editors
+// list returns the names of documents, in order. Hidden files are none: editors
 // keep their own beside the one that they edit.
 func list(root *os.Root) (names []string, over int, err error) {
 	d, err := root.Open(".")

@@ -32,7 +32,7 @@ func (c *counters) add(f func(*Stats)) {
 func (c *counters) ended(reason string)  { c.add(func(s *Stats) { s.Ended[reason]++ }) }
 func (c *counters) failed(reason string) { c.add(func(s *Stats) { s.Failures[reason]++ }) }
 
-// Stats gives the counts.
+// Stats returns the counts.
 func (k *Keeper) Stats() Stats {
 	k.mu.RLock()
 	live := k.alive

@@ -26,7 +26,7 @@ type key struct {
 	made   time.Time
 }
 
-// String gives no part of the secret, and so does every other form of it.
+// String returns no part of the secret, and so does every other form of it.
 func (k key) String() string               { return "[session key]" }
 func (k key) GoString() string             { return k.String() }
 func (k key) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, k.String()) }

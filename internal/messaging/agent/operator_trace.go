@@ -102,7 +102,7 @@ type recorded struct {
 	line []byte
 }
 
-// records gives every record of messaging in the audit log of this node. The
+// records returns every record of messaging in the audit log of this node. The
 // log is read as it stands; whether it is whole, `doorward audit verify` says.
 func (s *Server) records(ctx context.Context, fn func(recorded)) error {
 	if s.o.AuditDir == "" {

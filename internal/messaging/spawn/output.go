@@ -104,7 +104,7 @@ func (o *output) store(b []byte) {
 	}
 }
 
-// end gives the result, and all of the output where that is more; else nil.
+// end returns the result, and all of the output where that is more; else nil.
 func (o *output) end() (text string, whole io.Reader) {
 	text = string(o.last[max(0, len(o.last)-resultBytes):])
 	if o.file == nil {

@@ -11,7 +11,7 @@ import (
 // backBytes is how much Backwards reads at once.
 const backBytes = 256 << 10
 
-// Backwards gives the records of the log in dir, the last one first, each a line
+// Backwards returns the records of the log in dir, the last one first, each a line
 // without its newline that is valid until the next; it reads no more than is
 // asked for. Records are not verified; an unfinished last line is left out. An
 // error ends it.
@@ -71,7 +71,7 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 	return true, nil
 }
 
-// linesBackwards gives whole lines, the last one first.
+// linesBackwards returns whole lines, the last one first.
 func linesBackwards(block []byte, yield func([]byte, error) bool) bool {
 	for len(block) > 0 {
 		block = block[:len(block)-1] // the newline

@@ -33,7 +33,7 @@ type checkpoint struct {
 	time string
 }
 
-// sign gives the note with the empty line behind it.
+// sign returns the note with the empty line behind it.
 func (c checkpoint) sign(k *Key) ([]byte, error) {
 	raw, err := hex.DecodeString(string(c.hash[:]))
 	if err != nil {
@@ -209,7 +209,7 @@ type checkpointReader struct {
 // errUnfinished says that a file ends in the middle of a line or checkpoint.
 var errUnfinished = errors.New("it is unfinished")
 
-// next gives the next checkpoint, io.EOF behind the last, errUnfinished when
+// next returns the next checkpoint, io.EOF behind the last, errUnfinished when
 // the file ends too soon, and another error when it is not to be trusted.
 func (r *checkpointReader) next() (checkpoint, error) {
 	r.text = r.text[:0]

@@ -56,7 +56,7 @@ func ParseKey(text string) (*Key, error) {
 	return &Key{signer: signer, verifier: verifier, public: public}, nil
 }
 
-// publicHalf gives the verifier string of PRIVATE+KEY+name+hash+base64, which
+// publicHalf returns the verifier string of PRIVATE+KEY+name+hash+base64, which
 // note.NewSigner took: one byte of algorithm and the 32 bytes of the seed.
 func publicHalf(private string) (string, error) {
 	parts := strings.SplitN(private, "+", 5)

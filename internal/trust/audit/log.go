@@ -264,7 +264,7 @@ func (l *Log) notices() (bodies [][]byte) {
 	return bodies
 }
 
-// event gives the body of an event about the log itself.
+// event returns the body of an event about the log itself.
 func (l *Log) event(action string, count, bytes int64, reason string) []byte {
 	r := Record{Kind: Event, Source: "audit", Action: action, Count: count, Bytes: bytes, Reason: reason}
 	return appendBody(nil, &r, l.o.Now())

@@ -167,7 +167,7 @@ func (l *Log) openLast(number int) (f *os.File, size, torn int64, err error) {
 	return f, size, torn, nil
 }
 
-// lastOf gives the last line of a closed segment, which must be whole.
+// lastOf returns the last line of a closed segment, which must be whole.
 func (l *Log) lastOf(number int) ([]byte, error) {
 	f, err := openSegment(l.dir, number)
 	if err != nil {
@@ -185,7 +185,7 @@ func (l *Log) lastOf(number int) ([]byte, error) {
 	return text, err
 }
 
-// lastLine gives the last finished line of the first size bytes; nil: none.
+// lastLine returns the last finished line of the first size bytes; nil: none.
 func lastLine(f *os.File, size int64) ([]byte, error) {
 	lines, _, err := lastLines(f, size, 1)
 	if err != nil || len(lines) == 0 {

@@ -16,7 +16,7 @@ import (
 // part of the log.
 const settleDelay = 50 * time.Millisecond
 
-// Tail gives the last n records of the log in dir, oldest first, each a line
+// Tail returns the last n records of the log in dir, oldest first, each a line
 // without its newline. It reads backwards and no more than it needs. Records
 // are not verified; an unfinished last line is left out.
 func Tail(dir string, n int) ([][]byte, error) {
@@ -39,7 +39,7 @@ func Tail(dir string, n int) ([][]byte, error) {
 	return lines, nil
 }
 
-// tailOf gives the last n lines of a segment, last line first.
+// tailOf returns the last n lines of a segment, last line first.
 func tailOf(dir string, number, n int) ([][]byte, error) {
 	f, err := openSegment(dir, number)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *cursor) find() error {
 	return nil
 }
 
-// firstOf gives the number of a segment's first record, 0 when there is none
+// firstOf returns the number of a segment's first record, 0 when there is none
 // yet, and the length of what is finished.
 func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	f, err := openSegment(dir, number)

@@ -62,7 +62,7 @@ func openSegment(dir string, n int) (*os.File, error) {
 	return os.OpenFile(segmentPath(dir, n), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 }
 
-// lastLines gives up to n complete lines from the end of the first size bytes
+// lastLines returns up to n complete lines from the end of the first size bytes
 // of r, last line first, without their newlines, and the offset behind the last
 // newline. A line longer than MaxLine ends the search with ErrDamaged.
 func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err error) {
@@ -94,7 +94,7 @@ func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err
 	return lines, end, nil
 }
 
-// lastNewline gives the offset behind the last newline in the first size bytes.
+// lastNewline returns the offset behind the last newline in the first size bytes.
 // What stands behind it is the beginning of a line that was never finished, of
 // any length: after a power loss it may be a stretch of zeros.
 func lastNewline(r io.ReaderAt, size int64) (int64, error) {
@@ -115,7 +115,7 @@ func lastNewline(r io.ReaderAt, size int64) (int64, error) {
 // holeChunk is how much of the end is looked at at once; several lines fit in.
 const holeChunk = 4 * MaxLine
 
-// withoutHoles gives the offset up to which the first size bytes have no hole
+// withoutHoles returns the offset up to which the first size bytes have no hole
 // behind the record that was on the disk for certain. A power loss may keep what
 // was written later and lose what was written before: there are zeros then, and
 // no record has one. size is the end of a line, or 0.

@@ -277,7 +277,7 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{br: bufio.NewReaderSize(r, 4*MaxLine)}
 }
 
-// next gives a line without its newline, valid until the next call; io.EOF at
+// next returns a line without its newline, valid until the next call; io.EOF at
 // the end, errUnfinished when the last line has no newline.
 func (r *lineReader) next() ([]byte, error) {
 	text, err := r.br.ReadSlice('\n')

@@ -72,7 +72,7 @@ func factGroups() []principal.Grade {
 	return []principal.Grade{principal.Attested, principal.Verified, principal.Observed}
 }
 
-// contextOf gives each fact that some rule reads under exactly its grade. What
+// contextOf returns each fact that some rule reads under exactly its grade. What
 // could not be read is absent, and so is what describes a program that the
 // request does not confirm.
 func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {

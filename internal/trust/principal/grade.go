@@ -36,7 +36,7 @@ func (g Grade) MayAllow() bool { return g.known() >= Verified }
 // MayRestrict reports whether a fact of this grade may be the reason to refuse.
 func (g Grade) MayRestrict() bool { return g.known() >= Observed }
 
-// MarshalText gives the lower-case name; it never fails.
+// MarshalText returns the lower-case name; it never fails.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // UnmarshalText takes exactly the names that MarshalText gives.

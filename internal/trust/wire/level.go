@@ -105,7 +105,7 @@ func (s *scanner) note(lv level, f field, at span) {
 	}
 }
 
-// find gives the field of a key; variant reports that it is none, but would
+// find returns the field of a key; variant reports that it is none, but would
 // be one for a reader that folds case.
 func (v *vocabulary) find(text []byte, wide bool) (f field, variant bool) {
 	if n := len(text); !wide && (n >= 64 || v.lengths>>n&1 == 0) {

@@ -54,7 +54,7 @@ type Error struct {
 	Raw     []byte
 }
 
-// Error gives the code alone with the message: both are the sender's words,
+// Error returns the code alone with the message: both are the sender's words,
 // so the text belongs in an operator's log only when the sender is trusted.
 func (e *Error) Error() string {
 	return "JSON-RPC error " + strconv.FormatInt(e.Code, 10) + ": " + e.Message

@@ -160,7 +160,7 @@ func (s *Source) adopt(used string) bool {
 	return true
 }
 
-// renew gives a token other than used, of which one renewal is under way at a time. It goes on when ctx ends: a refresh
+// renew returns a token other than used, of which one renewal is under way at a time. It goes on when ctx ends: a refresh
 // token that was exchanged and not stored would be lost.
 func (s *Source) renew(ctx context.Context, used string, c challenge) (*entry, error) {
 	s.mu.Lock()
