@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// tooManyFacts stands for facts that are longer than MaxFacts.
+// tooManyFacts replaces facts that are longer than MaxFacts.
 const tooManyFacts = `[{"name":"facts","value":"too long to record","grade":"unavailable"}]`
 
 // tip is the end of the chain: the last record's number and its hash in hex.

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// Mark is what a checkpoint says, without its signature: that there were Seq
-// records, the last of them with that hash. Kept in another place than the log,
-// it tells a log that was removed, or replaced by an older copy, from one that
-// has nothing to show yet.
+// Mark is the content of a checkpoint without its signature: the log had Seq
+// records, the last of them with that hash. Kept outside the log, it
+// distinguishes a log that was removed or replaced by an older copy from a log
+// that is still empty.
 type Mark struct {
 	Seq  uint64 `json:"seq"`
 	Hash string `json:"hash"` // lower-case hex
@@ -57,7 +57,7 @@ func (l *Log) Has(m Mark) (bool, error) {
 	}
 }
 
-// keptBad is what is wrong with a log that lacks a mark; nil: it lacks none.
+// keptBad returns what is wrong with a log that lacks a mark; nil: it lacks none.
 func (w *walk) keptBad() error {
 	if len(w.kept) == 0 {
 		return nil

@@ -26,11 +26,11 @@ type line struct {
 	signed     []byte // what the hash is over
 }
 
-// parseLine takes text, a line without its newline, apart. It accepts exactly
-// one JSON object without duplicate names that begins with seq, time, kind and
-// source, ends with prev and hash, and has no unescaped control character; it
-// does not look whether the hash is right. Members that it does not know may
-// stand between, because a later version may have written them.
+// parseLine parses a line without its newline. It accepts exactly one JSON object
+// without duplicate names that begins with seq, time, kind and source, ends with
+// prev and hash, and has no unescaped control character. It does not check the
+// hash. Unknown members may stand in between, because a later version may have
+// written them.
 func parseLine(text []byte) (l line, ok bool) {
 	if len(text) >= MaxLine || len(text) < hashTail+prevTail {
 		return l, false
@@ -75,7 +75,7 @@ func hexMember(text []byte, before, after string) ([]byte, bool) {
 	return text, true
 }
 
-// parseHead reads `{"seq":N,"time":"…","kind":"…","source":"` and gives N.
+// parseHead reads `{"seq":N,"time":"…","kind":"…","source":"` and returns N.
 func parseHead(text []byte) (seq uint64, ok bool) {
 	if text, ok = bytes.CutPrefix(text, []byte(`{"seq":`)); !ok {
 		return 0, false
@@ -97,7 +97,7 @@ func parseHead(text []byte) (seq uint64, ok bool) {
 	return seq, bytes.HasPrefix(text[stringEnd(text):], []byte(`","source":"`))
 }
 
-// stringEnd is where the first quote stands that is not escaped.
+// stringEnd returns the position of the first unescaped quote.
 func stringEnd(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

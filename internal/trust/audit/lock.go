@@ -13,7 +13,7 @@ import (
 )
 
 // lockName is the file whose flock makes one process the writer. Only a writer
-// keeps it; a reader touches it for an instant to learn whether one is there.
+// holds it; a reader takes it for an instant to learn whether there is a writer.
 const lockName = "lock"
 
 // lock makes this process the writer of dir until the file is closed. It tries
@@ -39,15 +39,15 @@ func lock(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("locking %s: %w", dir, err)
 }
 
-// unlock gives the lock back. It does not leave that to the closing of the file:
-// a child process that is just being started shares it until its exec.
+// unlock releases the lock. Closing the file would not suffice: a child process
+// that is just being started shares it until its exec.
 func unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// beingWritten reports whether some process, this one included, has dir open
-// for writing. It is what tells an unfinished last line that a writer is about
-// to finish from one that was torn.
+// beingWritten reports whether some process, this one included, has dir open for
+// writing. It distinguishes an unfinished last line that a writer is about to
+// finish from one that was torn.
 func beingWritten(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -218,7 +218,8 @@ func (l *Log) fresh() *group {
 	return g
 }
 
-// succeeded notes a write that also told of refused and lost, under mu.
+// succeeded notes a write that also reported the numbers of refused and lost
+// records. The caller holds mu.
 func (l *Log) succeeded(wrote bool, refused, lost int64) {
 	if !wrote {
 		return
@@ -235,8 +236,8 @@ func (l *Log) succeeded(wrote bool, refused, lost int64) {
 	l.wake()
 }
 
-// failed notes that g was not written, under mu, and gives the error for its
-// Appends. The Later records of g go back into the queue.
+// failed notes that g was not written, and returns the error for its Appends. The
+// Later records of g go back into the queue. The caller holds mu.
 func (l *Log) failed(g *group, err error) error {
 	if l.trouble == nil {
 		l.o.Log.Error("audit log cannot be written; acts that need a record are refused", "dir", l.dir, "error", err)

@@ -54,7 +54,7 @@ func tailOf(dir string, number, n int) ([][]byte, error) {
 	return lines, err
 }
 
-// Export writes every finished line of the log in dir to w, as it stands.
+// Export writes every finished line of the log in dir to w, unchanged.
 func Export(ctx context.Context, dir string, w io.Writer) error {
 	numbers, err := segments(dir)
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *cursor) close() {
 	}
 }
 
-// find chooses where to begin: the newest segment whose first record is not
-// behind from, or the end of the log.
+// find returns where to begin: the newest segment whose first record is not after
+// from, or the end of the log.
 func (c *cursor) find() error {
 	numbers, err := segments(c.dir)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *cursor) find() error {
 }
 
 // firstOf returns the number of a segment's first record, 0 when there is none
-// yet, and the length of what is finished.
+// yet, and the length of the finished part.
 func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	f, err := openSegment(dir, number)
 	if err != nil {

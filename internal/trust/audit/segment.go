@@ -94,9 +94,9 @@ func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err
 	return lines, end, nil
 }
 
-// lastNewline returns the offset behind the last newline in the first size bytes.
-// What stands behind it is the beginning of a line that was never finished, of
-// any length: after a power loss it may be a stretch of zeros.
+// lastNewline returns the offset after the last newline in the first size bytes.
+// The bytes after it are the beginning of a line that was never finished, of any
+// length: after a power loss they may be a stretch of zeros.
 func lastNewline(r io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, MaxLine)
 	for end := size; end > 0; {

@@ -49,8 +49,8 @@ func (l *Log) write(lines []byte) error {
 	return err
 }
 
-// cut drops what stands behind the last record. When it cannot, uncut keeps
-// everything else out until it could.
+// cut drops the bytes after the last record. When it cannot, uncut blocks further
+// writes until it could.
 func (l *Log) cut() { l.uncut = cutBack(l.file, l.size) != nil }
 
 // cutBack shortens f to size. It never lengthens: a shorter file was changed by

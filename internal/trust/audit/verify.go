@@ -268,7 +268,7 @@ func (w *walk) advance() error {
 	return nil
 }
 
-// lineReader gives the lines of a log or of the checkpoints, one at a time.
+// lineReader reads the lines of a log or of the checkpoints, one at a time.
 type lineReader struct{ br *bufio.Reader }
 
 var errTooLong = errors.New("a line is too long")

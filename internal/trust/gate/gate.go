@@ -67,8 +67,8 @@ type Act struct {
 
 	Source string // of its records; empty: gate
 
-	// Delivery is the instruction session whose token came with the message,
-	// checked at the door; empty: none came.
+	// Delivery is the delivery session whose token came with the message, verified
+	// by the front; empty: none came.
 	Delivery string
 
 	deferred bool
@@ -128,8 +128,8 @@ func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {
 // SetPolicy replaces the policy for acts that enter from now on.
 func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 
-// Allows answers without a record: for filtering lists, whose own request
-// has entered, and for `explain`.
+// Allows answers a policy question without a record: to filter lists, whose own
+// request has entered, and for `explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
 // Enter decides, charges the limits and records. A *Refusal means that the act

@@ -36,9 +36,9 @@ const (
 	// Administration is the operator's acts, which must succeed when agents of the
 	// same user are at their limits.
 	Administration
-	// Guidance is how a caller learns how to work here: sessions of delivery, and
-	// what is delivered. It has a rate of its own and takes no room from calls,
-	// since a client asks for it beside them.
+	// Guidance is the acts by which a caller obtains instructions: delivery
+	// sessions and deliveries. They have a rate of their own and take no room from
+	// calls, because a client makes them beside its calls.
 	Guidance
 )
 

@@ -1,7 +1,9 @@
-// Package lookalike tells names apart as people do: by their looks.
+// Package lookalike compares names by their looks, as people do.
 //
-// It exists so that a name that looks like another one is not taken for something
-// else: by a deny list, by a pin, by somebody who reads a list.
+// A deny list, a pin and a person who reads a list must not take a name for
+// another one that looks like it.
+//
+// Invariant: Forms and Shown are pure functions of the name.
 package lookalike
 
 import (

@@ -21,15 +21,15 @@ func Clean(s string) (clean string, n int) {
 	return string(c.out), c.n
 }
 
-// CleanLine is Clean for what stands on one line: breaks of any kind and tabs
-// become a space, which counts as nothing.
+// CleanLine is Clean for a single line: line breaks of any kind and tabs become a
+// space, which is not counted.
 func CleanLine(s string) (clean string, n int) {
 	s = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(s)
 	clean, n = Clean(s)
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(clean), n
 }
 
-// FirstHidden is where the first byte stands that Clean takes out, -1 where
+// FirstHidden returns the offset of the first byte that Clean removes, -1 where
 // there is none.
 func FirstHidden(s string) int {
 	before2, before := rune(noNeighbor), rune(noNeighbor)
@@ -54,7 +54,7 @@ type cleaner struct {
 	n               int
 }
 
-// next takes or leaves what stands at i, and gives its length.
+// next copies or skips the character or sequence at i, and returns its length.
 func (c *cleaner) next(i int) int {
 	r, size := utf8.DecodeRuneInString(c.in[i:])
 	switch {

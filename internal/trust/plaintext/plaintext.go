@@ -39,12 +39,12 @@ func Hidden(r rune) bool {
 // it is not: the only white space is the ASCII space.
 func Printable(r rune) bool { return unicode.IsPrint(r) && !Hidden(r) }
 
-// shown reports whether r may stand in what is printed.
+// shown reports whether r may be printed as it is.
 func shown(r rune) bool {
 	return !Hidden(r) && (unicode.IsGraphic(r) || unicode.Is(unicode.Prepended_Concatenation_Mark, r))
 }
 
-// The characters that shape others, and what they stand beside.
+// The characters that shape others, and the characters that they may follow.
 const (
 	nonJoiner  = 0x200C
 	joiner     = 0x200D
@@ -92,9 +92,9 @@ func joins(r rune) bool {
 
 func isEmoji(r rune) bool { return r >= 0xA9 && unicode.Is(emoji, r) }
 
-// emoji are the blocks and single characters in which emoji stand that take a
-// selector or a joiner (emoji-variation-sequences.txt, emoji-zwj-sequences.txt).
-// All of them are drawn.
+// emoji are the blocks and single characters of emoji that take a selector or a
+// joiner (emoji-variation-sequences.txt, emoji-zwj-sequences.txt). All of them
+// are visible.
 var emoji = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x00A9, 0x00A9, 1}, {0x00AE, 0x00AE, 1}, {0x203C, 0x203C, 1}, {0x2049, 0x2049, 1}, {0x2122, 0x2122, 1}, {0x2139, 0x2139, 1},

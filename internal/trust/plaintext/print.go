@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s as it may be printed: what cannot be seen is written as a JSON
-// escape (\u001b; of two units beyond U+FFFF), CRLF as LF. Such escapes mean
-// the same inside a JSON string, so JSON stays the JSON that it was.
+// Text returns s in a printable form: an invisible character is written as a JSON
+// escape (\u001b; two units beyond U+FFFF), CRLF as LF. Inside a JSON string the
+// escapes have the same meaning, so JSON keeps its value.
 func Text(s string) string { return escaped(s, false) }
 
 // Line is Text on one line: line feeds and tabs are escaped too.
@@ -36,7 +36,7 @@ func AllPrintable(s string) bool {
 	return true
 }
 
-// escaped leaves a joiner or selector that shapes what stands beside it.
+// escaped keeps a joiner or selector that shapes a neighbouring character.
 func escaped(s string, line bool) string {
 	var out []byte // nil while all is as it was
 	before2, before := rune(noNeighbor), rune(noNeighbor)

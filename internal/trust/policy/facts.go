@@ -27,7 +27,7 @@ func (f form) String() string {
 	return [...]string{"text", "a number", "true or false", "a set of texts", "a set of numbers", "a set of entities"}[f]
 }
 
-// fact is what is known of a fact beforehand.
+// fact is what is known of a fact in advance.
 type fact struct {
 	grades []principal.Grade // at which it occurs
 	form   form

@@ -62,7 +62,7 @@ func (l *linter) together() {
 	}
 }
 
-// aboutCalls: the head covers nothing that has no arguments.
+// aboutCalls reports whether the rule's head covers only actions with arguments.
 func (l *linter) aboutCalls() bool {
 	call := func(id types.String) bool { return hasArguments(string(id)) }
 	switch s := l.rule.syntax.Action.(type) {

@@ -61,8 +61,8 @@ func anyOf(patterns []string) ast.Node {
 	return anyOf(patterns[:half]).Or(anyOf(patterns[half:]))
 }
 
-// likes compares the resource's name with a pattern of ours, whose only
-// character with a meaning is the star.
+// likes compares the resource's name with a pattern of a list. The star is its
+// only special character.
 func likes(pattern string) ast.Node {
 	name := ast.Resource().Access("name")
 	if !strings.Contains(pattern, "*") {
@@ -75,7 +75,7 @@ func like(pattern string) types.Pattern {
 	return likeIn(pattern, func(literal string) string { return literal })
 }
 
-// likeIn is a pattern whose text stands in another form.
+// likeIn returns a pattern whose literal parts are written in another form.
 func likeIn(pattern string, form func(literal string) string) types.Pattern {
 	var parts []any
 	for i, literal := range strings.Split(pattern, "*") {

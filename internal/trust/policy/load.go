@@ -77,7 +77,7 @@ type namer struct {
 	problems []Problem
 }
 
-// add names a rule by its @id, or by where it stands.
+// add names a rule by its @id, or by its position.
 func (n *namer) add(p *ast.Policy) {
 	at := fmt.Sprintf("%s:%d", filepath.Base(n.file), p.Position.Line)
 	name, given := annotation(p, "id")
@@ -99,7 +99,7 @@ func (n *namer) add(p *ast.Policy) {
 	n.rules = append(n.rules, newRule(name, at, "a rule of the policy file", p))
 }
 
-// wrong says what is wrong with a name that was given.
+// wrong returns what is wrong with a given name.
 func (n *namer) wrong(name string) string {
 	builtin := n.file == defaultFile
 	switch {
@@ -122,7 +122,8 @@ func annotation(p *ast.Policy, key string) (string, bool) {
 	return "", false
 }
 
-// printable: names and reasons stand in records and on terminals.
+// printable reports whether a name or reason may be written to records and
+// terminals.
 func printable(s string, most int) bool {
 	return len(s) <= most && plaintext.AllPrintable(s)
 }

@@ -62,9 +62,9 @@ type Request struct {
 	Listing bool
 }
 
-// Decision is the answer. Rule names what decided, for the record and for
-// `doorward explain`; Reason is constant text for the operator; At is where the
-// rule stands, FILE:LINE, empty for what stands in no policy file.
+// Decision is the answer. Rule names the rule that decided, for the record and
+// for `doorward explain`. Reason is constant text for the operator. At is the
+// position of the rule, FILE:LINE, empty for a rule that is in no policy file.
 type Decision struct {
 	Allow  bool
 	Rule   string
@@ -72,7 +72,7 @@ type Decision struct {
 	At     string
 }
 
-// List holds patterns: `*` stands for any run of characters.
+// List holds patterns; `*` matches any run of characters.
 type List struct {
 	Allow, Deny []string
 }

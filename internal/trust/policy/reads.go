@@ -86,7 +86,7 @@ func argsIn(n ast.IsNode) *need {
 	return out
 }
 
-// node checks one expression and what is in it.
+// node checks one expression and its parts.
 func (l *linter) node(n ast.IsNode) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		if p, ok := pathOf(n); ok {
@@ -192,7 +192,8 @@ func gradesOf(f fact) string {
 	return strings.Join(all, " or ")
 }
 
-// formOf is what a path gives; false where it is not known before.
+// formOf returns the type of a path's value; false where it is not known in
+// advance.
 func formOf(p path) (form, bool) {
 	switch {
 	case p.has || len(p.steps) == 0:

@@ -122,7 +122,7 @@ type statement func(*rule) *cedar.Policy
 func whole(r *rule) *cedar.Policy { return r.whole }
 func ahead(r *rule) *cedar.Policy { return r.ahead }
 
-// ballot is some rules in one form, for Cedar.
+// ballot is a set of rules in the form that Cedar evaluates.
 type ballot struct {
 	rules []*rule
 	form  statement

@@ -57,8 +57,8 @@ const (
 	AgentSee     = "agent.see"     // know of it
 	AgentSend    = "agent.send"    // write to it
 	AgentDeliver = "agent.deliver" // without a hold
-	// AgentDelegate marks what it writes as sent with authority. Only a permit
-	// that names this action gives it; one for every action, or for a group,
+	// AgentDelegate marks messages as sent with delegated authority. Only a permit
+	// that names this action grants it; a permit for every action, or for a group,
 	// does not.
 	AgentDelegate = "agent.delegate"
 )
@@ -97,8 +97,8 @@ func knownActions() actions {
 	return known
 }
 
-// entity is the action as rules see it. A method that bears the name of a
-// group is not the group.
+// entity is the action as rules see it. A method with the name of a group is not
+// the group.
 func (a actions) entity(name string) types.Entity {
 	if known, ok := a[name]; ok {
 		return known
@@ -206,8 +206,8 @@ type scope struct {
 	grants, servers []types.Value
 }
 
-// caller reads a valid principal. Local are, beside those whose listener says
-// so, the kinds that exist on a local listener alone.
+// caller reads a valid principal. Local principals are those of a local listener,
+// and the kinds that exist on a local listener only.
 func (s *Set) caller(p *principal.Principal) caller {
 	kind, rest, _ := strings.Cut(p.Name(), ":")
 	c := caller{name: p.Name(), kind: kind, local: p.Local()}

@@ -19,7 +19,7 @@ const (
 
 var gradeNames = [...]string{"unavailable", "claimed", "observed", "verified", "attested"}
 
-// known maps what is no grade at all to the one that decides nothing.
+// known maps an invalid grade to the one that decides nothing.
 func (g Grade) known() Grade {
 	if int(g) >= len(gradeNames) {
 		return Unavailable
@@ -27,7 +27,7 @@ func (g Grade) known() Grade {
 	return g
 }
 
-// String is the lower-case name, as it stands in records.
+// String is the lower-case name, as it is written in records.
 func (g Grade) String() string { return gradeNames[g.known()] }
 
 // MayAllow reports whether a fact of this grade may be the reason to allow.
@@ -39,7 +39,7 @@ func (g Grade) MayRestrict() bool { return g.known() >= Observed }
 // MarshalText returns the lower-case name; it never fails.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText takes exactly the names that MarshalText gives.
+// UnmarshalText accepts exactly the names that MarshalText returns.
 func (g *Grade) UnmarshalText(b []byte) error {
 	for i, name := range gradeNames {
 		if string(b) == name {

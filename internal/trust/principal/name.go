@@ -21,7 +21,8 @@ const (
 	KindSpawn    = "spawn"    // spawn:ID, an agent that the daemon started
 )
 
-// LoopbackUnknown names a loopback caller whose owner the system could not tell.
+// LoopbackUnknown names a loopback caller whose owner the system cannot
+// determine.
 const LoopbackUnknown = KindLoopback + ":unknown"
 
 // MaxName is the most bytes a name may have.
@@ -30,15 +31,16 @@ const MaxName = 768
 // ErrName is wrapped by every refusal of Parse.
 var ErrName = errors.New("not a principal name")
 
-// UID names the local user n. The uid 4294967295 means "no user" to the kernel
-// and gives a name that Parse refuses.
+// UID returns the name of the local user n. The uid 4294967295 means "no user" to
+// the kernel and yields a name that Parse refuses.
 func UID(n uint32) string { return KindUID + ":" + strconv.FormatUint(uint64(n), 10) }
 
 // Token names the holder of the bearer token called name: 1 to 64 of
 // A-Z a-z 0-9 . _ -, not beginning with a dot or a dash.
 func Token(name string) string { return KindToken + ":" + name }
 
-// Loopback names the unauthenticated loopback caller whose socket uid owns.
+// Loopback returns the name of the unauthenticated loopback caller whose socket
+// uid owns.
 func Loopback(uid uint32) string {
 	return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10)
 }
@@ -78,8 +80,8 @@ func wellFormed(kind, rest string) bool {
 	return false
 }
 
-// isUID takes the canonical decimal form of a uid_t other than (uid_t)-1, which
-// is what the kernel reports for a socket that has no peer.
+// isUID accepts the canonical decimal form of a uid_t other than (uid_t)-1, which
+// the kernel reports for a socket without a peer.
 func isUID(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return err == nil && n != 1<<32-1 && strconv.FormatUint(n, 10) == s

@@ -13,9 +13,9 @@ package principal
 
 import "strconv"
 
-// Fact is one thing known about a caller, for instance {"exe",
-// "/usr/bin/node", Observed}. Name is a constant of ours; Value may come from
-// the caller and is as good as its Grade.
+// Fact is one property of a caller, for instance {"exe", "/usr/bin/node",
+// Observed}. Name is a constant of Doorward. Value may come from the caller; its
+// Grade says what it is worth.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -44,9 +44,9 @@ type Witness interface {
 	Release()
 }
 
-// New makes a principal. A name that Parse refuses gives one that is not
-// Valid, with its facts kept for the record. A fact graded Unavailable loses
-// its value, because what could not be read must not look as if it had been.
+// New makes a principal. A name that Parse refuses yields one that is not Valid,
+// with its facts kept for the record. A fact graded Unavailable loses its value,
+// so that an unread value never looks like a read one.
 func New(name string, facts ...Fact) *Principal {
 	p := &Principal{facts: make([]Fact, len(facts))}
 	if _, _, err := Parse(name); err == nil {
@@ -180,8 +180,8 @@ func (p *Principal) WithLocal() *Principal {
 	return &q
 }
 
-// Witness is what can tell whether the program behind the principal is still
-// the same; nil where nothing can.
+// Witness returns what can tell whether the program behind the principal is still
+// the same; nil: nothing can.
 func (p *Principal) Witness() Witness {
 	if p == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
-// cutMark stands at the end of text that AppendQuoted cut.
+// cutMark ends a text that AppendQuoted cut.
 const cutMark = "…[cut]"
 
 // AppendQuoted appends s to dst as a JSON string in which everything that is

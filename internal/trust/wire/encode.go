@@ -94,7 +94,7 @@ func AppendQuote(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendEscape appends what stands for a byte that cannot stand for itself.
+// appendEscape appends the escape of a byte that must not occur as it is.
 func appendEscape(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
 	switch c {

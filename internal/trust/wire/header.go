@@ -16,8 +16,8 @@ const (
 
 // The headers that are Doorward's own.
 const (
-	// HeaderSession bears the token of a delivery session, or the bearer token of
-	// a CI job, beside whatever authenticates the connection.
+	// HeaderSession carries the token of a delivery session, or the bearer token of
+	// a CI job, beside the credential of the connection.
 	HeaderSession = "Doorward-Session"
 	// HeaderRenews says that the bearer of HeaderSession gets a new session where
 	// that one has ended, and wants a 401 then instead of less.
@@ -42,10 +42,10 @@ func EncodeHeader(s string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(s)) + sentinelEnd
 }
 
-// DecodeHeader is what the header value v stands for, outer white space
-// trimmed. An error means -32020: v is marked but not Base64 of UTF-8 text, or
-// holds characters that no header may (visible ASCII, space and tab are what
-// RFC 9110 and the MCP specification allow).
+// DecodeHeader returns the text of the header value v, outer white space trimmed.
+// An error means -32020: v is marked as Base64 but is not Base64 of UTF-8 text,
+// or holds characters that no header may (RFC 9110 and the MCP specification
+// allow visible ASCII, space and tab).
 func DecodeHeader(v string) (string, error) {
 	v = strings.Trim(v, " \t")
 	if !isHeaderSafe(v) {

@@ -24,8 +24,8 @@ func (s *scanner) keyText(k *key) []byte {
 	return s.b[k.off:][:k.n]
 }
 
-// remember settles what a key between start and end means at level lv. Known
-// keys are told apart by the bits of seen; all others are kept for distinct.
+// remember settles the meaning of a key between start and end at level lv. The
+// bits of seen record the known keys; all others are kept for distinct.
 func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64) (field, bool) {
 	k := key{at: int32(start), off: int32(start), n: int32(end - start), wide: kind&hasWide != 0}
 	text := s.b[start:end]
@@ -118,7 +118,7 @@ func (s *scanner) distinct(keys []key, lv level) bool {
 	return true
 }
 
-// clash reports whether two keys may not stand in one object of level lv.
+// clash reports whether two keys must not occur in one object of level lv.
 func (s *scanner) clash(a, b *key, lv level) bool {
 	const lower = 0x20 * ones
 	switch {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind tells the three shapes of a JSON-RPC message apart.
+// Kind distinguishes the three shapes of a JSON-RPC message.
 type Kind uint8
 
 // A Request has a method and an id, a Notification a method alone, a Response
