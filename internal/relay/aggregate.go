@@ -86,7 +86,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 	return front.Reply{Result: emptyResult}
 }
 
-// routed serves a request whose params name a server.
+// routed serves a request of the aggregate whose params name a server.
 func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	t, ok := r.aim(asked)
 	if !ok || !r.visible(x.Who, t.b.Name) && !r.shut(x.Who, t.b) {

@@ -44,11 +44,12 @@ func (a *audience) all() []func(string) {
 	return out
 }
 
-// listCapability is what a server declares when it tells of a change.
+// listCapability is the capability that a server declares when it reports changes
+// of a list.
 var listCapability = map[string]string{toolsChanged: "tools", promptsChanged: "prompts", resourcesChanged: "resources"}
 
-// Announce tells every client that listens to look at its lists again. Call it
-// after the policy or the servers have changed.
+// Announce tells every listening client to list again. Call it after the policy
+// or the servers have changed.
 func (r *Relay) Announce() {
 	for _, ear := range r.audience.all() {
 		for method := range listCapability {
@@ -57,8 +58,8 @@ func (r *Relay) Announce() {
 	}
 }
 
-// announce is the ear of a legacy session: it hears what its initialize
-// promised, on its standalone stream.
+// announce reports a change to a legacy session, on its standalone stream, as its
+// initialize promised.
 func (d *binding) announce(method string) {
 	if d.session.Listening() && (d.session.Server == "" || d.promised(method)) {
 		d.session.Notify(method, nil)
@@ -77,7 +78,7 @@ func (d *binding) promised(method string) bool {
 	return false
 }
 
-// announce is the ear of a modern subscription: it hears what was granted.
+// announce reports a change to a modern subscription, within what it was granted.
 func (s *subscription) announce(method string) {
 	s.mu.Lock()
 	granted := s.granted.wants(method, nil)

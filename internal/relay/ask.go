@@ -21,9 +21,9 @@ var (
 	notAskable = upstream.Reply{Error: errNoMethod}
 )
 
-// asked serves a request that a legacy server makes of its client: x is the
-// exchange whose call it came with, or nil. It returns at once; the server is
-// answered once, unless it takes its question back.
+// asked serves a request of a legacy server to its client. x is the exchange
+// whose call it came with, or nil. It returns at once; the server is answered
+// once, unless it cancels the request.
 func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	ctx, cancel := context.WithTimeout(l.ctx, askTime)
 	q := c.note(e.ID, cancel)

@@ -22,7 +22,7 @@ var (
 	errGone          = fmt.Errorf("the server is no longer configured: %w", upstream.ErrNotSent)
 )
 
-// backend is one server with what is open towards it.
+// backend is one server with its open connections.
 type backend struct {
 	Server
 	active  atomic.Int32  // calls in flight

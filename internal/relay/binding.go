@@ -23,7 +23,7 @@ type binding struct {
 	closed  bool
 }
 
-// held is one link of a session, and what hears its events.
+// held is one link of a session, with the receiver of its events.
 type held struct {
 	*link
 	watcher *watcher
@@ -148,9 +148,8 @@ func (d *binding) all() []*held {
 	return out
 }
 
-// listen has the servers told that somebody listens, now that there is
-// somewhere for their messages to go. A connection that opens meanwhile sees
-// it by itself.
+// listen tells the servers that the session listens, once there is a stream for
+// their messages. A connection that opens later finds that out by itself.
 func (d *binding) listen() {
 	d.mu.Lock()
 	d.listens = true

@@ -11,7 +11,7 @@ import (
 // levels are the severities of log messages, least first (RFC 5424).
 var levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
 
-// severity is the place of a raw level, -1 for what is none.
+// severity is the rank of a raw log level, -1 for an invalid one.
 func severity(raw []byte) int {
 	for i, l := range levels {
 		if string(raw) == l {

@@ -17,16 +17,16 @@ import (
 // KindBuiltin is the kind of a server that is part of the daemon.
 const KindBuiltin = "builtin"
 
-// Builtin is a server that is part of the daemon. It is reached by the same
-// way as all others, and is told what no other server is: who calls.
+// Builtin is a server that is part of the daemon. It is reached like any other
+// server, and in addition it is told who calls.
 type Builtin interface {
-	// Open begins a connection in the client's era: one for each legacy
-	// session, named by its digest, and one with session "" for all requests
-	// without a session that come from one principal and process. on hears
-	// what the server says unasked. hello is the InitializeResult or the
-	// DiscoverResult. Closing the connection of a session ends that session.
-	// Requests of clients come under the pass that let them in, and each
-	// subscriptions/listen of a client is one of its own.
+	// Open begins a connection in the client's era: one for each legacy session,
+	// named by its digest, and one with session "" for all requests without a
+	// session of one principal and process. on receives unsolicited messages of the
+	// server. hello is the InitializeResult or the DiscoverResult. Closing the
+	// connection of a session ends that session. Requests of clients carry the pass
+	// that let them in, and each subscriptions/listen of a client is one of its
+	// own.
 	Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (conn upstream.Conn, hello []byte)
 }
 
@@ -68,8 +68,7 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 	return r.failBuiltin(ctx, t.b, pass, err)
 }
 
-// unrecorded withholds an answer whose call its server has not recorded: what
-// has no record is not given.
+// unrecorded withholds the answer to a call that its server has not recorded.
 func (r *Relay) unrecorded(b *backend, pass gate.Pass) front.Reply {
 	refusal := pass.Refuse("builtin.unrecorded", gate.CodeUnavailable)
 	r.log.Error("a built-in server has not recorded a call; its answer is withheld", "server", b.Name, "ref", refusal.Ref, "err", refusal.Err)

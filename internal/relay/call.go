@@ -46,9 +46,9 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 	return r.run(ctx, x, t, pass)
 }
 
-// enter asks the gate. That the server is at its limit is looked at here, so
-// that there is one record of it, and counted once the act is let in, so that
-// what is not let in takes no place.
+// enter asks the gate. The server's limit is checked here, so that a refusal has
+// one record, and a call is counted only once it is let in, so that a refused
+// call takes no place.
 func (r *Relay) enter(x *front.Exchange, t target) (gate.Pass, error) {
 	return r.gate.Enter(r.counted(x, t))
 }
@@ -93,7 +93,7 @@ func argsOf(t target) []byte {
 }
 
 // statusFor is the HTTP status of a server's error where the code alone would
-// mislead: what a tool could not find is not the method that called it.
+// mislead: a tool that does not find an object is not an unknown method.
 func statusFor(method string, e *wire.Error) int {
 	if e.Code == front.CodeNoMethod && mayAsk(method) {
 		return http.StatusOK

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// embedded takes every question inside a part of a server's message through
-// question, at whatever depth it stands, and returns the part with the labels. An
-// error means that nothing of the part may reach the client.
+// embedded passes every question inside a part of a server's message to question,
+// at any depth, and returns the part with the labels. After an error nothing of
+// the part may reach the client.
 func (l *link) embedded(to asked, raw []byte) ([]byte, error) {
 	to.inside = true
 	w := questionWalk{link: l, to: to}
@@ -54,8 +54,8 @@ func (l *link) passes(to func() asked, e *upstream.Event) bool {
 	return err == nil
 }
 
-// inCall is the client of a call, for questions that stand in what the server says
-// to it. A legacy client has no such way of being asked.
+// inCall returns the client of a call, for questions in the server's messages to
+// it. A legacy client cannot be asked that way.
 func inCall(x *front.Exchange) asked {
 	if x.Era == front.Modern {
 		caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
@@ -64,8 +64,8 @@ func inCall(x *front.Exchange) asked {
 	return asked{x: *x}
 }
 
-// outsideCalls is whom a connection belongs to, for what its server says unasked.
-// That has no answer, so no question can stand in it.
+// outsideCalls returns the owner of a connection, for the server's unsolicited
+// messages. They have no answer, so they can contain no question.
 func (l *link) outsideCalls() asked {
 	who, session := l.askedOf(nil)
 	return asked{x: front.Exchange{Who: who, Session: session}}

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Constant texts and codes: what a caller learns of a failure.
+// The constant texts and codes that a caller gets for a failure.
 var (
 	errNoServer  = &wire.Error{Code: front.CodeNoMethod, Message: "Unknown server"}
 	errNoID      = &wire.Error{Code: front.CodeInvalidRequest, Message: "Invalid request"}
@@ -131,8 +131,8 @@ func capText(rule string) string {
 	return "Server is at its limit"
 }
 
-// sessionWait is how long the caller of a session that found no room is told
-// to wait: sessions end less often than calls.
+// sessionWait is the Retry-After of a session that found no room: sessions end
+// less often than calls.
 const sessionWait = 5 * time.Second
 
 // Full is the answer to an exchange that met a limit at the door.

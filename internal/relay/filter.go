@@ -24,14 +24,14 @@ func isChange(method string) bool {
 	return false
 }
 
-// filter is what a listener wants to hear (Subscriptions, "Filter"). It is
+// filter is what a listener wants to receive (Subscriptions, "Filter"). It is
 // replaced, never changed.
 type filter struct {
 	tools, prompts, resources bool
 	uris                      map[string]bool
 }
 
-// lists hears of every list and of no resource.
+// lists is the filter for every list and no resource.
 func lists() *filter { return &filter{tools: true, prompts: true, resources: true} }
 
 // wants decides whether a change is part of it.
@@ -110,7 +110,7 @@ func parseFilter(raw []byte) *filter {
 
 func isTrue(raw []byte) bool { return string(raw) == "true" }
 
-// both keeps what f asked for and g gives.
+// both keeps what f requested and g grants.
 func (f *filter) both(g *filter) *filter {
 	out := &filter{tools: f.tools && g.tools, prompts: f.prompts && g.prompts, resources: f.resources && g.resources, uris: make(map[string]bool)}
 	for u := range f.uris {

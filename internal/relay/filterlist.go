@@ -69,8 +69,8 @@ func (l *link) mirrors(c *liveConn) bool {
 	return c.era == front.Modern && l.b.Kind != "stdio" && l.b.Builtin == nil
 }
 
-// keep drops what the principal may not use whatever the arguments, and, where Doorward is the HTTP
-// client, tools whose header annotations are invalid.
+// keep drops entries that the principal may not use with any arguments, and, where Doorward is the
+// HTTP client, tools with invalid header annotations.
 func (r *Relay) keep(x *front.Exchange, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
 	q := policy.Request{Who: x.Who, Action: kind.action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}

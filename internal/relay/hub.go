@@ -61,7 +61,7 @@ func (h *hub) adjust(w *watcher, f func(*watcher)) {
 	f(w)
 }
 
-// wanted reports whether a watcher other than w hears of the resource.
+// wanted reports whether a watcher other than w receives changes of the resource.
 func (h *hub) wanted(uri string, w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,8 +120,8 @@ func (h *hub) publish(e upstream.Event) {
 
 var errNoWatcher = errors.New("nobody listens any more")
 
-// cover makes sure that the server tells of what w wants, and returns what it
-// honours of that.
+// cover ensures that the server reports what w wants, and returns the part that
+// the server honours.
 func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 	c, err := h.link.get(ctx)
 	if err != nil {
@@ -146,8 +146,8 @@ func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 	}
 }
 
-// opened is told of each new connection, and of each client that begins to
-// listen: the server is listened to where somebody does.
+// opened is called for each new connection and each client that begins to listen:
+// it listens to the server when a client does.
 func (h *hub) opened(c *liveConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +180,7 @@ func (h *hub) restore(ctx context.Context, c *liveConn) {
 	}
 }
 
-// resources are those that somebody hears of, in a fixed order.
+// resources are the resources with a watcher, in a fixed order.
 func (h *hub) resources() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // initialize opens a legacy session on the route of one server. The server is
-// reached first: what the client is told is what this server offers.
+// asked first, because its answer is what the client is offered.
 func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
 	if err != nil {

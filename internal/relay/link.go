@@ -17,13 +17,13 @@ import (
 const (
 	// dialTime bounds a start: package runners may have to install first.
 	dialTime = 90 * time.Second
-	// sideTime bounds what is sent to a server beside the calls: it may have
+	// sideTime bounds messages to a server outside of calls: the server may have
 	// stopped reading.
 	sideTime = 10 * time.Second
 )
 
-// link is one place towards a server: a connection when there is one, and
-// what is needed to open it again after it was lost.
+// link is one place for a connection to a server: the connection, if there is
+// one, and what is needed to open it again.
 type link struct {
 	r       *Relay
 	b       *backend
@@ -45,7 +45,8 @@ type link struct {
 	dial *dialling // under way; nil when none is
 }
 
-// dialling is one attempt to open a connection, for all who wait for it.
+// dialling is one attempt to open a connection, shared by all callers that wait
+// for it.
 type dialling struct {
 	done chan struct{} // closed when c and err are set
 	c    *liveConn
@@ -65,8 +66,8 @@ func newLink(r *Relay, b *backend, who *principal.Principal, client front.Era) *
 // meant for that session.
 func (l *link) private() bool { return l.session != nil }
 
-// defaultInit declares no capability: what no client can be asked for must
-// not be offered.
+// defaultInit declares no capability, because a capability without a client to
+// serve it must not be offered.
 func defaultInit(info []byte) []byte {
 	p := []byte(`{"protocolVersion":"` + wire.LatestLegacy + `","capabilities":{},"clientInfo":`)
 	return append(append(p, info...), '}')
@@ -95,8 +96,8 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	}
 }
 
-// dialled is the attempt to wait for: one that has found the connection there,
-// the one under way, or a new one.
+// dialled returns the attempt to wait for: a finished one, the one in progress,
+// or a new one.
 func (l *link) dialled() (*dialling, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,9 +183,9 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 	return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, last)
 }
 
-// shortPause is the longest pause between a server's end and its next start
-// that a call waits out: a crash costs the call that was being served, not the
-// one after it. Of a server that keeps ending the caller hears at once.
+// shortPause is the longest pause between a server's end and its next start that
+// a call waits for: a crash costs the call in progress, not the next one. When a
+// server keeps ending, the caller is told at once.
 const shortPause = time.Second
 
 func (l *link) pause(ctx context.Context) {
@@ -244,8 +245,9 @@ func (l *link) withMeta(c *liveConn, edits ...wire.Edit) []byte {
 	return wire.Set(nil, edits...)
 }
 
-// drop forgets a connection that has ended, or is about to, so that the next
-// call opens a new one. One that lives stays: its other calls are in flight.
+// drop forgets a connection that has ended or is about to end, so that the next
+// call opens a new one. A live connection stays, because its other calls are in
+// flight.
 func (l *link) drop(c *liveConn) {
 	if !c.alive() || c.conn.Err() != nil {
 		l.live.CompareAndSwap(c, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// listening is one upstream subscriptions/listen, or what stands for it on a
-// legacy connection.
+// listening is one upstream subscriptions/listen, or its equivalent on a legacy
+// connection.
 type listening struct {
 	hub    *hub
 	conn   *liveConn
@@ -73,7 +73,7 @@ func (l *listening) run() {
 	l.cancel()
 }
 
-// stop ends a listen and waits for the server to be told, but not for ever.
+// stop ends a listen and waits, for a bounded time, for the server to be told.
 func (l *listening) stop() {
 	l.cancel()
 	select {
@@ -126,8 +126,8 @@ func (l *listening) hold(acknowledge func([]byte)) error {
 	return err
 }
 
-// follow stands for a listen on a legacy connection: changes come by
-// themselves on its standalone stream, resources by subscription.
+// follow replaces a listen on a legacy connection: list changes arrive on its
+// standalone stream, resources by subscription.
 func (l *listening) follow(acknowledge func([]byte)) {
 	l.conn.conn.Listen()
 	caps := wire.Get(l.conn.hello, "capabilities")
@@ -155,7 +155,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 }
 
 // tell sends a subscription of a resource, or its end, and reports whether the
-// server took it.
+// server accepted it.
 func (l *listening) tell(method, uri string) bool {
 	ctx, cancel := context.WithTimeout(l.hub.link.ctx, sideTime)
 	defer cancel()
@@ -163,9 +163,9 @@ func (l *listening) tell(method, uri string) bool {
 	return err == nil && reply.Error == nil
 }
 
-// reopen opens a listen again that ended by itself, as long as somebody
-// listens: the clients' own stay open, and are told to look again. A server
-// that refuses the first one is taken at its word: run has forgotten it.
+// reopen opens a listen again that the server ended, as long as a client listens.
+// The clients' listens stay open, and the clients are told to list again. A
+// server that refuses the first listen is not asked again.
 func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
 	tries := ended.tries + 1
 	if acknowledged {

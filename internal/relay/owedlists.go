@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// latecomer watches for a server that was left out of merged lists, and tells
-// those who listen to look again when it answers. One for each link, and one
-// goroutine while there is something to wait for.
+// latecomer waits for a server that was left out of merged lists, and tells the
+// listening clients to list again when it answers. There is one for each link,
+// and one goroutine while it waits.
 type latecomer struct {
 	link *link
 

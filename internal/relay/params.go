@@ -34,8 +34,8 @@ type toolHeaders struct {
 	broken bool // the tool must not be offered over HTTP
 }
 
-// learn adds the tools of one page to what is known since the set before. When
-// that has been forgotten meanwhile, the page is of the past, and left out.
+// learn adds the tools of one page to the current set. A page that belongs to a
+// forgotten set is left out.
 func (p *paramTable) learn(before *paramSet, tools []byte, complete bool) *paramSet {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,8 +161,8 @@ func headersMatch(h http.Header, known []paramHeader, args []byte) bool {
 // maxInteger is the largest integer that every reader has exactly.
 const maxInteger = 1<<53 - 1
 
-// sameValue compares integers by value, as far as every reader has them
-// exactly, and everything else by its text.
+// sameValue compares integers by value, within the range that every reader
+// represents exactly, and other values by their text.
 func sameValue(kind, header, body string) bool {
 	if header == body {
 		return true

@@ -98,7 +98,7 @@ func (l *link) asker(c *liveConn, params []byte) pin.Asker {
 	return pin.Asker{Era: c.eraName(), Client: strings.Join(words, ",")}
 }
 
-// relisted is told of a notification of a change.
+// relisted is called for a notification of a change.
 func (l *link) relisted(method string) {
 	c := l.live.Load()
 	if c == nil {
@@ -177,8 +177,8 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 	return t, nil
 }
 
-// shut: addresses that no list holds are for a server to make up, from its
-// templates or in a result; only what is withheld is refused.
+// shut: a server may use addresses that no list contains, from its templates or
+// in a result; only withheld ones are refused.
 func shut(g *pin.View, k pin.Kind, uri string) error {
 	if why := g.Shut(k, uri); why != "" {
 		return &pin.Held{Reason: why}

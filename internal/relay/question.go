@@ -27,10 +27,10 @@ type asked struct {
 	inside bool
 }
 
-// question takes one question of a server to its client, wherever it stands in a
-// message: it is decided and recorded, and labelled with the server's name. The
-// pass is to be left once it is known what became of it. With an error nothing of
-// the question may reach the client.
+// question passes one question of a server to its client, wherever it is in a
+// message: it is decided, recorded, and labelled with the server's name. The
+// caller leaves the pass once the outcome is known. After an error nothing of the
+// question may reach the client.
 func (l *link) question(to asked, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
 	to.x.Size = int64(len(params))
 	act := l.r.act(&to.x, l.b.Name, method, "")

@@ -44,14 +44,14 @@ type Server struct {
 	MaxInstances, MaxConcurrency int
 	// MaxStreams bounds the clients' open listens; 0: no bound.
 	MaxStreams int
-	// SignIn tells what a person has to do before the server answers, "" for
-	// nothing, and why it cannot be signed in to for another reason. Nil: the
-	// server is not signed in to.
+	// SignIn reports what a person has to do before the server answers, "" for
+	// nothing, and any other reason why the sign-in fails. nil: the server needs no
+	// sign-in.
 	SignIn SignIn
 	// Timeout bounds the wait of one call for a connection, as the upstream's
 	// own bounds the call on it; 0: no bound.
 	Timeout time.Duration
-	// Refused is why this server cannot be used, for status; the rest runs.
+	// Refused is why this server cannot be used, for status; the other servers run.
 	Refused string
 	// Pin decides which definitions may be used, and Scan searches the messages.
 	// nil: all definitions, and no search.
@@ -159,9 +159,9 @@ func (r *Relay) SetServers(servers []Server) {
 	}
 }
 
-// Restart ends the open connections to all servers of a kind, and gives their
-// number. To their callers it is as if the server had ended by itself: the next
-// call opens another one.
+// Restart ends the open connections to all servers of a kind, and returns their
+// number. For their callers the server has ended by itself: the next call opens
+// another connection.
 func (r *Relay) Restart(kind string) (ended int) {
 	for _, b := range r.table.Load().sorted {
 		if b.Kind != kind {
@@ -328,8 +328,8 @@ func (r *Relay) modernHearers(x *front.Exchange) []*link {
 	return []*link{b.pooled(r, x.Who, front.Modern)}
 }
 
-// notify carries a client's notification to one server. It is lost where no
-// connection is open, as it would be on a server that has just started.
+// notify sends a client's notification to one server. Without an open connection
+// it is dropped, as by a server that has just started.
 func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
 	live := l.live.Load()
 	if live == nil || !live.alive() || live.era != x.Era {

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// inputRequired passes a multi-round-trip result on, whose questions have been
-// looked at. The state is sealed, since the server cannot bind it to a user it
-// never sees.
+// inputRequired forwards a multi-round-trip result whose questions were decided.
+// The state is sealed, because the server cannot bind it to a user that it never
+// sees.
 func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	if x.Era != front.Modern || c.era != front.Modern || !mayAsk(t.Method()) {
 		return reply, errAsksTooMuch

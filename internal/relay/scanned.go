@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// contentError is the end of an act whose message may not go on.
+// contentError ends an act whose message a content rule blocks.
 type contentError struct{ rule string }
 
 func (e *contentError) Error() string { return "blocked by " + e.rule }
@@ -219,9 +219,9 @@ func (l *link) scanNotice(x *front.Exchange, params []byte, ref uint64) ([]byte,
 	return out, err == nil
 }
 
-// unasked sums up what is found outside of calls, so that a server that talks
-// much does not fill the record: the first of a kind is recorded at once, what
-// follows within a minute as one.
+// unasked summarises findings outside of calls, so that a talkative server does
+// not fill the record: the first of a kind is recorded at once, further ones once
+// a minute.
 type unasked struct {
 	mu   sync.Mutex
 	open map[unaskedKey]*unaskedTally

@@ -24,8 +24,8 @@ func (r *Relay) Status() []Status {
 	return out
 }
 
-// state is how a server is doing, and what there is to say about it: what keeps
-// calls from it comes before whether it is in use.
+// state returns the state of a server and its reason. A state that keeps calls
+// from the server takes precedence.
 func (b *backend) state(instances int) (state, reason string) {
 	if b.Refused != "" {
 		return "refused", b.Refused

@@ -77,7 +77,7 @@ func (s *subscription) tag(params []byte) []byte {
 	return wire.SetIn(params, "_meta", wire.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
 }
 
-// ear is what a subscription hears one server with.
+// ear is a subscription's receiver for one server.
 type ear struct {
 	sub  *subscription
 	b    *backend
@@ -209,9 +209,9 @@ func (e *ear) deliver(ev upstream.Event) {
 	e.sub.put(ev)
 }
 
-// open waits until the server listens for this subscription, and enters what
-// it honours. When the acknowledgement is out already, the client is told to
-// look again instead.
+// open waits until the server listens for this subscription, and records what it
+// honours. When the acknowledgement has been sent, the client is told to list
+// again instead.
 func (e *ear) open(ctx context.Context) error {
 	cover := e.link.hub.cover
 	if e.b.Builtin != nil {

@@ -18,9 +18,9 @@ func isTask(method string) bool {
 	return false
 }
 
-// openTask puts the server's own id into the params of a task's method. A
-// server sees one caller and cannot tell whose a task is, so the client holds
-// a sealed id.
+// openTask replaces a sealed task id in the params by the server's own. A server
+// sees one caller and cannot tell whose a task is, so the client holds a sealed
+// id.
 func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
 	inner, err := r.seal.openTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {

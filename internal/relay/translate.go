@@ -41,9 +41,9 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 	return req, nil
 }
 
-// openHandles gives the server its own words for what was sealed on the way
-// to this client: the state of a question, a cursor, the id of a task. What
-// only two modern ends can mean is left out for others.
+// openHandles gives the server its own values for those that were sealed for this
+// client: the state of a question, a cursor, the id of a task. Members that have
+// a meaning only between two modern ends are removed for others.
 func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
 	p := t.Params()
 	switch {
@@ -79,9 +79,9 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 // rest: trace context, vendor keys.
 var legacyMeta = []wire.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
 
-// modernMeta is what a modern server needs in every request, for a legacy
-// client. No capability is declared: what the server would ask has no way to
-// this client yet.
+// modernMeta is what a modern server needs in every request, for a legacy client.
+// It declares no capability, because a question of the server has no way to this
+// client.
 func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 	info := wire.Get(x.Session.Init, "clientInfo")
 	if info == nil {
@@ -166,7 +166,7 @@ func legacyResult(method string, result []byte) []byte {
 	return wire.Set(result, edits...)
 }
 
-// legacyTools drops output schemas whose root is no object.
+// legacyTools drops output schemas whose root is not an object.
 func legacyTools(tools []byte) []byte {
 	out := []byte{'['}
 	for tool := range wire.Elements(tools) {

@@ -16,9 +16,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// disguise is the answer to what is withheld: that of its server to a name that
-// it does not have, with the one put in place of the other. Nothing of the call
-// goes along, and only what can be no use of anything is taken for an answer.
+// disguise makes the answer for a withheld name: the server's own answer to an
+// unknown name, with the requested name in its place. Nothing of the call is
+// sent, and only an answer that cannot be the result of a use is accepted.
 func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t target, held error) (upstream.Reply, error) {
 	was := t.Name()
 	made := strangeName(t)
@@ -68,8 +68,8 @@ func mentions(reply upstream.Reply, mark string) bool {
 	return bytes.Contains(bytes.ToLower(text), []byte(mark))
 }
 
-// strangeName is a name that a server cannot have, where what it answers to it
-// can be turned into the answer to t's own: that has to look in JSON as it is.
+// strangeName is a name that a server cannot have and whose answer can be
+// rewritten for t's name. It therefore needs no escape in JSON.
 func strangeName(t target) (name string) {
 	mark := strings.ToLower(rand.Text())[:markLen]
 	was := t.Name()
@@ -131,8 +131,8 @@ func unknownOf(method string) *wire.Error {
 // sender and for the receiver.
 const blockedText = "Blocked by a content rule"
 
-// heldBack answers an act whose end a rule about content has decided: what is
-// withheld is answered like what does not exist. Nil: it is another failure.
+// heldBack answers an act that a rule about content has ended: a withheld object
+// has the answer of one that does not exist. nil: it is another failure.
 func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply {
 	var held *pin.Held
 	var cut *contentError
