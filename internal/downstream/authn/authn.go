@@ -91,8 +91,9 @@ type Options struct {
 	// OAuth verifies access tokens of an issuer; nil: none are accepted.
 	OAuth *OAuth
 
-	// OnProblem hears operator text when a source of tokens becomes unusable
-	// or usable again. It must not block and never hears a token.
+	// OnProblem is called with text for the operator when a source of tokens
+	// becomes unusable or usable again. It must not block, and the text never
+	// contains a token.
 	OnProblem func(text string)
 
 	Now func() time.Time // nil: time.Now

@@ -129,8 +129,8 @@ func (l *limiter) of(src origin, now time.Time) *bucket {
 	return b
 }
 
-// sweep drops the sources whose failures are all forgiven. It looks at all of
-// them, so it is not done for every attempt of an attack.
+// sweep drops sources without failures. It walks all of them, so it is not run
+// for every attempt of an attack.
 func (l *limiter) sweep(now time.Time) {
 	if since := now.Sub(l.swept); since >= 0 && since < refill {
 		return
@@ -176,10 +176,10 @@ func kindOf(token string) kind {
 	return kindChosen
 }
 
-// sourceOf tells failing callers apart: the clients of a trusted proxy by the
-// address that it names, others by their own address off the host (an IPv6
-// network of 64 bits is one), by listener on it, and there by the owner of the
-// socket where that is known. A proxy's client is never one on the host.
+// sourceOf distinguishes failing callers: clients of a trusted proxy by the
+// address that it names, other remote callers by their own address (an IPv6
+// network of 64 bits is one source), local callers by listener, and there by the
+// owner of the socket where it is known. A proxy's client is never local.
 func sourceOf(c *Caller, client netip.Addr, k kind) origin {
 	if client.IsValid() {
 		return origin{c.Listener + " client " + network(client), k}

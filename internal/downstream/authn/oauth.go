@@ -61,8 +61,9 @@ type OAuthOptions struct {
 	// Client fetches the issuer's documents. It judges each address that it
 	// dials, follows no redirect and uses no proxy.
 	Client *http.Client
-	// OnProblem hears operator text when the issuer's keys cannot be had, and
-	// when they can again. It must not block and never hears a token.
+	// OnProblem is called with text for the operator when the issuer's keys become
+	// unavailable or available again. It must not block, and the text never
+	// contains a token.
 	OnProblem func(text string)
 
 	Now func() time.Time // nil: time.Now
@@ -118,9 +119,9 @@ func NewOAuth(o OAuthOptions) (*OAuth, error) {
 // Close ends a fetch that is under way.
 func (o *OAuth) Close() { o.stop() }
 
-// looksLikeJWT tells access tokens from ours and from static ones: three parts
-// with dots between them. The form alone decides who judges a token, so that
-// each has one judge.
+// looksLikeJWT distinguishes access tokens from stored and static ones: three
+// parts with dots between them. The form alone decides which package verifies a
+// token, so that each token has one verifier.
 func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
 // known returns the principal of a token that was verified before and still

@@ -139,7 +139,7 @@ type claims struct {
 	expires         time.Time
 }
 
-// check refuses what is not a token for us, by what the token says itself.
+// check refuses a token that is not for this daemon, by its own claims.
 func (o *OAuth) check(t *jwt, now time.Time) (*claims, error) {
 	c := &claims{}
 	var iss string

@@ -114,7 +114,7 @@ func algorithmsOf(key any) []string {
 	return nil
 }
 
-// isEd25519 is asked because the parser fills what is too short with zeros.
+// isEd25519 checks the length, because the parser fills a short key with zeros.
 func isEd25519(x json.RawMessage) bool {
 	var encoded string
 	if !text(x, &encoded) {

@@ -44,7 +44,7 @@ func (s *scopes) width(name string) int {
 	return sum
 }
 
-// The words of a scope that stand alone (contract, "Command line").
+// The words of a scope that take no value.
 const (
 	wordAgent        = "agent"
 	wordInstructions = "instructions"

@@ -10,9 +10,9 @@ import (
 
 type deliveryKey struct{}
 
-// withDelivery checks the instruction session that comes with a request, and
-// gives the request that remembers it. One that is not good is a 401: who
-// presents a token means it.
+// withDelivery checks the delivery session that comes with a request, and returns
+// the request that carries it. An invalid token is a 401, although the request
+// would be served without one.
 func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) (*http.Request, bool) {
 	if d.o.Delivery == nil || len(r.Header[wire.HeaderSession]) == 0 {
 		return r, true
@@ -32,7 +32,7 @@ func delivery(r *http.Request) string {
 	return id
 }
 
-// other serves what is not MCP.
+// other serves routes other than MCP.
 func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
 	if f := d.o.Paths[path]; f != nil {
 		f(w, r, who)

@@ -26,12 +26,12 @@ type Options struct {
 	// Ahead serves what needs no caller: it reports whether it has answered. nil:
 	// there is nothing but /health.
 	Ahead func(w http.ResponseWriter, r *http.Request, path string) bool
-	// Delivery checks the instruction session that a request to an MCP route
-	// bears beside whatever authenticates its caller, and gives its id, empty
-	// where none came. An error is a 401. nil: there are none.
+	// Delivery checks the delivery session of a request to an MCP route, beside the
+	// caller's own credential, and returns its id, empty where none came. An error
+	// is a 401. nil: there are none.
 	Delivery func(*http.Request, *principal.Principal) (id string, err error)
-	// Holds reports whether what proved a principal still does; asked every
-	// few seconds for sessions and what is under way. nil: always.
+	// Holds reports whether the proof of a principal still holds; it is called
+	// every few seconds for sessions and calls in progress. nil: always.
 	Holds func(*principal.Principal) bool
 	// Refused is called for each request that is refused before the handler, with
 	// the reason: ErrOrigin, ErrScope, or the error of Authenticate.
@@ -44,9 +44,9 @@ type Options struct {
 	// written to it has not been read. nil, and nil functions: it cannot be
 	// told, and then an open stream is no sign of life.
 	Unread func(ctx context.Context) func() (int, error)
-	// Resource tells clients where tokens are to be had. nil: nowhere.
+	// Resource tells clients where to get tokens. nil: nowhere.
 	Resource *Resource
-	// Paths serve what is not MCP, for authenticated callers, by exact path
+	// Paths serve routes other than MCP, for authenticated callers, by exact path
 	// or, where the key ends in a slash, by prefix.
 	Paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
 

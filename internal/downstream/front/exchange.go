@@ -45,8 +45,8 @@ type Exchange struct {
 	// Namespace is the label of its project that the client gave, well formed;
 	// claimed, and empty where it gave none.
 	Namespace string
-	// Delivery is the instruction session that the message bears, checked at
-	// the door; empty where it bears none.
+	// Delivery is the delivery session that the message carries, verified by the
+	// front; empty: none.
 	Delivery string
 	stream   *stream
 }

@@ -24,7 +24,7 @@ import (
 // about for the first time.
 const lookAfter = time.Second
 
-// seen tells of a sign of life.
+// seen reports a sign of life.
 func (d *Door) seen(who *principal.Principal, s *Session) {
 	if d.o.Seen == nil {
 		return
@@ -51,7 +51,7 @@ func allRead(unread func() (int, error)) bool {
 	return err == nil && n == 0
 }
 
-// hearing says whose sign of life it is when the answer of a POST is read.
+// hearing returns whose sign of life it is when the answer of a POST is read.
 type hearing struct {
 	door *Door
 	r    *http.Request // whose connection is asked
@@ -86,7 +86,7 @@ func (h *hearing) looks() bool {
 	return look
 }
 
-// listen looks whether the client has read what is due.
+// listen checks whether the client has read what is due.
 func (h *hearing) listen() {
 	if h.due && allRead(h.unread) {
 		h.due = false

@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// retain keeps what can tell whether the session's program still runs.
+// retain keeps the witness that reports whether the session's program still runs.
 func (s *Session) retain() {
 	s.owner.Store(s.Who)
 	if w := s.Who.Witness(); w != nil {
@@ -85,8 +85,8 @@ func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
 	return func() { d.leases.Delete(l) }
 }
 
-// during lends a request: when its principal is proved no more it ends, and
-// its caller hears what any further request would.
+// during lends a request: when the proof of its principal no longer holds it
+// ends, and its caller gets the answer that any further request would get.
 func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 	if !d.watched(x.Who) {
 		return nothing

@@ -27,8 +27,8 @@ var (
 	// ErrMalformed is an Authenticate error: a token presented in a way that
 	// RFC 6750 does not have. 400.
 	ErrMalformed = errors.New("authentication is malformed")
-	// ErrUnavailable is an Authenticate error: whether the token is good cannot
-	// be told now. 503.
+	// ErrUnavailable is an Authenticate error: the token cannot be verified now.
+	// 503.
 	ErrUnavailable = errors.New("authentication is not possible now")
 	// ErrScope is passed to Refused: a valid token that grants nothing here.
 	ErrScope = errors.New("an access token without a scope that grants anything")

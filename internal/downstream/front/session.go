@@ -155,7 +155,7 @@ func (s *Session) ask(ctx context.Context, on *stream, method string, params []b
 	}
 }
 
-// retract tells the client that a question needs no answer any more.
+// retract tells the client that a question was withdrawn.
 func (s *Session) retract(on *stream, n int64) {
 	params := append([]byte(`{"requestId":`), wire.IntID(n)...)
 	msg := wire.AppendNotification(nil, "notifications/cancelled", append(params, '}'))

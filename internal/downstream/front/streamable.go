@@ -137,9 +137,8 @@ func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
 	d.serve(ctx, x)
 }
 
-// serveLong is for a door whose streams are held open for a limited time: the
-// call outlives its connection, so it gets a goroutine and a copy of its
-// message.
+// serveLong serves a call where streams are held open for a limited time: the
+// call outlives its connection, so it gets a goroutine and a copy of its message.
 func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
 	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
 	x.Params = append([]byte(nil), x.Params...)
@@ -319,8 +318,8 @@ func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64
 	d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.Version, Session: s, Method: Listening})
 }
 
-// Listening is the method of the exchange that tells the Handler that a
-// session's standalone stream has been opened. It is no MCP method.
+// Listening is the method of the exchange that reports to the Handler that a
+// session's standalone stream has been opened. It is not an MCP method.
 const Listening = "doorward/listening"
 
 // resume finds the stream of an event id and the position in it. An id of

@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// The reasons for closing a connection at the door, as OnRefused hears them.
+// The reasons for refusing a connection, as reported to OnRefused.
 const (
 	ReasonOtherUser    = "the Unix peer is another user"
 	ReasonUnattested   = "the Unix peer could not be attested"
@@ -132,7 +132,7 @@ func (l *Listener) examine(c *conn) {
 	}
 }
 
-// stamp finds out who is there. A reason means: close it.
+// stamp identifies the peer. A reason means that the connection must be closed.
 func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	if u, ok := c.(*net.UnixConn); ok {
 		return l.stampUnix(u, o)

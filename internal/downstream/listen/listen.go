@@ -90,13 +90,13 @@ type Options struct {
 	// accept loop. nil: no search; the socket's owner alone decides.
 	Holders Holders
 
-	// OnRefused hears of each connection that was closed at the door, or later
-	// for what came on it. It runs on the accept loop or on that of a connection
-	// and must not block.
+	// OnRefused is called for each connection that was refused when it was
+	// accepted, or later. It runs on the accept loop or on that of a connection and
+	// must not block.
 	OnRefused func(Refusal)
 
-	// OnNotice hears operator text: a certificate reloaded, or not. It must
-	// not block.
+	// OnNotice is called with text for the operator: a certificate was reloaded, or
+	// could not be. It must not block.
 	OnNotice func(text string)
 }
 

@@ -119,7 +119,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection, lets its process go and gives the seat back.
+// Close closes the connection, releases its process handle and its seat.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.err = c.Conn.Close()
