@@ -9,12 +9,14 @@ import "golang.org/x/sys/unix"
 // too.
 const afterLast = unix.SYS_RSEQ_SLICE_YIELD + 1
 
-// denied are the system calls that strict refuses: looking into other processes, changing what is mounted, namespaces, code
-// in the kernel, keys, files by handle, and what only an administrator does, whom there is none of in there.
+// denied are the system calls that strict refuses: looking into other processes, memory that is not counted, mounts,
+// namespaces, code in the kernel, keys, files by handle, and what only an administrator does.
 var denied = append(deniedHere,
 	// other processes
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 	unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
+	// memory that is counted nowhere
+	unix.SYS_MEMFD_SECRET,
 	// mounts
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
 	unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,

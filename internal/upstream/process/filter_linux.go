@@ -88,7 +88,7 @@ func assemble(r rules) program {
 	p.load(dataArch)
 	p.only(answerKill, auditArch)
 	p.load(dataNumber)
-	p.atLeast(afterLast, answerErrno(unix.ENOSYS)) // calls that nobody had heard of here, and those of x32
+	p.atLeast(afterLast, answerErrno(unix.ENOSYS)) // newer calls than the list, and those of x32
 	p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS))
 	for _, nr := range denied {
 		p.equal(nr, r.deny)
@@ -107,6 +107,7 @@ func assemble(r rules) program {
 		return answerAllow
 	})
 	p.when(unix.SYS_SETSOCKOPT, r.option)
+	p.when(unix.SYS_PRLIMIT64, ownLimits(r.deny))
 	if !r.open {
 		// Landlock does not check data that is sent while a connection is opened.
 		p.when(unix.SYS_SENDTO, noFastOpen(3))
@@ -199,8 +200,19 @@ func assembleContain(nested bool) program {
 		b.equal(unix.TIOCLINUX, deny)
 		return answerAllow
 	})
+	p.when(unix.SYS_PRLIMIT64, ownLimits(deny))
 	p.answer(answerAllow)
 	return p
+}
+
+// ownLimits allows a process to read and set the limits of itself alone, which it names 0. The process that watches a server
+// has the server's uid, so that the kernel would let the server take its descriptors away (prlimit(2)).
+func ownLimits(deny uint32) func(*program) uint32 {
+	return func(b *program) uint32 {
+		b.loadArg(0)
+		b.only(deny, 0)
+		return answerAllow
+	}
 }
 
 // containedSocket allows the families that programs use: others, such as those of virtual machines, lead past the namespaces.

@@ -147,6 +147,7 @@ func (c *comparison) containedArguments(nested bool) {
 		c.expect(want, unix.SYS_SOCKET, family|garbage, unix.SOCK_STREAM)
 		c.expect(want, unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM)
 	}
+	c.limits(unix.EPERM)
 	for request, want := range map[uint64]unix.Errno{unix.TIOCSTI: unix.EPERM, unix.TIOCSTI | garbage: unix.EPERM, unix.TIOCLINUX: unix.EPERM,
 		unix.TCGETS: allowed} {
 		c.expect(want, unix.SYS_IOCTL, 0, request)
@@ -228,6 +229,7 @@ func (c *comparison) arguments(r rules) {
 		}
 		c.expect(want, unix.SYS_CLONE, 1<<bit|uint64(unix.SIGCHLD))
 	}
+	c.limits(refused)
 	for request, want := range map[uint64]unix.Errno{unix.TIOCSTI: refused, unix.TIOCSTI | garbage: refused, unix.TIOCLINUX: refused,
 		unix.TCGETS: allowed, unix.TIOCGWINSZ: allowed} {
 		c.expect(want, unix.SYS_IOCTL, 0, request)
@@ -250,6 +252,18 @@ func (c *comparison) arguments(r rules) {
 		c.expect(allowed, nr, args...)
 		args[arg] = unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL | garbage
 		c.expect(early, nr, args...)
+	}
+}
+
+// limits: a process may change its own limits, and those of no other, under no number.
+func (c *comparison) limits(deny unix.Errno) {
+	c.expect(allowed, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE)
+	c.expect(allowed, unix.SYS_PRLIMIT64, garbage, unix.RLIMIT_NOFILE)
+	for bit := range 32 {
+		c.expect(deny, unix.SYS_PRLIMIT64, 1<<bit, unix.RLIMIT_NOFILE)
+	}
+	for pid := uint64(1); pid < 200; pid++ {
+		c.expect(deny, unix.SYS_PRLIMIT64, pid|garbage, unix.RLIMIT_NOFILE)
 	}
 }
 

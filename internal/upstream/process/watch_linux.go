@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -42,16 +43,20 @@ func (u usage) total() int64 {
 	return u.bytes + max(u.mapped, files)
 }
 
-// watch measures what the server uses until it exceeds its limit, reports that, and requests the end. It runs where
-// neither a cgroup nor a limit of the kernel does this better. Limit: it does not see buffers of pipes and sockets, nor
-// memory files in flight through a socket.
+// watch measures what the server uses until it exceeds its limit, reports that, and requests the end. A server that cannot be
+// measured is ended too. watch runs where neither a cgroup nor a limit of the kernel does this better. Limit: it does not see
+// buffers of pipes and sockets, nor files of memfd_create without an open descriptor, beyond the part of them that is mapped.
 func (j *jail) watch(ended chan<- string) {
 	l := j.plan.Limits
 	if j.plan.Cgroup || l.Memory <= 0 && l.Processes <= 0 {
 		return
 	}
 	for {
-		u := j.measure()
+		u, err := j.measure()
+		if err != nil {
+			ended <- fmt.Sprintf("%s: it cannot be measured: %v", memoryLimit, err)
+			return
+		}
 		if over := u.over(l); over != "" {
 			ended <- over
 			return
@@ -97,13 +102,22 @@ func (u usage) pause(l Limits, forksFreely bool) time.Duration {
 }
 
 // measure adds up all processes but this one, and the files that lie in memory.
-func (j *jail) measure() usage {
+func (j *jail) measure() (usage, error) {
 	u := usage{files: map[uint64]int64{}}
-	self, _ := os.Readlink("/proc/self") // as this /proc calls us
-	for _, pid := range j.processes(self) {
-		if pid != self {
-			u.add(pid)
-			u.addFiles(pid)
+	self, err := os.Readlink("/proc/self") // as this /proc calls us
+	if err != nil {
+		return u, err
+	}
+	all, err := j.processes(self)
+	if err != nil {
+		return u, err
+	}
+	for _, pid := range all {
+		if pid == self {
+			continue
+		}
+		if err := errors.Join(u.add(pid), u.addFiles(pid)); err != nil {
+			return u, err
 		}
 	}
 	u.addSegments()
@@ -113,17 +127,17 @@ func (j *jail) measure() usage {
 			u.bytes += int64(st.Blocks-st.Bfree) * st.Bsize
 		}
 	}
-	return u
+	return u, nil
 }
 
 // processes are those of this namespace: all in a /proc of its own, and elsewhere all below this one.
-func (j *jail) processes(self string) []string {
+func (j *jail) processes(self string) ([]string, error) {
 	if self != "1" {
-		return descendants(self)
+		return descendants(self), nil
 	}
 	fd, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer fd.Close()
 	names, _ := fd.Readdirnames(-1) // what was read until an error is what there is
@@ -133,7 +147,18 @@ func (j *jail) processes(self string) []string {
 			all = append(all, n)
 		}
 	}
-	return all
+	return all, nil
+}
+
+// exhausted returns err if this process has no descriptor or memory left to look with. Other errors say that the process that
+// was looked at has ended, or hides its descriptors.
+func exhausted(err error) error {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if errors.Is(err, e) {
+			return err
+		}
+	}
+	return nil
 }
 
 func descendants(pid string) []string {
@@ -152,10 +177,10 @@ func descendants(pid string) []string {
 
 // add counts one process: its own memory and what it shares through memory, but not the files it maps, which the kernel can
 // drop. Shared memory counts for each who has it.
-func (u *usage) add(pid string) {
+func (u *usage) add(pid string) error {
 	status, err := readProc("/proc/" + pid + "/status")
 	if err != nil {
-		return // it has ended
+		return exhausted(err)
 	}
 	for line := range bytes.Lines(status) {
 		name, value, ok := bytes.Cut(line, []byte(":"))
@@ -171,13 +196,14 @@ func (u *usage) add(pid string) {
 			u.processes += int(number(value))
 		}
 	}
+	return nil
 }
 
 // addFiles counts the files of memfd_create that a process holds open.
-func (u *usage) addFiles(pid string) {
+func (u *usage) addFiles(pid string) error {
 	dir, err := unix.Open("/proc/"+pid+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return
+		return exhausted(err)
 	}
 	f := os.NewFile(uintptr(dir), "fd")
 	defer f.Close()
@@ -190,6 +216,7 @@ func (u *usage) addFiles(pid string) {
 			u.files[st.Ino] = st.Blocks * 512
 		}
 	}
+	return nil
 }
 
 // addSegments counts the shared memory of System V, which lasts without a process.
