@@ -41,6 +41,7 @@ func check(o *invocation, tokenFile string) error {
 		problems = append(problems, patternProblems(c)...)
 		problems = append(problems, denyProblems(o.options, c)...)
 		problems = append(problems, bindProblems(o.options, c, tokenFile)...)
+		problems = append(problems, sandboxProblems(o.options, c, tokenFile)...)
 	}
 	problems = append(problems, o.notAllowed(w)...)
 	if problems == nil {
@@ -97,6 +98,23 @@ func (o *options) notAllowed(w whole) []config.Problem {
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return []config.Problem{{File: found.Path, Problem: first, Warning: true}}
+}
+
+// sandboxProblems is what keeps servers from being started in their sandboxes.
+func sandboxProblems(o *options, c *config.Config, tokenFile string) []config.Problem {
+	state, err := o.stateDir()
+	if err != nil {
+		return nil // bindProblems says so
+	}
+	runtime, err := o.runtimeDir()
+	if err != nil {
+		return nil
+	}
+	all := daemon.SandboxProblems(daemon.Options{Config: c, StateDir: state, RuntimeDir: runtime, TokenFile: tokenFile})
+	for i := range all {
+		all[i].File = o.configFile()
+	}
+	return all
 }
 
 // bindProblems is what the bind table says of each listener.

@@ -132,8 +132,11 @@ func (d *Daemon) openAudit() error {
 	if errors.Is(err, audit.ErrLocked) {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
+	if errors.Is(err, audit.ErrDamaged) {
+		return fmt.Errorf("%w; find out why, and keep the directory as it is for that; to start a new log, move it away, start, and stop, and accept the new one with `doorward audit verify --accept`", err)
+	}
 	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
+		return err
 	}
 	d.audit, d.checkpoints.log = log, log
 	d.callers.events = newDoorEvents(log)
@@ -156,9 +159,11 @@ func AuditDir(state string, c *config.Config) string {
 }
 
 func (d *Daemon) openRunner() error {
-	own := ownPaths(d.o)
-	d.unseen.never = own
-	r, err := process.NewRunner(process.Options{Max: d.o.Config.Limits.Children, Hide: own, Private: absolute(d.o.StateDir), Cgroups: true, Log: d.log})
+	if dir := configDir(); dir != "" {
+		_ = os.MkdirAll(dir, 0o700) // a missing directory cannot be hidden; where it cannot be made, no server can make it either
+	}
+	d.unseen.never = ownPaths(d.o)
+	r, err := sandboxes(d.o, true)
 	if err != nil {
 		return err
 	}

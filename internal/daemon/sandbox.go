@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,17 +15,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// ownPaths returns the directories that no contained server sees, whatever the
-// configuration says: with the files there a server could act as the daemon, or
-// as another principal. The directory of the user's configuration is made when it
-// is missing, because a missing directory cannot be hidden.
+// ownPaths returns the directories and files that no contained server sees,
+// whatever the configuration says: with them a server could act as the daemon, or
+// as another principal.
 func ownPaths(o Options) []string {
-	own := []string{o.StateDir, o.RuntimeDir, AuditDir(o.StateDir, o.Config), o.TokenFile}
-	if dir, err := os.UserConfigDir(); err == nil {
-		dir = filepath.Join(dir, "doorward")
-		_ = os.MkdirAll(dir, 0o700) // where it cannot be made, no server can make it either
-		own = append(own, dir)
-	}
+	own := []string{o.StateDir, o.RuntimeDir, AuditDir(o.StateDir, o.Config), o.TokenFile, configDir()}
 	var all []string
 	for _, path := range own {
 		if abs, err := filepath.Abs(path); path != "" && err == nil {
@@ -32,6 +27,21 @@ func ownPaths(o Options) []string {
 		}
 	}
 	return all
+}
+
+// configDir is the directory of the user's configuration; empty if there is no
+// user's home.
+func configDir() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "doorward")
+}
+
+// sandboxes returns the runner that starts the servers of o.
+func sandboxes(o Options, cgroups bool) (*process.Runner, error) {
+	return process.NewRunner(process.Options{Max: o.Config.Limits.Children, Hide: ownPaths(o), Private: absolute(o.StateDir), Cgroups: cgroups, Log: o.Log})
 }
 
 // sandboxOf says how a server of a configuration is shut in. home is the name
@@ -117,16 +127,47 @@ func written(c *config.Config) []string {
 	return slices.Compact(all)
 }
 
-// checkSandbox refuses a server that cannot be shut in as it is to be, and says
-// so where somebody reads it: a server that is missing is noticed late.
+// checkSandbox refuses a server that cannot be shut in as it is to be, and writes
+// the reason to the log: a missing server is noticed late.
 func checkSandbox(deps upstream.Deps, def upstream.Definition) error {
-	_, err := deps.Runner.Check(def.Sandbox)
-	if err == nil {
-		return nil
+	err := sandboxError(deps.Runner, def.Sandbox)
+	if err != nil {
+		deps.Log.Error("server refused", "server", def.Name, "reason", err)
 	}
-	err = fmt.Errorf("%w; make it possible, or set sandbox: off under doorward for this server, which then may do all that you may", err)
-	deps.Log.Error("server refused", "server", def.Name, "reason", err)
 	return err
+}
+
+// sandboxError says why a sandbox cannot be had, and what to do about it.
+func sandboxError(r *process.Runner, box process.Sandbox) error {
+	_, err := r.Check(box)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, process.ErrOwnGranted):
+		return fmt.Errorf("%w; take it out of read, write, args and env of this server", err)
+	}
+	return fmt.Errorf("%w; make it possible, or set sandbox: off under doorward for this server, which then may do all that you may", err)
+}
+
+// SandboxProblems returns a problem for each server of the configuration that
+// cannot be shut in here as it is to be. It builds the sandboxes, and starts no
+// server.
+func SandboxProblems(o Options) []config.Problem {
+	r, err := sandboxes(o, false)
+	if err != nil {
+		return []config.Problem{{Problem: err.Error()}}
+	}
+	var all []config.Problem
+	for _, name := range slices.Sorted(maps.Keys(o.Config.Servers)) {
+		s := o.Config.Servers[name]
+		if s.Disabled || s.Refused != "" {
+			continue
+		}
+		if err := sandboxError(r, sandboxOf(o.Config, serverHome(name), s)); err != nil {
+			all = append(all, config.Problem{Line: s.Line, Key: "mcpServers." + name + ".doorward.sandbox", Problem: err.Error()})
+		}
+	}
+	return all
 }
 
 // serverHome and launcherHome name private homes.

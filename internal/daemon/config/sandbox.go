@@ -139,7 +139,7 @@ func (d *decoder) profiles() []string {
 // checkPaths checks what has been made absolute where it could be.
 func (d *decoder) checkPaths(key string, paths []string) {
 	for i, path := range paths {
-		if slices.Contains(d.profiles(), path) {
+		if d.muted && path == "" || slices.Contains(d.profiles(), path) {
 			continue
 		}
 		if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {

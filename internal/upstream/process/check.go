@@ -21,11 +21,14 @@ type checked struct {
 }
 
 // Check reports what would hold of a sandbox, by building it without starting a server. An error wraps ErrNotContained:
-// a server with this sandbox cannot be started. What is available is found out once; what is missing is tried again at
-// each call.
+// a server with this sandbox cannot be started. It wraps ErrOwnGranted too if the sandbox names what is hidden from every
+// server. What is available is found out once; what is missing is tried again at each call.
 func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if s.off() {
 		return nil, nil
+	}
+	if err := r.ownGranted(s); err != nil {
+		return nil, err
 	}
 	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // what a server names changes nothing about the system
 	p := r.plan(Spec{Sandbox: s, Path: "/"})
@@ -43,6 +46,36 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 		r.checks.known[key] = c
 	}
 	return c.measures, c.err
+}
+
+// ownGranted returns an error if a sandbox names a path at or below one that no server sees. A path above one is granted
+// without it.
+func (r *Runner) ownGranted(s Sandbox) error {
+	for _, path := range slices.Concat(s.Read, s.Write, s.Named) {
+		for _, own := range r.o.Hide {
+			if path = resolved(path); path == resolved(own) || below(path, resolved(own)) {
+				return fmt.Errorf("%w: %w: %s", ErrNotContained, ErrOwnGranted, path)
+			}
+		}
+	}
+	return nil
+}
+
+// resolved follows the links in a path, as far as it exists.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(resolved(dir), filepath.Base(path))
+	}
+	return path
+}
+
+// below tells whether path lies in dir, and is not dir itself.
+func below(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
+	return ok && len(rest) > 1 && rest[0] == '/'
 }
 
 func (r *Runner) probe(plan *plan) ([]Measure, error) {

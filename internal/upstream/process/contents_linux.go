@@ -60,12 +60,6 @@ func (v *view) bothWays(path string) []string {
 	return all
 }
 
-// below tells whether path lies in dir, and is not dir itself.
-func below(path, dir string) bool {
-	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
-	return ok && len(rest) > 1 && rest[0] == '/'
-}
-
 // addSystem adds what every program needs of the host: its programs and libraries, its settings, and the way to look names up.
 func (v *view) addSystem() {
 	v.addPaths(systemLayer, false, systemDirs...)

@@ -26,6 +26,9 @@ const (
 // sandbox asks for. Its text is for the operator and says what to do.
 var ErrNotContained = errors.New("sandbox")
 
+// ErrOwnGranted is wrapped when a sandbox names a path that is Doorward's own, which no server is granted.
+var ErrOwnGranted = errors.New("a path of Doorward's own is granted to no server")
+
 // Sandbox says how far a server is shut in. The zero value is off. Paths are absolute.
 type Sandbox struct {
 	Mode    string   `json:"mode,omitempty"`
