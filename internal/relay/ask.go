@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -71,29 +72,47 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 	if session != nil {
 		to.caps = wire.Get(session.Init, "capabilities")
 	}
-	params, pass, err := l.question(to, e.Method, params)
+	reply, err := l.pose(ctx, x, to, e.Method, params)
+	switch {
+	case errors.Is(err, errUnanswered) && e.Method == policy.AskElicitation:
+		return cancelled
+	case errors.Is(err, errUnanswered):
+		return notAskable
+	case err != nil:
+		return refusal(e.Method)
+	}
+	return reply
+}
+
+// errUnanswered says that a client was asked and gave no answer: it is gone, or
+// the time is over.
+var errUnanswered = errors.New("the client gave no answer")
+
+// pose decides on one question of a server, puts it to the client's session, and
+// returns the client's answer as the server may have it. errUnanswered: there was
+// none. Any other error: the client must not be asked, or its answer must not
+// leave.
+func (l *link) pose(ctx context.Context, x *front.Exchange, to asked, method string, params []byte) (upstream.Reply, error) {
+	params, pass, err := l.question(to, method, params)
 	if err != nil {
-		return refusal(e.Method)
+		return upstream.Reply{}, err
 	}
-	if session == nil {
+	if to.x.Session == nil {
 		pass.Leave("unsupported", 0)
-		return refusal(e.Method)
+		return upstream.Reply{}, errAsksTooMuch
 	}
-	reply, err := put(ctx, x, session, e.Method, params)
+	reply, err := put(ctx, x, to.x.Session, method, params)
 	if err != nil {
 		pass.Leave("unanswered", 0)
-		if e.Method == policy.AskElicitation {
-			return cancelled
-		}
-		return notAskable
+		return upstream.Reply{}, errors.Join(errUnanswered, err)
 	}
 	out, ok := l.r.leavingAnswer(pass.Act(), reply)
 	if !ok {
 		pass.Leave("blocked", 0)
-		return refusal(e.Method)
+		return upstream.Reply{}, errAsksTooMuch
 	}
 	pass.Leave("ok", int64(len(reply.Result)))
-	return out
+	return out, nil
 }
 
 // put asks on the stream of the exchange it came with, else on the session's

@@ -186,6 +186,9 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	}
 	labelled(x, l.b, &req)
 	reply, err := l.callWith(ctx, c, x, t, &req)
+	if err == nil && x.Session != nil && c.era == front.Modern {
+		reply, err = l.rounds(ctx, c, x, t, req, reply)
+	}
 	if err != nil {
 		return reply, err
 	}

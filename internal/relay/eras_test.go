@@ -31,16 +31,16 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 			}
 			h := build(t, []Server{s.server()})
 			c := h.legacy("/mcp/s", "uid:1000", elicits)
-			equal(t, "initialize", field(c.hello, "result"), `{"protocolVersion":"2025-11-25","capabilities":`+allCaps+`,"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}`)
+			equal(t, "initialize", field(c.hello, "result"), `{"protocolVersion":"2025-11-25","capabilities":`+s.caps+`,"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}`)
 			equal(t, "tools/list", field(c.call("tools/list", ""), "result"), `{"tools":[{"name":"a","x":1.0},{"name":"b","outputSchema":{"type":"object"}}]}`)
-			const meta = `"_meta":{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"tester","version":"9"}}`
+			const meta = `"_meta":{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"tester","version":"9"}}`
 			got := field(c.call("tools/call", `{"name":"t","arguments":{"v":1.0},"_meta":{"traceparent":"00-1"},"inputResponses":{},"requestState":"forged"}`), "result")
 			equal(t, "tools/call", got, `{"x":1.0,"ttlMs":7,"structuredContent":{"a":1.0},"echo":{"name":"t","arguments":{"v":1.0},`+meta+`}}`)
 			equal(t, "prompts/list", join(names(c.call("prompts/list", ""), "prompts", "name")), "greet")
 			contains(t, "prompts/get", c.call("prompts/get", `{"name":"greet"}`), `"name":"greet"`)
 			contains(t, "resources/read", c.call("resources/read", `{"uri":"file:///a b"}`), `"uri":"file:///a b"`)
 			equal(t, "an array is no structured content here", field(c.tool("array", ""), "result"), `{"content":[]}`)
-			equal(t, "a question has no way to this client", code(c.tool("input", "")), "1502")
+			equal(t, "input without a question or a state", code(c.tool("input", "")), "1502")
 			if n := len(s.got("initialize")); n > 1 {
 				t.Errorf("%d attempts at a handshake", n)
 			}

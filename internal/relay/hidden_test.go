@@ -330,7 +330,8 @@ func TestQuestionsThatNoClientCanTake(t *testing.T) {
 		{"a URL in the clear", "legacy", wire.V20251125, "url error", `{"elicitations":[{"mode":"url","message":"canary","url":"http://x.example/"}]}`},
 		{"the same inside a failed task", "modern", wire.V20260728, "result", `{"status":"failed","error":{"code":-32042,"message":"m","data":{"elicitations":[{"message":"canary","url":"http://x.example/"}]}}}`},
 		{"a legacy server's round trip", "legacy", wire.V20260728, "result", `{"resultType":"input_required","inputRequests":` + ask + `,"requestState":"canary"}`},
-		{"a modern server's, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":` + ask + `}`},
+		{"a modern server's with two readings, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"canary"},"Params":{"message":"m"}}}}`},
+		{"a modern server's that is no question, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"canary/ask","params":{}}}}`},
 		{"in a result that does not say so", "modern", wire.V20251125, "result", `{"content":[],"inputRequests":` + ask + `}`},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -45,14 +45,17 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 }
 
 // initializeResult is the server's own result in the client's version; of a
-// modern server, its DiscoverResult put in that form. Extensions need a bridge
-// between the eras and are not offered across it.
+// modern server, its DiscoverResult put in that form, without tasks, which each era
+// has in another form.
 func initializeResult(c *liveConn, version string) []byte {
 	v := wire.AppendQuote(nil, version)
 	if c.era == front.Legacy {
 		return wire.Set(c.hello, wire.Edit{Key: "protocolVersion", Value: v})
 	}
-	caps := wire.Set(orEmpty(wire.Get(c.hello, "capabilities")), wire.Edit{Key: "extensions"})
+	caps := orEmpty(wire.Get(c.hello, "capabilities"))
+	if extensions := wire.Get(caps, "extensions"); extensions != nil {
+		caps = wire.Set(caps, wire.Edit{Key: "extensions", Value: withoutTasks(extensions)})
+	}
 	info := wire.GetPath(c.hello, "_meta", wire.MetaServerInfo)
 	if info == nil {
 		info = []byte(`{"name":"unknown","version":"unknown"}`)

@@ -80,8 +80,8 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 var legacyMeta = []wire.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
 
 // modernMeta is what a modern server needs in every request, for a legacy client.
-// It declares no capability, because a question of the server has no way to this
-// client.
+// It declares the capabilities of the client's session that Doorward can serve
+// across the eras.
 func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 	info := wire.Get(x.Session.Init, "clientInfo")
 	if info == nil {
@@ -89,13 +89,40 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 	}
 	edits := []wire.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
-		{Key: wire.MetaCapabilities, Value: emptyResult},
+		{Key: wire.MetaCapabilities, Value: l.r.carried(x, l.b, wire.Get(x.Session.Init, "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
 	if level := l.r.bindingOf(x.Session).levelOf(); level != nil {
 		edits = append(edits, wire.Edit{Key: wire.MetaLogLevel, Value: level})
 	}
 	return edits
+}
+
+// carried is what of a client's capabilities holds across the eras: questions that
+// policy allows, and extensions. Tasks have another protocol in each era, and the
+// change of roots no notification in the modern one.
+func (r *Relay) carried(x *front.Exchange, b *backend, caps []byte) []byte {
+	caps, _ = r.narrow(x, b, caps)
+	var edits []wire.Edit
+	for _, a := range askOf {
+		if value := wire.Get(caps, a.capability); len(value) > 0 && value[0] == '{' {
+			edits = append(edits, wire.Edit{Key: a.capability, Value: wire.Set(value, wire.Edit{Key: "listChanged"})})
+		}
+	}
+	if extensions := withoutTasks(wire.Get(caps, "extensions")); len(extensions) > len("{}") {
+		edits = append(edits, wire.Edit{Key: "extensions", Value: extensions})
+	}
+	return wire.Set(emptyResult, edits...)
+}
+
+// tasksExtension is the extension of the modern era (SEP-2663).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+func withoutTasks(extensions []byte) []byte {
+	if len(extensions) == 0 || extensions[0] != '{' {
+		return nil
+	}
+	return wire.Set(extensions, wire.Edit{Key: tasksExtension})
 }
 
 // narrow removes the capabilities that policy does not serve, so that a client is

@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// maxRounds bounds how often a modern server may ask for input within one call of
+// a legacy client.
+const maxRounds = 10
+
+// Pauses before a call is repeated whose server asked for nothing but a repeat
+// (MRTR, "Load Shedding"), doubled each time, with jitter.
+const (
+	firstRound = 100 * time.Millisecond
+	lastRound  = 5 * time.Second
+)
+
+var (
+	errRounds      = fmt.Errorf("the server asked in more than %d rounds: %w", maxRounds, upstream.ErrProtocol)
+	errNoQuestions = fmt.Errorf("the server requires input and asks for none: %w", upstream.ErrProtocol)
+)
+
+// rounds answers the questions of a modern server for a legacy client, which is
+// asked on its session, and repeats the call with the answers until the server has
+// a result. A legacy client sees one call that takes long.
+func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
+	var urls completions
+	defer urls.send(x)
+	params := wire.Set(req.Params, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"})
+	for n := range maxRounds + 1 {
+		if reply.Error != nil || !isText(wire.Get(reply.Result, "resultType"), "input_required") || !mayAsk(t.Method()) {
+			return reply, nil
+		}
+		if n == maxRounds {
+			break
+		}
+		edits, final, err := l.inputs(ctx, x, reply.Result, n, &urls)
+		if err != nil || final != nil {
+			return upstream.Reply{Error: final}, err
+		}
+		req.Params = wire.Set(params, edits...)
+		if reply, err = l.callWith(ctx, c, x, t, &req); err != nil {
+			return reply, err
+		}
+	}
+	return upstream.Reply{}, errRounds
+}
+
+// inputs returns what the next round adds to the params. final: the client will not
+// give what the server needs, and the call ends with this error.
+func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *completions) (edits []wire.Edit, final *wire.Error, err error) {
+	all, err := inputsOf(wire.Get(result, wire.InputRequests))
+	if err != nil {
+		return nil, nil, err
+	}
+	state := wire.Get(result, "requestState")
+	if state != nil {
+		edits = append(edits, wire.Edit{Key: "requestState", Value: state})
+	}
+	switch {
+	case len(all) > 0:
+		responses, final, err := l.askAll(ctx, x, all, urls)
+		return append(edits, wire.Edit{Key: "inputResponses", Value: responses}), final, err
+	case state == nil:
+		return nil, nil, errNoQuestions
+	}
+	return edits, nil, backOff(ctx, n)
+}
+
+func backOff(ctx context.Context, n int) error {
+	pause := min(firstRound<<n, lastRound)
+	pause = pause/2 + mathrand.N(pause/2)
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// input is one question of a round, with its answer.
+type input struct {
+	key, method string
+	params      []byte
+	answer      []byte
+	err         error
+}
+
+// askAll puts all questions of a round to the client at once.
+func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []input, urls *completions) (responses []byte, final *wire.Error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range inputs {
+		all.Go(func() { l.askOne(ctx, x, &inputs[i], urls) })
+	}
+	all.Wait()
+	edits := make([]wire.Edit, 0, len(inputs))
+	for _, in := range inputs {
+		if errors.Is(in.err, errNotGiven) {
+			return nil, &wire.Error{Code: front.CodeInternal, Message: "The client did not answer " + in.method + ", which the server requires"}, nil
+		}
+		if in.err != nil {
+			return nil, nil, in.err
+		}
+		edits = append(edits, wire.Edit{Key: in.key, Value: in.answer})
+	}
+	return wire.Set(nil, edits...), nil, ctx.Err()
+}
+
+// inputsOf reads inputRequests. A request with more than one reading is refused.
+func inputsOf(asks []byte) ([]input, error) {
+	var all []input
+	for key, ask := range wire.Members(asks) {
+		method, ok := wire.GetString(ask, "method")
+		if !ok || misspelt(ask, "method") || misspelt(ask, "params") || capabilityOf(method) == "" || len(all) >= openQuestions {
+			return nil, errAsksTooMuch
+		}
+		params := wire.Get(ask, "params")
+		if _, err := wire.Parse(wire.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
+			return nil, errAsksTooMuch
+		}
+		all = append(all, input{key: key, method: method, params: params})
+	}
+	return all, nil
+}
+
+// errNotGiven says that the client did not give what a call cannot go on without.
+var errNotGiven = errors.New("the client did not answer")
+
+// askOne asks one question. An elicitation that is not answered is cancelled, as if
+// the user had closed it; sampling and roots have no such answer.
+func (l *link) askOne(ctx context.Context, x *front.Exchange, in *input, urls *completions) {
+	to := asked{x: *x, caps: wire.Get(x.Session.Init, "capabilities"), inside: true}
+	params := in.params
+	if in.method == policy.AskElicitation && isText(wire.Get(params, "mode"), "url") {
+		params = urls.mint(params)
+	}
+	reply, err := l.pose(ctx, x, to, in.method, params)
+	switch {
+	case err != nil && !errors.Is(err, errUnanswered):
+		in.err = err
+	case err == nil && reply.Error == nil:
+		in.answer, in.err = l.scannedInput(reply)
+	case in.method == policy.AskElicitation:
+		in.answer = cancelled.Result
+	default:
+		in.err = errNotGiven
+	}
+}
+
+// scannedInput is an answer as content rules leave it.
+func (l *link) scannedInput(reply upstream.Reply) ([]byte, error) {
+	reply = l.scanAnswer(reply)
+	if reply.Error != nil {
+		return nil, errAsksTooMuch
+	}
+	return reply.Result, nil
+}
+
+// completions are the ids of URL elicitations, which the era of 2025-11-25 requires
+// and a modern server does not give.
+type completions struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+// mint gives a URL elicitation an id of Doorward's own.
+func (u *completions) mint(params []byte) []byte {
+	id := "doorward-" + rand.Text()
+	u.mu.Lock()
+	u.ids = append(u.ids, id)
+	u.mu.Unlock()
+	return wire.Set(params, wire.Edit{Key: "elicitationId", Value: wire.AppendQuote(nil, id)})
+}
+
+// send tells the client that what the URLs were for is over (2025-11-25
+// Elicitation, "Completion Notifications").
+func (u *completions) send(x *front.Exchange) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, id := range u.ids {
+		x.Notify("notifications/elicitation/complete", wire.Set(nil, wire.Edit{Key: "elicitationId", Value: wire.AppendQuote(nil, id)}))
+	}
+}
