@@ -32,6 +32,7 @@ type call struct {
 	expire <-chan time.Time // the timer's channel, nil without a limit
 	idle   time.Duration    // longest silence, 0 without one
 	until  time.Time        // when the total time is over, zero without a limit; kept where there is idle
+	given  allowance        // the time that questions have given back
 }
 
 var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1)} }}
@@ -72,6 +73,19 @@ func (c *call) heard() {
 		d = min(d, time.Until(c.until))
 	}
 	c.arm(max(d, 0))
+}
+
+// extended gives the call the time back that questions of the server took, when its time is over. False: there is none.
+func (c *call) extended() bool {
+	d := c.given.more()
+	if d <= 0 {
+		return false
+	}
+	if !c.until.IsZero() {
+		c.until = c.until.Add(d)
+	}
+	c.arm(d)
+	return true
 }
 
 // late is why the call's time is over.

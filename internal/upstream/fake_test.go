@@ -241,6 +241,8 @@ func (s *fakeChild) tool(m fakeMessage) (code int, exit bool) {
 		s.later(func() {
 			s.text(m.ID, s.awaitAnswer(`"e-1"`))
 		})
+	case "elicit-hang":
+		s.raw(`{"jsonrpc":"2.0","id":"e-1","method":"elicitation/create","params":{"message":"who?"}}` + "\n")
 	case "progress":
 		for i := range 3 {
 			s.notify(methodProgress, fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, p.Meta.ProgressToken, i+1))

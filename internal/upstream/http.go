@@ -41,6 +41,7 @@ type httpConn struct {
 	modern bool
 	who    atomic.Pointer[identity]
 	ids    atomic.Int64
+	hold   hold
 	events outlet // to the owner of the connection
 	own    outlet // what the connection answers itself
 	heard  func() // called when an answer begins; set during a probe only
@@ -144,6 +145,7 @@ func (c *httpConn) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	if c.modern {
 		return newFault(ErrProtocol, "the modern era has no answers")
 	}
+	c.hold.answered(string(id))
 	return c.tell(ctx, appendAnswer(nil, id, r), nil)
 }
 

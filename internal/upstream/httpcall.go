@@ -28,6 +28,9 @@ type httpCall struct {
 	cancel   context.CancelFunc
 	draining bool        // cancel belongs to who drains the stream
 	idle     atomic.Bool // nothing came for too long
+	timer    *time.Timer // of the limit of a legacy call; guarded by the connection's lock
+	given    allowance   // of the limit; the timer's alone
+	quiet    allowance   // of the silence; its timer's alone
 
 	lastEvent string        // id of the last event that had one
 	retry     time.Duration // the server's wish before a new attempt
@@ -62,13 +65,13 @@ func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply,
 func (x *httpCall) begin() error {
 	c := x.c
 	x.id = c.ids.Add(1)
-	if limit := c.srv.callLimit(x.r.Method); limit > 0 {
-		x.ctx, x.cancel = context.WithTimeout(x.parent, limit)
-	} else {
-		x.ctx, x.cancel = context.WithCancel(x.parent)
-	}
+	limit := c.srv.callLimit(x.r.Method)
+	end := x.start(limit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if limit > 0 && !c.modern {
+		x.timer = time.AfterFunc(limit, func() { x.expired(end) })
+	}
 	if c.end != nil {
 		x.cancel()
 		return unsent(c.end)
@@ -80,9 +83,38 @@ func (x *httpCall) begin() error {
 	return nil
 }
 
+// start makes the context of the call. A modern server asks nothing while it works, so that its limit never moves.
+func (x *httpCall) start(limit time.Duration) (end context.CancelCauseFunc) {
+	if limit > 0 && x.c.modern {
+		x.ctx, x.cancel = context.WithTimeout(x.parent, limit)
+		return nil
+	}
+	x.given, x.quiet = x.c.hold.begin(), x.c.hold.begin()
+	x.ctx, end = context.WithCancelCause(x.parent)
+	x.cancel = func() { end(nil) }
+	return end
+}
+
+// expired ends the call with its limit, or gives it the time back that questions took.
+func (x *httpCall) expired(end context.CancelCauseFunc) {
+	more := x.given.more()
+	if more <= 0 {
+		end(context.DeadlineExceeded)
+		return
+	}
+	x.c.mu.Lock()
+	defer x.c.mu.Unlock()
+	if x.ctx.Err() == nil {
+		x.timer.Reset(more)
+	}
+}
+
 func (x *httpCall) leave() {
 	x.c.mu.Lock()
 	delete(x.c.calls, x.id)
+	if x.timer != nil {
+		x.timer.Stop()
+	}
 	x.c.mu.Unlock()
 	if !x.draining {
 		x.cancel()
@@ -96,10 +128,14 @@ func (x *httpCall) bound(resp *http.Response) {
 	}
 }
 
-// fellSilent ends a call on whose stream nothing has come for too long.
-func (x *httpCall) fellSilent() {
+// fellSilent ends a call on whose stream nothing has come for too long, questions apart.
+func (x *httpCall) fellSilent() time.Duration {
+	if more := x.quiet.more(); more > 0 {
+		return more
+	}
 	x.idle.Store(true)
 	x.cancel()
+	return 0
 }
 
 // message is the body, and in the modern era the header that repeats it.
@@ -232,7 +268,18 @@ func (x *httpCall) told(m wire.Message) {
 		}
 		x.give(Event{Method: m.Method, Params: restoreToken(m.Params, x.r.ProgressToken)})
 	default:
+		x.c.noteQuestion(m)
 		x.give(keepEvent(m, false))
+	}
+}
+
+// noteQuestion stops the clocks for a question of the server, and lets them go on when it is withdrawn.
+func (c *httpConn) noteQuestion(m wire.Message) {
+	switch {
+	case m.Kind == wire.Request:
+		c.hold.asked(string(m.ID))
+	case m.Method == methodCancelled:
+		c.hold.answered(string(wire.Get(m.Params, "requestId")))
 	}
 }
 
@@ -294,7 +341,7 @@ func netFault(parent, ctx context.Context, err error) error {
 	switch {
 	case parent.Err() != nil:
 		return parent.Err()
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return newFault(ErrTimeout, "")
 	case ctx.Err() != nil:
 		return errClosed

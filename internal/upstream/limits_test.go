@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -151,5 +153,58 @@ func TestIdleStandingStream(t *testing.T) {
 	eventually(t, "a third stream", func() bool { return len(opened()) >= 3 })
 	if got := fmt.Sprint(opened()[1].header[headerLastEvent]); got != "[7]" {
 		t.Errorf("it resumed behind %s", got)
+	}
+}
+
+// The time that an answer takes counts against no limit of the call, and what comes behind it does again.
+func TestAnswersTakeNoTimeOfACall(t *testing.T) {
+	t.Parallel()
+	const limit = 300 * time.Millisecond
+	web := newFakeWeb(t, func(f *fakeWeb) {
+		answered := make(chan struct{}, 8)
+		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
+			switch {
+			case m.Method == "" && m.ID != nil:
+				answered <- struct{}{}
+			case m.Method == "tools/call":
+				send := events(w)
+				send("data: {\"jsonrpc\":\"2.0\",\"id\":\"e-1\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"who?\"}}\n\n")
+				<-answered
+				if bytes.Contains(m.Params, []byte(`elicit-hang`)) {
+					<-r.Context().Done()
+					return true
+				}
+				send("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"text\":\"done\"}}\n\n", m.ID)
+				return true
+			}
+			return false
+		}
+	})
+	for name, set := range map[string]func(*Definition, *Deps){
+		"total":   func(d *Definition, _ *Deps) { d.Timeout = limit },
+		"silence": func(d *Definition, _ *Deps) { d.Idle = limit },
+		"both":    func(d *Definition, _ *Deps) { d.Timeout, d.Idle = 2*limit, limit },
+	} {
+		for kind, s := range map[string]*Server{"stdio": fake(t, "plain", set), "http": web.server(set)} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				c := dialLegacy(t, s, nil)
+				answer := func(ev Event) {
+					go func() {
+						time.Sleep(4 * limit)
+						if err := c.Answer(context.Background(), ev.ID, Reply{Result: []byte(`{"action":"accept"}`)}); err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				if _, err := c.Call(testContext(t), tool("elicit"), answer); err != nil {
+					t.Errorf("a slow answer: %v", err)
+				}
+				hang := tool("elicit-hang")
+				if _, err := c.Call(testContext(t), hang, answer); !errors.Is(err, ErrTimeout) {
+					t.Errorf("a call that hangs behind its answer: %v", err)
+				}
+			})
+		}
 	}
 }

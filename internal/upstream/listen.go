@@ -66,7 +66,7 @@ func (l *listener) once() bool {
 		l.slower()
 		return l.c.ctx.Err() == nil
 	}
-	resp.Body = watch(resp.Body, l.c.srv.def.Idle, cancel)
+	resp.Body = watch(resp.Body, l.c.srv.def.Idle, func() time.Duration { cancel(); return 0 })
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents):
@@ -139,6 +139,7 @@ func (l *listener) take(data []byte) bool {
 	case m.Method == methodProgress:
 		l.progress(m)
 	default:
+		l.c.noteQuestion(m)
 		l.c.give(keepEvent(m, false))
 	}
 	return true

@@ -103,6 +103,7 @@ func (s *stream) asked(m wire.Message, owned bool) {
 		s.answerLater(ev)
 		return
 	}
+	s.hold.asked(string(ev.ID))
 	if !s.deliver(s.pending.sole(), ev) {
 		s.answerLater(ev)
 	}
@@ -123,6 +124,9 @@ func (s *stream) told(m wire.Message, owned bool) {
 	case s.modern && m.Method == methodCancelled:
 		s.ended(m, owned)
 	default:
+		if m.Method == methodCancelled {
+			s.hold.answered(string(wire.Get(m.Params, "requestId")))
+		}
 		id, known := s.callOf(m)
 		if !known {
 			s.srv.counts.stray.Add(1)

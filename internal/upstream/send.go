@@ -138,13 +138,23 @@ type idleBody struct {
 	limit time.Duration
 }
 
-// watch bounds the silence on a body; 0: no bound. expire ends the request.
-func watch(body io.ReadCloser, limit time.Duration, expire func()) io.ReadCloser {
+// watch bounds the silence on a body; 0: no bound. expire ends the request, or returns how much longer it may take.
+func watch(body io.ReadCloser, limit time.Duration, expire func() time.Duration) io.ReadCloser {
 	if limit <= 0 {
 		return body
 	}
-	return &idleBody{ReadCloser: body, timer: time.AfterFunc(limit, expire), limit: limit}
+	b := &idleBody{ReadCloser: body, limit: limit}
+	b.timer = time.AfterFunc(never, func() {
+		if more := expire(); more > 0 {
+			b.timer.Reset(more)
+		}
+	})
+	b.timer.Reset(limit)
+	return b
 }
+
+// never is longer than any limit.
+const never = 1 << 62
 
 func (b *idleBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)

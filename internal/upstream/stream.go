@@ -38,6 +38,7 @@ type stream struct {
 	mourn func()
 
 	pending pending
+	hold    hold
 	events  outlet // to the owner of the connection
 	own     outlet // what the connection answers itself
 	bad     int    // refused messages since the last good one; the reader's alone
@@ -72,6 +73,7 @@ func (s *stream) Call(ctx context.Context, r *Request, on func(Event)) (Reply, e
 		return Reply{}, err
 	}
 	c := takeCall(r, on, s.srv.callLimit(r.Method), s.silence(r.Method))
+	c.given = s.hold.begin()
 	return s.run(ctx, r, c)
 }
 
@@ -116,6 +118,9 @@ func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 		case <-ctx.Done():
 			return s.abandon(c, r, true, ctx.Err())
 		case <-c.expire:
+			if c.extended() {
+				continue
+			}
 			return s.abandon(c, r, true, c.late())
 		}
 	}
@@ -202,6 +207,7 @@ func (s *stream) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	if s.modern {
 		return newFault(ErrProtocol, "the modern era has no answers")
 	}
+	s.hold.answered(string(id))
 	buf := buffers.Get().(*[]byte)
 	defer releaseBuffer(buf)
 	*buf = appendAnswer((*buf)[:0], id, r)

@@ -1,0 +1,82 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+)
+
+// hold stops the clocks of a connection's calls while the server waits for the
+// answer to a question: a person may take longer than a call. Which call asked is
+// not known on a stream, so that all calls of the connection are held.
+//
+// Its limit is the time that the owner of the connection allows for an answer.
+type hold struct {
+	mu    sync.Mutex
+	open  map[string]bool // raw ids of questions
+	since time.Time       // of the first open question
+	total time.Duration   // of what is over
+}
+
+func (h *hold) asked(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.open) == 0 {
+		h.since = time.Now()
+	}
+	if h.open == nil {
+		h.open = make(map[string]bool)
+	}
+	h.open[id] = true
+}
+
+func (h *hold) answered(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.open[id] {
+		return
+	}
+	delete(h.open, id)
+	if len(h.open) == 0 {
+		h.total += time.Since(h.since)
+	}
+}
+
+// held is how long the clocks have stood still since the connection began, and
+// whether they do now.
+func (h *hold) held() (total time.Duration, now bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.open) == 0 {
+		return h.total, false
+	}
+	return h.total + time.Since(h.since), true
+}
+
+// heldCheck is how often a call whose time is over looks whether a question has
+// been answered.
+const heldCheck = 100 * time.Millisecond
+
+// allowance is the time that one call gets back for questions.
+type allowance struct {
+	hold *hold
+	used time.Duration // of the hold's total
+}
+
+func (h *hold) begin() allowance {
+	total, _ := h.held()
+	return allowance{h, total}
+}
+
+// more returns the time that a call has left beyond its limit, 0 for none.
+func (a *allowance) more() time.Duration {
+	if a.hold == nil {
+		return 0
+	}
+	total, now := a.hold.held()
+	more := total - a.used
+	a.used = total
+	if now {
+		return max(more, heldCheck)
+	}
+	return more
+}
