@@ -15,6 +15,11 @@
 //	seq, time, kind, source, principal, facts, session, action, resource,
 //	decision, rule, result, bytes, count, reason, detail, ref, prev, hash
 //
+// Of the records of one caller in a segment the first has facts and session;
+// the others may have the member as in their place, the seq of a record of that segment
+// that has them. Everything that reads records puts them back, apart from Export, whose
+// lines are those of the files.
+//
 // seq counts from 1 without a gap, over segments and restarts. prev is the hash
 // of the line before; in the first line it is Genesis, 64 zeros. hash is the
 // SHA-256, in lower-case hex, of every byte of its line that stands before
@@ -32,10 +37,15 @@
 // `time …`, signed with ed25519. One is written before the first record, every
 // CheckpointEvery while records come, at rotation and at Close.
 //
+// Where the oldest segments were removed, the file begin holds a signed note about
+// the last record of them: origin, number of records, base64 of the hash, lines
+// `time …` and `segment …`. The first record there continues that one. Segments up
+// to that number are no part of the log; a removal that was interrupted leaves them.
+//
 // # What it withstands
 //
-// Verify finds every changed, missing, added or exchanged byte in front of the
-// last checkpoint, and behind it every one that was not followed by a rewriting
+// Verify finds every changed, missing, added or exchanged byte between the
+// beginning and the last checkpoint, and behind it every one that was not followed by a rewriting
 // of all the lines after it. A log and checkpoints that were removed together, or
 // rolled back to an older copy, it finds with a Mark that was kept elsewhere.
 // Whoever holds the signing key, or can roll that place back too, can rewrite
@@ -116,6 +126,7 @@ type Options struct {
 	SegmentBytes    int64         // a segment that would grow beyond this is closed; default 64 MiB
 	CheckpointEvery time.Duration // default 1 minute
 	Key             *Key          // signs checkpoints; nil: none are written
+	Rotated         func()        // is called when a segment was closed; must not block; nil: nobody is
 	Checkpointed    func(Mark)    // hears of each checkpoint on the disk; must not block; nil: nobody does
 	Log             *slog.Logger  // default: discards
 	Now             func() time.Time

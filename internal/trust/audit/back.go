@@ -13,11 +13,11 @@ const backBytes = 256 << 10
 
 // Backwards returns the records of the log in dir, the last one first, each a line
 // without its newline that is valid until the next; it reads no more than is
-// asked for. Records are not verified; an unfinished last line is left out. An
+// asked for. Each says of its caller what is known, as Showing does. Records are not verified; an unfinished last line is left out. An
 // error ends it.
 func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		numbers, err := segments(dir)
+		numbers, _, err := listed(dir, nil)
 		for _, number := range slices.Backward(numbers) {
 			var more bool
 			if more, err = segmentBackwards(ctx, dir, number, yield); err != nil || !more {
@@ -34,6 +34,9 @@ func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 // when the consumer wants no more.
 func segmentBackwards(ctx context.Context, dir string, number int, yield func([]byte, error) bool) (more bool, err error) {
 	f, err := openSegment(dir, number)
+	if wasPruned(dir, number, err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -46,6 +49,9 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 	if err != nil {
 		return false, err
 	}
+	shown := new(Showing).of(f, at)
+	into := make([]byte, 0, 4096)
+	show := func(line []byte, err error) bool { return yield(shown.show(into[:0], line), err) }
 	var rest []byte // of a line that begins before at
 	for at > 0 {
 		if err := ctx.Err(); err != nil {
@@ -64,7 +70,7 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 		if rest = block[:begin]; at > 0 && begin == 0 || begin > backBytes {
 			return false, fmt.Errorf("%w: a line is longer than %d bytes", ErrDamaged, MaxLine)
 		}
-		if !linesBackwards(block[begin:], yield) {
+		if !linesBackwards(block[begin:], show) {
 			return false, nil
 		}
 	}

@@ -64,20 +64,28 @@ func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
 	if len(lines) != checkpointLines+1 || lines[0] != Origin || lines[4] != "" || lines[6] != "" || lines[7] != "" {
 		return c, errCheckpointForm
 	}
-	if c.seq, err = strconv.ParseUint(lines[1], 10, 64); err != nil || strconv.FormatUint(c.seq, 10) != lines[1] {
+	if c, err = parseState(lines[1:4]); err != nil {
+		return c, err
+	}
+	return c, checkSignature(b[:len(b)-1], lines[5], v)
+}
+
+// parseState reads three lines: count, hash and time.
+func parseState(lines []string) (c checkpoint, err error) {
+	if c.seq, err = strconv.ParseUint(lines[0], 10, 64); err != nil || strconv.FormatUint(c.seq, 10) != lines[0] {
 		return c, errCheckpointForm
 	}
-	raw, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	raw, err := base64.StdEncoding.Strict().DecodeString(lines[1])
 	if err != nil || hex.EncodedLen(len(raw)) != hexLen {
 		return c, errCheckpointForm
 	}
 	hex.Encode(c.hash[:], raw)
-	stamp, ok := strings.CutPrefix(lines[3], "time ")
+	stamp, ok := strings.CutPrefix(lines[2], "time ")
 	if !ok || len(stamp) != len(timeShape) || !isTime([]byte(stamp)) {
 		return c, errCheckpointForm
 	}
 	c.time = stamp
-	return c, checkSignature(b[:len(b)-1], lines[5], v)
+	return c, nil
 }
 
 // checkSignature insists on exactly one signature in its one possible spelling;

@@ -27,16 +27,21 @@ func genesis() (t tip) {
 // appendBody appends the members from time to ref, each with its comma in
 // front: all of a line that does not depend on its place in the chain. So it
 // can be made before any lock is taken.
-func appendBody(dst []byte, r *Record, now time.Time) []byte {
+func appendBody(dst []byte, r *Record, now time.Time) body {
 	dst = append(dst, `,"time":"`...)
 	dst = appendTime(dst, now)
 	dst = append(dst, '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
 	if r.Who != nil {
-		dst = appendWho(dst, r.Who)
+		dst = appendPrincipal(dst, r.Who)
+	}
+	from := len(dst)
+	if r.Who != nil {
+		dst = appendFacts(dst, r.Who)
 	}
 	dst = appendOptional(dst, `,"session":`, r.Session)
+	to := len(dst)
 	dst = appendOptional(dst, `,"action":`, r.Action)
 	dst = appendOptional(dst, `,"resource":`, r.Resource)
 	dst = appendOptional(dst, `,"decision":`, r.Decision)
@@ -50,14 +55,17 @@ func appendBody(dst []byte, r *Record, now time.Time) []byte {
 		dst = append(dst, `,"ref":`...)
 		dst = strconv.AppendUint(dst, r.Ref, 10)
 	}
-	return dst
+	return body{dst, from, to}
 }
 
-func appendWho(dst []byte, who *principal.Principal) []byte {
-	if who.Valid() {
-		dst = append(dst, `,"principal":`...)
-		dst = principal.AppendQuoted(dst, who.Name(), principal.MaxName)
+func appendPrincipal(dst []byte, who *principal.Principal) []byte {
+	if !who.Valid() {
+		return dst
 	}
+	return principal.AppendQuoted(append(dst, `,"principal":`...), who.Name(), principal.MaxName)
+}
+
+func appendFacts(dst []byte, who *principal.Principal) []byte {
 	facts := who.FactsJSON()
 	if len(facts) <= len("[]") {
 		return dst
@@ -144,13 +152,21 @@ func appendDigits(dst []byte, n, width int) []byte {
 	return append(dst, digits[:width]...)
 }
 
-// appendLine appends the line of body as the successor of *t, and moves *t on.
-func appendLine(dst, body []byte, t *tip) []byte {
+// lineRest is how much longer a line is than its body, at most.
+const lineRest = len(`{"seq":`) + 20 + prevTail + hashTail + 1
+
+// appendLine appends the line of b as the successor of *t, and moves *t on. A nil c
+// refers to no other record.
+func appendLine(dst []byte, b body, t *tip, c *callers) []byte {
 	start := len(dst)
 	t.seq++
 	dst = append(dst, `{"seq":`...)
 	dst = strconv.AppendUint(dst, t.seq, 10)
-	dst = append(dst, body...)
+	if c == nil {
+		dst = append(dst, b.text...)
+	} else {
+		dst = c.appendReferring(dst, b, t.seq)
+	}
 	dst = append(dst, `,"prev":"`...)
 	dst = append(dst, t.hash[:]...)
 	dst = append(dst, '"')

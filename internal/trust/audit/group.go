@@ -18,10 +18,11 @@ type group struct {
 	result sync.Cond // signalled when done, or when a user should lead
 }
 
-// item is one record: where its body ends, and whether an appender waits for it.
+// item is one record: where its body ends, where in the body the caller stands, and
+// whether an appender waits for it.
 type item struct {
-	end   int
-	later bool
+	end, from, to int
+	later         bool
 }
 
 // maxKept is how many bytes of a group's buffer are kept for the next one.
@@ -34,17 +35,17 @@ func newGroup(mu *sync.Mutex) *group {
 }
 
 // add appends a record; its seq will be the group's first plus index.
-func (g *group) add(body []byte, later bool) (index int) {
-	g.bodies = append(g.bodies, body...)
-	g.items = append(g.items, item{end: len(g.bodies), later: later})
+func (g *group) add(b body, later bool) (index int) {
+	g.bodies = append(g.bodies, b.text...)
+	g.items = append(g.items, item{len(g.bodies), b.from, b.to, later})
 	return len(g.items) - 1 - g.front
 }
 
 // each calls fn with every body in order.
-func (g *group) each(fn func(body []byte, it item)) {
+func (g *group) each(fn func(b body, later bool)) {
 	start := 0
 	for _, it := range g.items {
-		fn(g.bodies[start:it.end], it)
+		fn(body{g.bodies[start:it.end], it.from, it.to}, it.later)
 		start = it.end
 	}
 }
@@ -61,20 +62,20 @@ func (g *group) reset() {
 // next, as far as they fit below limit bytes together; lost is how many did not.
 func (g *group) keepLater(next *group, limit int) (lost int64) {
 	kept := newGroup(nil)
-	g.each(func(body []byte, it item) {
+	g.each(func(b body, later bool) {
 		switch {
-		case !it.later:
-		case len(kept.bodies)+len(next.bodies)+len(body) > limit:
+		case !later:
+		case len(kept.bodies)+len(next.bodies)+len(b.text) > limit:
 			lost++
 		default:
-			kept.add(body, true)
+			kept.add(b, true)
 		}
 	})
 	if len(kept.items) == 0 {
 		return lost
 	}
 	front := len(kept.items)
-	next.each(func(body []byte, it item) { kept.add(body, it.later) })
+	next.each(func(b body, later bool) { kept.add(b, later) })
 	next.bodies, next.items, next.front = kept.bodies, kept.items, next.front+front
 	return lost
 }

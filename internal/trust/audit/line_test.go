@@ -12,7 +12,7 @@ import (
 )
 
 func makeLine(r *Record, now time.Time, t tip) []byte {
-	return appendLine(nil, appendBody(nil, r, now), &t)
+	return appendLine(nil, appendBody(nil, r, now), &t, nil)
 }
 
 func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,11 +46,15 @@ type Log struct {
 	lost    int64    // Later records dropped since then
 
 	// Of the leader alone.
-	out    []byte
-	number int   // of the segment
-	size   int64 // length of the segment up to the last record
-	uncut  bool  // bytes may stand behind size that have to be cut off first
-	signed bool  // a checkpoint exists, so that records may follow
+	out     []byte
+	callers callers // in the segment
+	number  int     // of the segment
+	size    int64   // length of the segment up to the last record
+	uncut   bool    // bytes may stand behind size that have to be cut off first
+	signed  bool    // a checkpoint exists, so that records may follow
+
+	turn  atomic.Bool // the next record begins a new segment
+	cutMu sync.Mutex  // held while the log gets another beginning; taken before syncMu
 
 	// syncMu is held while a segment is synced or changed, and for the
 	// checkpoints. It is taken before mu, never while holding it.
@@ -64,8 +69,9 @@ type Log struct {
 
 // Append records r and returns its number. When it returns without an error the
 // line is in the file and can be read; with Options.Always it is on the disk.
-// An error wraps ErrUnavailable: nothing was recorded, the act must not happen.
-// The next Append tries again, so the log recovers when there is space.
+// An error wraps ErrUnavailable, and the act must not happen: nothing was recorded. After
+// a failed write the next Append tries again, so that the log recovers when there is
+// space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
 	var scratch [1024]byte
 	body := appendBody(scratch[:0], r, l.o.Now())
@@ -85,9 +91,10 @@ func (l *Log) Append(r *Record) (seq uint64, err error) {
 // AppendGroup records rs one behind the other and returns the number of the
 // first. Whatever Options.Always says, they are on the disk when it returns
 // without an error: it is for acts that are on the disk themselves when they
-// are done. Groups that come together share a sync.
+// are done. Groups that come together share a sync. An error of the sync leaves the lines
+// in the file, so that the record may hold acts that were not done.
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
-	var bodies [][]byte
+	var bodies []body
 	for _, r := range rs {
 		bodies = append(bodies, appendBody(nil, r, l.o.Now()))
 	}
@@ -102,7 +109,7 @@ func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	return first, nil
 }
 
-func (l *Log) appendAll(bodies [][]byte) (first uint64, err error) {
+func (l *Log) appendAll(bodies []body) (first uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -134,7 +141,7 @@ func (l *Log) Later(r *Record) {
 	if l.closed {
 		return
 	}
-	if l.trouble != nil && len(l.next.bodies)+len(body) > laterLimit {
+	if l.trouble != nil && len(l.next.bodies)+len(body.text) > laterLimit {
 		l.lost++
 		return
 	}
@@ -166,36 +173,50 @@ func (l *Log) settle(g *group) error {
 // lead writes the group that has collected. The caller holds mu; it is not held
 // during the write.
 func (l *Log) lead() {
-	g, t := l.next, l.tip
+	g, end := l.next, l.tip
 	l.next = l.fresh()
 	l.busy = true
 	refused, lost, err := l.refused, l.lost, l.broken
 	notices := l.notices()
 	l.mu.Unlock()
 
-	out := l.out[:0]
+	first := end.seq + 1 + uint64(len(notices))
+	size := len(g.bodies) + len(g.items)*lineRest
 	for _, n := range notices {
-		out = appendLine(out, n, &t)
-	}
-	first := t.seq + 1
-	g.each(func(body []byte, _ item) { out = appendLine(out, body, &t) })
-	if l.out = out; cap(out) > maxKept {
-		l.out = nil
+		size += len(n.text) + lineRest
 	}
 	if err == nil {
-		err = l.store(out)
+		err = l.store(int64(size), func() []byte {
+			t := l.tip // nobody else moves it
+			out := l.lines(notices, g, &t)
+			end = t
+			return out
+		})
 	}
 
 	l.mu.Lock()
 	l.busy = false
 	if err == nil {
-		l.tip = t
+		l.tip = end
 		g.first = first + uint64(g.front)
-		l.succeeded(len(out) > 0, refused, lost)
+		l.succeeded(size > 0, refused, lost)
 	} else {
 		g.err = l.failed(g, err)
 	}
 	l.release(g)
+}
+
+// lines are the records of a write, behind *t, which is moved on.
+func (l *Log) lines(notices []body, g *group, t *tip) []byte {
+	out := l.out[:0]
+	for _, n := range notices {
+		out = appendLine(out, n, t, &l.callers)
+	}
+	g.each(func(b body, _ bool) { out = appendLine(out, b, t, &l.callers) })
+	if l.out = out; cap(out) > maxKept {
+		l.out = nil
+	}
+	return out
 }
 
 // release ends the wait of g's users and lets one of the next group lead.
@@ -255,7 +276,7 @@ func (l *Log) failed(g *group, err error) error {
 
 // notices are the bodies of the events that say what trouble has cost; they
 // come first when there is space again.
-func (l *Log) notices() (bodies [][]byte) {
+func (l *Log) notices() (bodies []body) {
 	if l.refused > 0 {
 		bodies = append(bodies, l.event("audit.refused", l.refused, 0, "records that could not be written; their acts were refused"))
 	}
@@ -266,7 +287,7 @@ func (l *Log) notices() (bodies [][]byte) {
 }
 
 // event returns the body of an event about the log itself.
-func (l *Log) event(action string, count, bytes int64, reason string) []byte {
+func (l *Log) event(action string, count, bytes int64, reason string) body {
 	r := Record{Kind: Event, Source: "audit", Action: action, Count: count, Bytes: bytes, Reason: reason}
 	return appendBody(nil, &r, l.o.Now())
 }

@@ -121,6 +121,7 @@ type entry struct {
 	Count     int64            `json:"count"`
 	Reason    string           `json:"reason"`
 	Ref       uint64           `json:"ref"`
+	As        uint64           `json:"as"`
 	Prev      string           `json:"prev"`
 	Hash      string           `json:"hash"`
 }
@@ -147,12 +148,30 @@ func lines(t testing.TB, dir string) (all [][]byte) {
 	return all
 }
 
+// shown are the lines with their callers.
+func shown(t testing.TB, dir string) (all [][]byte) {
+	t.Helper()
+	var s audit.Showing
+	for _, line := range lines(t, dir) {
+		all = append(all, s.Show(line))
+	}
+	return all
+}
+
 func entries(t testing.TB, dir string) (all []entry) {
 	t.Helper()
-	for _, line := range lines(t, dir) {
+	for _, line := range shown(t, dir) {
 		all = append(all, parse(t, line))
 	}
 	return all
+}
+
+// short is decision of a caller of whom nothing but the name is known, so that all
+// lines are of one length.
+func short(resource string) *audit.Record {
+	r := decision(resource)
+	r.Who = principal.New("uid:1000")
+	return r
 }
 
 func segmentNames(t testing.TB, dir string) (names []string) {
@@ -187,7 +206,7 @@ func writeFile(t testing.TB, path string, b []byte) {
 func copyDir(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	for _, name := range append(segmentNames(t, dir), "checkpoints") {
+	for _, name := range append(segmentNames(t, dir), "checkpoints", "begin") {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

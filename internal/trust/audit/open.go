@@ -70,7 +70,7 @@ func (l *Log) recover() error {
 	}
 	l.checkpoints = checkpoints
 	l.signed = l.o.Key == nil || checkpoints.any
-	clean, torn, err := l.findTip()
+	clean, torn, err := l.findTip(verifier)
 	if err != nil {
 		return err
 	}
@@ -109,26 +109,27 @@ func (l *Log) compare() error {
 
 // findTip sets the tip and the segment to go on in. clean says whether the log
 // was closed, or is new; torn how many bytes of an unfinished line were cut off.
-func (l *Log) findTip() (clean bool, torn int64, err error) {
-	numbers, err := segments(l.dir)
-	if err != nil || len(numbers) == 0 {
+func (l *Log) findTip(v note.Verifier) (clean bool, torn int64, err error) {
+	numbers, begin, err := listed(l.dir, v)
+	if err != nil || len(numbers) == 0 && begin.Segment == 0 {
 		return true, 0, err
 	}
-	if n := firstGap(numbers); n > 0 {
+	l.tip = begin.tip()
+	number := begin.Segment + max(len(numbers), 1)
+	if n := firstGap(append(numbers, number+1), begin.Segment+1); n > 0 {
 		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(segmentPath(l.dir, n)))
 	}
-	number := len(numbers)
 	last, size, torn, err := l.openLast(number)
 	if err != nil {
 		return false, 0, err
 	}
 	l.enter(last, number, size)
 	tail, err := lastLine(last, size)
-	if err == nil && tail == nil && number > 1 {
+	if err == nil && tail == nil && len(numbers) > 1 {
 		tail, err = l.lastOf(number - 1)
 	}
 	if err != nil || tail == nil {
-		return tail == nil, torn, err
+		return begin.Segment == 0 && tail == nil, torn, err
 	}
 	return bytes.Contains(tail, []byte(`,"source":"audit","action":"audit.stop"`)), torn, l.setTip(tail)
 }

@@ -17,10 +17,10 @@ import (
 const settleDelay = 50 * time.Millisecond
 
 // Tail returns the last n records of the log in dir, oldest first, each a line
-// without its newline. It reads backwards and no more than it needs. Records
+// without its newline, with its caller as Showing does. It reads backwards and no more than it needs. Records
 // are not verified; an unfinished last line is left out.
 func Tail(dir string, n int) ([][]byte, error) {
-	numbers, err := segments(dir)
+	numbers, _, err := listed(dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,9 @@ func Tail(dir string, n int) ([][]byte, error) {
 // tailOf returns the last n lines of a segment, last line first.
 func tailOf(dir string, number, n int) ([][]byte, error) {
 	f, err := openSegment(dir, number)
+	if wasPruned(dir, number, err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,18 +53,28 @@ func tailOf(dir string, number, n int) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, _, err := lastLines(f, fi.Size(), n)
+	lines, end, err := lastLines(f, fi.Size(), n)
+	shown := new(Showing).of(f, end)
+	for i := range lines {
+		lines[i] = shown.Show(lines[i])
+	}
 	return lines, err
 }
 
-// Export writes every finished line of the log in dir to w, unchanged.
+// Export writes every finished line of the log in dir to w, unchanged. Segments that
+// are removed meanwhile are left out at the front; behind a line they are an error.
 func Export(ctx context.Context, dir string, w io.Writer) error {
-	numbers, err := segments(dir)
+	numbers, _, err := listed(dir, nil)
 	if err != nil {
 		return err
 	}
+	began := false
 	for _, number := range numbers {
-		if err := exportSegment(ctx, dir, number, w); err != nil {
+		err := exportSegment(ctx, dir, number, w)
+		if !began && wasPruned(dir, number, err) {
+			continue
+		}
+		if began = true; err != nil {
 			return fmt.Errorf("exporting the audit log: %w", err)
 		}
 	}
@@ -98,9 +111,11 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 // Follow calls fn with each record from number from on, in order, those that
 // are there already and those that come, until ctx ends (its error is returned)
 // or fn fails. From 0 means those that come from now on. The line has no
-// newline and is valid until fn returns. It needs no daemon and goes on over
+// newline, says of its caller what is known, as Showing does, and is valid until fn returns. It needs no daemon and goes on over
 // rotation and restarts. A record is delivered one look, 50 ms, after it was
-// written. Each is held against the one before, and ErrDamaged ends it.
+// written. Each is held against the one before, and ErrDamaged ends it. Records that
+// were removed before it began are passed over; ones that are removed before they were
+// delivered are ErrPruned.
 func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
 	c := &cursor{dir: dir, from: from}
 	defer c.close()
@@ -131,6 +146,7 @@ type cursor struct {
 	there  int64 // size at the last look: what stands before it has settled
 	seq    uint64
 	hash   []byte // of the last line read
+	shown  Showing
 }
 
 func (c *cursor) close() {
@@ -142,14 +158,17 @@ func (c *cursor) close() {
 // find returns where to begin: the newest segment whose first record is not after
 // from, or the end of the log.
 func (c *cursor) find() error {
-	numbers, err := segments(c.dir)
+	numbers, begin, err := listed(c.dir, nil)
 	if err != nil {
 		return err
 	}
-	c.number = 1
+	c.number = begin.Segment + 1
 	for _, number := range slices.Backward(numbers) {
-		c.number = number
 		first, size, err := firstOf(c.dir, number)
+		if wasPruned(c.dir, number, err) {
+			return nil
+		}
+		c.number = number
 		if err != nil {
 			return err
 		}
@@ -216,7 +235,14 @@ func (c *cursor) damaged(what string) error {
 // look opens the segment if need be and sets there. closed: a later segment
 // exists, so that nothing more will come in this one.
 func (c *cursor) look() (closed bool, err error) {
+	begin, err := readBeginning(c.dir, nil)
+	if err != nil {
+		return false, fmt.Errorf("following the audit log: %w", err)
+	}
 	if c.file == nil {
+		if err := c.pass(begin); err != nil {
+			return false, err
+		}
 		if c.file, err = openSegment(c.dir, c.number); isMissing(err) {
 			c.file = nil
 			return false, nil
@@ -226,8 +252,22 @@ func (c *cursor) look() (closed bool, err error) {
 		}
 	}
 	_, err = os.Stat(segmentPath(c.dir, c.number+1))
-	closed = err == nil
-	return closed, nil
+	return err == nil || begin.Segment >= c.number, nil
+}
+
+// ErrPruned says that records were removed before they could be delivered.
+var ErrPruned = errors.New("records were pruned before they were read")
+
+// pass goes on behind the segments that were removed.
+func (c *cursor) pass(begin Beginning) error {
+	if c.number > begin.Segment {
+		return nil
+	}
+	if c.hash != nil && c.seq < begin.Seq {
+		return fmt.Errorf("following the audit log: %w: records %d to %d", ErrPruned, c.seq+1, begin.Seq)
+	}
+	c.number, c.at, c.there = begin.Segment+1, 0, 0
+	return nil
 }
 
 func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error) error {
@@ -245,6 +285,7 @@ func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error
 	case settled <= c.at:
 		return ctx.Err()
 	}
+	c.shown.of(c.file, settled)
 	r := newLineReader(io.NewSectionReader(c.file, c.at, settled-c.at))
 	for ctx.Err() == nil {
 		text, err := r.next()
@@ -261,7 +302,7 @@ func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error
 		if c.seq < c.from {
 			continue
 		}
-		if err := fn(text); err != nil {
+		if err := fn(c.shown.Show(text)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func TestTail(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	dir := closedLog(t, key, 30, 7)
-	all := lines(t, dir)
+	all := shown(t, dir)
 	for _, n := range []int{-1, 0, 1, 2, 6, 7, 8, 31, 32, 33, 1000} {
 		got, err := audit.Tail(dir, n)
 		want := all[len(all)-max(0, min(n, len(all))):]
@@ -53,7 +53,7 @@ func TestTailOverBlocks(t *testing.T) {
 		l.Later(decision(strings.Repeat("r", i%500)))
 	}
 	mustClose(t, l)
-	all := lines(t, dir)
+	all := shown(t, dir)
 	for _, n := range []int{100, 150, 151, 1000, 1502} {
 		got, err := audit.Tail(dir, n)
 		if err != nil || !bytes.Equal(bytes.Join(got, nil), bytes.Join(all[len(all)-n:], nil)) {

@@ -47,12 +47,12 @@ func segments(dir string) ([]int, error) {
 	return ns, nil
 }
 
-// firstGap is the number of the first segment that ns, ascending, lacks before
-// its last one; 0 when none is missing.
-func firstGap(ns []int) int {
+// firstGap is the number of the first segment that ns, ascending from first,
+// lacks before its last one; 0 when none is missing.
+func firstGap(ns []int, first int) int {
 	for i, n := range ns {
-		if n != i+1 {
-			return i + 1
+		if n != first+i {
+			return first + i
 		}
 	}
 	return 0

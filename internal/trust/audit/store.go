@@ -7,18 +7,25 @@ import (
 	"syscall"
 )
 
-// store brings whole lines to the end of the log, or leaves it as it was. Only
-// the leader calls it.
-func (l *Log) store(lines []byte) error {
-	if len(lines) == 0 {
+// store brings whole lines of at most size bytes to the end of the log, or leaves it
+// as it was. make makes them for the segment that they come to. Only the leader calls it.
+func (l *Log) store(size int64, make func() []byte) (err error) {
+	if size == 0 {
 		return nil
 	}
-	if err := l.ready(int64(len(lines))); err != nil {
+	defer func() {
+		if err != nil {
+			l.callers.reset() // some may be in no line
+		}
+	}()
+	if err := l.ready(size); err != nil {
 		return err
 	}
-	err := l.write(lines)
+	lines := make()
+	err = l.write(lines)
 	if isFileLimit(err) && l.size > 0 && !l.uncut {
 		if err = l.rotate(); err == nil {
+			lines = make()
 			err = l.write(lines)
 		}
 	}
@@ -90,7 +97,7 @@ func (l *Log) ready(more int64) error {
 	if l.file == nil {
 		return l.create(l.number)
 	}
-	if l.size > 0 && l.size+more > l.o.SegmentBytes {
+	if l.size > 0 && (l.size+more > l.o.SegmentBytes || l.turn.Load()) {
 		return l.rotate()
 	}
 	return nil
@@ -108,7 +115,13 @@ func (l *Log) rotate() error {
 	if err != nil {
 		return fmt.Errorf("closing an audit segment: %w", err)
 	}
-	return l.create(l.number + 1)
+	if err := l.create(l.number + 1); err != nil {
+		return err
+	}
+	if l.turn.Store(false); l.o.Rotated != nil {
+		l.o.Rotated()
+	}
+	return nil
 }
 
 // create makes the segment number and goes on in it.
@@ -142,4 +155,5 @@ func (l *Log) enter(f *os.File, number int, size int64) {
 		old.Close() // it was synced; there is nothing left to fail
 	}
 	l.number, l.size = number, size
+	l.callers.reset()
 }

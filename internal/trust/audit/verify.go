@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +19,15 @@ import (
 // Report is what Verify found.
 type Report struct {
 	OK          bool   `json:"ok"`
-	Records     uint64 `json:"records"`     // good ones, counted from the first
+	Records     uint64 `json:"records"`     // good ones, counted from the beginning
 	FirstBad    uint64 `json:"first_bad"`   // number of the first record that is missing, altered or not vouched for; 0: none
 	Reason      string `json:"reason"`      // what is wrong with it, for a person; empty when OK
 	Checkpoints int    `json:"checkpoints"` // good ones
 	Covered     uint64 `json:"covered"`     // records that the last good checkpoint vouches for
 	CoveredAt   string `json:"covered_at"`  // its time; empty: none
 	Signatures  bool   `json:"signatures"`  // whether signatures were checked
+	Begins      uint64 `json:"begins"`      // number of the first record; above 1: older ones were pruned
+	BegunAt     string `json:"begun_at"`    // when the beginning was signed; empty: nothing was pruned
 	Kept        *Mark  `json:"kept"`        // the last of those that the log was compared with; nil: none
 }
 
@@ -37,6 +40,9 @@ type Report struct {
 // must reach them: without one, a log that was removed or is an older copy of itself
 // looks whole.
 //
+// A log whose oldest segments were pruned begins where its signed beginning says,
+// and is whole from there.
+//
 // With a nil verifier checkpoints are compared but not authenticated. With one,
 // a log that has records must have a checkpoint.
 //
@@ -48,6 +54,9 @@ type Report struct {
 func Verify(dir string, v note.Verifier, kept ...Mark) (Report, error) {
 	for try := 0; ; try++ {
 		r, settled, err := verifyOnce(dir, v, kept)
+		if errors.Is(err, errMeanwhile) && try < 20 {
+			continue
+		}
 		if err != nil {
 			return Report{}, fmt.Errorf("verifying the audit log: %w", err)
 		}
@@ -60,6 +69,9 @@ func Verify(dir string, v note.Verifier, kept ...Mark) (Report, error) {
 	}
 }
 
+// errMeanwhile says that segments were pruned while they were read.
+var errMeanwhile = errors.New("segments were pruned meanwhile")
+
 // verifyOnce is one pass. settled reports that another pass is useless, because
 // no process writes.
 func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled bool, err error) {
@@ -68,12 +80,16 @@ func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled boo
 		return Report{}, false, err
 	}
 	defer w.close()
+	if w.begin.Segment > 0 {
+		w.report.BegunAt = w.begin.Time
+	}
 	if w.kept = slices.Clone(kept); len(kept) > 0 {
 		w.report.Kept = &kept[len(kept)-1]
 	}
 	err = w.run()
 	r = w.report
-	r.Records, r.Checkpoints, r.Signatures = w.tip.seq, w.seen, v != nil
+	r.Records, r.Checkpoints, r.Signatures = w.tip.seq-w.begin.Seq, w.seen, v != nil
+	r.Begins = w.begin.Seq + 1
 	var bad *badRecord
 	if errors.As(err, &bad) {
 		r.FirstBad, r.Reason = bad.seq, bad.reason
@@ -94,7 +110,13 @@ func (b *badRecord) Error() string { return b.reason }
 
 // walk goes through a log once, records and checkpoints side by side.
 type walk struct {
-	dir    string
+	dir      string
+	numbers  []int // of the segments
+	begin    Beginning
+	unlisted error           // why numbers and begin are not known
+	through  int             // the last segment to read; 0: all
+	ctx      context.Context // is looked at before each segment
+
 	live   bool // somebody had the log open for writing when the walk began
 	signed bool
 	tip    tip
@@ -112,26 +134,35 @@ type walk struct {
 // newWalk looks at the checkpoints before the segments are listed: those that
 // it sees then are about records that are in the file already.
 func newWalk(dir string, v note.Verifier) (*walk, error) {
-	w := &walk{dir: dir, tip: genesis(), signed: v != nil}
-	var err error
-	if w.live, err = beingWritten(dir); err != nil {
+	w := &walk{dir: dir, signed: v != nil, ctx: context.Background()}
+	if err := w.openCheckpoints(v); err != nil {
 		return nil, err
+	}
+	w.numbers, w.begin, w.unlisted = listed(dir, v)
+	w.tip = w.begin.tip()
+	return w, nil
+}
+
+func (w *walk) openCheckpoints(v note.Verifier) (err error) {
+	dir := w.dir
+	if w.live, err = beingWritten(dir); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, checkpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if isMissing(err) {
-		return w, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	fi, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, err
+		return err
 	}
 	w.file = f
 	w.checkpoints = &checkpointReader{r: newLineReader(io.NewSectionReader(f, 0, fi.Size())), v: v}
-	return w, nil
+	return nil
 }
 
 func (w *walk) close() {
@@ -145,23 +176,17 @@ func (w *walk) bad(seq uint64, format string, args ...any) error {
 }
 
 func (w *walk) run() error {
-	numbers, err := segments(w.dir)
-	if err != nil && (len(w.kept) == 0 || !isMissing(err)) {
+	if errors.Is(w.unlisted, ErrDamaged) {
+		return w.bad(1, "%v", w.unlisted)
+	}
+	if w.unlisted != nil && (len(w.kept) == 0 || !isMissing(w.unlisted)) {
+		return w.unlisted
+	}
+	if err := w.skip(); err != nil {
 		return err
 	}
-	if err := w.advance(); err != nil {
+	if err := w.segments(); err != nil || w.through > 0 {
 		return err
-	}
-	if err := w.meet(); err != nil {
-		return err
-	}
-	for i, n := range numbers {
-		if n != i+1 {
-			return w.bad(w.tip.seq+1, "segment %s is missing; record %d should be its first", filepath.Base(segmentPath(w.dir, i+1)), w.tip.seq+1)
-		}
-		if err := w.segment(n, i == len(numbers)-1); err != nil {
-			return err
-		}
 	}
 	if w.ahead {
 		return w.bad(w.tip.seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.seq+1, w.tip.seq, w.pending.time, w.pending.seq)
@@ -170,7 +195,50 @@ func (w *walk) run() error {
 		return err
 	}
 	if w.signed && w.seen == 0 && w.tip.seq > 0 {
-		return w.bad(1, "there is no checkpoint, so nobody vouches for any record")
+		return w.bad(w.begin.Seq+1, "there is no checkpoint, so nobody vouches for any record")
+	}
+	return nil
+}
+
+// skip passes over the checkpoints about less than what was removed.
+func (w *walk) skip() error {
+	err := w.advance()
+	for err == nil && w.ahead && w.pending.seq < w.begin.Seq {
+		err = w.advance()
+	}
+	if err != nil {
+		return err
+	}
+	return w.meet()
+}
+
+// segments checks all of them, or those up to through.
+func (w *walk) segments() error {
+	next := w.begin.Segment + 1
+	for i, n := range w.numbers {
+		if w.through > 0 && n > w.through {
+			break
+		}
+		if n != next {
+			break
+		}
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.segment(n, i == len(w.numbers)-1); err != nil {
+			return err
+		}
+		next++
+	}
+	end := w.begin.Segment + len(w.numbers)
+	if w.begin.Segment > 0 {
+		end = max(end, w.begin.Segment+1) // the one that is written to is never removed
+	}
+	if w.through > 0 {
+		end = w.through
+	}
+	if next <= end {
+		return w.bad(w.tip.seq+1, "segment %s is missing; record %d should be its first", filepath.Base(segmentPath(w.dir, next)), w.tip.seq+1)
 	}
 	return nil
 }
@@ -179,6 +247,9 @@ func (w *walk) run() error {
 // process writes.
 func (w *walk) segment(n int, last bool) error {
 	f, err := openSegment(w.dir, n)
+	if wasPruned(w.dir, n, err) {
+		return errMeanwhile
+	}
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 func closedLog(t testing.TB, key *audit.Key, n, perSegment int) string {
 	t.Helper()
 	dir := t.TempDir()
-	l := open(t, dir, audit.Options{Key: key, SegmentBytes: int64(perSegment) * 430})
+	l := open(t, dir, audit.Options{Key: key, SegmentBytes: int64(perSegment) * 370})
 	for i := range n {
-		mustAppend(t, l, decision(fmt.Sprintf("srv/%02d", i)))
+		mustAppend(t, l, short(fmt.Sprintf("srv/%02d", i)))
 	}
 	mustClose(t, l)
 	return dir

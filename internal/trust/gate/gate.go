@@ -18,15 +18,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// JSON-RPC codes of refusals, from the contract's table.
+// JSON-RPC codes of refusals.
 const (
 	CodeDenied      = 1403
 	CodeRate        = 1429
 	CodeUnavailable = 1503
 )
 
-// Refusal is why an act may not happen. Ref is the seq of its audit record,
-// zero when none could be written.
+// Refusal is why an act may not happen. Ref is the seq of the record of the refusal, zero
+// when none could be written.
 type Refusal struct {
 	Code int
 	Ref  uint64
@@ -35,6 +35,7 @@ type Refusal struct {
 	Err  error         // for the operator; nil when policy or a limit decided
 
 	Asked policy.Request // when policy decided; valid as long as the act's message
+	Who   *principal.Principal
 }
 
 // RetryAfter is Wait in whole seconds, rounded up.
@@ -63,15 +64,27 @@ type Act struct {
 
 	Kind Kind
 	With *Charge // several acts that count as one; nil: it counts by itself
-	Over string  // a cap that this act would exceed, kept elsewhere; empty: none
+	// Over is the configuration key of a limit that the caller of Enter counts itself and
+	// that this act would exceed. Enter refuses with it what policy allows. Empty: none.
+	Over string
 
 	Source string // of its records; empty: gate
+
+	// Tool is what the called tool claims of itself, and Definition the digest of its
+	// definition; empty where nothing is known of it.
+	Tool       policy.Claims
+	Definition string
+	// Holds: who calls Enter can hold the act, and takes a *Held for an answer.
+	// Approval lets a held act through.
+	Holds    bool
+	Approval *Approval
 
 	// Delivery is the delivery session whose token came with the message, verified
 	// by the front; empty: none came.
 	Delivery string
 
 	deferred bool
+	servers  int64 // how many servers the act is on; 0: one at most
 }
 
 // Deferred returns the act as one that is recorded together with its effect, in
@@ -132,10 +145,14 @@ func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 // request has entered, and for `explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
+// AsksOfClaims reports whether what a server claims of its tools has a say in what is
+// held.
+func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfClaims(server) }
+
 // Enter decides, charges the limits and records. A *Refusal means that the act
 // must not happen. Policy is asked first: what it denies costs nothing of the
-// limits and shows nothing of their use. The decision about a deferred act is
-// recorded later, by Pass.Record, Gate.Record or Pass.Refuse.
+// limits and shows nothing of their use. A refusal is recorded at once. That a
+// deferred act is allowed is recorded later, by Pass.Record, Gate.Record or Pass.Refuse.
 func (g *Gate) Enter(a Act) (Pass, error) {
 	p, err := g.decide(a)
 	if err != nil || a.deferred {
@@ -151,9 +168,15 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 
 // decide asks policy, then the limits, and records a refusal.
 func (g *Gate) decide(a Act) (Pass, error) {
-	d := g.policy.Load().Decide(question(a))
+	set := g.policy.Load()
+	d := set.Decide(question(a))
 	if !d.Allow {
 		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
+	}
+	if d.Ask.Rule != "" {
+		if b := bind(set, a); !a.Approval.take(b) {
+			return Pass{}, &Held{Ask: d.Ask, Binding: b}
+		}
 	}
 	if a.Over != "" {
 		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
@@ -163,7 +186,7 @@ func (g *Gate) decide(a Act) (Pass, error) {
 		return Pass{}, g.refuse(a, l, 0)
 	}
 	where := resource(a)
-	a.Args = nil // the message may be gone before the act is
+	a.Args, a.Approval = nil, a.Approval.spent(d.Ask) // the message may be gone before the act is
 	p := Pass{gate: g, act: a, resource: where, used: used, rule: d.Rule}
 	if a.deferred {
 		p.made = new(made)
@@ -172,5 +195,5 @@ func (g *Gate) decide(a Act) (Pass, error) {
 }
 
 func question(a Act) policy.Request {
-	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed}
+	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed, Holds: a.Holds, Tool: a.Tool}
 }

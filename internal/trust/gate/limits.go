@@ -19,6 +19,18 @@ type Limits struct {
 	CallsPerSecond int
 	Calls          int // under way at once
 	Streams        int // open at once
+	// Own are the limits of calls and streams for the principals of the daemon's own
+	// user, whom IsOwn tells by their names. nil: those of everybody.
+	Own   *Limits
+	IsOwn func(name string) bool
+}
+
+// of are the limits that acts of a kind by a principal are held to.
+func (l *Limits) of(name string, k Kind) *Limits {
+	if l.Own == nil || k == Question || k == Guidance || !l.IsOwn(name) {
+		return l
+	}
+	return l.Own
 }
 
 // Kind says what an act is charged to.
@@ -56,7 +68,8 @@ type account struct {
 	due     atomic.Int64 // see withinRate
 	calls   atomic.Int32
 	streams atomic.Int32
-	_       [48]byte
+	limits  *Limits // set before anybody else sees it
+	_       [40]byte
 }
 
 // accountOf finds what an act is charged to. An account stays for the life of
@@ -73,7 +86,7 @@ func (g *Gate) accountOf(a *Act) *account {
 	}
 	v, ok := g.accounts.Load(key)
 	if !ok {
-		v, _ = g.accounts.LoadOrStore(key, new(account))
+		v, _ = g.accounts.LoadOrStore(key, &account{limits: g.limits.of(a.Who.Name(), a.Kind)})
 	}
 	return v.(*account)
 }
@@ -135,9 +148,9 @@ func (c *account) leave(a *Act) {
 // admit looks at the cap before the rate, so that an act which finds no room
 // uses nothing up.
 func (g *Gate) admit(c *account, k Kind) limit {
-	place, most, rule := c.place(k), g.limits.Calls, RuleCalls
+	place, most, rule := c.place(k), c.limits.Calls, RuleCalls
 	if k == Stream {
-		most, rule = g.limits.Streams, RuleStreams
+		most, rule = c.limits.Streams, RuleStreams
 	}
 	if place != nil && !occupy(place, most) {
 		return limit{rule: rule, code: CodeUnavailable, wait: capWait}
@@ -172,10 +185,10 @@ func occupy(place *atomic.Int32, n int) bool {
 // pace; a call that would be due more than a second ahead has to wait, and
 // learns how long.
 func (g *Gate) withinRate(c *account) (wait time.Duration) {
-	if g.limits.CallsPerSecond <= 0 {
+	if c.limits.CallsPerSecond <= 0 {
 		return 0
 	}
-	step := int64(time.Second) / int64(g.limits.CallsPerSecond)
+	step := int64(time.Second) / int64(c.limits.CallsPerSecond)
 	now := int64(g.clock())
 	for {
 		due := c.due.Load()

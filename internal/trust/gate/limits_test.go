@@ -404,3 +404,37 @@ func TestGuidanceTakesNoRoomFromCalls(t *testing.T) {
 		t.Errorf("a call beside it: %v", r)
 	}
 }
+
+// A call that waits takes no place, alone or as one of several of a request,
+// and frees none when it ends.
+func TestACallThatWaitsTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	for what, with := range map[string]*Charge{"alone": nil, "one of a request": {}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			g := New(rules(), openBook(t).Log, Limits{Calls: 1})
+			for range 3 {
+				waits := call(owner, "a").Deferred()
+				waits.With = with
+				p, r := enter(t, g, waits)
+				if r != nil {
+					t.Fatal(r)
+				}
+				if _, r := enter(t, g, call(owner, "b")); r == nil || r.Rule != RuleCalls {
+					t.Fatalf("a call that does not wait takes no place: %v", r)
+				}
+				p.Waits()
+				p.As("agent.read", "agent/inbox", "r").Waits()
+				second, r := enter(t, g, call(owner, "b"))
+				if r != nil {
+					t.Fatalf("a call that waits takes a place: %v", r)
+				}
+				p.Leave("ok", 0)
+				if _, r := enter(t, g, call(owner, "c")); r == nil {
+					t.Fatal("the end of a call that waited freed the place of another")
+				}
+				second.Leave("ok", 0)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ type Pass struct {
 	resource string
 	used     *account
 	rule     string // what let it through
-	made     *made  // of a deferred act; nil: Enter recorded the decision
+	made     *made  // shared by all copies of the pass of a deferred act; nil: Enter recorded the decision
 }
 
 // Act returns what was let through, without its arguments.
@@ -31,11 +31,22 @@ func (p Pass) As(action, resource, rule string) Pass {
 	return p
 }
 
+// Waits takes a deferred act out of the count of what is under way, for good: it
+// waits for something to happen, and has little left to do then. Who lets it wait
+// bounds how many do.
+func (p Pass) Waits() {
+	if p.made != nil && !p.made.waits.Swap(true) {
+		p.used.leave(&p.act)
+	}
+}
+
 // Leave ends an act: it gives back what the act was charged. For an act whose
 // decision Enter recorded, it records the outcome: result is one constant word,
 // bytes the size of what went back. A deferred act has no second record.
 func (p Pass) Leave(result string, bytes int64) {
-	p.used.leave(&p.act)
+	if p.made == nil || !p.made.waits.Load() {
+		p.used.leave(&p.act)
+	}
 	if p.made != nil {
 		return
 	}

@@ -12,8 +12,11 @@ import (
 // Invariant: a record names who acted, what was asked and which rule decided;
 // it never holds arguments, bodies or tokens.
 
-// made reports whether a deferred act has its record.
-type made struct{ atomic.Bool }
+// made is what became of a deferred act so far.
+type made struct {
+	recorded atomic.Bool // it has its record
+	waits    atomic.Bool // it takes no place any more
+}
 
 // Record writes the lines of deferred acts, in order, and syncs them. An error
 // means that none of the acts may be done. first is the seq of the first line.
@@ -43,7 +46,7 @@ func (p Pass) Line(detail ...audit.Field) *audit.Record {
 	r := p.allowed()
 	r.Detail = detail
 	if p.made != nil {
-		p.made.Store(true)
+		p.made.recorded.Store(true)
 	}
 	return &r
 }
@@ -51,11 +54,14 @@ func (p Pass) Line(detail ...audit.Field) *audit.Record {
 func (p *Pass) allowed() audit.Record {
 	r := record(&p.act, p.resource)
 	r.Kind, r.Decision, r.Rule, r.Bytes = audit.Decision, audit.Allow, p.rule, p.act.Bytes
+	if p.act.Approval != nil {
+		r.Ref = p.act.Approval.ref
+	}
 	return r
 }
 
 // Recorded reports whether a record of the deferred act was made.
-func (p Pass) Recorded() bool { return p.made != nil && p.made.Load() }
+func (p Pass) Recorded() bool { return p.made != nil && p.made.recorded.Load() }
 
 // Refuse records that an act is refused before policy is asked, by a rule of
 // its server or its route.
@@ -63,9 +69,10 @@ func (g *Gate) Refuse(a Act, rule string, code int, wait time.Duration) *Refusal
 	return g.refuse(a, limit{rule: rule, code: code, wait: wait}, 0)
 }
 
-// Refuse records that an act which was let in is refused after all. The record
-// of a deferred act becomes a denial; that of any other act stays, and the
-// refusal refers to it. The caller still calls Leave.
+// Refuse records that an act which was let in is refused after all. A deferred act has
+// no record yet: it gets one, which is the denial. Any other act has a record that it was
+// allowed: that stays, and a second one is the denial and refers to it. The caller still
+// calls Leave.
 func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	if p.made == nil {
 		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
@@ -74,7 +81,7 @@ func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	r := p.Line(detail...)
 	r.Decision, r.Rule = audit.Deny, rule
 	ref, err := p.gate.write(r)
-	return &Refusal{Code: code, Ref: ref, Rule: rule, Err: err}
+	return &Refusal{Code: code, Ref: ref, Rule: rule, Err: err, Who: p.act.Who}
 }
 
 // waitFor is how long a caller waits after a cap was reached.
@@ -94,7 +101,7 @@ func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
 	if err != nil {
 		return unrecorded(a, l.rule, err)
 	}
-	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait}
+	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait, Who: a.Who}
 	if l.code == CodeDenied {
 		refusal.Asked = question(a)
 	}
@@ -102,7 +109,7 @@ func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
 }
 
 func unrecorded(a Act, rule string, err error) *Refusal {
-	return &Refusal{Code: CodeUnavailable, Rule: rule, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
+	return &Refusal{Code: CodeUnavailable, Rule: rule, Who: a.Who, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
 }
 
 // Finding returns the record of what a content rule found in the messages of an
@@ -119,7 +126,7 @@ func record(a *Act, resource string) audit.Record {
 	if source == "" {
 		source = "gate"
 	}
-	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource}
+	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource, Count: a.servers}
 }
 
 func resource(a Act) string {

@@ -8,7 +8,8 @@ import (
 // Bounds of the cache. A question with a longer key is answered afresh each
 // time: the caller chose the names in it, and must not fill memory with them.
 const (
-	slots       = 4096
+	slots       = 8192
+	ways        = 4    // places that a key has
 	maxIdentity = 4096 // bytes of who asks
 	maxNames    = 512  // bytes of what is asked
 )
@@ -29,12 +30,13 @@ func (k *key) fits() bool {
 
 // entry is one kept verdict; it never changes.
 type entry struct {
+	hash    uint64 // of the key
 	key     key
 	verdict verdict
 }
 
-// cache is a table in which each key has one place, shared with other keys; the
-// place holds the last decision. It has no locks to wait for and a fixed size.
+// cache is a table in which each key has a few places, shared with other keys; the
+// first one holds the last decision. It has no locks to wait for and a fixed size.
 type cache struct {
 	seed  maphash.Seed
 	table []atomic.Pointer[entry]
@@ -44,9 +46,9 @@ func newCache() cache {
 	return cache{seed: maphash.MakeSeed(), table: make([]atomic.Pointer[entry], slots)}
 }
 
-// slot returns the place of k. The seed is random, so that a caller cannot choose
-// names that share a place with another caller's.
-func (c *cache) slot(k *key) *atomic.Pointer[entry] {
+// hash says where the places of k are. The seed is random, so that a caller cannot choose
+// names that share them with another caller's.
+func (c *cache) hash(k *key) uint64 {
 	h := maphash.String(c.seed, k.who)
 	h = h*31 + maphash.String(c.seed, k.action)
 	h = h*31 + maphash.String(c.seed, k.server)
@@ -54,5 +56,33 @@ func (c *cache) slot(k *key) *atomic.Pointer[entry] {
 	if k.confirmed {
 		h++
 	}
-	return &c.table[(h^h>>32)%slots]
+	return h ^ h>>32
+}
+
+// places are those of a hash.
+func (c *cache) places(hash uint64) []atomic.Pointer[entry] {
+	at := hash % (slots / ways) * ways
+	return c.table[at : at+ways]
+}
+
+// find returns the verdict of k; nil: none is kept.
+func (c *cache) find(k *key, hash uint64) *verdict {
+	places := c.places(hash)
+	for i := range places {
+		if e := places[i].Load(); e != nil && e.hash == hash && e.key == *k {
+			return &e.verdict
+		}
+	}
+	return nil
+}
+
+// keep puts e in front of those that it shares its places with; the last one goes. Of two
+// that are kept at once one may be lost.
+func (c *cache) keep(e *entry) {
+	places := c.places(e.hash)
+	for i := range places {
+		if e = places[i].Swap(e); e == nil {
+			return
+		}
+	}
 }

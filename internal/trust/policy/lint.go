@@ -18,6 +18,7 @@ func lint(rules []*rule, o Options) []Problem {
 	for _, r := range rules {
 		l := &linter{rule: r, o: o, file: o.File}
 		l.head()
+		l.asking()
 		for _, c := range r.syntax.Conditions {
 			l.node(c.Body)
 		}
@@ -59,6 +60,17 @@ func (l *linter) together() {
 	}
 	if l.rule.permit && !l.narrowed && l.widensScopes() {
 		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
+	}
+}
+
+// asking checks @ask, which only a permit can have.
+func (l *linter) asking() {
+	reason, given := annotation(l.rule.syntax, "ask")
+	switch {
+	case given && !l.rule.permit:
+		l.fail("@ask is for permits: a forbid is never asked about; remove it, or write permit")
+	case !printable(reason, 256):
+		l.fail("@ask must be one line of at most 256 bytes without control characters; shorten it")
 	}
 }
 
@@ -228,7 +240,7 @@ func methods() []string {
 	return []string{"initialize", "server/discover", "ping", actionCall, "tools/list", actionPrompt, "prompts/list", "resources/read", "resources/list",
 		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", actionComplete, "logging/setLevel", "subscriptions/listen",
 		"tasks/get", "tasks/update", "tasks/list", "tasks/cancel", "tasks/result", "notifications/initialized", "notifications/cancelled", "notifications/progress",
-		"notifications/roots/list_changed", AskElicitation, AskSampling, AskRoots, ActionAdmin}
+		"notifications/roots/list_changed", AskElicitation, AskSampling, AskRoots, ActionAdmin, ActionApprove}
 }
 
 const spelling = "they are written uid:1000, token:NAME, loopback:uid=1000, loopback:unknown, oauth:ISSUER#SUBJECT, spawn:ID"

@@ -179,6 +179,9 @@ func syntaxText(err error) string {
 		said = inner.Error()
 	}
 	said = syntaxPrefix.ReplaceAllString(said, "")
+	if strings.HasPrefix(said, "unexpected effect") {
+		said += "; a rule begins with permit or forbid"
+	}
 	if m := exactShape.FindStringSubmatch(said); m != nil {
 		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
 	}

@@ -24,6 +24,9 @@ import (
 // built-in server.
 const ActionAdmin = "admin"
 
+// ActionApprove is deciding about held acts. A scope must name it.
+const ActionApprove = "approve"
+
 // RuleNoMessaging keeps callers from other machines, and callers without a
 // distinguishable identity, from the server agent.
 const RuleNoMessaging = "default.no-messaging"
@@ -60,6 +63,19 @@ type Request struct {
 	// Listing: the question is whether to show Name in a list. There are no
 	// arguments yet, so rules about them take no part.
 	Listing bool
+	// Holds: whoever asks can hold the act for the operator. What has to be held is
+	// denied to everybody else.
+	Holds bool
+	// Tool is what the server claims of the tool that is called. A claim may make an
+	// act be held; it allows nothing.
+	Tool Claims
+}
+
+// Claims are a tool's own words about itself. A tool of which nothing is known has
+// neither.
+type Claims struct {
+	Harmless bool // no destructiveHint
+	ReadOnly bool // readOnlyHint
 }
 
 // Decision is the answer. Rule names the rule that decided, for the record and
@@ -70,7 +86,13 @@ type Decision struct {
 	Rule   string
 	Reason string
 	At     string
+	// Ask names the rule by which the act is allowed and held, and its reason. Empty: it
+	// is not held.
+	Ask Ask
 }
+
+// Ask is why an act waits for the operator.
+type Ask struct{ Rule, Reason string }
 
 // List holds patterns; `*` matches any run of characters.
 type List struct {
@@ -80,7 +102,10 @@ type List struct {
 // ServerRules are the rules of one configured server.
 type ServerRules struct {
 	Tools List // by tool name
-	Ask   List // elicitation, sampling, roots
+	// Held are patterns of tool names, @destructive or @writes: calls that wait for the
+	// operator.
+	Held []string
+	Ask  List // elicitation, sampling, roots
 }
 
 // Options are what a Set is compiled from.
@@ -191,13 +216,17 @@ func (s *Set) Text() string { return string(s.text) }
 // Decide answers q. A started agent may what it may itself and each of its
 // ancestors may too: the first that may not decides.
 func (s *Set) Decide(q Request) Decision {
-	d := s.decideAlone(q)
+	d := s.decideHeld(q)
 	for who := q.Who.Parent(); who != nil && d.Allow; who = who.Parent() {
 		// Nothing that the agent echoed says anything of its ancestor's program.
 		q.Who, q.Confirmed = who, false
-		if above := s.decideAlone(q); !above.Allow {
+		above := s.decideHeld(q)
+		if !above.Allow {
 			above.Reason = beyondParent
 			return above
+		}
+		if d.Ask.Rule == "" {
+			d.Ask = above.Ask
 		}
 	}
 	return d

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 // rule is one compiled statement.
 type rule struct {
 	name, reason, at string
+	asks             string // the reason of its @ask, of a permit
 	line             int
 	permit           bool
 	order            int
@@ -33,8 +35,11 @@ type rule struct {
 func newRule(name, at, reason string, p *ast.Policy) *rule {
 	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
 	for _, a := range p.Annotations {
-		if a.Key == "reason" {
+		switch {
+		case a.Key == "reason":
 			r.reason = string(a.Value)
+		case a.Key == "ask" && r.permit:
+			r.asks = cmp.Or(string(a.Value), "a rule asks for it")
 		}
 	}
 	r.whole = cedar.NewPolicyFromAST((*publicPolicy)(p))
@@ -104,7 +109,11 @@ func (r *rule) mayApply(c *caller, action string) bool {
 
 // allowed and denied are the decisions that the rule makes.
 func (r *rule) allowed() Decision {
-	return Decision{Allow: true, Rule: r.name, Reason: r.reason, At: r.at}
+	d := Decision{Allow: true, Rule: r.name, Reason: r.reason, At: r.at}
+	if r.asks != "" {
+		d.Ask = Ask{Rule: r.name, Reason: r.asks}
+	}
+	return d
 }
 
 // denied: blind is a rule that denies because what it reads is not there.
@@ -143,7 +152,17 @@ func (b ballot) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 // kept.
 type outcome struct {
 	permit, forbid *rule
-	blind          bool // forbid denies because it could not be evaluated
+	blind          bool  // forbid denies because it could not be evaluated
+	asking         *rule // the first permit that has the act held
+}
+
+// allowed is the decision of the permit, held where another permit asks for it.
+func (o outcome) allowed() Decision {
+	d := o.permit.allowed()
+	if o.asking != nil {
+		d.Ask = o.asking.allowed().Ask
+	}
+	return d
 }
 
 // ask lets Cedar evaluate rules. Cedar passes over a rule that it cannot
@@ -158,8 +177,8 @@ func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context typ
 	}
 	for _, e := range diag.Reasons {
 		switch r := s.rules[e.PolicyID]; {
-		case r.permit && (o.permit == nil || r.order < o.permit.order):
-			o.permit = r
+		case r.permit:
+			o.permitted(r)
 		case !r.permit && (o.forbid == nil || r.order < o.forbid.order):
 			o.forbid, o.blind = r, false
 		}
@@ -167,10 +186,23 @@ func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context typ
 	return o
 }
 
+// permitted notes a permit that matches.
+func (o *outcome) permitted(r *rule) {
+	if o.permit == nil || r.order < o.permit.order {
+		o.permit = r
+	}
+	if r.asks != "" && (o.asking == nil || r.order < o.asking.order) {
+		o.asking = r
+	}
+}
+
 // and joins what was said of the two resources that a name may mean.
 func (o outcome) and(p outcome) outcome {
 	if o.permit == nil || p.permit != nil && p.permit.order < o.permit.order {
 		o.permit = p.permit
+	}
+	if o.asking == nil {
+		o.asking = p.asking
 	}
 	if o.forbid == nil || p.forbid != nil && p.forbid.order < o.forbid.order {
 		o.forbid, o.blind = p.forbid, p.blind

@@ -21,7 +21,7 @@ type verdict struct {
 
 // settled reports whether arguments can change nothing.
 func (v *verdict) settled() bool {
-	return v.denied || len(v.forbids) == 0 && (v.plain.Allow || len(v.permits) == 0)
+	return v.denied || len(v.forbids) == 0 && (len(v.permits) == 0 || v.plain.Allow && !slices.ContainsFunc(v.permits, asks))
 }
 
 // listed decides about an entry of a list: an entry that some arguments would
@@ -39,12 +39,12 @@ func (s *Set) verdict(q Request) *verdict {
 	if !k.fits() {
 		return s.judge(q)
 	}
-	slot := s.cache.slot(&k)
-	if e := slot.Load(); e != nil && e.key == k {
-		return &e.verdict
+	hash := s.cache.hash(&k)
+	if v := s.cache.find(&k, hash); v != nil {
+		return v
 	}
-	e := &entry{key: k, verdict: *s.judge(q)}
-	slot.Store(e)
+	e := &entry{hash: hash, key: k, verdict: *s.judge(q)}
+	s.cache.keep(e)
 	return &e.verdict
 }
 
@@ -80,7 +80,7 @@ func (s *Set) settle(v *verdict, w *world, rules []*rule, q Request) {
 	case o.forbid != nil:
 		v.plain, v.denied = o.forbid.denied(o.blind), true
 	case o.permit != nil:
-		v.plain = o.permit.allowed()
+		v.plain = o.allowed()
 	default:
 		v.plain = unpermitted(&w.caller, q)
 	}
@@ -113,25 +113,39 @@ func (s *Set) leaveOpen(v *verdict, w *world, about []*rule) {
 // withArguments asks the rules that were left open. Arguments that cannot be
 // made sense of are refused by the first forbid that would have read them.
 func (s *Set) withArguments(v *verdict, args []byte) Decision {
-	rules := v.forbids
-	if !v.plain.Allow {
-		rules = slices.Concat(v.permits, v.forbids)
+	rules := slices.Concat(v.permits, v.forbids)
+	if v.plain.Allow {
+		rules = slices.DeleteFunc(rules, func(r *rule) bool { return r.permit && r.asks == "" })
 	}
 	record, err := arguments(args, &v.need)
 	if err != nil {
-		if len(v.forbids) > 0 {
-			return v.forbids[0].denied(true)
-		}
-		return v.plain
+		return v.unread()
 	}
 	o := s.ask(rules, v.world, v.world.resources[0].UID, v.world.with(record))
 	switch {
 	case o.forbid != nil:
 		return o.forbid.denied(o.blind)
-	case o.permit != nil:
-		return o.permit.allowed()
+	case v.plain.Allow && o.asking != nil:
+		d := v.plain
+		d.Ask = o.allowed().Ask
+		return d
+	case !v.plain.Allow && o.permit != nil:
+		return o.allowed()
 	}
 	return v.plain
+}
+
+// unread is the decision where the arguments make no sense: a forbid that would have
+// read them denies, and a permit that might have asked for the operator does.
+func (v *verdict) unread() Decision {
+	if len(v.forbids) > 0 {
+		return v.forbids[0].denied(true)
+	}
+	d := v.plain
+	if i := slices.IndexFunc(v.permits, asks); d.Allow && d.Ask.Rule == "" && i >= 0 {
+		d.Ask = v.permits[i].allowed().Ask
+	}
+	return d
 }
 
 // hasArguments names the actions that come with arguments.

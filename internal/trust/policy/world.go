@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -229,6 +230,7 @@ func (s *Set) caller(p *principal.Principal) caller {
 func rightsOf(p *principal.Principal) scope {
 	s := scopeOf(p)
 	s.admin = false
+	s.grants = slices.DeleteFunc(s.grants, func(v types.Value) bool { return v == types.NewEntityUID(typeAction, ActionApprove) })
 	if s.scoped {
 		s.grant(serverAgent)
 	}
@@ -269,6 +271,9 @@ func (s *scope) grant(word string) {
 	switch word {
 	case ActionAdmin:
 		s.admin = true
+		return
+	case ActionApprove:
+		s.grants = append(s.grants, entity(typeAction, ActionApprove))
 		return
 	case serverAgent:
 		s.grants = append(s.grants, entity(typeServer, serverAgent), entity(typeAction, groupMessaging))

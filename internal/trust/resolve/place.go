@@ -21,7 +21,7 @@ func placeOf(method string, params []byte) (place, error) {
 	switch method {
 	case "tools/call", "prompts/get":
 		return inName, nil
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
 		return inURI, nil
 	case "completion/complete":
 		return reference(wire.Get(params, "ref"))

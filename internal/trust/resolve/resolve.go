@@ -68,10 +68,10 @@ func Request(route, method string, id wire.ID, params []byte) (Target, error) {
 	}
 	t := Target{method: method, server: route, at: at, params: params}
 	if at == nowhere {
-		if route == "" && !spansServers(method) {
-			return Target{}, ErrMethod
+		if route != "" || spansServers(method) {
+			return t, nil
 		}
-		return t, nil
+		return t.routed()
 	}
 	full, ok := at.read(params)
 	if !ok || full == "" {
@@ -97,6 +97,43 @@ func (t Target) split() (Target, error) {
 	return t.Renamed(name), nil
 }
 
+// routed finds the server of a method that names an object in a way that policy does
+// not know: a task, or an object of a method that Doorward does not know. One member
+// names it. The Target has a server and no name.
+func (t Target) routed() (Target, error) {
+	member, ok := naming(t.params)
+	if !ok || isQuestion(t.method) {
+		return Target{}, ErrMethod
+	}
+	full, _ := wire.GetString(t.params, member)
+	part := SplitName
+	if member == "uri" {
+		part = SplitURI
+	}
+	server, name, ok := part(full)
+	if !ok {
+		return Target{}, ErrName
+	}
+	t.server = server
+	t.params = wire.Set(t.params, wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
+	return t, nil
+}
+
+// naming is the member of params that names an object. False: none does, or a reader
+// could take another one for it.
+func naming(params []byte) (member string, ok bool) {
+	n := 0
+	for key := range wire.Members(params) {
+		for _, known := range []string{"name", "uri", "taskId"} {
+			if strings.EqualFold(key, known) {
+				n++
+				member, ok = key, key == known
+			}
+		}
+	}
+	return member, ok && n == 1
+}
+
 // Listed resolves one resource that a subscriptions/listen names: it is what
 // resources/subscribe would ask for.
 func Listed(route, uri string) (Target, error) {
@@ -104,12 +141,17 @@ func Listed(route, uri string) (Target, error) {
 	return Request(route, "resources/subscribe", wire.IntID(0), params)
 }
 
-// Notice resolves a notification for one server. It names nothing there.
-func Notice(server, method string, params []byte) (Target, error) {
-	if server == "" || !wire.IsNotification(method) {
+// Notice resolves a notification on the route of one server, where it names nothing, or
+// with route "" on the aggregate, where it names an object of one server.
+func Notice(route, method string, params []byte) (Target, error) {
+	if !wire.IsNotification(method) {
 		return Target{}, ErrMethod
 	}
-	return Target{method: method, server: server, params: params}, nil
+	t := Target{method: method, server: route, params: params}
+	if route == "" {
+		return t.routed()
+	}
+	return t, nil
 }
 
 // At is a request to the aggregate as one of its servers gets it. A Target that
@@ -145,14 +187,19 @@ func (t Target) Renamed(name string) Target {
 	return t
 }
 
-// spansServers lists the methods that the aggregate answers for all its servers.
+// spansServers reports the methods that the aggregate answers for all its servers.
+// A list is such a method, also one that Doorward does not know.
 func spansServers(method string) bool {
 	switch method {
-	case "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel",
-		"tools/list", "prompts/list", "resources/list", "resources/templates/list":
+	case "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel":
 		return true
 	}
-	return false
+	return strings.HasSuffix(method, "/list") && !isQuestion(method) && !misread(method)
+}
+
+// isQuestion lists the requests that only servers make.
+func isQuestion(method string) bool {
+	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }
 
 // misread reports that a method is none of the protocol's requests, but that a
@@ -177,5 +224,6 @@ var requests = []string{
 	"tools/list", "tools/call", "prompts/list", "prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 	"tasks/list", "tasks/get", "tasks/result", "tasks/update", "tasks/cancel",
+	"skills/list", "skills/get", "resources/directory/read",
 	"elicitation/create", "sampling/createMessage", "roots/list",
 }

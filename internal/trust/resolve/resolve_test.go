@@ -48,7 +48,19 @@ func TestRequest(t *testing.T) {
 		{what: "a list of all servers", method: "tools/list"},
 		{what: "a list of one", route: "text", method: "tools/list", params: `{"name":"x"}`, server: "text"},
 		{what: "a method that nobody knows, on one server", route: "text", method: "future/method", params: `{"name":"x"}`, server: "text"},
-		{what: "on the aggregate", method: "future/method", params: `{"name":"text__x"}`, err: ErrMethod},
+		{what: "on the aggregate, with a name", method: "future/method", params: `{"name":"text__x"}`, server: "text", carried: `{"name":"x"}`},
+		{what: "with a URI", method: "future/method", params: `{"uri":"doorward://text/a","x":1.0}`, server: "text", carried: `{"uri":"a","x":1.0}`},
+		{what: "with both", method: "future/method", params: `{"uri":"doorward://text/a","name":"text__a"}`, err: ErrMethod},
+		{what: "with a name that reads differently without case", method: "future/method", params: `{"name":"text__a","Name":"notes__a"}`, err: ErrMethod},
+		{what: "with none", method: "future/method", params: `{"x":"text__a"}`, err: ErrMethod},
+		{what: "with a name of no server", method: "future/method", params: `{"name":"a"}`, err: ErrName},
+		{what: "a server's question from a client", method: "sampling/createMessage", params: `{"name":"text__a"}`, err: ErrMethod},
+		{what: "a list that is a question", method: "roots/list", params: `{"name":"text__a"}`, err: ErrMethod},
+		{what: "a list that nobody knows", method: "future/things/list"},
+		{what: "a task on the aggregate", method: "tasks/get", params: `{"taskId":"text__7"}`, server: "text", carried: `{"taskId":"7"}`},
+		{what: "a task of no server", method: "tasks/cancel", params: `{"taskId":"7"}`, err: ErrName},
+		{what: "a skill on the aggregate", method: "skills/get", params: `{"uri":"doorward://text/skill://a/SKILL.md"}`, server: "text", name: "skill://a/SKILL.md", carried: `{"uri":"skill://a/SKILL.md"}`},
+		{what: "a directory", route: "text", method: "resources/directory/read", params: `{"uri":"skill://a"}`, server: "text", name: "skill://a"},
 		{what: "a method in another case", route: "text", method: "Tools/Call", params: `{"name":"x"}`, err: ErrMethod},
 		{what: "with a space", route: "text", method: "tools/call ", params: `{"name":"x"}`, err: ErrMethod},
 		{what: "with a letter that folds", route: "text", method: "tool\u017f/call", params: `{"name":"x"}`, err: ErrMethod},
@@ -79,16 +91,18 @@ func TestRequest(t *testing.T) {
 
 func TestNotice(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		server, method string
-		ok             bool
-	}{
-		{"text", "notifications/roots/list_changed", true}, {"text", "notifications/future", true},
-		{"text", "tools/call", false}, {"text", "Notifications/future", false}, {"text", "", false}, {"", "notifications/future", false},
+	for _, c := range []struct{ route, method, params, server, forwarded string }{
+		{"text", "notifications/roots/list_changed", `{"name":"x"}`, "text", `{"name":"x"}`},
+		{"text", "notifications/future", `{}`, "text", `{}`},
+		{"", "notifications/future", `{"name":"text__x","y":1.0}`, "text", `{"name":"x","y":1.0}`},
+		{"", "notifications/future", `{"uri":"doorward://text/a:b"}`, "text", `{"uri":"a:b"}`},
+		{"text", "tools/call", `{}`, "", ""}, {"text", "Notifications/future", `{}`, "", ""}, {"text", "", `{}`, "", ""},
+		{"", "notifications/future", `{}`, "", ""}, {"", "notifications/future", `{"name":"text"}`, "", ""},
+		{"", "notifications/future", `{"name":"text__x","uri":"doorward://other/a"}`, "", ""}, {"", "notifications/future", `{"NAME":"text__x"}`, "", ""},
 	} {
-		got, err := Notice(c.server, c.method, []byte(`{"name":"x"}`))
-		if (err == nil) != c.ok || c.ok && (got.Server() != c.server || got.Method() != c.method || got.Name() != "") {
-			t.Errorf("%s %s: %+v, %v", c.server, c.method, got, err)
+		got, err := Notice(c.route, c.method, []byte(c.params))
+		if (err == nil) != (c.server != "") || err == nil && (got.Server() != c.server || got.Method() != c.method || got.Name() != "" || string(got.Params()) != c.forwarded) {
+			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
 	}
 }
@@ -171,7 +185,7 @@ func FuzzRequest(f *testing.F) {
 			}
 			return
 		}
-		if all.Name() == "" {
+		if at, _ := placeOf(method, params); all.Name() == "" && at != nowhere {
 			t.Errorf("%s %s: a server without a name: %+v", method, params, all)
 		}
 		one, err := Request(all.Server(), method, wire.IntID(1), all.Params())

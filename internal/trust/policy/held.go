@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Words of tools.ask that stand for what a server claims of a tool.
+const (
+	HeldDestructive = "@destructive"
+	HeldWrites      = "@writes"
+)
+
+func asks(r *rule) bool { return r.asks != "" }
+
+// decideHeld answers q for its caller without its ancestors, and says whether the act
+// is held. One that nothing can hold is denied.
+func (s *Set) decideHeld(q Request) Decision {
+	d := s.decideAlone(q)
+	if !d.Allow || !canWait(q) {
+		d.Ask = Ask{}
+		return d
+	}
+	if d.Ask.Rule == "" && q.Action == actionCall {
+		d.Ask = s.heldByList(q)
+	}
+	if d.Ask.Rule != "" && !q.Holds {
+		return Decision{Rule: d.Ask.Rule, Reason: "it needs the operator's approval, and cannot be held here"}
+	}
+	return d
+}
+
+// canWait reports whether an act can be asked about at all. What opens a session or lists
+// names no object, and the operator's own acts must not wait for the operator.
+func canWait(q Request) bool {
+	switch {
+	case q.Listing, q.Action == ActionAdmin, q.Action == ActionApprove:
+		return false
+	case strings.HasPrefix(q.Action, serverAgent+"."), strings.HasPrefix(q.Action, serverInstructions+"."):
+		return true
+	}
+	return q.Server != "" && q.Name != ""
+}
+
+// heldByList is the entry of the server's tools.ask that covers a call.
+func (s *Set) heldByList(q Request) Ask {
+	held := s.lists[q.Server].Held
+	i := slices.IndexFunc(held, func(pattern string) bool { return covers(pattern, q) })
+	if i < 0 {
+		return Ask{}
+	}
+	return Ask{Rule: "mcpServers." + q.Server + ".doorward.tools.ask[" + strconv.Itoa(i) + "]", Reason: "on the server's list of what is asked"}
+}
+
+// covers compares like a deny list: a name that looks like a held one is held.
+func covers(pattern string, q Request) bool {
+	switch pattern {
+	case HeldDestructive:
+		return !q.Tool.Harmless
+	case HeldWrites:
+		return !q.Tool.ReadOnly
+	}
+	return denies(pattern, q.Name)
+}
+
+// AsksOfClaims reports whether it depends on what the server claims of a tool whether
+// a call is held.
+func (s *Set) AsksOfClaims(server string) bool {
+	held := s.lists[server].Held
+	return slices.Contains(held, HeldDestructive) || slices.Contains(held, HeldWrites)
+}
