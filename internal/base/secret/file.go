@@ -19,7 +19,7 @@ var (
 	ErrNotRegular    = errors.New("it is not a regular file")
 	ErrWorldReadable = errors.New("every user of the machine can read or write it; run chmod o= on it")
 	ErrTooLarge      = errors.New("it is larger than 64 KiB")
-	ErrEmpty         = errors.New("it is empty")
+	ErrEmpty         = errors.New("it is empty; write the secret into it")
 )
 
 func isAbs(path string) bool { return filepath.IsAbs(path) }

@@ -23,6 +23,7 @@ type keyring struct {
 	unlocked, locked map[string]string // service/username to text
 	broken           bool              // every call is an error
 	silent           bool              // nothing is ever answered
+	sealed           bool              // nothing is stored without a prompt
 }
 
 // serve makes a Unix socket and gives the environment that leads to it.
@@ -128,6 +129,18 @@ func (k keyring) body(msg *dbus.Message) []any {
 		return nil
 	case member == "OpenSession":
 		return []any{dbus.MakeVariant(""), dbus.ObjectPath("/session/1")}
+	case member == "ReadAlias":
+		return []any{dbus.ObjectPath("/collection/login")}
+	case member == "CreateItem" && path == "/collection/login":
+		if k.sealed {
+			return []any{dbus.ObjectPath("/"), dbus.ObjectPath("/prompt/1")}
+		}
+		properties, _ := msg.Body[0].(map[string]dbus.Variant)
+		wanted, _ := properties["org.freedesktop.Secret.Item.Attributes"].Value().(map[string]string)
+		item, _ := msg.Body[1].([]any)
+		text, _ := item[2].([]byte)
+		k.unlocked[wanted["service"]+"/"+wanted["username"]] = string(text)
+		return []any{dbus.ObjectPath("/unlocked/1"), dbus.ObjectPath("/")}
 	case member == "SearchItems":
 		wanted, _ := msg.Body[0].(map[string]string)
 		entry := wanted["service"] + "/" + wanted["username"]
@@ -177,6 +190,31 @@ func TestKeyring(t *testing.T) {
 		if _, err := secret.ReadKeyring(env, entry, "me"); !errors.Is(err, want) || !strings.Contains(err.Error(), entry+"/me") {
 			t.Errorf("%s: got %v, want %v", entry, err, want)
 		}
+	}
+}
+
+func TestWhatIsStoredInAKeyringIsReadBack(t *testing.T) {
+	t.Parallel()
+	env := keyring{unlocked: map[string]string{"github/me": "old"}}.serve(t)
+	if err := secret.StoreKeyring(env, "github", "me", secret.New(password)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := secret.ReadKeyring(env, "github", "me"); err != nil || v.Reveal() != password {
+		t.Errorf("got %d bytes, %v", len(v.Reveal()), err)
+	}
+	for name, c := range map[string]struct {
+		ring keyring
+		want error
+	}{
+		"locked":            {keyring{sealed: true}, secret.ErrLocked},
+		"no secret service": {keyring{broken: true}, secret.ErrKeyring},
+	} {
+		if err := secret.StoreKeyring(c.ring.serve(t), "github", "me", secret.New(password)); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	if err := secret.StoreKeyring(nil, "github", "me", secret.New(password)); !errors.Is(err, secret.ErrKeyring) {
+		t.Errorf("no environment: got %v", err)
 	}
 }
 

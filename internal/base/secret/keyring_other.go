@@ -12,3 +12,6 @@ var ErrKeyring = errors.New("keyring references are not supported on this system
 func ReadKeyring(func(string) (string, bool), string, string) (Value, error) {
 	return Value{}, ErrKeyring
 }
+
+// StoreKeyring returns ErrKeyring.
+func StoreKeyring(func(string) (string, bool), string, string, Value) error { return ErrKeyring }

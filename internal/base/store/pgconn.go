@@ -31,7 +31,7 @@ const (
 
 // errDSN says nothing of the string: an error of its parser may repeat a
 // password.
-var errDSN = errors.New("the PostgreSQL connection string cannot be read")
+var errDSN = errors.New("the PostgreSQL connection string cannot be read; write postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full")
 
 func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 	if len(schema) > 63 {
@@ -364,5 +364,12 @@ func pgError(err error) error {
 	case "08", "53", "57", "58", "XX", "28":
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	return err
+}
+
+// CheckPostgres tells whether a connection string is one that Open takes, without
+// connecting. Its error repeats nothing of the string.
+func CheckPostgres(dsn string) error {
+	_, err := parseDSN(dsn, "")
 	return err
 }

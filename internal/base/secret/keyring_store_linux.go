@@ -1,0 +1,58 @@
+package secret
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// StoreKeyring writes the entry that ReadKeyring finds under service and name, in place of one that is there, to the
+// user's default collection. The errors are ErrKeyring and ErrLocked, and ErrManyEntries when it would not be found.
+func StoreKeyring(env func(string) (string, bool), service, name string, v Value) error {
+	if err := storeKeyring(busAddress(env), service, name, v); err != nil {
+		return fmt.Errorf("storing %s/%s in the keyring: %w", service, name, err)
+	}
+	return nil
+}
+
+func storeKeyring(address, service, name string, v Value) error {
+	if address == "" {
+		return ErrKeyring
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keyringPatience)
+	defer cancel()
+	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
+	if err != nil {
+		return ErrKeyring
+	}
+	defer conn.Close()
+	var output dbus.Variant
+	var session, collection dbus.ObjectPath
+	if err := call(ctx, conn, servicePath, ifaceService+"OpenSession", plainAlgorithm, dbus.MakeVariant("")).Store(&output, &session); err != nil {
+		return ErrKeyring
+	}
+	if err := call(ctx, conn, servicePath, ifaceService+"ReadAlias", "default").Store(&collection); err != nil || collection == "/" {
+		return ErrKeyring
+	}
+	return createItem(ctx, conn, collection, map[string]string{attrService: service, attrUser: name},
+		wireSecret{Session: session, Parameters: []byte{}, Value: []byte(v.Reveal()), ContentType: "text/plain"})
+}
+
+// createItem replaces the entry with these attributes. The service answers with the path of a prompt instead of an
+// item when somebody has to unlock the collection.
+func createItem(ctx context.Context, conn *dbus.Conn, collection dbus.ObjectPath, attributes map[string]string, s wireSecret) error {
+	properties := map[string]dbus.Variant{
+		ifaceItem + "Label":      dbus.MakeVariant("Doorward: " + attributes[attrUser]),
+		ifaceItem + "Attributes": dbus.MakeVariant(attributes),
+	}
+	var item, prompt dbus.ObjectPath
+	err := call(ctx, conn, collection, "org.freedesktop.Secret.Collection.CreateItem", properties, s, true).Store(&item, &prompt)
+	if err != nil || item == "/" {
+		return ErrLocked
+	}
+	if found, err := findItem(ctx, conn, attributes[attrService], attributes[attrUser]); err != nil || found == "" {
+		return err
+	}
+	return nil
+}
