@@ -22,6 +22,7 @@ func (s *stream) refused(b []byte) error {
 	switch {
 	case !g.message:
 		s.srv.counts.garbage.Add(1)
+		s.srv.said.garbled(b)
 	default:
 		s.srv.counts.violations.Add(1)
 		s.blame(g)

@@ -18,6 +18,7 @@ type call struct {
 	id     int64
 	on     func(Event)
 	token  []byte // the client's progress token
+	logs   string // who hears log messages with it
 	listen bool   // a subscription: never taken for the one call in flight
 
 	events []Event // guarded by the table's lock
@@ -40,7 +41,7 @@ var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1
 // takeCall makes a call that may take limit in all, and may be silent for idle; 0: no bound.
 func takeCall(r *Request, on func(Event), limit, idle time.Duration) *call {
 	c := calls.Get().(*call)
-	c.on, c.token, c.listen = on, r.ProgressToken, r.Method == methodListen
+	c.on, c.token, c.logs, c.listen = on, r.ProgressToken, r.Logs, r.Method == methodListen
 	if idle > 0 {
 		c.idle = idle
 		if limit > 0 {
@@ -231,6 +232,23 @@ func (p *pending) offer(id int64, ev Event) verdict {
 	c.size += len(ev.Params)
 	ring(c.wake)
 	return taken
+}
+
+// offerLogs puts a log message into the mailbox of the oldest call of each client that
+// hears them, and reports whether there was one.
+func (p *pending) offerLogs(ev Event) (offered bool) {
+	p.mu.Lock()
+	oldest := make(map[string]int64)
+	for id, c := range p.calls {
+		if first, ok := oldest[c.logs]; c.logs != "" && (!ok || id < first) {
+			oldest[c.logs] = id
+		}
+	}
+	p.mu.Unlock()
+	for _, id := range oldest {
+		p.offer(id, ev)
+	}
+	return len(oldest) > 0
 }
 
 // collect takes the events that wait for c.

@@ -52,8 +52,8 @@ func (s *Server) dialLegacy(ctx context.Context, initParams []byte, on func(Even
 // params are {"_meta": meta}. The result is the server's, as it came.
 //
 // ErrEra: the server does not know the modern era, or no modern revision that
-// is known here; a child has been stopped by then, so that DialLegacy starts a
-// fresh one. Other errors leave the era open.
+// is known here; a child has been stopped by then. Where the era is not known,
+// DialEither starts a child once. Other errors leave the era open.
 func (s *Server) DialModern(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	switch s.def.Kind {
 	case KindStdio:
@@ -79,8 +79,7 @@ func (s *Server) legacyStdio(ctx context.Context, initParams []byte, on func(Eve
 		c.stop(err)
 		return nil, nil, err
 	}
-	c.worked.Store(true)
-	c.events.release()
+	c.settle()
 	return c, result, nil
 }
 
@@ -118,27 +117,41 @@ func (s *Server) modernStdio(ctx context.Context, meta []byte, on func(Event)) (
 	if err != nil {
 		return nil, nil, err
 	}
-	probe, cancel := context.WithTimeout(ctx, s.deps.ProbeTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.dialLimit())
 	defer cancel()
-	reply, err := c.Call(probe, discover(meta), nil)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrTimeout):
-		err = newFault(ErrEra, "no answer to server/discover in time")
-	case errors.Is(err, ErrLost), errors.Is(err, ErrNotSent):
-		err = newFault(ErrEra, "the server ended on server/discover")
-	case err == nil:
-		err = judgeDiscovery(reply)
-	}
+	result, err := c.discovered(limited, meta)
 	if err != nil {
+		if isContext(err) && ctx.Err() == nil {
+			err = newFault(ErrTimeout, "no answer to server/discover in time")
+		}
 		c.stop(err)
 		return nil, nil, err
 	}
+	c.settle()
+	return c, result, nil
+}
+
+// discovered makes the handshake of the modern era on a child.
+func (c *stdioConn) discovered(ctx context.Context, meta []byte) ([]byte, error) {
+	reply, err := c.Call(ctx, discover(meta), nil)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, ErrLost), errors.Is(err, ErrNotSent):
+		return nil, newFault(ErrEra, endedOnDiscover)
+	case err != nil:
+		return nil, err
+	}
+	return reply.Result, judgeDiscovery(reply)
+}
+
+const endedOnDiscover = "the server ended on server/discover"
+
+// settle makes a child whose handshake is done the connection of its owner.
+func (c *stdioConn) settle() {
 	c.worked.Store(true)
 	c.quiet.Store(false)
 	c.events.release()
-	return c, reply.Result, nil
 }
 
 func discover(meta []byte) *Request {
@@ -166,7 +179,7 @@ func judgeDiscovery(reply Reply) error {
 		case codeHeaderMismatch, codeMissingCapability:
 			return &fault{kind: ErrProtocol, reason: "a modern server refused server/discover", reply: e}
 		case codeUnsupportedVersion:
-			return &fault{kind: ErrEra, reason: "no modern revision in common", reply: e}
+			return unsupported(e)
 		}
 		return &fault{kind: ErrEra, reason: "server/discover was refused", reply: e}
 	}
@@ -176,4 +189,21 @@ func judgeDiscovery(reply Reply) error {
 		}
 	}
 	return newFault(ErrEra, "no modern revision in common")
+}
+
+// unsupported judges the refusal of a server that names its revisions (2026-07-28
+// Versioning). One that names none known here is not tried with the handshake, which
+// it does not have either.
+func unsupported(e *wire.Error) error {
+	named := false
+	for raw := range wire.Elements(wire.Get(e.Data, "supported")) {
+		v, ok := wire.Text(raw)
+		if named = named || ok; wire.IsLegacyVersion(v) {
+			return &fault{kind: ErrEra, reason: "the server names a revision of the legacy era", reply: e}
+		}
+	}
+	if named {
+		return &fault{kind: ErrProtocol, reason: "no revision of the protocol in common", reply: e}
+	}
+	return &fault{kind: ErrEra, reason: "no modern revision in common", reply: e}
 }

@@ -169,7 +169,7 @@ func (c *httpConn) tell(ctx context.Context, body []byte, header http.Header) er
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		_, err := c.refused(resp, 0)
+		_, err := c.refused(resp, "", 0)
 		return err
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again; nothing is wanted of it

@@ -164,7 +164,7 @@ func (x *httpCall) receive(resp *http.Response) (Reply, error) {
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()
-		return x.c.refused(resp, x.id)
+		return x.c.refused(resp, x.r.Method, x.id)
 	}
 	switch {
 	case isMedia(resp, mediaJSON):

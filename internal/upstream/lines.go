@@ -46,7 +46,9 @@ func newLineReader(r io.Reader, max int) *lineReader {
 
 // next returns the next line without its newline. owned says that its memory
 // is the caller's; otherwise the line is valid until the following call. The
-// last line needs no newline. ErrTooLarge is final.
+// last line needs no newline. A line of more than max bytes is passed over whole,
+// and the error is a *longLine; one that does not end within endless times max
+// bytes is ErrTooLarge, which is final.
 func (l *lineReader) next() (line []byte, owned bool, err error) {
 	for {
 		if at := bytes.IndexByte(l.buf[l.start+l.scanned:l.end], '\n'); at >= 0 {
@@ -55,7 +57,7 @@ func (l *lineReader) next() (line []byte, owned bool, err error) {
 		l.scanned = l.end - l.start
 		switch {
 		case l.scanned > l.max:
-			return nil, false, newFault(ErrTooLarge, "a line without end")
+			return nil, false, l.pass()
 		case l.err != nil && l.scanned > 0:
 			return l.cut(l.scanned, 0)
 		case l.err != nil:
@@ -68,7 +70,10 @@ func (l *lineReader) next() (line []byte, owned bool, err error) {
 // cut takes n bytes as a line, and skips what ended it.
 func (l *lineReader) cut(n, skip int) ([]byte, bool, error) {
 	if n > l.max {
-		return nil, false, newFault(ErrTooLarge, "a long line")
+		long := newLongLine(l.buf[l.start : l.start+n])
+		l.start += n + skip
+		l.scanned = 0
+		return nil, false, long
 	}
 	line := l.buf[l.start : l.start+n : l.start+n]
 	l.start += n + skip

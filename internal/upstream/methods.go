@@ -9,6 +9,7 @@ const (
 	methodPing        = "ping"
 	methodProgress    = "notifications/progress"
 	methodCancelled   = "notifications/cancelled"
+	methodLog         = "notifications/message"
 )
 
 // ofSession reports whether a notification concerns the connection as a whole,

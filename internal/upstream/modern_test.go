@@ -55,6 +55,9 @@ func TestHTTPModernProbe(t *testing.T) {
 	reply := func(code int) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":$ID,"error":{"code":%d,"message":"m","data":{"supported":["2027-01-01"]}}}`, code)
 	}
+	offers := func(supported string) string {
+		return strings.Replace(reply(-32022), `["2027-01-01"]`, supported, 1)
+	}
 	null := func(code int) string { return strings.ReplaceAll(reply(code), "$ID", "null") }
 	for _, tc := range []struct {
 		name   string
@@ -66,8 +69,11 @@ func TestHTTPModernProbe(t *testing.T) {
 		{"no versions", 200, `{"jsonrpc":"2.0","id":$ID,"result":{}}`, ErrEra},
 		{"header mismatch", 400, reply(-32020), ErrProtocol},
 		{"capability missing", 400, reply(-32021), ErrProtocol},
-		{"version", 400, reply(-32022), ErrEra},
-		{"version, no id", 400, null(-32022), ErrEra},
+		{"another modern version", 400, reply(-32022), ErrProtocol},
+		{"another modern version, no id", 400, null(-32022), ErrProtocol},
+		{"a legacy version", 400, offers(`["2027-01-01","2025-06-18"]`), ErrEra},
+		{"versions unknown", 400, offers(`[]`), ErrEra},
+		{"versions that are none", 400, offers(`7`), ErrEra},
 		{"no such method", 404, reply(-32601), ErrEra},
 		{"another error", 200, reply(-32603), ErrEra},
 		{"old server", 400, null(-32000), ErrEra},

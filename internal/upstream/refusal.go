@@ -19,11 +19,14 @@ const codeOldServer = -32000
 // is an answer like any other; in the modern era one without an id is too,
 // since errors there come with an error status (Overview, "Error Codes"). The
 // rest becomes an error, by what the status says about the request.
-func (c *httpConn) refused(resp *http.Response, id int64) (Reply, error) {
+func (c *httpConn) refused(resp *http.Response, method string, id int64) (Reply, error) {
 	reply, mine := refusalBody(resp, id)
 	status := resp.StatusCode
 	if isAnswerStatus(status) && (mine || reply != nil && c.modern && id != 0 && status/100 == 4) {
 		return Reply{Error: reply}, nil
+	}
+	if status == http.StatusBadRequest && reply == nil && !c.modern && id != 0 && isUnknown(method) {
+		return Reply{Error: &wire.Error{Code: codeMethodNotFound, Message: "Method not found"}}, nil
 	}
 	err := statusFault(status, reply)
 	if !c.modern && c.who.Load().session != "" && isForgotten(status, reply) {
@@ -31,6 +34,18 @@ func (c *httpConn) refused(resp *http.Response, id int64) (Reply, error) {
 		c.fail(err)
 	}
 	return Reply{}, err
+}
+
+// isUnknown reports a method that no revision of the legacy era defines. Servers exist
+// that refuse it before they read the message (go-sdk 1.8.0: 400 and a line of text).
+func isUnknown(method string) bool {
+	switch method {
+	case methodInitialize, methodPing, "completion/complete", "logging/setLevel", "prompts/get", "prompts/list",
+		"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
+		"tools/call", "tools/list", "tasks/get", "tasks/list", "tasks/cancel", "tasks/result":
+		return false
+	}
+	return true
 }
 
 // isForgotten: 404 is what the specification says of an unknown session

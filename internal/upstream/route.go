@@ -94,7 +94,7 @@ func (s *stream) answered(m wire.Message, owned bool) {
 // asked delivers a request of the server to the call or session that can answer
 // it.
 func (s *stream) asked(m wire.Message, owned bool) {
-	if s.modern {
+	if s.modern.Load() {
 		s.srv.counts.violations.Add(1)
 		return
 	}
@@ -121,7 +121,7 @@ func (s *stream) told(m wire.Message, owned bool) {
 	switch {
 	case m.Method == methodProgress:
 		s.progress(m)
-	case s.modern && m.Method == methodCancelled:
+	case s.modern.Load() && m.Method == methodCancelled:
 		s.ended(m, owned)
 	default:
 		if m.Method == methodCancelled {
@@ -132,14 +132,18 @@ func (s *stream) told(m wire.Message, owned bool) {
 			s.srv.counts.stray.Add(1)
 			return
 		}
-		s.deliver(id, keepEvent(m, owned))
+		ev := keepEvent(m, owned)
+		if id == 0 && m.Method == methodLog && s.pending.offerLogs(ev) {
+			return
+		}
+		s.deliver(id, ev)
 	}
 }
 
 // callOf is the call that a notification belongs to, 0 for the connection, and
 // false when it names a subscription that is not open.
 func (s *stream) callOf(m wire.Message) (id int64, known bool) {
-	if s.modern {
+	if s.modern.Load() {
 		if raw := wire.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
 			id, ok := wire.ID(raw).Int()
 			return id, ok && s.pending.has(id)

@@ -28,9 +28,9 @@ type stdioConn struct {
 	proc    *process.Process
 	started time.Time
 	out     lineWriter
-	quiet   atomic.Bool // its end says nothing about the server: asked for, or a probe's
-	worked  atomic.Bool // its handshake was completed
-	key     uint64      // of what its handshake says
+	quiet   atomic.Bool   // its end says nothing about the server: asked for, or a probe's
+	worked  atomic.Bool   // its handshake was completed
+	key     atomic.Uint64 // of what its handshake says
 	noted   sync.Once
 }
 
@@ -41,6 +41,7 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it keeps ending, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
 	started := time.Now()
+	s.said.begin()
 	proc, err := s.deps.Runner.Start(process.Spec{
 		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(),
 	})
@@ -51,13 +52,39 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 		s.backoff.ended(ours, started, time.Now())
 		return nil, newFaultf(ErrNotSent, "the server cannot be started", err)
 	}
-	c := &stdioConn{proc: proc, started: started, key: key}
+	c := &stdioConn{proc: proc, started: started}
+	c.key.Store(key)
 	c.quiet.Store(modern) // until the probe has succeeded
 	c.stream.init(s, modern, on)
 	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done}
 	c.carry, c.gone, c.mourn = c.send, proc.Done(), c.hurry
 	go c.read()
+	go func() {
+		<-proc.Done()
+		c.noteStatus()
+	}()
 	return c, nil
+}
+
+// noteStatus keeps how the process ended.
+func (c *stdioConn) noteStatus() {
+	how := "exit status 0"
+	if err := c.proc.Err(); err != nil {
+		how = err.Error()
+	}
+	c.srv.said.ended(how)
+}
+
+// awaitStatus waits a moment for the end of a process whose output has ended, so that
+// whoever is told of the end is told how it was. False: the process goes on.
+func (c *stdioConn) awaitStatus() bool {
+	select {
+	case <-c.proc.Done():
+		c.noteStatus()
+		return true
+	case <-time.After(lastWords):
+		return false
+	}
 }
 
 // Pause is how long the server's next start for a handshake with initParams has
@@ -67,12 +94,10 @@ func (s *Server) Pause(initParams []byte) time.Duration {
 	return s.backoff.wait(helloKey(initParams), time.Now())
 }
 
-// stderr is where a child's standard error goes; nil discards it.
+// stderr is where a child's standard error goes.
 func (s *Server) stderr() func(string) {
-	if !s.def.KeepStderr && s.deps.Stderr == nil {
-		return nil
-	}
 	return func(line string) {
+		s.said.add(line)
 		if s.def.KeepStderr {
 			s.log.Info("server stderr", slog.String("line", line))
 		}
@@ -90,8 +115,13 @@ func (c *stdioConn) read() {
 	defer lines.close()
 	for {
 		line, owned, err := lines.next()
-		if err == nil {
+		var long *longLine
+		switch {
+		case err == nil:
 			err = c.accept(line, owned)
+		case errors.As(err, &long):
+			c.tooLong(long)
+			continue
 		}
 		if err != nil {
 			c.broke(err)
@@ -106,6 +136,7 @@ func (c *stdioConn) broke(err error) {
 	switch {
 	case errors.As(err, &f):
 	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+		c.awaitStatus()
 		err = newFault(ErrLost, "the server ended")
 	default:
 		err = newFaultf(ErrLost, "reading from the server", err)
@@ -122,7 +153,7 @@ func (c *stdioConn) noteEnd(err error) {
 		return
 	}
 	c.noted.Do(func() {
-		started, key := c.started, c.key
+		started, key := c.started, c.key.Load()
 		if c.worked.Load() {
 			// It has served a call. A client that can crash its own instance must not
 			// delay the starts of others.
@@ -144,10 +175,17 @@ func (c *stdioConn) hurry() {
 // whatever else it does.
 func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
 	begun, err = c.out.write(ctx, expire, b)
-	if err != nil && !isPatience(err) {
-		c.hurry()
+	if err == nil || isPatience(err) {
+		return begun, err
 	}
-	return begun, err
+	c.hurry()
+	if !c.awaitStatus() {
+		return begun, err
+	}
+	if begun {
+		return begun, newFault(ErrLost, "the server ended")
+	}
+	return begun, newFault(ErrNotSent, "the server ended")
 }
 
 // Close implements Conn.

@@ -92,19 +92,6 @@ func TestStdioLargeResults(t *testing.T) {
 	}
 }
 
-func TestStdioTooLargeCostsTheConnection(t *testing.T) {
-	t.Parallel()
-	c := dialLegacy(t, fake(t, "plain"), nil)
-	_, err := c.Call(testContext(t), tool("huge", `"size":`+strconv.Itoa(20<<20)), nil)
-	if !errors.Is(err, ErrTooLarge) {
-		t.Errorf("got %v", err)
-	}
-	waitDone(t, c)
-	if _, err := c.Call(testContext(t), tool("echo"), nil); !errors.Is(err, ErrNotSent) || errors.Is(err, ErrTooLarge) {
-		t.Errorf("a call on a dead connection: %v", err)
-	}
-}
-
 // One byte under, at and over the limit.
 func TestStdioLimitIsExact(t *testing.T) {
 	t.Parallel()
@@ -530,7 +517,7 @@ func TestStdioLegacyHandshakeFailures(t *testing.T) {
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()
-			s := fake(t, tc.mode, func(d *Definition, _ *Deps) { d.Timeout = time.Second })
+			s := fake(t, tc.mode, func(d *Definition, _ *Deps) { d.Start = time.Second })
 			_, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil)
 			if !errors.Is(err, tc.want) && !(tc.mode == "exit" && errors.Is(err, ErrNotSent)) {
 				t.Fatalf("got %v", err)
@@ -562,16 +549,16 @@ func TestStdioModernProbe(t *testing.T) {
 		{"modern", nil},
 		{"plain", ErrEra},
 		{"legacy-list", ErrEra},
-		{"unsupported", ErrEra},
+		{"unsupported", ErrProtocol},
 		{"missing-capability", ErrProtocol},
 		{"exit-on-discover", ErrEra},
-		{"silent-on-discover", ErrEra},
-		{"deaf", ErrEra},
+		{"silent-on-discover", ErrTimeout},
+		{"deaf", ErrTimeout},
 		{"exit", ErrEra},
 	} {
 		t.Run(tc.mode, func(t *testing.T) {
 			t.Parallel()
-			s := fake(t, tc.mode, func(def *Definition, d *Deps) { d.ProbeTimeout, def.Timeout = time.Second, 2*time.Second })
+			s := fake(t, tc.mode, func(def *Definition, _ *Deps) { def.Start = 2 * time.Second })
 			c, result, err := s.DialModern(testContext(t), []byte(modernMeta), nil)
 			if c != nil {
 				defer c.Close()

@@ -23,7 +23,7 @@ const cancelReason = "cancelled by the client"
 // read by one goroutine, which calls accept.
 type stream struct {
 	srv    *Server
-	modern bool
+	modern atomic.Bool // a dial may find out which era it is
 	batch  atomic.Bool // arrays are messages: revision 2025-03-26 alone
 
 	// carry sends one message, which ends with a newline. begun says that the
@@ -48,7 +48,8 @@ type stream struct {
 }
 
 func (s *stream) init(srv *Server, modern bool, on func(Event)) {
-	s.srv, s.modern = srv, modern
+	s.srv = srv
+	s.modern.Store(modern)
 	s.done = make(chan struct{})
 	s.pending.max = srv.def.MaxMessage
 	s.events = outlet{on: on, max: srv.def.MaxMessage, held: true}
@@ -204,7 +205,7 @@ func (s *stream) Notify(ctx context.Context, method string, params []byte) error
 
 // Answer implements Conn. In the modern era servers ask nothing.
 func (s *stream) Answer(ctx context.Context, id wire.ID, r Reply) error {
-	if s.modern {
+	if s.modern.Load() {
 		return newFault(ErrProtocol, "the modern era has no answers")
 	}
 	s.hold.answered(string(id))

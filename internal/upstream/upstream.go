@@ -38,12 +38,13 @@ const (
 
 // Defaults of Definition and Deps.
 const (
-	DefaultMaxMessage   = 16 << 20        // bytes of one message
-	DefaultProbeTimeout = 5 * time.Second // for the answer to server/discover
+	DefaultMaxMessage   = 16 << 20         // bytes of one message
+	DefaultProbeTimeout = 5 * time.Second  // for the answer to server/discover
+	DefaultStart        = 10 * time.Minute // a first start may download the server's package
 )
 
-// handshakeLimit bounds a handshake where Definition.Timeout sets no limit. A
-// first start may download the server's package, so it is long.
+// handshakeLimit bounds a handshake over the network where Definition.Timeout sets no
+// limit.
 const handshakeLimit = 2 * time.Minute
 
 // Definition says what one server is and how to reach it.
@@ -62,7 +63,8 @@ type Definition struct {
 	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only
 	AllowPrivate bool        // http, sse: loopback and private addresses are allowed
 
-	Timeout    time.Duration // of one call in all; 0: none. subscriptions/listen is exempt
+	Start      time.Duration // stdio: from the start of the program to the end of the handshake; 0: DefaultStart
+	Timeout    time.Duration // of one call in all; 0: none. subscriptions/listen is exempt, and the handshake of a program
 	Connect    time.Duration // http, sse: of a connection, and as long again of its TLS handshake; 0: 10 s
 	FirstByte  time.Duration // http, sse: from a request to the header of its answer; 0: none
 	Idle       time.Duration // of silence during a call or on a stream; 0: none
@@ -96,6 +98,7 @@ type Server struct {
 	streams   atomic.Int64      // http, sse: held open beside the calls
 	agent     string            // User-Agent
 	backoff   restarts          // stdio
+	said      said              // stdio
 	counts    counters
 }
 
@@ -162,8 +165,12 @@ func (s *Server) Close() {
 type Request struct {
 	Method        string
 	Params        []byte
-	ProgressToken []byte      // the client's raw token; nil: none. The connection mints its own and restores this one in progress notifications
-	Headers       http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
+	ProgressToken []byte // the client's raw token; nil: none. The connection mints its own and restores this one in progress notifications
+	// Logs names the client that hears the server's log messages with this call, where
+	// the stream of a legacy server does not say whose they are; empty: none does. One
+	// call of each name gets a message.
+	Logs    string
+	Headers http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
 }
 
 // Reply is what a server answered: a result, or a JSON-RPC error. Plain is that of
@@ -240,7 +247,7 @@ func userAgent(info []byte) string {
 // callLimit is the total time of a call, 0 for none. A subscription is meant
 // to stay open.
 func (s *Server) callLimit(method string) time.Duration {
-	if method == methodListen {
+	if method == methodListen || s.def.Kind == KindStdio && (method == methodInitialize || method == methodDiscover) {
 		return 0
 	}
 	return s.def.Timeout
@@ -257,7 +264,12 @@ func (s *Server) silence(method string) time.Duration {
 
 // dialLimit is the total time of a handshake.
 func (s *Server) dialLimit() time.Duration {
-	if s.def.Timeout > 0 {
+	switch {
+	case s.def.Kind == KindStdio && s.def.Start > 0:
+		return s.def.Start
+	case s.def.Kind == KindStdio:
+		return DefaultStart
+	case s.def.Timeout > 0:
 		return s.def.Timeout
 	}
 	return handshakeLimit

@@ -32,7 +32,7 @@ func CheckURL(raw string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("user information is not allowed: put a credential in headers")
 	case u.Host == "":
-		return nil, errors.New("the host is missing")
+		return nil, errors.New("the host is missing; write https://HOST/PATH")
 	}
 	if u.Host, err = canonicalHost(u); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func checkText(raw string) error {
 	for i := range len(raw) {
 		switch c := raw[i]; {
 		case c <= ' ' || c == 0x7f:
-			return errors.New("a space or control character is not allowed")
+			return errors.New("a space or control character is not allowed; write a space as %20")
 		case c == '\\':
 			return errors.New("a backslash is not allowed")
 		case c == '#':

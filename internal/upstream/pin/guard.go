@@ -37,6 +37,9 @@ func (g *Guard) Start() error {
 	return nil
 }
 
+// Epoch changes when verdicts of before may not hold any more.
+func (g *Guard) Epoch() uint64 { return g.record.epoch.Load() }
+
 // Held says what is withheld, and why.
 type Held struct {
 	Item   string

@@ -17,15 +17,23 @@ const (
 	Prompts
 	Resources
 	Templates
+	Skills    // SEP-2640
 	KindCount // how many there are
 )
 
-var kindWords = [KindCount]struct{ item, settled, name, capability string }{
-	Tools:     {"tool", "tools", "name", "tools"},
-	Prompts:   {"prompt", "prompts", "name", "prompts"},
-	Resources: {"resource", "resources", "uri", "resources"},
-	Templates: {"template", "templates", "uriTemplate", "resources"},
+var kindWords = [KindCount]struct {
+	item, settled, name string
+	capability          []string // a path
+}{
+	Tools:     {"tool", "tools", "name", []string{"tools"}},
+	Prompts:   {"prompt", "prompts", "name", []string{"prompts"}},
+	Resources: {"resource", "resources", "uri", []string{"resources"}},
+	Templates: {"template", "templates", "uriTemplate", []string{"resources"}},
+	Skills:    {"skill", "skills", "uri", []string{"extensions", "io.modelcontextprotocol/skills"}},
 }
+
+// isAddress reports a kind whose entries are named by a URI.
+func (k Kind) isAddress() bool { return k == Resources || k == Templates || k == Skills }
 
 // Items that are no entry of a list.
 const (
@@ -92,7 +100,7 @@ func look(k Kind, raw []byte) seen {
 	var hiddenKey bool
 	s.clean, s.cleaned, hiddenKey = cleanValue(raw)
 	s.shown, _ = wire.GetString(s.clean, kindWords[k].name)
-	limit, address := maxName, k == Resources || k == Templates
+	limit, address := maxName, k.isAddress()
 	if address {
 		limit = maxAddress
 	}

@@ -270,7 +270,7 @@ func (g *Guard) refuse(k Kind, list []seen) {
 // forms are the forms of a name that must be unique in a list. Addresses differ
 // in case legitimately, and are compared as they are.
 func forms(k Kind, shown string) []string {
-	if k == Resources || k == Templates {
+	if k.isAddress() {
 		return []string{shown}
 	}
 	l := lookalike.Forms(shown)

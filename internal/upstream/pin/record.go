@@ -333,7 +333,7 @@ func (r *record) late(era string, k Kind) bool {
 // what it does not. The caller holds mu.
 func (r *record) declares(era string, capabilities []byte) (words []string) {
 	for k := range KindCount {
-		has := wire.Get(capabilities, kindWords[k].capability) != nil
+		has := wire.GetPath(capabilities, kindWords[k].capability...) != nil
 		r.declared[absent(era, k)] = has
 		if !has {
 			words = append(words, absent(era, k))

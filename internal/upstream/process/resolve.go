@@ -19,7 +19,7 @@ const fallbackPath = "/usr/local/bin:/usr/bin:/bin"
 const shellish = "|&;<>()$`\\\"'*?[]#~{}!% \t\n\r\v\f"
 
 // errNotExecutable: the file is there and this user may not run it.
-var errNotExecutable = errors.New("not executable by the daemon's user")
+var errNotExecutable = errors.New("not executable by the daemon's user; run chmod +x on it")
 
 // Resolve turns a configured command into the absolute path of an executable file, once, at load.
 //

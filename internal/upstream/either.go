@@ -1,0 +1,143 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Greeting is what a server said at the start of a connection.
+type Greeting struct {
+	Result []byte // InitializeResult or DiscoverResult, as it came
+	Modern bool   // the era that was settled
+	// Only: the server has refused the other era.
+	Only bool
+}
+
+// DialEither starts the program of a stdio server once, and settles the era with that
+// process: with server/discover or initialize, whichever modern says, and with the
+// other where the server refuses the first. A program that has not said anything for
+// ProbeTimeout is asked both, because a server may ignore what it does not know, and is
+// not ended for it: it may still be installed. on is as for DialLegacy.
+//
+// A program that ends on server/discover is started once more, for initialize.
+// ErrEra: it refused both.
+func (s *Server) DialEither(ctx context.Context, modern bool, meta, initParams []byte, on func(Event)) (Conn, Greeting, error) {
+	limited, cancel := context.WithTimeout(ctx, s.dialLimit())
+	defer cancel()
+	c, err := s.startChild(modern, initParams, on)
+	if err != nil {
+		return nil, Greeting{}, err
+	}
+	c.quiet.Store(true)
+	e := either{stdioConn: c, meta: meta, init: initParams}
+	greeting, err := e.negotiate(limited, modern)
+	if err == nil {
+		c.settle()
+		return c, greeting, nil
+	}
+	if isContext(err) && ctx.Err() == nil {
+		err = newFault(ErrTimeout, "the handshake took too long")
+	}
+	c.stop(err)
+	var f *fault
+	if errors.As(err, &f) && f.reason == endedOnDiscover && ctx.Err() == nil {
+		again, result, err := s.DialLegacy(ctx, initParams, on)
+		return again, Greeting{Result: result, Only: err == nil}, err
+	}
+	return nil, Greeting{}, err
+}
+
+// either is a child whose era is not settled.
+type either struct {
+	*stdioConn
+	meta, init []byte
+}
+
+// handshake is the outcome of one of the two.
+type handshake struct {
+	result []byte
+	err    error
+}
+
+func (e either) negotiate(ctx context.Context, modern bool) (Greeting, error) {
+	if modern {
+		return e.modernFirst(ctx)
+	}
+	result, err := e.initialized(ctx)
+	if err == nil || !errors.Is(err, ErrEra) {
+		return Greeting{Result: result}, err
+	}
+	e.modern.Store(true)
+	if result, err = e.discovered(ctx, e.meta); err != nil {
+		return Greeting{}, err
+	}
+	return Greeting{Result: result, Modern: true, Only: true}, nil
+}
+
+// initialized makes the legacy handshake. From then on the child's end may be due to
+// what the client says in it.
+func (e either) initialized(ctx context.Context) ([]byte, error) {
+	e.modern.Store(false)
+	e.quiet.Store(false)
+	result, err := e.initialize(ctx, e.init)
+	switch {
+	case err == nil:
+	case isContext(err), errors.Is(err, ErrEra):
+		e.quiet.Store(true)
+	default:
+		e.noteEnd(err)
+	}
+	return result, err
+}
+
+func (e either) modernFirst(ctx context.Context) (Greeting, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := begin(func() ([]byte, error) { return e.discovered(ctx, e.meta) })
+	patience := time.NewTimer(e.srv.deps.ProbeTimeout)
+	defer patience.Stop()
+	select {
+	case h := <-found:
+		var f *fault
+		if h.err == nil {
+			return Greeting{Result: h.result, Modern: true}, nil
+		}
+		if !errors.Is(h.err, ErrEra) || errors.As(h.err, &f) && f.reason == endedOnDiscover {
+			return Greeting{}, h.err
+		}
+		result, err := e.initialized(ctx)
+		return Greeting{Result: result, Only: true}, err
+	case <-patience.C:
+	}
+	return e.both(ctx, found)
+}
+
+// both asks for the legacy handshake beside server/discover. Where the server answers
+// both, it is in the era of the handshake: that came last.
+func (e either) both(ctx context.Context, found <-chan handshake) (Greeting, error) {
+	made := begin(func() ([]byte, error) { return e.initialized(ctx) })
+	h := <-made
+	if h.err == nil {
+		return Greeting{Result: h.result}, nil
+	}
+	if ctx.Err() != nil || !errors.Is(h.err, ErrEra) {
+		return Greeting{}, h.err
+	}
+	select {
+	case d := <-found:
+		e.modern.Store(true)
+		return Greeting{Result: d.result, Modern: true, Only: true}, d.err
+	case <-time.After(e.srv.deps.ProbeTimeout):
+		return Greeting{}, h.err
+	}
+}
+
+func begin(f func() ([]byte, error)) <-chan handshake {
+	out := make(chan handshake, 1)
+	go func() {
+		result, err := f()
+		out <- handshake{result, err}
+	}()
+	return out
+}
