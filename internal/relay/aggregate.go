@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -24,15 +25,41 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.
 	case "logging/setLevel":
 		return r.setLevels(ctx, x, asked)
 	}
-	if isList(x.Method) {
+	if strings.HasSuffix(x.Method, "/list") {
 		return r.mergedList(ctx, x, asked)
 	}
 	return r.routed(ctx, x, asked)
 }
 
-// aggregateCapabilities are what the aggregate can carry for some server; it
-// does not wait for servers to say which of them it is.
-const aggregateCapabilities = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{}`
+// aggregateCapabilities are what the aggregate can carry for some server; it does not
+// wait for servers to say which of them it is.
+var aggregateCapabilities = []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}`)
+
+// capabilities are those and, of the servers that have been connected, the extensions
+// and the tasks of the client's era.
+func (r *Relay) capabilities(x *front.Exchange) []byte {
+	var extensions []byte
+	out := aggregateCapabilities
+	for _, b := range r.servers(x.Who) {
+		c := b.greeted.Load()
+		if c == nil {
+			continue
+		}
+		caps := capabilitiesFor(x.Era, c)
+		for name, value := range wire.Members(wire.Get(caps, "extensions")) {
+			if wire.Get(extensions, name) == nil {
+				extensions = wire.Set(extensions, wire.Edit{Key: name, Value: value})
+			}
+		}
+		if tasks := wire.Get(caps, "tasks"); tasks != nil && wire.Get(out, "tasks") == nil {
+			out = wire.Set(out, wire.Edit{Key: "tasks", Value: tasks})
+		}
+	}
+	if extensions == nil {
+		return out
+	}
+	return wire.Set(out, wire.Edit{Key: "extensions", Value: extensions})
+}
 
 func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
@@ -41,7 +68,8 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 	}
 	r.bindingOf(x.Session)
 	result := append([]byte(`{"protocolVersion":`), wire.AppendQuote(nil, x.Version)...)
-	result = append(result, `,"capabilities":`+aggregateCapabilities+`,"logging":{}},"serverInfo":`...)
+	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)
+	result = append(result, `,"serverInfo":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), '}'))
 	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
@@ -53,7 +81,8 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 		return r.refused(err)
 	}
 	result := append([]byte(`{"supportedVersions":`), served...)
-	result = append(result, `,"capabilities":`+aggregateCapabilities+`},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"`+wire.MetaServerInfo+`":`...)
+	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)
+	result = append(result, `,"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"`+wire.MetaServerInfo+`":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), `}}`...))
 	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
@@ -91,6 +120,12 @@ func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Tar
 	t, ok := r.aim(asked)
 	if !ok || !r.visible(x.Who, t.b.Name) && !r.shut(x.Who, t.b) {
 		return front.Reply{Error: unknownOf(x.Method)}
+	}
+	if args := argsOf(t); args != nil {
+		own := naming{t.b.Name}.arguments(args)
+		if t.Target, ok = t.With(wire.Set(t.Params(), wire.Edit{Key: "arguments", Value: own})); !ok {
+			return front.Reply{Error: errParams}
+		}
 	}
 	return r.call(ctx, x, t)
 }

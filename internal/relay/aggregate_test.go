@@ -112,9 +112,14 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 			}
 			equal(t, era+" "+c.method+" without a name", field(call(c.method, `{}`), "error"), c.want)
 		}
-		for _, method := range []string{"future/method", "tasks/get", "tasks/list", "sampling/createMessage", "completion/x"} {
-			equal(t, era+" "+method, field(call(method, `{"name":"alpha__t"}`), "error"), `{"code":-32601,"message":"Method not found"}`)
+		for _, method := range []string{"future/method", "tasks/get", "completion/x"} {
+			for _, name := range []string{"secret__t", "ghost__t"} {
+				got := call(method, fmt.Sprintf(`{"taskId":%q}`, name))
+				equal(t, era+" "+method+" "+name, field(got, "error"), field(call(method, `{"taskId":"t"}`), "error"))
+			}
+			equal(t, era+" "+method+" without a name", field(call(method, `{"x":"alpha__t"}`), "error"), `{"code":-32601,"message":"Method not found"}`)
 		}
+		equal(t, era+" a question", field(call("sampling/createMessage", `{"name":"alpha__t"}`), "error"), `{"code":-32601,"message":"Method not found"}`)
 		equal(t, era+" list", join(names(call("tools/list", ""), "tools", "name")), "alpha__echo")
 	}
 	if n := len(secret.seen); n != 0 {
@@ -181,7 +186,7 @@ func TestFilteredListKeepsTheRest(t *testing.T) {
 	h := build(t, []Server{s.server()}, withRules("s", policy.List{Allow: []string{"*"}, Deny: []string{"drop"}}, elicitation))
 	m := h.modern("/mcp/s", "uid:1000")
 	equal(t, "filtered", field(m.call("tools/list", `{}`), "result"), head+`{"name":"keep","y":1.0}`+tail+`,"cacheScope":"private"}`)
-	whole := head + `{"name":"keep","y":1.0} ` + tail + `,"cacheScope":"public"}`
+	whole := head + `{"name":"keep","y":1.0} ` + tail + `,"cacheScope":"private"}`
 	s.setList("tools/list", whole)
 	equal(t, "whole", field(m.call("tools/list", `{}`), "result"), whole)
 }
@@ -212,7 +217,7 @@ func TestBadServersHideNoOther(t *testing.T) {
 					return broken(q)
 				}
 			}
-			h := build(t, []Server{good.server(), bad.server(func(_ *Server, d *upstream.Definition) { d.Timeout = timeoutOfBad })})
+			h := build(t, []Server{good.server(), bad.server(func(_ *Server, d *upstream.Definition) { d.Start, d.Timeout = timeoutOfBad, timeoutOfBad })})
 			c := h.legacy("/mcp", "uid:1000", `{}`)
 			stream := c.listen()
 			equal(t, "without it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo")

@@ -27,7 +27,7 @@ var (
 // once, unless it cancels the request.
 func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	ctx, cancel := context.WithTimeout(l.ctx, askTime)
-	q := c.note(e.ID, cancel)
+	q := c.note(e.ID, openQuestions, cancel)
 	if q == nil {
 		cancel()
 		l.r.log.Warn("too many questions of a server at once, or two under one id", "server", l.b.Name)
@@ -101,6 +101,9 @@ func (l *link) pose(ctx context.Context, x *front.Exchange, to asked, method str
 		pass.Leave("unsupported", 0)
 		return upstream.Reply{}, errAsksTooMuch
 	}
+	if to.x.Session.Server == "" {
+		params = naming{l.b.Name}.question(params)
+	}
 	reply, err := put(ctx, x, to.x.Session, method, params)
 	if err != nil {
 		pass.Leave("unanswered", 0)
@@ -124,13 +127,18 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 	return s.Ask(ctx, method, params)
 }
 
-// askedOf returns the client that a question is for. On a pooled connection there
-// is none: no capability was declared there, and guessing which of several calls
-// a question belongs to could show it to the wrong caller.
+// askedOf returns the client that a question is for. On a pooled connection without
+// capabilities there is none. Where sessions with the same capabilities share one, it
+// is the session of the call that the question came with, or the only session.
 func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session) {
 	switch {
 	case l.private():
 		return l.session.Owner(), l.session
+	case l.sharedBySessions():
+		if s := l.sessionOf(x); s != nil {
+			return s.Owner(), s
+		}
+		return l.who, nil
 	case x != nil:
 		return x.Who, nil
 	}

@@ -44,7 +44,7 @@ func TestSessionEndsWhileItsServerStarts(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
 	s.refuse = func(q *query) bool { q.arrive(); return false }
-	h := build(t, []Server{s.server()})
+	h := build(t, []Server{s.server(instances("session"))})
 	c := h.legacy("/mcp", "uid:1000", `{}`)
 	gone := c.async("7", "tools/call", `{"name":"s__t"}`)
 	s.last("initialize")
@@ -68,7 +68,7 @@ func TestSessionEndsDuringItsCall(t *testing.T) {
 				}
 				q.result(`{}`)
 			}
-			h := build(t, []Server{s.server()})
+			h := build(t, []Server{s.server(instances("session"))})
 			c, other := h.legacy("/mcp/s", "uid:1000", elicits), h.legacy("/mcp/s", "uid:1000", `{}`)
 			gone := c.async("7", "tools/call", `{"name":"hang"}`)
 			s.last("tools/call")

@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,17 +32,24 @@ type backend struct {
 	known   atomic.Uint32 // eras that are known to fail, see eraBit
 	spoken  atomic.Uint32 // eras that have worked
 	params  paramTable
+	parking parking
+	asking  askers
 	unasked unasked
+	// greeted is the connection opened last, for what its server declares.
+	greeted atomic.Pointer[liveConn]
+	owed    owed
+	trouble atomic.Pointer[trouble]
 
 	mu     sync.Mutex
 	pool   map[string]*link
 	closed bool
 	conns  map[*liveConn]struct{} // open ones, and dead ones not yet noticed
 	starts int                    // connections being opened
+	turn   chan struct{}          // held by the first start of a program
 }
 
 func newBackend(s Server) *backend {
-	return &backend{Server: s, pool: make(map[string]*link)}
+	return &backend{Server: s, pool: make(map[string]*link), turn: make(chan struct{}, 1)}
 }
 
 // reserve counts a connection that is about to be opened, against the cap on
@@ -65,6 +74,26 @@ func (b *backend) reserve() (release func(), err error) {
 		b.starts--
 		b.mu.Unlock()
 	}, nil
+}
+
+// coldTime is how long the start of a program waits for another first start of it.
+const coldTime = 3 * time.Minute
+
+// alone waits until no other process of a program is started that has not worked yet:
+// it may be about to install itself, which two at once would spoil. done must follow.
+func (b *backend) alone(ctx context.Context) (done func()) {
+	if b.Kind != upstream.KindStdio || b.spoken.Load() != 0 {
+		return func() {}
+	}
+	patience := time.NewTimer(coldTime)
+	defer patience.Stop()
+	select {
+	case b.turn <- struct{}{}:
+		return func() { <-b.turn }
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return func() {}
 }
 
 // keep enters an open connection; false when the server was taken out of the
@@ -163,12 +192,6 @@ func eraBit(e front.Era) uint32 { return 1 << uint(e) }
 // the daemon or a change of the definition, since both make a new backend.
 func (b *backend) lacks(e front.Era) { b.known.Or(eraBit(e)) }
 
-// perSession reports whether a legacy session gets a connection of its own:
-// handshake state, attribution and subscriptions are per connection there.
-func (b *backend) perSession() bool {
-	return b.Instances == "auto" || b.Instances == "session" || b.Instances == ""
-}
-
 // pooled returns the connection that a principal's calls share, or that all
 // principals share where the operator declared it safe.
 func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
@@ -176,11 +199,23 @@ func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *
 	if b.Instances == "shared" {
 		who = nil
 	}
+	return b.keyed(r, who, client, nil, key)
+}
+
+// keyed returns the pooled connection of a key, for clients with the given
+// capabilities.
+func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, caps []byte, key string) *link {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.pool[key]
 	if l == nil {
 		l = newLink(r, b, who, client)
+		if l.key, l.caps = key, caps; caps != nil {
+			l.init = initWith(r.info, caps)
+		}
+		if client == front.Legacy {
+			l.opened = l.restoreLevel
+		}
 		b.pool[key] = l
 		if b.closed {
 			l.close()
@@ -201,16 +236,15 @@ func (b *backend) poolKey(who *principal.Principal, client front.Era) string {
 	return era + who.Name()
 }
 
-// openFor is the connection that pooled would find open; nil: there is none.
+// openFor is a connection that is open for a principal; nil: there is none.
 func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn {
+	key := b.poolKey(who, client)
 	b.mu.Lock()
-	l := b.pool[b.poolKey(who, client)]
-	b.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	if c := l.live.Load(); c != nil && c.alive() {
-		return c
+	defer b.mu.Unlock()
+	for k, l := range b.pool {
+		if c := l.live.Load(); (k == key || strings.HasPrefix(k, key+"\x00")) && c != nil && c.alive() {
+			return c
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -18,8 +19,9 @@ type binding struct {
 
 	mu      sync.Mutex
 	links   map[*backend]*held
-	level   []byte // params of the last logging/setLevel
-	listens bool   // the client has opened its standalone stream
+	level   []byte                     // params of the last logging/setLevel
+	kept    map[string]map[string]bool // by server: the resources that it was subscribed to when it gave up its links
+	listens bool                       // the client has opened its standalone stream
 	closed  bool
 }
 
@@ -38,6 +40,7 @@ func (r *Relay) bindingOf(s *front.Session) *binding {
 func newBinding(r *Relay, s *front.Session) *binding {
 	d := &binding{r: r, session: s, links: make(map[*backend]*held)}
 	d.leave = r.audience.join(d.announce)
+	r.bindings.Store(d, nil)
 	return d
 }
 
@@ -50,16 +53,13 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		return h.link
 	}
 	d.replaced(b)
-	h := &held{watcher: &watcher{all: b.perSession(), want: lists(), listens: d.listens || d.session.Listening()}}
+	h := &held{watcher: &watcher{want: lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
-	if b.perSession() {
-		h.link = newLink(d.r, b, d.session.Who, front.Legacy)
-		h.link.session = d.session
-		h.link.init = init()
-		h.link.opened = func(ctx context.Context, c *liveConn) { d.opened(ctx, b, c) }
-	} else {
-		h.link = b.pooled(d.r, d.session.Who, front.Legacy)
+	if uris := d.kept[b.Name]; uris != nil {
+		h.watcher.want.uris = uris
+		delete(d.kept, b.Name)
 	}
+	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links[b] = h
 	if d.closed {
@@ -85,6 +85,7 @@ func (h *held) close() {
 	if h.link.private() {
 		h.link.close()
 	}
+	h.link.used.Store(time.Now().UnixNano())
 }
 
 // opened brings a new connection to the log level of the session, if policy lets
@@ -96,18 +97,8 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 	if level == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 		return
 	}
-	req := upstream.Request{Method: "logging/setLevel", Params: level}
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
-	pass, err := d.r.gate.Enter(d.r.act(&x, b.Name, req.Method, ""))
-	if err != nil {
-		return
-	}
-	word := "ok"
-	if _, err := c.conn.Call(ctx, &req, nil); err != nil {
-		d.r.log.Debug("setting the log level failed", "err", err)
-		word = "failed"
-	}
-	pass.Leave(word, 0)
+	d.r.setLevel(ctx, &x, b, c, level)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as
@@ -165,6 +156,7 @@ func (d *binding) listen() {
 // Close implements front.Attachment.
 func (d *binding) Close() {
 	d.leave()
+	d.r.bindings.Delete(d)
 	d.mu.Lock()
 	d.closed = true
 	links := d.links

@@ -8,27 +8,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// levels are the severities of log messages, least first (RFC 5424).
-var levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
-
-// severity is the rank of a raw log level, -1 for an invalid one.
-func severity(raw []byte) int {
-	for i, l := range levels {
-		if string(raw) == l {
-			return i
-		}
-	}
-	return -1
-}
-
-// hearsLog decides whether a modern client gets a log message with its call:
-// only if that request named a level, and the message is at or above it
-// (Logging).
-func hearsLog(x *front.Exchange, message []byte) bool {
-	least := severity(wire.GetPath(x.Params, "_meta", wire.MetaLogLevel))
-	return least >= 0 && severity(wire.Get(message, "level")) >= least
-}
-
 // remember keeps what a legacy session sets up with a server beyond one call,
 // so that it holds on the next connection too, and serves it here where a
 // modern server has no such thing any more: there a log level becomes part of
@@ -42,7 +21,7 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 			return reply, true, invalid{errParams}
 		}
 		l.r.bindingOf(x.Session).setLevel(t.Params())
-		return reply, c.era == front.Modern, nil
+		return reply, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
 	case "resources/subscribe":
 		done, err = l.subscribe(ctx, x, c, t.Name())
 		return reply, done, err

@@ -45,18 +45,14 @@ func (l *link) openBuiltin(era front.Era, on func(upstream.Event)) (upstream.Con
 // as for any server.
 func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	if t.Method() != "tools/call" {
-		pass, err := r.enter(x, t)
-		if err != nil {
-			return r.refused(err)
-		}
-		return r.run(ctx, x, t, pass)
+		return r.decided(ctx, x, t, r.counted(x, t))
 	}
-	pass, err := r.gate.Enter(r.counted(x, t).Deferred())
-	if err != nil {
-		return r.refused(err)
+	t, pass, refused := r.admit(ctx, x, t, r.counted(x, t).Deferred())
+	if refused != nil {
+		return *refused
 	}
 	defer pass.Leave("ok", 0)
-	reply, err := r.forward(gate.WithPass(ctx, pass), x, t)
+	reply, err := r.forward(upstream.WithLeft(gate.WithPass(ctx, pass), x.Left), x, t)
 	switch {
 	case err == nil && !pass.Recorded():
 		return r.unrecorded(t.b, pass)

@@ -19,6 +19,9 @@ type target struct {
 	b     *backend     // of the Target's server
 	with  *gate.Charge // what it counts as one call with; nil: nothing
 	found *findings    // what content rules met; nil: nobody looks
+	// continues: it was let in as the continuation of a parked call, and is nothing else.
+	continues bool
+	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
 }
 
 // aim finds the server of what was resolved; false when there is none.
@@ -39,9 +42,15 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 		reply.Transient = t.b.Name == guideServer
 		return reply
 	}
-	pass, err := r.enter(x, t)
-	if err != nil {
-		return r.refused(err)
+	return r.decided(ctx, x, t, r.counted(x, t))
+}
+
+// decided takes one request through the gate, after the operator where policy has it
+// held, to a server of somebody else's.
+func (r *Relay) decided(ctx context.Context, x *front.Exchange, t target, act gate.Act) front.Reply {
+	t, pass, reply := r.admit(ctx, x, t, act)
+	if reply != nil {
+		return *reply
 	}
 	return r.run(ctx, x, t, pass)
 }
@@ -127,8 +136,14 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	l := r.linkFor(x, b)
-	l.calls.Add(1)
+	reply, parked, err := r.resume(ctx, x, t)
+	if parked {
+		return reply, err
+	}
+	if t.continues {
+		return upstream.Reply{}, invalid{errState}
+	}
+	l := r.take(x, t)
 	defer l.calls.Add(-1)
 	for again := true; ; again = false {
 		c, err := l.get(ctx)
@@ -144,8 +159,7 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 			return reply, nil
 		}
 		l.drop(c)
-		notRun := errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
-		if !notRun || !again || ctx.Err() != nil {
+		if !notRun(err) || !again || ctx.Err() != nil {
 			return upstream.Reply{}, err
 		}
 	}
@@ -161,7 +175,7 @@ func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool 
 // linkFor is the connection place that serves this exchange.
 func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
-		return b.pooled(r, x.Who, front.Modern)
+		return b.pooledFor(r, x.Who, r.questionCaps(x, b))
 	}
 	return r.bindingOf(x.Session).link(b, func() []byte { return r.sessionInit(x, b) })
 }
@@ -185,6 +199,21 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 		return upstream.Reply{}, err
 	}
 	labelled(x, l.b, &req)
+	t.shelf.begin(x, l, c, t.Method(), req.Params)
+	l.raise(ctx, x, c)
+	if l.who != nil { // where principals share, a message could be another's
+		req.Logs = hearer(x)
+	}
+	if x.Session == nil && l.caps != nil && c.era == front.Legacy && mayAsk(t.Method()) {
+		reply, questions, err := l.parkable(ctx, c, x, t, &req)
+		if err != nil || questions {
+			return reply, err
+		}
+		return r.incoming(x, l, c, t, reply)
+	}
+	if l.sharedBySessions() && mayAsk(t.Method()) {
+		defer c.begins(x, t)()
+	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
 	if err == nil && x.Session != nil && c.era == front.Modern {
 		reply, err = l.rounds(ctx, c, x, t, req, reply)
@@ -199,12 +228,14 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 	switch {
 	case e.ID != nil:
+		l.learnAsker(c, x)
 		l.asked(c, x, e)
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
 	case isChange(e.Method):
 		l.hub.publish(e)
 	case e.Method == "notifications/message" && x.Era == front.Modern && !hearsLog(x, e.Params):
+	case e.Method == "notifications/message" && l.sharedBySessions() && !l.r.bindingOf(x.Session).hearsLog(e.Params):
 	case blocked(e.Method):
 	case !l.passes(func() asked { return inCall(x) }, &e):
 	case x.Server == "":

@@ -20,8 +20,15 @@ type liveConn struct {
 	pin    *pin.View // nil: nothing of the server is pinned
 	offers [pin.KindCount]offer
 
-	mu   sync.Mutex
-	asks map[string]*question // the server's requests under way, by raw id
+	mu      sync.Mutex
+	shelves map[string]*knownList // lists that the server has answered
+	asks    map[string]*question  // the server's requests under way, by raw id
+	// verbosity is how many levels of log messages modern clients have had the server
+	// write; 0: none has named a level.
+	verbosity int
+
+	running map[*parked]bool  // calls in flight that may ask
+	callers map[*running]bool // the same of sessions that share the connection
 }
 
 // question is a request of a server while its client thinks about it.
@@ -30,8 +37,12 @@ type question struct {
 	retracted bool // the server wants no answer any more
 }
 
-// openQuestions is how many requests of one server may wait for its client.
-const openQuestions = 64
+const (
+	// openQuestions is how many requests of one server may wait for its client.
+	openQuestions = 64
+	// pooledQuestions is the same where many clients share a connection.
+	pooledQuestions = 1024
+)
 
 func (c *liveConn) alive() bool {
 	select {
@@ -42,12 +53,12 @@ func (c *liveConn) alive() bool {
 	}
 }
 
-// note enters a question. It is nil when there are too many, and for a second
+// note enters a question. It is nil when there are most already, and for a second
 // one under the id of the first, which one answer would answer both.
-func (c *liveConn) note(id wire.ID, cancel context.CancelFunc) *question {
+func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.asks) >= openQuestions || c.asks[string(id)] != nil {
+	if len(c.asks) >= most || c.asks[string(id)] != nil {
 		return nil
 	}
 	if c.asks == nil {

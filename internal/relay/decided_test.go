@@ -486,7 +486,7 @@ forbid (principal, action == Action::"resources/subscribe", resource == Resource
 	for uri, want := range map[string]string{"a": audit.Allow, "secret": audit.Deny, "unread": audit.Deny, "deaf": audit.Deny} {
 		equal(t, uri, h.decided("resources/subscribe", "text/file:///"+uri).Decision, want)
 	}
-	many := strings.TrimSuffix(strings.Repeat(`"doorward://text/%d",`, maxResources+1), ",")
+	many := strings.TrimSuffix(strings.Repeat(`"doorward://text/%d",`, maxObjects+1), ",")
 	equal(t, "too many", code(h.modern("/mcp", "uid:1000").call("subscriptions/listen", `{"notifications":{"resourceSubscriptions":[`+numbered(many)+`]}}`)), "-32602")
 }
 

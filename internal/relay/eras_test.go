@@ -57,8 +57,6 @@ func TestModernClientOnALegacyServer(t *testing.T) {
 			s.caps = strings.Replace(allCaps, `{"tools"`, `{"tasks":{"list":{}},"tools"`, 1)
 			s.serve = func(q *query) {
 				switch {
-				case q.name() == "ask":
-					q.result(`{"answer":%s}`, q.ask(policy.AskElicitation, form))
 				case q.Method == "resources/read" && strings.Contains(q.raw, "gone"):
 					q.emit([]byte(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"error":{"code":-32002,"message":"not here","data":{"uri":"file:///gone"}}}`))
 				case q.name() == "inner":
@@ -74,20 +72,17 @@ func TestModernClientOnALegacyServer(t *testing.T) {
 			discover := m.call("server/discover", `{}`)
 			contains(t, "discover", discover, `"supportedVersions":["2026-07-28"`, `"capabilities":`+allCaps, `"resultType":"complete"`, `"ttlMs":0`, `"cacheScope":"private"`, `"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}`, `"instructions":"be kind"`)
 			equal(t, "tools/list", field(m.call("tools/list", `{}`), "result"), `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`)
-			equal(t, "tools/call", field(m.call("tools/call", `{"name":"t","arguments":{"v":1.0},"requestState":"forged","inputResponses":{},"_meta":{"traceparent":"00-1"}}`), "result"),
+			equal(t, "tools/call", field(m.call("tools/call", `{"name":"t","arguments":{"v":1.0},"inputResponses":{},"_meta":{"traceparent":"00-1"}}`), "result"),
 				`{"x":1.0,"echo":{"name":"t","arguments":{"v":1.0},"_meta":{"traceparent":"00-1"}},"resultType":"complete"}`)
 			contains(t, "prompts/get", m.call("prompts/get", `{"name":"greet"}`), `"name":"greet"`, `"resultType":"complete"`)
 			contains(t, "resources/read", m.call("resources/read", `{"uri":"file:///a b"}`), `"uri":"file:///a b"`, `"ttlMs":0`, `"cacheScope":"private"`)
 			equal(t, "not found", field(m.call("resources/read", `{"uri":"file:///gone"}`), "error"), `{"code":-32602,"message":"not here","data":{"uri":"file:///gone"}}`)
-			contains(t, "a question that nobody can be asked", m.tool("ask", ""), `"action":"decline"`)
-			equal(t, "is recorded", h.outcome(h.decided(policy.AskElicitation, "s")), "unsupported")
+			equal(t, "a forged state", code(m.call("tools/call", `{"name":"t","requestState":"forged"}`)), "-32602")
 			r := m.begin("tools/call", `{"name":"inner"}`)
 			if end := r.end(); r.status != 200 || code(end) != "-32601" {
 				t.Errorf("what a tool did not find became %d %s", r.status, end)
 			}
-			if caps := field(s.last("initialize").raw, "params", "capabilities"); caps != `{}` {
-				t.Errorf("a shared connection declares %s", caps)
-			}
+			equal(t, "declared", field(s.last("initialize").raw, "params", "capabilities"), elicits)
 		})
 	}
 }
@@ -157,7 +152,7 @@ func TestInstances(t *testing.T) {
 		mode, era string
 		want      [6]int // connection of: two legacy sessions of ann, bob's, two modern calls of ann, bob's
 	}{
-		{"auto", "both", [6]int{1, 2, 3, 4, 4, 5}},
+		{"auto", "both", [6]int{1, 1, 2, 3, 3, 4}},
 		{"session", "both", [6]int{1, 2, 3, 4, 4, 5}},
 		{"principal", "both", [6]int{1, 1, 2, 3, 3, 4}},
 		{"shared", "both", [6]int{1, 1, 1, 2, 2, 2}},

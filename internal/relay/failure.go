@@ -45,6 +45,9 @@ type failed struct {
 	cancel bool   // nobody waits for an answer
 }
 
+// textSignIn is what a caller is told of a server that wants a sign-in.
+const textSignIn = "Upstream needs sign-in"
+
 // classify turns what an upstream face reports into the contract's table.
 func classify(ctx context.Context, server string, err error) failed {
 	f := failed{code: codeUpstream, text: "Upstream failed", word: "failed"}
@@ -62,7 +65,7 @@ func classify(ctx context.Context, server string, err error) failed {
 	case errors.Is(err, upstream.ErrStreams):
 		f.word, f.cap = "busy", capOf(server, "max_streams")
 	case errors.Is(err, upstream.ErrSignIn):
-		f.text, f.word = "Upstream needs sign-in", "sign-in"
+		f.text, f.word = textSignIn, "sign-in"
 	}
 	f.retry = int((upstream.RetryAfter(err) + time.Second - 1) / time.Second)
 	return f
@@ -87,7 +90,8 @@ func (r *Relay) fail(ctx context.Context, server string, pass gate.Pass, err err
 		return front.Reply{None: true}
 	}
 	r.log.Warn("upstream failed", "server", server, "ref", pass.Ref, "result", f.word, "err", err)
-	return front.Reply{Error: r.local(f.code, f.text, pass.Ref, err), RetryAfter: f.retry}
+	e := r.local(f.code, f.text, pass.Ref, err)
+	return front.Reply{Error: r.reasoned(e, pass.Act().Who, r.whyFailed(server, err)), RetryAfter: f.retry}
 }
 
 // failedHere reports an error of Doorward's own about its server, as opposed
@@ -104,15 +108,18 @@ func (r *Relay) refused(err error) front.Reply {
 	}
 	switch ref.Code {
 	case gate.CodeRate:
-		return front.Reply{Error: r.local(gate.CodeRate, "Too many requests", ref.Ref, nil), RetryAfter: ref.RetryAfter()}
+		e := r.local(gate.CodeRate, "Too many requests", ref.Ref, nil)
+		return front.Reply{Error: r.reasoned(e, ref.Who, ref.Rule), RetryAfter: ref.RetryAfter()}
 	case gate.CodeUnavailable:
 		if ref.Err == nil {
-			return front.Reply{Error: r.local(gate.CodeUnavailable, capText(ref.Rule), ref.Ref, nil), RetryAfter: ref.RetryAfter()}
+			e := r.local(gate.CodeUnavailable, capText(ref.Rule), ref.Ref, nil)
+			return front.Reply{Error: r.reasoned(e, ref.Who, ref.Rule), RetryAfter: ref.RetryAfter()}
 		}
 		r.log.Debug("audit log cannot be written: act refused", "err", ref.Err) // the log itself has said so, once
-		return front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err), RetryAfter: 5}
+		e := r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err)
+		return front.Reply{Error: r.reasoned(e, ref.Who, ref.Err.Error()), RetryAfter: 5}
 	}
-	reply := front.Reply{Error: r.local(gate.CodeDenied, "Denied by policy", ref.Ref, nil)}
+	reply := front.Reply{Error: r.reasoned(r.local(gate.CodeDenied, "Denied by policy", ref.Ref, nil), ref.Who, r.whyDenied(ref.Rule))}
 	if r.stepUp != nil {
 		reply.NeedScope = r.stepUp(ref.Asked)
 	}

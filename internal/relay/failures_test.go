@@ -15,7 +15,9 @@ func TestCapsOnInstancesAndConcurrency(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
 	s.serve = func(q *query) { q.arrive(); q.result(`{}`) }
-	h := build(t, []Server{s.server(func(r *Server, _ *upstream.Definition) { r.MaxInstances, r.MaxConcurrency = 2, 2 })})
+	h := build(t, []Server{s.server(func(r *Server, _ *upstream.Definition) {
+		r.Instances, r.MaxInstances, r.MaxConcurrency = "session", 2, 2
+	})})
 	a, b := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "token:bob", `{}`)
 	over := &session{house: h, who: "uid:1000", path: "/mcp/s", version: "2025-11-25"}
 	r := over.hello0(`{}`)

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"strings"
+
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -8,7 +10,7 @@ import (
 
 // listing says what a list method lists: the member of its result, the member
 // that names an entry, the action that using an entry is, and the notification
-// of its change.
+// of its change. Names and notifications that Doorward does not know are empty.
 type listing struct{ member, name, action, changed string }
 
 func listingOf(method string) (listing, bool) {
@@ -21,8 +23,20 @@ func listingOf(method string) (listing, bool) {
 		return listing{"resources", "uri", "resources/read", resourcesChanged}, true
 	case "resources/templates/list":
 		return listing{"resourceTemplates", "uriTemplate", "resources/read", resourcesChanged}, true
+	case "skills/list": // SEP-2640
+		return listing{"skills", "uri", "resources/read", resourcesChanged}, true
 	}
 	return listing{}, false
+}
+
+// mergedListing is listingOf for what the aggregate merges: also tasks, and lists that
+// Doorward does not know. The result of x/list has its entries in a member x.
+func mergedListing(method string) listing {
+	if kind, ok := listingOf(method); ok {
+		return kind
+	}
+	of, _ := strings.CutSuffix(method, "/list")
+	return listing{member: of[strings.LastIndexByte(of, '/')+1:], action: method}
 }
 
 func isList(method string) bool {
@@ -32,7 +46,7 @@ func isList(method string) bool {
 
 // filterList leaves the entries that this principal may use: the list and the
 // call are decided by the same rule. A list that loses nothing keeps its
-// bytes.
+// bytes, apart from a public cacheScope in an answer to a modern client.
 func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listingOf(method)
 	entries := wire.Get(result, kind.member)
@@ -42,9 +56,9 @@ func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method strin
 	var edits []wire.Edit
 	if kept, changed := r.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, wire.Edit{Key: kind.member, Value: kept})
-		if wire.Get(result, "cacheScope") != nil {
-			edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
-		}
+	}
+	if x.Era == front.Modern && isText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
+		edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
 	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
 		sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method)

@@ -126,7 +126,8 @@ type record struct {
 	Action, Resource, Decision, Result string
 	Rule                               string
 	Ref                                uint64
-	Bytes                              int64
+	Bytes, Count                       int64
+	Detail                             map[string]string
 }
 
 func (h *house) records() []record {

@@ -14,9 +14,11 @@ import (
 
 // watcher receives a server's changes. Its hub guards what it wants.
 type watcher struct {
-	all     bool    // a session with a connection of its own hears everything
-	want    *filter // the changes it hears otherwise, and the resources it asked for
-	listens bool    // its client can be told: the server has to be listened to
+	all     bool           // a session with a connection of its own hears everything
+	alone   bool           // so does one that shares a connection, while no other session does
+	session *front.Session // of a legacy client; nil: of a listen
+	want    *filter        // the changes it hears otherwise, and the resources it asked for
+	listens bool           // its client can be told: the server has to be listened to
 	deliver func(upstream.Event)
 }
 
@@ -90,25 +92,34 @@ func (h *hub) watched() bool {
 	return len(h.watchers) > 0
 }
 
-// publish hands an event to every watcher that wants it. On a shared connection,
-// a notification that is not a change has no known addressee and is dropped. A
-// change of the tools also invalidates what was learnt about them.
+// publish hands an event to every watcher that wants it. On a shared connection, a
+// notification is for those whose listen asks for it, and without one it has no known
+// addressee and is dropped. The questions in one about a task are decided for each
+// client. A change of the tools also invalidates what was learnt about them.
 func (h *hub) publish(e upstream.Event) {
 	if e.Method == toolsChanged {
 		h.link.b.params.forget()
 	}
 	h.link.relisted(e.Method)
-	if blocked(e.Method) || !h.link.passes(h.link.outsideCalls, &e) {
+	h.spread(e)
+}
+
+// spread is publish of what Doorward has found out itself: nothing that was learnt
+// is forgotten for it.
+func (h *hub) spread(e upstream.Event) {
+	// A legacy server keeps its client's subscriptions itself; towards a modern one they
+	// are ours to keep.
+	c := h.link.live.Load()
+	modern := c != nil && c.era == front.Modern
+	ofTask := modern && e.Method == taskChanged
+	if blocked(e.Method) || !ofTask && !h.link.passes(h.link.outsideCalls, &e) {
 		return
 	}
-	// A legacy server keeps its client's subscriptions itself; towards a modern
-	// one they are ours to keep.
-	c := h.link.live.Load()
-	ours := e.Method == resourceUpdated && c != nil && c.era == front.Modern
+	ours := modern && e.Method == resourceUpdated || ofTask
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for w := range h.watchers {
-		if w.all && !ours || w.want.wants(e.Method, e.Params) {
+		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || isChange(e.Method)) && w.want.wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
 	}
@@ -133,7 +144,7 @@ func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 		return nil, errNoWatcher
 	}
 	cur := h.now
-	if cur == nil || cur.conn != c || !covers(cur.uris, w.want.uris) {
+	if cur == nil || cur.conn != c || cur.refused || !cur.asks.covers(w.want) {
 		cur = h.start(c, 0)
 	}
 	want := w.want
@@ -200,26 +211,15 @@ func uriParams(uri string) []byte {
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.link.ctx)
 	l := &listening{hub: h, conn: c, ctx: ctx, cancel: cancel, before: h.last, tries: tries,
-		uris: make(map[string]bool), acked: make(chan struct{}), ended: make(chan struct{})}
+		asks: lists(), acked: make(chan struct{}), ended: make(chan struct{})}
 	for w := range h.watchers {
-		if !w.listens {
-			continue
-		}
-		for uri := range w.want.uris {
-			l.uris[uri] = true
+		if w.listens {
+			l.asks.add(w.want)
 		}
 	}
 	h.now, h.last = l, l
 	go l.run()
 	return l
-}
-
-// everything is what Doorward listens for: all kinds of change, and the given
-// resources. Each client's wishes are applied on its own side.
-func everything(uris map[string]bool) []byte {
-	f := lists()
-	f.uris = uris
-	return f.json()
 }
 
 // overOnePipe reports whether a second listen would disturb the first.

@@ -52,15 +52,11 @@ func initializeResult(c *liveConn, version string) []byte {
 	if c.era == front.Legacy {
 		return wire.Set(c.hello, wire.Edit{Key: "protocolVersion", Value: v})
 	}
-	caps := orEmpty(wire.Get(c.hello, "capabilities"))
-	if extensions := wire.Get(caps, "extensions"); extensions != nil {
-		caps = wire.Set(caps, wire.Edit{Key: "extensions", Value: withoutTasks(extensions)})
-	}
 	info := wire.GetPath(c.hello, "_meta", wire.MetaServerInfo)
 	if info == nil {
 		info = []byte(`{"name":"unknown","version":"unknown"}`)
 	}
-	edits := []wire.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: caps}, {Key: "serverInfo", Value: info}}
+	edits := []wire.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: capabilitiesFor(front.Legacy, c)}, {Key: "serverInfo", Value: info}}
 	if text := wire.Get(c.hello, "instructions"); text != nil {
 		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
 	}
@@ -111,7 +107,7 @@ func discoverResult(c *liveConn) []byte {
 	edits = append(edits,
 		wire.Edit{Key: "resultType", Value: []byte(`"complete"`)},
 		wire.Edit{Key: "ttlMs", Value: []byte("0")},
-		wire.Edit{Key: "capabilities", Value: legacyCapabilities(wire.Get(c.hello, "capabilities"))})
+		wire.Edit{Key: "capabilities", Value: capabilitiesFor(front.Modern, c)})
 	if text := wire.Get(c.hello, "instructions"); text != nil {
 		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
 	}
@@ -122,8 +118,17 @@ func discoverResult(c *liveConn) []byte {
 	return out
 }
 
-// legacyCapabilities is what of a legacy server's capabilities a modern
-// client can use: tasks of 2025-11-25 are another protocol.
-func legacyCapabilities(caps []byte) []byte {
-	return wire.Set(orEmpty(caps), wire.Edit{Key: "tasks"})
+// capabilitiesFor are what of a server's capabilities a client of the era can use. Tasks
+// are another protocol in each era.
+func capabilitiesFor(era front.Era, c *liveConn) []byte {
+	caps := orEmpty(wire.Get(c.hello, "capabilities"))
+	switch extensions := wire.Get(caps, "extensions"); {
+	case era == c.era:
+		return caps
+	case era == front.Modern:
+		return wire.Set(caps, wire.Edit{Key: "tasks"})
+	case extensions != nil:
+		return wire.Set(caps, wire.Edit{Key: "extensions", Value: withoutTasks(extensions)})
+	}
+	return caps
 }

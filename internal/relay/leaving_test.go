@@ -93,8 +93,8 @@ func TestANameThatWouldBeCutIsHeldBack(t *testing.T) {
 	unheard(t, s)
 }
 
-// TestNotificationsThatMayNotLeaveAreDropped.
-func TestNotificationsThatMayNotLeaveAreDropped(t *testing.T) {
+// A notification that may not leave is refused, and its sender is told.
+func TestNotificationsThatMayNotLeaveAreRefused(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
 	told := make(chan string, 8)
@@ -102,8 +102,8 @@ func TestNotificationsThatMayNotLeaveAreDropped(t *testing.T) {
 	h := build(t, []Server{s.server()}, guided(&usher{block: secret}))
 	c := h.legacy("/mcp/s", "uid:1000", elicits)
 	c.tool("t", "")
-	c.notify("notifications/vendor", `{"x":"`+secret+`"}`)
-	c.notify("notifications/"+secret, `{}`)
+	equal(t, "params", code(c.post(notification("notifications/vendor", `{"x":"`+secret+`"}`)).next()), "1403")
+	equal(t, "method", code(c.post(notification("notifications/"+secret, `{}`)).next()), "1403")
 	c.notify("notifications/vendor", `{"x":"fine"}`)
 	for {
 		m := <-told

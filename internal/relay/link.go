@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// dialTime bounds a start: package runners may have to install first.
-	dialTime = 90 * time.Second
+	// dialTime bounds the opening of a connection. How long a program may take to
+	// start is its upstream's to say.
+	dialTime = 15 * time.Minute
+	// netTime bounds it for a server over the network.
+	netTime = 90 * time.Second
 	// sideTime bounds messages to a server outside of calls: the server may have
 	// stopped reading.
 	sideTime = 10 * time.Second
@@ -31,6 +34,8 @@ type link struct {
 	session *front.Session                   // whose alone it is; nil for a pooled one
 	client  front.Era                        // of the clients that use it
 	init    []byte                           // initialize params for a legacy server
+	caps    []byte                           // declared there for modern clients; nil: none
+	key     string                           // in the pool; empty for a session's own
 	opened  func(context.Context, *liveConn) // before anybody uses a new one; may be nil
 	ctx     context.Context                  // ends with the link
 	end     context.CancelFunc
@@ -68,9 +73,11 @@ func (l *link) private() bool { return l.session != nil }
 
 // defaultInit declares no capability, because a capability without a client to
 // serve it must not be offered.
-func defaultInit(info []byte) []byte {
-	p := []byte(`{"protocolVersion":"` + wire.LatestLegacy + `","capabilities":{},"clientInfo":`)
-	return append(append(p, info...), '}')
+func defaultInit(info []byte) []byte { return initWith(info, emptyResult) }
+
+func initWith(info, caps []byte) []byte {
+	p := append([]byte(`{"protocolVersion":"`+wire.LatestLegacy+`","capabilities":`), caps...)
+	return append(append(append(p, `,"clientInfo":`...), info...), '}')
 }
 
 // get returns the open connection, or opens one. Several callers share one
@@ -118,7 +125,11 @@ func (l *link) dialled() (*dialling, error) {
 
 // open dials once and publishes the outcome.
 func (l *link) open(d *dialling) {
-	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
+	limit := dialTime
+	if l.b.Kind != upstream.KindStdio {
+		limit = netTime
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	c, err := l.connect(ctx)
 	if err == nil {
@@ -152,7 +163,8 @@ func (l *link) prepare(ctx context.Context, c *liveConn) {
 
 // connect tries the eras in turn, the clients' own first, so that nothing is
 // bridged that need not be.
-func (l *link) connect(ctx context.Context) (*liveConn, error) {
+func (l *link) connect(ctx context.Context) (c *liveConn, err error) {
+	defer func() { l.b.tried(ctx, err) }()
 	if err := l.b.startable(); err != nil {
 		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)
 	}
@@ -161,18 +173,18 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 		return nil, err
 	}
 	defer release()
+	defer l.b.alone(ctx)()
 	l.pause(ctx)
+	eras := l.b.eras(l.client)
+	if l.b.Kind == upstream.KindStdio && l.b.Builtin == nil && len(eras) > 1 {
+		c, err := l.connectEither(ctx, eras[0])
+		return l.admit(c, err)
+	}
 	var last error
-	for _, era := range l.b.eras(l.client) {
+	for _, era := range eras {
 		c, err := l.connectAs(ctx, era)
-		if err == nil && !l.b.keep(c) {
-			c.conn.Close()
-			return nil, errGone
-		}
 		if err == nil {
-			l.b.spoken.Or(eraBit(era))
-			l.met(c)
-			return c, nil
+			return l.admit(c, nil)
 		}
 		last = err
 		if !errors.Is(err, upstream.ErrEra) {
@@ -181,6 +193,24 @@ func (l *link) connect(ctx context.Context) (*liveConn, error) {
 		l.b.lacks(era)
 	}
 	return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, last)
+}
+
+// admit enters a connection that has been opened.
+func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
+	if err != nil {
+		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)
+	}
+	if !l.b.keep(c) {
+		c.conn.Close()
+		return nil, errGone
+	}
+	l.b.spoken.Or(eraBit(c.era))
+	if c.era == front.Modern {
+		l.b.adopt(l)
+	}
+	l.b.greeted.Store(c)
+	l.met(c)
+	return c, nil
 }
 
 // shortPause is the longest pause between a server's end and its next start that
@@ -202,21 +232,49 @@ func (l *link) pause(ctx context.Context) {
 	}
 }
 
+// connectAs dials a server in one era.
 func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) {
-	c := &liveConn{era: era, ready: make(chan struct{})}
-	// A server may send messages before the dial has returned; they wait.
-	on := func(e upstream.Event) {
+	return l.dialWith(func(c *liveConn, on func(upstream.Event)) (err error) {
+		c.era = era
+		switch {
+		case l.b.Builtin != nil:
+			c.conn, c.hello = l.openBuiltin(era, on)
+		case era == front.Modern:
+			c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.meta(), on)
+		default:
+			c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)
+		}
+		return err
+	})
+}
+
+// connectEither starts a program whose era is not known, and notes what it lacks.
+func (l *link) connectEither(ctx context.Context, first front.Era) (*liveConn, error) {
+	return l.dialWith(func(c *liveConn, on func(upstream.Event)) error {
+		conn, g, err := l.b.Upstream.DialEither(ctx, first == front.Modern, l.meta(), l.init, on)
+		if err != nil {
+			return err
+		}
+		c.conn, c.hello, c.era = conn, g.Result, front.Legacy
+		other := front.Modern
+		if g.Modern {
+			c.era, other = front.Modern, front.Legacy
+		}
+		if g.Only {
+			l.b.lacks(other)
+		}
+		return nil
+	})
+}
+
+// dialWith opens a connection with dial. A server may send messages before that has
+// returned; they wait.
+func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*liveConn, error) {
+	c := &liveConn{ready: make(chan struct{})}
+	err := dial(c, func(e upstream.Event) {
 		<-c.ready
 		l.event(c, e)
-	}
-	var err error
-	if l.b.Builtin != nil {
-		c.conn, c.hello = l.openBuiltin(era, on)
-	} else if era == front.Modern {
-		c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.meta(), on)
-	} else {
-		c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)
-	}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -276,8 +334,12 @@ func (l *link) event(c *liveConn, e upstream.Event) {
 		return
 	}
 	switch {
+	case e.ID != nil && l.sharedBySessions():
+		l.askedBeside(c, e)
 	case e.ID != nil:
-		l.asked(c, nil, e)
+		if l.caps == nil || !l.askedOutside(c, e) {
+			l.asked(c, nil, e)
+		}
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
 	default:

@@ -25,14 +25,19 @@ func TestListenOnOneServer(t *testing.T) {
 				m := h.modern("/mcp/s", "uid:1000")
 				m.last = 41
 				r, ack := m.subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///a"],"future":true}`)
-				equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`)
+				honoured := map[string]string{"legacy": `}`, "modern": `,"future":true}`}[era]
+				equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]`+honoured)
 				equal(t, "id", subscriptionID(ack), "42")
 				if era == "legacy" {
 					equal(t, "subscribed", string(s.last("resources/subscribe").Params), `{"uri":"file:///a"}`)
 				}
 				s.change(promptsChanged, `{}`) // not asked for
 				s.change(resourceUpdated, `{"uri":"file:///b"}`)
-				s.change("notifications/future", `{}`)
+				s.change("notifications/future", `{"f":1.0}`)
+				if era == "modern" {
+					future := r.next()
+					equal(t, "what Doorward does not know", text(future, "method")+field(future, "params", "f")+subscriptionID(future), "notifications/future1.042")
+				}
 				s.change(resourceUpdated, `{"uri":"file:///a","x":1.0,"_meta":{"y":1.0}}`)
 				update := r.next()
 				equal(t, "update", field(update, "method")+field(update, "params", "uri")+field(update, "params", "x")+field(update, "params", "_meta", "y")+subscriptionID(update), `"notifications/resources/updated""file:///a"1.01.042`)
@@ -300,4 +305,58 @@ func TestListenEndsGracefully(t *testing.T) {
 	h.relay.Close()
 	r.nextOf("notifications/cancelled")
 	contains(t, "result", r.next(), `"resultType":"complete"`)
+}
+
+// A client hears of the tasks that it names, if its principal made them, in its own words.
+// Their questions are decided for it.
+func TestListenToTasks(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		for _, path := range []string{"/mcp/s", "/mcp"} {
+			t.Run(kind+" "+path, func(t *testing.T) {
+				t.Parallel()
+				s := start(t, "s", "modern")
+				s.serve = func(q *query) {
+					q.result(`{"resultType":"task","taskId":"inner-%d","status":"working"}`, len(s.got("tools/call")))
+				}
+				h := build(t, []Server{s.server()})
+				m, bob := h.modern(path, "uid:1000"), h.modern(path, "token:bob")
+				m.caps = elicits
+				name := map[string]string{"/mcp/s": "make", "/mcp": "s__make"}[path]
+				mine, other := text(m.tool(name, ""), "result", "taskId"), text(bob.tool(name, ""), "result", "taskId")
+				filter := `{"taskIds":["` + mine + `","` + other + `","inner-2"]}`
+				r, ack := m.subscribe(filter)
+				equal(t, "ack", field(ack, "params", "notifications"), `{"taskIds":["`+mine+`"]}`)
+				equal(t, "asked of the server", field(string(s.last("subscriptions/listen").Params), "notifications", "taskIds"), `["inner-1"]`)
+				s.change(taskChanged, `{"taskId":"inner-2","status":"completed"}`)
+				s.change(taskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{}}}}`)
+				s.change(taskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}}}`)
+				got := r.next()
+				equal(t, "question", text(got, "params", "taskId")+text(got, "params", "inputRequests", "k", "params", "message"), mine+"[s] who?")
+				equal(t, "decided", h.outcome(h.decided(policy.AskElicitation, "s")), "asked")
+				s.change(taskChanged, `{"taskId":"inner-1","status":"completed","x":1.0}`)
+				got = r.next()
+				equal(t, "task", text(got, "method")+text(got, "params", "taskId")+field(got, "params", "x"), taskChanged+mine+"1.0")
+				h.decided("tasks/get", "s")
+			})
+		}
+	}
+}
+
+// On a connection that principals share, a member of a filter that Doorward does not know
+// is not honoured: what comes of it could be another principal's.
+func TestUnknownFilterOfASharedServer(t *testing.T) {
+	t.Parallel()
+	s := web(t, "s", "modern")
+	h := build(t, []Server{s.server(instances("shared"))})
+	alice, ack := h.modern("/mcp/s", "token:alice").subscribe(`{"toolsListChanged":true,"future":"alice"}`)
+	equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true}`)
+	bob, _ := h.modern("/mcp/s", "token:bob").subscribe(`{"toolsListChanged":true,"future":"bob"}`)
+	s.change("notifications/future", `{"for":"bob"}`)
+	s.change(toolsChanged, `{}`)
+	equal(t, "alice", text(alice.next(), "method"), toolsChanged)
+	equal(t, "bob", text(bob.next(), "method"), toolsChanged)
+	for _, q := range s.got("subscriptions/listen") {
+		equal(t, "asked of the server", field(string(q.Params), "notifications", "future"), "")
+	}
 }

@@ -20,11 +20,14 @@ type listening struct {
 	before *listening // what this one takes the place of; nil once that is over
 	tries  int        // how many before it failed in a row
 	final  bool       // nobody takes its place; guarded by the hub
+	// refused: it ended without an acknowledgement, and the next client asks again.
+	// Guarded by the hub.
+	refused bool
 
-	uris    map[string]bool // that it asks for
-	acked   chan struct{}   // closed when granted is known
-	granted filter          // what the server honours; nothing when it refused
-	ended   chan struct{}   // closed when it is over
+	asks    *filter       // every list, and the objects that are named
+	acked   chan struct{} // closed when granted is known
+	granted filter        // what the server honours; nothing when it refused
+	ended   chan struct{} // closed when it is over
 }
 
 // Pauses before a listen is opened again, doubled with each failure.
@@ -57,9 +60,7 @@ func (l *listening) run() {
 		l.follow(acknowledge)
 	}
 	if !ok {
-		if l.tries == 0 && before == nil {
-			h.forget(l) // before anybody hears of it: the next one asks again
-		}
+		h.refuse(l) // before anybody hears of it
 		close(l.acked)
 		if before != nil {
 			before.cancel()
@@ -114,16 +115,25 @@ func (h *hub) lookAgain() {
 
 // hold keeps a modern listen open.
 func (l *listening) hold(acknowledge func([]byte)) error {
-	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, wire.Edit{Key: "notifications", Value: everything(l.uris)})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, wire.Edit{Key: "notifications", Value: l.asks.json()})}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
 			acknowledge(wire.Get(e.Params, "notifications"))
 		}
-		if isChange(e.Method) {
-			l.hub.publish(e)
-		}
+		l.heard(e)
 	})
 	return err
+}
+
+// heard takes what a modern server says on the listen.
+func (l *listening) heard(e upstream.Event) {
+	switch e.Method {
+	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
+		return
+	}
+	if isChange(e.Method) || l.hub.link.scanUnasked(l.conn, &e) {
+		l.hub.publish(e)
+	}
 }
 
 // follow replaces a listen on a legacy connection: list changes arrive on its
@@ -136,7 +146,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 	f.prompts = isTrue(wire.GetPath(caps, "prompts", "listChanged"))
 	f.resources = isTrue(wire.GetPath(caps, "resources", "listChanged"))
 	if isTrue(wire.GetPath(caps, "resources", "subscribe")) {
-		for uri := range l.uris {
+		for uri := range l.asks.uris {
 			f.uris[uri] = l.tell("resources/subscribe", uri)
 		}
 	}
@@ -187,12 +197,10 @@ func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
 	}
 }
 
-func (h *hub) forget(l *listening) {
+func (h *hub) refuse(l *listening) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.now == l {
-		h.now = nil
-	}
+	l.refused = true
 }
 
 // replace starts the successor of a listen that ended, and reports whether

@@ -3,22 +3,14 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sort"
 	"sync"
-	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
-)
-
-const (
-	// listTime is how long a merged list waits for one server. A slower server is
-	// left out, and the client is told to list again when it answers.
-	listTime = 20 * time.Second
-	// lateTime is how long for one that owes the answer since an earlier list.
-	lateTime = time.Second
 )
 
 // page is one server's share of a merged list.
@@ -28,17 +20,24 @@ type page struct {
 }
 
 // mergedList asks all servers at once and joins what comes in time, ordered
-// by server. One that is down, slow or forbidden hides none of the others.
+// by server. One that is down, slow or forbidden hides and delays none of the
+// others.
 func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	pages, reply := r.pages(x)
 	if reply != nil {
 		return *reply
 	}
-	kind, _ := listingOf(x.Method)
+	kind := mergedListing(x.Method)
 	parts := make([]share, len(pages))
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
+	if err := r.fromShelves(ctx, x, kind, asked, pages, parts, with); err != nil {
+		return r.refused(err)
+	}
 	for i, p := range pages {
+		if parts[i].known {
+			continue
+		}
 		wg.Go(func() { parts[i] = r.share(ctx, x, kind, asked, p, with) })
 	}
 	wg.Wait()
@@ -50,6 +49,9 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 			return r.refused(p.refused)
 		}
 	}
+	if !isList(x.Method) && !slices.ContainsFunc(parts, func(p share) bool { return p.entries != nil }) {
+		return front.Reply{Error: errNoMethod} // a list that no server knows
+	}
 	return front.Reply{Result: r.join(x, kind, parts)}
 }
 
@@ -59,10 +61,12 @@ type share struct {
 	entries []byte // a JSON array in the aggregate's names; nil: nothing
 	next    []byte // raw inner cursor
 	refused error  // a limit of the caller has struck
+	known   bool   // without asking the server
 }
 
-// share asks one server. A server that already owes the same list is not asked
-// again; when it answers, the listening clients are told to list once more.
+// share asks one server. In the place of one that does not answer in time stands
+// what was approved of it; when it answers, the listening clients are told to list
+// once more.
 func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, p page, with *gate.Charge) share {
 	plain, _ := asked.At(p.server).With(wire.Set(asked.Params(), wire.Edit{Key: "cursor", Value: p.cursor}))
 	t, ok := r.aim(plain)
@@ -71,11 +75,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 	}
 	t.with = with
 	l := r.linkFor(x, t.b)
-	limit := listTime
-	if l.late.expected(x.Method) {
-		limit = lateTime
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method))
 	defer cancel()
 	pass, err := r.enter(x, t)
 	if ownLimit(err) {
@@ -85,42 +85,78 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 	if err != nil {
 		reply = r.refused(err)
 	} else {
+		t.shelf = new(shelving)
 		reply = r.run(limited, x, t, pass)
 	}
 	if reply.Error != nil || reply.None {
+		out := share{server: p.server}
 		if failedHere(reply.Error) && ctx.Err() == nil {
 			l.late.missed(x.Method)
+			r.leftOut(t.b, x.Method, reply.Error)
+			if isLate(reply.Error) && p.cursor == nil {
+				out.entries = prefixEntries(p.server, kind, r.approved(x, t.b, x.Method))
+			}
 		}
-		return share{server: p.server}
+		return out
 	}
+	l.late.settled(x.Method)
+	r.answered(t.b, x.Method)
+	t.shelf.done(x, t.b, kind, x.Method)
 	return share{server: p.server, entries: prefixEntries(p.server, kind, wire.Get(reply.Result, kind.member)),
 		next: wire.Get(reply.Result, "nextCursor")}
 }
 
 // prefixEntries rewrites each entry's name into the aggregate's.
 func prefixEntries(server string, kind listing, entries []byte) []byte {
-	out := []byte{'['}
+	out := append(make([]byte, 0, len(entries)+len(entries)/16+16), '[')
 	for entry := range wire.Elements(entries) {
-		name, ok := wire.GetString(entry, kind.name)
-		if !ok {
-			continue
+		if entry = prefixEntry(server, kind, entry); entry != nil {
+			out = append(comma(out), entry...)
 		}
-		if kind.name == "name" {
-			name = resolve.JoinName(server, name)
-		} else {
-			name = resolve.JoinURI(server, name)
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, wire.Set(entry, wire.Edit{Key: kind.name, Value: wire.AppendQuote(nil, name)})...)
 	}
 	return append(out, ']')
 }
 
+// prefixEntry rewrites one entry; nil: it has no name.
+func prefixEntry(server string, kind listing, entry []byte) []byte {
+	member := kind.name
+	if member == "" {
+		member = namedBy(entry)
+	}
+	name, ok := wire.GetString(entry, member)
+	switch {
+	case !ok && kind.name != "":
+		return nil
+	case !ok:
+	case member == "name" || member == "taskId":
+		name = resolve.JoinName(server, name)
+	default:
+		name = resolve.JoinURI(server, name)
+	}
+	entry = naming{server}.entry(entry)
+	if ok {
+		entry = wire.Set(entry, wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
+	}
+	return entry
+}
+
+// namedBy is the member that names an entry of a list that Doorward does not know.
+func namedBy(entry []byte) string {
+	for _, member := range []string{"uri", "taskId", "name"} {
+		if _, ok := wire.GetString(entry, member); ok {
+			return member
+		}
+	}
+	return ""
+}
+
 // join makes one result of all shares.
 func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
-	out := []byte(`{"` + kind.member + `":[`)
+	size := 256
+	for _, p := range parts {
+		size += len(p.entries) + 1
+	}
+	out := append(make([]byte, 0, size), `{"`+kind.member+`":[`...)
 	rest := make(map[string]json.RawMessage)
 	first := true
 	for _, p := range parts {

@@ -24,6 +24,8 @@ func prefixEvent(server string, e upstream.Event) []byte {
 		if logger, ok := wire.GetString(e.Params, "logger"); ok {
 			return wire.Set(e.Params, wire.Edit{Key: "logger", Value: wire.AppendQuote(nil, resolve.JoinName(server, logger))})
 		}
+	case taskStatus, taskChanged:
+		return naming{server}.task(e.Params)
 	}
 	return e.Params
 }

@@ -41,7 +41,7 @@ func TestUnreachableServer(t *testing.T) {
 		t.Errorf("%d of 20 were refused at once", refused)
 	}
 	st := h.relay.Status()[0]
-	if st.State != "unreachable" || !strings.Contains(st.Reason, "next attempt in") {
+	if st.State != "failing" || !strings.Contains(st.Reason, "next attempt in") {
 		t.Errorf("status: %+v", st)
 	}
 }
@@ -95,7 +95,7 @@ func TestServerThatWantsASignIn(t *testing.T) {
 	}
 	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "sign-in")
 	st := h.relay.Status()[1]
-	equal(t, "status", st.State+": "+st.Reason, "sign-in needed: doorward login s")
+	equal(t, "status", st.State+": "+st.Reason, "failing: sign-in needed: doorward login s")
 	if end := h.modern("/mcp", "uid:1000").call("tools/list", `{}`); strings.Contains(end, `"s__`) || code(end) != "" {
 		t.Errorf("the aggregate: %s", end)
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"maps"
 	"slices"
@@ -18,7 +19,8 @@ type latecomer struct {
 	link *link
 
 	mu    sync.Mutex
-	lists map[string]bool // the list methods that it failed to answer
+	lists map[string]bool     // the list methods that it failed to answer
+	told  map[string][32]byte // what it answered when clients were told last
 	runs  bool
 }
 
@@ -47,13 +49,21 @@ func (l *latecomer) expected(method string) bool {
 	return l.lists[method]
 }
 
+// patience is how long the next list of a method waits for the server.
+func (l *latecomer) patience(method string) time.Duration {
+	if l.expected(method) {
+		return lateTime
+	}
+	return listTime
+}
+
 // run asks until every missed list has been answered: that, and not that the
 // server can be reached, is what a client will see when it looks again.
 func (l *latecomer) run() {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		for _, method := range l.owed() {
-			if l.asks(method) {
-				l.settle(method)
+			if sum, ok := l.asks(method); ok {
+				l.settle(method, sum)
 			}
 		}
 		if l.over() {
@@ -73,24 +83,49 @@ func (l *latecomer) owed() []string {
 	return slices.Sorted(maps.Keys(l.lists))
 }
 
-// asks puts the list request, and reports whether the server answered it.
-func (l *latecomer) asks(method string) bool {
+// asks puts the list request, and reports whether the server answered it, and
+// the digest of its answer. What it lists for the first time is approved as in a
+// list that a client asked for.
+func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	ctx, cancel := context.WithTimeout(l.link.ctx, dialTime)
 	defer cancel()
 	c, err := l.link.get(ctx)
-	if err == nil {
-		_, err = c.conn.Call(ctx, &upstream.Request{Method: method, Params: l.link.withMeta(c)}, nil)
-		l.link.drop(c)
+	if err != nil {
+		return sum, errors.Is(err, errGone)
 	}
-	return err == nil || errors.Is(err, errGone)
+	defer l.link.drop(c)
+	if k, ok := pinKind(method); ok && l.link.b.Pin != nil {
+		entries, err := l.link.judged(ctx, c, k)
+		return sha256.Sum256(entries), err == nil
+	}
+	reply, err := c.conn.Call(ctx, &upstream.Request{Method: method, Params: l.link.withMeta(c)}, nil)
+	return sha256.Sum256(reply.Result), err == nil
 }
 
-func (l *latecomer) settle(method string) {
+// settle tells the listening clients to list again. A server that is slow with
+// every list would have them do so for ever, so that they are told of the same
+// answer once.
+func (l *latecomer) settle(method string, sum [32]byte) {
 	l.mu.Lock()
 	delete(l.lists, method)
+	told, known := l.told[method]
+	if l.told == nil {
+		l.told = make(map[string][32]byte)
+	}
+	l.told[method] = sum
 	l.mu.Unlock()
-	kind, _ := listingOf(method)
-	l.link.hub.publish(upstream.Event{Method: kind.changed})
+	l.link.r.answered(l.link.b, method)
+	if kind, _ := listingOf(method); kind.changed != "" && !(known && told == sum) {
+		l.link.hub.spread(upstream.Event{Method: kind.changed})
+	}
+}
+
+// settled notes that the server has answered a list in time.
+func (l *latecomer) settled(method string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.lists, method)
+	delete(l.told, method)
 }
 
 // over ends the wait when no list is owed or no client listens any more.

@@ -27,7 +27,7 @@ func TestLegacyPassesTransparently(t *testing.T) {
 					q.result(odd)
 				}
 			}
-			h := build(t, []Server{s.server()})
+			h := build(t, []Server{s.server(instances("session"))})
 			c := h.legacy("/mcp/s", "uid:1000", elicits)
 			init := s.last("initialize")
 			equal(t, "initialize params", string(init.Params), `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"tester","version":"9"},"future":1.0}`)

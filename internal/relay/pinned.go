@@ -60,6 +60,7 @@ func (o *offer) take(ctx context.Context) (release func(), err error) {
 // listMethods are the list of each kind.
 var listMethods = [pin.KindCount]string{
 	pin.Tools: "tools/list", pin.Prompts: "prompts/list", pin.Resources: "resources/list", pin.Templates: "resources/templates/list",
+	pin.Skills: "skills/list",
 }
 
 func pinKind(method string) (pin.Kind, bool) {
@@ -169,8 +170,10 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 		return l.named(ctx, c, pin.Tools, t)
 	case "prompts/get":
 		return l.named(ctx, c, pin.Prompts, t)
-	case "resources/read", "resources/subscribe":
-		return t, shut(c.pin, pin.Resources, t.Name())
+	case "resources/read", "resources/subscribe", "resources/directory/read":
+		return t, errors.Join(shut(c.pin, pin.Resources, t.Name()), shutSkill(c.pin, t.Name()))
+	case "skills/get":
+		return t, shut(c.pin, pin.Skills, t.Name())
 	case "completion/complete":
 		return l.completed(ctx, c, t)
 	}
@@ -184,6 +187,27 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 		return &pin.Held{Reason: why}
 	}
 	return nil
+}
+
+// skillFile is the file of a skill that its URI names; the rest of the skill is beside and
+// below it (SEP-2640).
+const skillFile = "/SKILL.md"
+
+// shutSkill refuses the addresses of a withheld skill: its definition has their digests.
+// A list of skills that is not approved yet shuts no resource.
+func shutSkill(g *pin.View, uri string) error {
+	for dir := uri; ; {
+		for _, skill := range []string{dir, dir + skillFile} {
+			if why := g.Shut(pin.Skills, skill); why != "" && why != pin.Unapproved {
+				return &pin.Held{Reason: why}
+			}
+		}
+		cut := strings.LastIndexByte(dir, '/')
+		if cut <= strings.Index(dir, "://")+len("://") {
+			return nil
+		}
+		dir = dir[:cut]
+	}
 }
 
 func (l *link) named(ctx context.Context, c *liveConn, k pin.Kind, t target) (target, error) {
@@ -245,17 +269,36 @@ func (l *link) judge(ctx context.Context, c *liveConn, k pin.Kind) (*pin.Verdict
 	if v := o.current(); v != nil {
 		return v, nil
 	}
-	changes := o.changes.Load()
-	entries, ok, err := l.wholeList(ctx, c, k)
+	v, _, err := l.askList(ctx, c, k)
+	return v, err
+}
+
+// judged has a whole list compared with what was approved as judge does, whatever
+// is known of it, and returns it as the server gave it.
+func (l *link) judged(ctx context.Context, c *liveConn, k pin.Kind) (entries []byte, err error) {
+	release, err := c.offers[k].take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := l.b.Pin.NoList(k)
+	defer release()
+	_, entries, err = l.askList(ctx, c, k)
+	return entries, err
+}
+
+// askList asks the server for a whole list, whose turn the caller holds.
+func (l *link) askList(ctx context.Context, c *liveConn, k pin.Kind) (v *pin.Verdict, entries []byte, err error) {
+	o := &c.offers[k]
+	changes := o.changes.Load()
+	entries, ok, err := l.wholeList(ctx, c, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	v = l.b.Pin.NoList(k)
 	if ok {
 		v = c.pin.Judge(l.asker(c, nil), k, entries)
 	}
 	o.store(v, changes)
-	return v, nil
+	return v, entries, nil
 }
 
 // maxList is how many bytes of a list are read. The rest counts as not listed.

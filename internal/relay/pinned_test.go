@@ -228,6 +228,49 @@ func TestPromptsResourcesAndTemplatesArePinned(t *testing.T) {
 	equal(t, "withheld", join(book.Items("s")), "prompt:greet resource:file:///new template:file:///{p}")
 }
 
+// A skill is pinned with the digests of its files. When they change, the skill and all
+// that is beside and below it are withheld; other addresses are not.
+func TestSkillsArePinned(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		for _, path := range []string{"/mcp/s", "/mcp"} {
+			t.Run(kind+" "+path, func(t *testing.T) {
+				t.Parallel()
+				const before = `{"skills":[{"uri":"skill://a/SKILL.md","resources":[{"uri":"skill://a/x.sh","digest":"sha256:1","size":1}]},{"uri":"skill://b/SKILL.md","resources":[]}]}`
+				s, book := start(t, "s", "both"), shelf(t)
+				s.setList("skills/list", before)
+				h := build(t, []Server{s.server(pinnedBy(book, false))})
+				uri := func(u string) string {
+					if path == "/mcp" {
+						return "doorward://s/" + u
+					}
+					return u
+				}
+				all := clients(h, path, "uid:1000")
+				for client, call := range all {
+					equal(t, client, join(names(call("skills/list", ""), "skills", "uri")), uri("skill://a/SKILL.md")+" "+uri("skill://b/SKILL.md"))
+				}
+				s.setList("skills/list", strings.Replace(before, "sha256:1", "sha256:2", 1))
+				for client, call := range all {
+					equal(t, client+" lists", join(names(call("skills/list", ""), "skills", "uri")), uri("skill://b/SKILL.md"))
+					for _, c := range []struct{ method, uri, want string }{
+						{"skills/get", "skill://a/SKILL.md", "-32602"}, {"resources/read", "skill://a/SKILL.md", "-32602"}, {"resources/read", "skill://a/x.sh", "-32602"},
+						{"resources/read", "skill://a/deep/er/y", "-32602"}, {"resources/directory/read", "skill://a", "-32602"}, {"resources/directory/read", "skill://a/deep", "-32602"},
+						{"resources/read", "skill://b/z", ""}, {"resources/read", "skill://ab/z", ""}, {"skills/get", "skill://b/SKILL.md", ""}, {"resources/read", "file:///a", ""},
+					} {
+						equal(t, client+" "+c.method+" "+c.uri, code(call(c.method, `{"uri":"`+uri(c.uri)+`"}`)), c.want)
+					}
+				}
+				equal(t, "withheld", join(book.Items("s")), "skill:skill://a/SKILL.md")
+				approve(t, h, book, "s")
+				for client, call := range all {
+					equal(t, client+" again", code(call("resources/read", `{"uri":"`+uri("skill://a/x.sh")+`"}`)), "")
+				}
+			})
+		}
+	}
+}
+
 func TestInstructionsAreCleanedAndWithheld(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,10 @@ type Server struct {
 	Kind      string // stdio, http, sse or builtin: for status
 	Upstream  *upstream.Server
 	Instances string // auto, session, principal or shared
-	Protocol  string // auto, legacy or modern
+	// PerSession: the program is known to keep state for each session, so that under
+	// auto none shares its process.
+	PerSession bool
+	Protocol   string // auto, legacy or modern
 	// MaxInstances bounds live connections (children) to this server,
 	// MaxConcurrency the calls in flight. 0: no bound.
 	MaxInstances, MaxConcurrency int
@@ -82,8 +86,15 @@ type Options struct {
 	// StepUp names the scope with which policy would have allowed what it
 	// denied; empty where no scope would. nil: there are no scopes.
 	StepUp func(policy.Request) string
+	// Owner is the name of the principal that a failure tells its reason, the daemon's own
+	// user on the Unix socket; empty: none is told.
+	Owner string
+	// Place is where a rule stands in the configuration, FILE:LINE; empty: nowhere. nil: it is not known.
+	Place func(rule string) string
 	// Guide greets clients and searches what leaves. nil: neither happens.
 	Guide Guide
+	// Hold asks the operator about calls that policy holds; nil: they are refused.
+	Hold *Hold
 	// Note queues the record of a finding. nil: it is written at once.
 	Note func(*audit.Record)
 }
@@ -95,11 +106,16 @@ type Relay struct {
 	log      *slog.Logger
 	info     []byte // our own {"name","version"}
 	dev      bool
+	owner    string
+	place    func(string) string
 	stepUp   func(policy.Request) string
 	guide    Guide
+	hold     *Hold
 	note     func(*audit.Record)
 	table    atomic.Pointer[table]
 	audience audience
+	parkFor  time.Duration // how long a parked call waits
+	bindings sync.Map      // *binding: the sessions that there are
 	closing  context.Context
 	close    context.CancelFunc
 }
@@ -112,7 +128,7 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, stepUp: o.StepUp, guide: o.Guide, note: o.Note}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, parkFor: parkTime}
 	if r.guide == nil {
 		r.guide = unguided{}
 	}
@@ -193,6 +209,7 @@ func (r *Relay) sweep() {
 	for {
 		select {
 		case <-tick.C:
+			r.rest(time.Now().Add(-poolIdle))
 			for _, b := range r.table.Load().sorted {
 				b.sweep(time.Now().Add(-poolIdle))
 			}
@@ -283,82 +300,7 @@ func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.R
 	case "subscriptions/listen":
 		return r.subscribe(ctx, x, []*backend{b})
 	}
-	return r.call(ctx, x, t)
-}
-
-// Notification implements front.Handler.
-func (r *Relay) Notification(ctx context.Context, x *front.Exchange) {
-	if x.Method == front.Listening {
-		r.bindingOf(x.Session).listen()
-		return
-	}
-	for _, l := range r.hearers(x) {
-		r.notify(ctx, x, l)
-	}
-}
-
-// hearers are the open connections that a client's notification goes to: the
-// one server of its route, whatever it says, or on the aggregate all that it
-// can mean. Only roots/list_changed has a meaning without a server's name.
-func (r *Relay) hearers(x *front.Exchange) []*link {
-	if x.Session == nil {
-		return r.modernHearers(x)
-	}
-	var out []*link
-	for _, h := range r.bindingOf(x.Session).all() {
-		rooted := x.Method == rootsChanged
-		if h.private() && (x.Server != "" || rooted) && (!rooted || wire.GetPath(h.init, "capabilities", "roots") != nil) {
-			out = append(out, h.link)
-		}
-	}
-	return out
-}
-
-const rootsChanged = "notifications/roots/list_changed"
-
-// modernHearers returns the servers that a modern client's notification is for.
-// Notifications that the era defines have no effect here (a cancellation names
-// the client's own ids, which no server knows); any other one goes to the server
-// of a single route.
-func (r *Relay) modernHearers(x *front.Exchange) []*link {
-	b := r.table.Load().byName[x.Server]
-	if b == nil || x.Method == "notifications/cancelled" || x.Method == "notifications/initialized" || x.Method == rootsChanged {
-		return nil
-	}
-	return []*link{b.pooled(r, x.Who, front.Modern)}
-}
-
-// notify sends a client's notification to one server. Without an open connection
-// it is dropped, as by a server that has just started.
-func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link) {
-	live := l.live.Load()
-	if live == nil || !live.alive() || live.era != x.Era {
-		return
-	}
-	t, err := resolve.Notice(l.b.Name, x.Method, x.Params)
-	if err != nil {
-		return
-	}
-	act := r.actOn(x, t)
-	pass, err := r.gate.Enter(act)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, sideTime)
-	defer cancel()
-	params, ok := r.outward(act, t.Params(), beside(t.Method(), nil)...)
-	if ok {
-		params, ok = l.scanNotice(x, params, pass.Ref)
-	}
-	if !ok {
-		pass.Leave("blocked", 0)
-		return
-	}
-	word := "ok"
-	if err := live.conn.Notify(ctx, t.Method(), params); err != nil {
-		word = "failed"
-	}
-	pass.Leave(word, 0)
+	return r.listOf(ctx, x, t)
 }
 
 // sourceOf is the source of the records about a server; empty: the gate's own.

@@ -28,12 +28,14 @@ const (
 
 var (
 	errRounds      = fmt.Errorf("the server asked in more than %d rounds: %w", maxRounds, upstream.ErrProtocol)
+	errOtherTool   = fmt.Errorf("the server has changed between two rounds of a call: %w", upstream.ErrProtocol)
 	errNoQuestions = fmt.Errorf("the server requires input and asks for none: %w", upstream.ErrProtocol)
 )
 
 // rounds answers the questions of a modern server for a legacy client, which is
 // asked on its session, and repeats the call with the answers until the server has
-// a result. A legacy client sees one call that takes long.
+// a result. A legacy client sees one call that takes long. No error says that the call
+// was not run: its first round was.
 func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
 	var urls completions
 	defer urls.send(x)
@@ -50,12 +52,57 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 			return upstream.Reply{Error: final}, err
 		}
 		req.Params = wire.Set(params, edits...)
-		if reply, err = l.callWith(ctx, c, x, t, &req); err != nil {
-			return reply, err
+		if reply, c, err = l.nextRound(ctx, c, x, t, &req); err != nil {
+			return reply, laterRound{err}
+		}
+		if l.refusedHeaders(c, t, reply) {
+			l.b.params.forget()
+			return upstream.Reply{}, errOtherTool
 		}
 	}
 	return upstream.Reply{}, errRounds
 }
+
+// nextRound repeats a call, on a new connection if the one before is over and the round
+// certainly did not reach the server: the state is all that a modern server needs.
+func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, *liveConn, error) {
+	reply, err := l.callWith(ctx, c, x, t, req)
+	if !notRun(err) || ctx.Err() != nil {
+		return reply, c, err
+	}
+	l.drop(c)
+	fresh, err := l.get(ctx)
+	if err != nil {
+		return upstream.Reply{}, c, err
+	}
+	if fresh.era != c.era {
+		return upstream.Reply{}, c, errOtherTool
+	}
+	if _, err := l.pinned(ctx, fresh, t); err != nil {
+		return upstream.Reply{}, c, err
+	}
+	reply, err = l.callWith(ctx, fresh, x, t, req)
+	return reply, fresh, err
+}
+
+// notRun reports that a request certainly did not reach its server.
+func notRun(err error) bool {
+	return errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
+}
+
+// laterRound is the error of a round behind the first, which hides that this round was
+// not run: the call must not begin anew.
+type laterRound struct{ err error }
+
+func (e laterRound) Error() string { return e.err.Error() }
+
+// Is implements errors.Is.
+func (e laterRound) Is(target error) bool {
+	return target != upstream.ErrSession && target != upstream.ErrNotSent && errors.Is(e.err, target)
+}
+
+// As implements errors.As.
+func (e laterRound) As(target any) bool { return errors.As(e.err, target) }
 
 // inputs returns what the next round adds to the params. final: the client will not
 // give what the server needs, and the call ends with this error.

@@ -189,3 +189,54 @@ func TestLegacyClientLeavesDuringARound(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 }
+
+// A server that ends while its client is asked gets the next round in its next process:
+// no round is run twice, and no question asked twice.
+func TestServerEndsBetweenRounds(t *testing.T) {
+	t.Parallel()
+	const ask = `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}},`
+	for round := range 3 {
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
+			t.Parallel()
+			s := interview(t, stdio, ask, ask, ask)
+			h := build(t, []Server{s.server()})
+			c := h.legacy("/mcp/quiz", "uid:1000", elicits)
+			r := c.begin("tools/call", `{"name":"a"}`)
+			for n := range 3 {
+				q := r.nextOf(policy.AskElicitation)
+				if n == round {
+					s.open()[0].close()
+					eventually(t, "Doorward knows that it has ended", func() bool { return h.relay.Status()[0].Instances == 0 })
+				}
+				c.answer(q, `{"action":"accept"}`)
+			}
+			equal(t, "end", field(r.end(), "result", "last"), `{"k":{"action":"accept"}}`)
+			if n := len(s.got("tools/call")); n != 4 {
+				t.Errorf("%d rounds were run", n)
+			}
+		})
+	}
+}
+
+// A server that says in a later round that it was not run ends the call: the rounds
+// before it were.
+func TestLaterRoundIsRefused(t *testing.T) {
+	t.Parallel()
+	s := web(t, "quiz", "modern")
+	s.setList("tools/list", `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"v":{"type":"string","x-mcp-header":"V"}}}}]}`)
+	s.serve = func(q *query) {
+		if wire.Get(q.Params, "requestState") != nil {
+			q.fail(-32020, "other headers")
+			return
+		}
+		q.result(`{"resultType":"input_required","requestState":"1","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}}}`)
+	}
+	h := build(t, []Server{s.server()})
+	c := h.legacy("/mcp/quiz", "uid:1000", elicits)
+	r := c.begin("tools/call", `{"name":"a","arguments":{"v":"x"}}`)
+	c.answer(r.nextOf(policy.AskElicitation), `{"action":"accept"}`)
+	equal(t, "end", code(r.end()), "1502")
+	if n := len(s.got("tools/call")); n != 2 {
+		t.Errorf("%d rounds were run", n)
+	}
+}

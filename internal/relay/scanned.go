@@ -276,13 +276,19 @@ func (l *link) found(key unaskedKey, n int64) {
 // callWith sends one request, with everything looked at that content rules are
 // for.
 func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
+	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
+}
+
+// callThrough is callWith with a receiver of its own for what the server says during
+// the call.
+func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
 	if err := l.scanRequest(t, req); err != nil {
 		return upstream.Reply{}, err
 	}
 	changes := c.changesOf(t.Method())
 	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
 		if l.scanEvent(c, t.found, &e) {
-			l.during(c, x, e)
+			hear(e)
 		}
 	})
 	if err != nil {

@@ -195,7 +195,7 @@ func TestScanBlocksQuestionsAndNotifications(t *testing.T) {
 		t.Errorf("it got through: %s", r.before)
 	}
 	contains(t, "question", <-asked, `"result":{"action":"decline"}`)
-	c.notify("notifications/vendor", `{"x":"canary-4711"}`)
+	equal(t, "refused", code(c.post(notification("notifications/vendor", `{"x":"canary-4711"}`)).next()), "1403")
 	c.notify("notifications/vendor", `{"x":"fine"}`)
 	for {
 		if m := <-told; strings.Contains(m, "notifications/vendor") {

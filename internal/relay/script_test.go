@@ -20,7 +20,7 @@ import (
 type script struct {
 	t     *testing.T
 	name  string
-	kind  string // stdio or http
+	kind  string // stdio, http or sse
 	era   string // legacy, modern or both
 	caps  string
 	lists map[string]string // results of requests by method
@@ -64,9 +64,12 @@ func play(t *testing.T, s *script) *script {
 		"resources/list":           `{"resources":[{"uri":"file:///a b","name":"a"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"file:///{p}","name":"p"}]}`,
 	}
-	if s.kind == "http" {
+	switch s.kind {
+	case "http":
 		s.startWeb()
-	} else {
+	case "sse":
+		s.startEvents()
+	default:
 		s.startPipe()
 	}
 	return s
@@ -76,7 +79,7 @@ func play(t *testing.T, s *script) *script {
 func (s *script) server(change ...func(*Server, *upstream.Definition)) Server {
 	s.t.Helper()
 	def := upstream.Definition{Name: s.name, Kind: s.kind, AllowPrivate: true, Timeout: 30 * time.Second}
-	if s.kind == "http" {
+	if s.kind != "stdio" {
 		def.URL = s.address
 	} else {
 		def.Path, def.Args, def.Env = self(s.t), []string{"pump", s.address}, []string{"GORACE=" + os.Getenv("GORACE")}

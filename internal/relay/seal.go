@@ -59,6 +59,7 @@ const (
 	forState  = "dw1.state"
 	forCursor = "dw1.cursor"
 	forTask   = "dw1.task"
+	forParked = "dw1.parked"
 )
 
 func (s *Sealer) seal(purpose string, h handle, life time.Duration) ([]byte, error) {
@@ -106,6 +107,20 @@ func (s *Sealer) openState(raw []byte, who *principal.Principal, t target) ([]by
 		return nil, errSeal
 	}
 	return h.Inner, nil
+}
+
+// sealParked and openParked bind a parked call to what was asked and by whom. Any
+// process of the principal may come back with it.
+func (s *Sealer) sealParked(id string, who *principal.Principal, t target) ([]byte, error) {
+	return s.seal(forParked, handle{Who: who.Name(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: []byte(id)}, sealedFor)
+}
+
+func (s *Sealer) openParked(raw []byte, who *principal.Principal, t target) (string, error) {
+	h, err := s.open(forParked, raw)
+	if err != nil || h.Who != who.Name() || h.Server != t.Server() || h.Method != t.Method() || h.Digest != digest(t) {
+		return "", errSeal
+	}
+	return string(h.Inner), nil
 }
 
 func (s *Sealer) sealCursor(inner []byte, who *principal.Principal, server, method string) ([]byte, error) {

@@ -18,7 +18,7 @@ func TestStandaloneStream(t *testing.T) {
 			t.Run(era+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				s := start(t, "s", era)
-				h := build(t, []Server{s.server()})
+				h := build(t, []Server{s.server(instances("session"))})
 				c, other := h.legacy("/mcp/s", "uid:1000", `{}`), h.legacy("/mcp/s", "uid:1000", `{}`)
 				stream, quiet := c.listen(), other.listen()
 				if era == "modern" {

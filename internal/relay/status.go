@@ -2,6 +2,8 @@ package relay
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -11,6 +13,8 @@ import (
 type Status struct {
 	Name, Kind, State, Era, Reason string
 	Instances                      int
+	// Stderr are the last lines that a failing program wrote to standard error.
+	Stderr []string
 }
 
 // Status lists the configured servers.
@@ -19,10 +23,17 @@ func (r *Relay) Status() []Status {
 	for _, b := range r.table.Load().sorted {
 		s := Status{Name: b.Name, Kind: b.Kind, Era: b.era(), Instances: b.instances()}
 		s.State, s.Reason = b.state(s.Instances)
+		s.Reason = strings.Join(slices.DeleteFunc([]string{s.Reason, b.owed.text()}, func(s string) bool { return s == "" }), "; ")
+		if s.State == Failing && b.Upstream != nil {
+			_, s.Stderr = b.Upstream.LastWords()
+		}
 		out = append(out, s)
 	}
 	return out
 }
+
+// Failing is the state of a server that calls do not get through to.
+const Failing = "failing"
 
 // state returns the state of a server and its reason. A state that keeps calls
 // from the server takes precedence.
@@ -33,21 +44,41 @@ func (b *backend) state(instances int) (state, reason string) {
 	if b.SignIn != nil {
 		switch what, trouble := b.SignIn.Needs(); {
 		case what != "":
-			return "sign-in needed", what
+			return Failing, "sign-in needed: " + what
 		case trouble != nil:
-			return "sign-in failed", trouble.Error()
+			return Failing, "sign-in failed: " + trouble.Error()
 		}
 	}
 	if b.Builtin != nil {
 		return "connected", ""
 	}
-	if open, wait := b.Upstream.Circuit(); open {
-		return "unreachable", fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))
+	if err := b.startable(); err != nil {
+		return "withheld", err.Error()
 	}
-	if instances > 0 {
+	if open, wait := b.Upstream.Circuit(); open {
+		reason = fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))
+		if t := b.trouble.Load(); t != nil {
+			reason += "; " + t.String()
+		}
+		return Failing, reason
+	}
+	switch {
+	case instances > 0:
 		return "connected", ""
+	case b.starting():
+		return "starting", ""
+	}
+	if t := b.trouble.Load(); t != nil {
+		return Failing, t.String()
 	}
 	return "idle", ""
+}
+
+// starting reports that a connection is being opened.
+func (b *backend) starting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.starts > 0
 }
 
 // era is what has been learnt of the server's protocol.

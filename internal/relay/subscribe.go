@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -22,8 +23,8 @@ const ackTime = 5 * time.Second
 // queued is how many different events may wait for a slow client.
 const queued = 256
 
-// maxResources bounds the resources of one listen: each has a record of its own.
-const maxResources = 1000
+// maxObjects bounds the resources and tasks of one listen: each has a record of its own.
+const maxObjects = 1000
 
 // subscription is one client's subscriptions/listen: events wait in a short
 // queue until the exchange's own goroutine writes them. A change that is
@@ -32,6 +33,7 @@ type subscription struct {
 	r    *Relay
 	x    *front.Exchange
 	want *filter // in the client's names
+	caps []byte  // of the client
 	wake chan struct{}
 	end  func() // it is over, for its client to begin again; set before ears open
 
@@ -46,7 +48,7 @@ func (s *subscription) put(e upstream.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.wait {
-		if w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
+		if isChange(e.Method) && w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
 			return
 		}
 	}
@@ -86,6 +88,8 @@ type ear struct {
 	pass gate.Pass
 	stop func()
 	left bool // the outcome is recorded
+	// tasks are the client's ids by the server's.
+	tasks map[string]string
 }
 
 // subscribe serves subscriptions/listen on one server or on all of them.
@@ -103,12 +107,13 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 		return r.refusedLeak(act)
 	}
 	heard := parseFilter(wire.Get(params, "notifications"))
-	if len(heard.uris) > maxResources {
+	if heard.named() > maxObjects {
 		return front.Reply{Error: errParams}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &subscription{r: r, x: x, want: heard, wake: make(chan struct{}, 1), granted: &filter{uris: make(map[string]bool)}}
+	s := &subscription{r: r, x: x, want: heard, caps: bytes.Clone(inCall(x).caps), wake: make(chan struct{}, 1),
+		granted: &filter{uris: make(map[string]bool), tasks: make(map[string]bool)}}
 	defer r.audience.join(s.announce)()
 	var ears []*ear
 	with := new(gate.Charge)
@@ -154,12 +159,20 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 		}
 		return nil, err
 	}
-	e := &ear{sub: s, b: b, pass: pass, link: b.pooled(r, x.Who, front.Modern)}
+	e := &ear{sub: s, b: b, pass: pass, link: b.pooledFor(r, x.Who, r.questionCaps(x, b)), tasks: make(map[string]string)}
 	mine := *s.want
-	mine.uris = make(map[string]bool)
+	mine.uris, mine.tasks = make(map[string]bool), make(map[string]bool)
+	if x.Server == "" || e.link.who == nil {
+		mine.rest = nil // it may name anything of any server, and what comes of it is another principal's too
+	}
 	for uri := range s.want.uris {
 		if t, err := resolve.Listed(x.Server, uri); err == nil && t.Server() == b.Name && s.enters(b, t, with) {
 			mine.uris[t.Name()] = true
+		}
+	}
+	for id := range s.want.tasks {
+		if inner, ok := s.task(b, id, with); ok {
+			mine.tasks[inner], e.tasks[inner] = true, id
 		}
 	}
 	e.w = &watcher{want: &mine, listens: b.Builtin == nil, deliver: e.deliver}
@@ -183,6 +196,28 @@ func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) b
 	return err == nil
 }
 
+// task finds the server's own id of a task that the client may hear of, which is one
+// that its principal has made.
+func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner string, ok bool) {
+	params := wire.Set(nil, wire.Edit{Key: "taskId", Value: wire.AppendQuote(nil, id)})
+	t, err := resolve.Request(s.x.Server, "tasks/get", wire.IntID(0), params)
+	if err != nil || t.Server() != b.Name {
+		return "", false
+	}
+	raw, err := s.r.seal.openTask(wire.Get(t.Params(), "taskId"), s.x.Who, b.Name)
+	if err != nil {
+		return "", false
+	}
+	act := s.r.actOn(s.x, t)
+	act.Kind, act.With = gate.Stream, with
+	pass, err := s.r.gate.Enter(act)
+	if err != nil {
+		return "", false
+	}
+	pass.Leave("ok", 0)
+	return wire.Text(raw)
+}
+
 func (e *ear) close() {
 	e.stop()
 	e.b.leaveStream()
@@ -203,10 +238,31 @@ func (e *ear) deliver(ev upstream.Event) {
 	if !e.sub.r.mayHear(x.Who, e.b, ev, x.Confirmed) {
 		return
 	}
-	if x.Server == "" {
+	switch {
+	case ev.Method == taskChanged:
+		if !e.ofTask(&ev) {
+			return
+		}
+	case x.Server == "":
 		ev.Params = prefixEvent(e.b.Name, ev)
 	}
 	e.sub.put(ev)
+}
+
+// ofTask puts a notification about a task into the client's words. False: the client
+// may not have its questions.
+func (e *ear) ofTask(ev *upstream.Event) bool {
+	x := e.sub.x
+	to := asked{x: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, caps: e.sub.caps}
+	if !e.link.passes(func() asked { return to }, ev) {
+		return false
+	}
+	inner, _ := wire.GetString(ev.Params, "taskId")
+	if x.Server == "" {
+		ev.Params = naming{e.b.Name}.result("tasks/get", ev.Params)
+	}
+	ev.Params = wire.Set(ev.Params, wire.Edit{Key: "taskId", Value: wire.AppendQuote(nil, e.tasks[inner])})
+	return true
 }
 
 // open waits until the server listens for this subscription, and records what it
@@ -230,6 +286,10 @@ func (e *ear) open(ctx context.Context) error {
 		for uri := range got.uris {
 			g.uris[clientURI(s.x.Server == "", e.b.Name, uri)] = true
 		}
+		for id := range got.tasks {
+			g.tasks[e.tasks[id]] = true
+		}
+		g.rest = got.rest
 	}
 	s.mu.Unlock()
 	for _, m := range []string{toolsChanged, promptsChanged, resourcesChanged} {

@@ -9,6 +9,12 @@ import (
 
 var errNoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
 
+// The notifications about a task, of 2025-11-25 and of SEP-2663.
+const (
+	taskStatus  = "notifications/tasks/status"
+	taskChanged = "notifications/tasks"
+)
+
 // isTask lists the methods that name a task (SEP-2663).
 func isTask(method string) bool {
 	switch method {
@@ -36,7 +42,7 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 	if id == nil {
 		return result
 	}
-	sealed := wire.Get(x.Params, "taskId")
+	sealed := wire.Get(t.Params(), "taskId")
 	if !isTask(t.Method()) {
 		if kind, _ := wire.GetString(result, "resultType"); kind != "task" {
 			return result

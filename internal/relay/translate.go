@@ -57,6 +57,8 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 			return nil, invalid{errState}
 		}
 		return wire.Set(p, wire.Edit{Key: "requestState", Value: inner}), nil
+	case mayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
+		return r.replay(x, t)
 	case mayAsk(t.Method()) && x.Era != c.era:
 		return wire.Set(p, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
 	case isList(t.Method()) && l.seals(c):
@@ -146,21 +148,42 @@ func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool
 // incoming makes the client's answer of a server's: the bytes that came,
 // apart from what the eras and the bindings require.
 func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	reply, err := l.asking(x, reply)
-	if err != nil {
+	reply, err := r.translated(x, l, c, t, reply)
+	if err != nil || x.Server != "" {
 		return reply, err
 	}
 	if reply.Error != nil {
+		reply.Error = naming{l.b.Name}.failure(reply.Error)
+	} else if !isList(t.Method()) {
+		reply.Result = naming{l.b.Name}.result(t.Method(), reply.Result)
+	}
+	return reply, nil
+}
+
+// translated is incoming in the server's own names.
+func (r *Relay) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+	url := needsURL(x, c, t.Method(), reply.Error)
+	reply, err := l.asking(x, reply)
+	switch {
+	case err != nil && url && !hasURLMode(x):
+		return upstream.Reply{Error: errNeedsURL}, nil
+	case err != nil:
+		return reply, err
+	case url:
+		return r.urlRequired(x, t, reply.Error)
+	case reply.Error != nil:
 		reply.Error = translateError(x, c, reply.Error)
 		return reply, nil
 	}
-	if x.Era == front.Modern || c.era == front.Modern {
-		kind, _ := wire.GetString(reply.Result, "resultType")
-		if kind == "input_required" {
-			return r.inputRequired(x, c, t, reply)
-		}
+	switch kind, _ := wire.GetString(reply.Result, "resultType"); {
+	case x.Era == front.Legacy && c.era == front.Legacy:
+	case kind == "input_required":
+		return r.inputRequired(x, c, t, reply)
+	case x.Era == front.Legacy && kind != "" && kind != "complete":
+		return upstream.Reply{Error: errNewKind}, nil
 	}
 	if isList(t.Method()) {
+		t.shelf.take(reply.Result)
 		reply.Result = r.filterList(x, l, c, t.Method(), reply.Result)
 	}
 	if c.era == front.Modern {
@@ -174,6 +197,10 @@ func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, repl
 	}
 	return reply, nil
 }
+
+// errNewKind is the answer to a legacy client for a result that its era has no form
+// for. A client of that era would take it for the end of the call.
+var errNewKind = &wire.Error{Code: front.CodeInternal, Message: "The server's result has a resultType that protocol revisions before 2026-07-28 cannot carry"}
 
 // legacyResult removes what only the modern era has: the kind of a result,
 // caching hints, and structured output that is no object.
@@ -197,13 +224,17 @@ func legacyResult(method string, result []byte) []byte {
 func legacyTools(tools []byte) []byte {
 	out := []byte{'['}
 	for tool := range wire.Elements(tools) {
-		schema := wire.Get(tool, "outputSchema")
-		if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
-			tool = wire.Set(tool, wire.Edit{Key: "outputSchema"})
-		}
-		out = append(comma(out), tool...)
+		out = append(comma(out), legacyTool(tool)...)
 	}
 	return append(out, ']')
+}
+
+func legacyTool(tool []byte) []byte {
+	schema := wire.Get(tool, "outputSchema")
+	if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
+		return wire.Set(tool, wire.Edit{Key: "outputSchema"})
+	}
+	return tool
 }
 
 // hasHints lists the methods whose results carry caching hints (Caching).

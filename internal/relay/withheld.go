@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -119,7 +120,7 @@ func unknownOf(method string) *wire.Error {
 		return errNoTool
 	case "prompts/get":
 		return errNoPrompt
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
 		return errNoURI
 	case "completion/complete":
 		return errParams
@@ -140,6 +141,14 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 	case errors.As(err, &held):
 		pass.Leave("withheld", 0)
 		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
+		if act := pass.Act(); r.owns(act.Who) {
+			e := wire.Error{Code: codeUpstream, Message: "Upstream failed"}
+			if unknown := unknownOf(method); unknown != nil {
+				e = *unknown
+			}
+			e.Data = r.local(e.Code, "", refusal.Ref, nil).Data
+			return &front.Reply{Error: r.reasoned(&e, act.Who, whyWithheld(act.Server, act.Name, held))}
+		}
 		var d *disguised
 		if errors.As(err, &d) {
 			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
@@ -163,6 +172,9 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 // ErrNoServer says that no server of that name is configured.
 var ErrNoServer = errors.New("no such server")
 
+// lookTime is how long a look at what a server offers may take.
+const lookTime = 20 * time.Second
+
 // Look asks a server for everything that it offers, to show what is withheld. A
 // process that is withheld itself is not started.
 func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
@@ -173,7 +185,7 @@ func (r *Relay) Look(ctx context.Context, who *principal.Principal, server strin
 	if b.Pin == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	l := b.pooled(r, who, front.Modern)
 	l.calls.Add(1)

@@ -1,0 +1,285 @@
+// Package approval keeps the acts that wait for the operator, and what the operator has
+// granted.
+//
+// Invariants: one approval runs one act, at most once, and only for a caller that still
+// waits or comes back for it. What is asked, granted, denied and expired is recorded
+// before it has an effect. An act that is not decided in time is not done. Arguments
+// are in memory alone.
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+var (
+	// ErrFull says that too many questions are open, of all callers or of this one.
+	ErrFull = errors.New("too many calls wait for approval")
+	// ErrSettled says that no such question is open.
+	ErrSettled = errors.New("no such call waits for approval")
+	// ErrVerdict says that a decision is not one of those that there are.
+	ErrVerdict = errors.New("not a decision")
+)
+
+// Call is one held act.
+type Call struct {
+	Held    *gate.Held
+	Act     gate.Act
+	Args    []byte // canonical JSON
+	Client  string // program of the caller, as far as it is known
+	Session string // what --for session is bound to: the session, or the process
+}
+
+// Question is a held call as the operator sees it.
+type Question struct {
+	N                                       uint64
+	Time, Expires                           time.Time
+	Client, Principal, Server, Tool, Action string
+	Args                                    string // JSON
+	Rule, Reason                            string
+	Preview                                 string // digest of what is shown, hex
+	Waiting                                 int    // callers
+	Notes                                   []string
+}
+
+// Verdict is what the operator decides. For is once, session, 1h or always.
+type Verdict struct {
+	Approve bool
+	For     string
+	Why     string
+}
+
+// Answer is what became of a held call: exactly one of Approval, Denied and Pending.
+type Answer struct {
+	Approval *gate.Approval
+	Denied   bool
+	Why      string
+	Pending  uint64 // number of the question that is still open
+	Expires  time.Time
+	Ref      uint64 // of the record that says so
+}
+
+// Options are what a queue is made from.
+type Options struct {
+	Expire time.Duration                       // how long a question is open
+	Record func(*audit.Record) (uint64, error) // writes one record and returns its number
+	Save   func(grants []Grant) error          // keeps what outlives the process
+	Notify func(Question)                      // tells the operator; nil: nothing does
+	Now    func() time.Time                    // nil: time.Now
+}
+
+// Bounds of what waits.
+const (
+	mostOpen   = 1000
+	mostOfOne  = 100
+	mostBytes  = 32 << 20
+	mostWhy    = 400
+	nameLength = 12
+)
+
+// Queue holds calls. It is safe for concurrent use.
+type Queue struct {
+	o Options
+
+	mu     sync.Mutex
+	last   uint64
+	byCall map[gate.Binding]*question
+	byN    map[uint64]*question
+	ofWho  map[string]int
+	bytes  int
+	grants []Grant
+	uses   map[string]bool // tools and shapes of arguments that were approved before
+}
+
+type state int
+
+const (
+	open state = iota
+	approved
+	denied
+)
+
+// question is one open call, and until its caller comes back a decided one.
+type question struct {
+	call    Call
+	shown   Question
+	ref     uint64 // of approval.asked
+	state   state
+	answer  Answer
+	waiters []*waiter
+	timer   *time.Timer
+}
+
+// waiter is one caller that waits. left reports that its connection is gone.
+type waiter struct {
+	answer chan Answer // a zero Answer: ask again
+	left   func() bool
+}
+
+// New makes a queue with the grants that were saved.
+func New(o Options, saved []Grant) *Queue {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, grants: saved, uses: map[string]bool{}}
+}
+
+// Await asks the operator about a call, or attaches to the question that is open about
+// an equal one, and waits. It returns after wait at the latest, with the number of the
+// question. asked is called with that number once the caller waits.
+func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func() bool, asked func(n uint64)) (Answer, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		w := &waiter{answer: make(chan Answer, 1), left: left}
+		a, at, err := q.attach(c, w)
+		if err != nil || at == nil {
+			return a, err
+		}
+		asked(at.shown.N)
+		select {
+		case a := <-w.answer:
+			if a != (Answer{}) {
+				return a, nil
+			}
+		case <-timer.C:
+			return q.leave(at, w), nil
+		case <-ctx.Done():
+			q.leave(at, w)
+			return Answer{}, ctx.Err()
+		}
+	}
+}
+
+// attach returns what is decided already, or the question that w waits for now.
+func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if a, ok, err := q.granted(c); ok || err != nil {
+		return a, nil, err
+	}
+	at := q.byCall[c.Held.Binding]
+	if at != nil && at.state != open {
+		q.remove(at)
+		return at.answer, nil, nil
+	}
+	if at == nil {
+		var err error
+		if at, err = q.ask(c); err != nil {
+			return Answer{}, nil, err
+		}
+	}
+	at.waiters = append(at.waiters, w)
+	return Answer{}, at, nil
+}
+
+// ask opens a question. The caller holds mu.
+func (q *Queue) ask(c Call) (*question, error) {
+	who := c.Act.Who.Name()
+	if len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+len(c.Args) > mostBytes {
+		return nil, ErrFull
+	}
+	now := q.o.Now()
+	at := &question{call: c, shown: Question{N: q.last + 1, Time: now, Expires: now.Add(q.o.Expire), Client: c.Client, Principal: who,
+		Server: c.Act.Server, Tool: c.Act.Name, Action: c.Act.Action, Args: string(c.Args),
+		Rule: c.Held.Ask.Rule, Reason: c.Held.Ask.Reason, Notes: q.notes(c)}}
+	at.shown.Preview = at.shown.digest()
+	var err error
+	if at.ref, err = q.record(at, "approval.asked", c.Act.Who, 0, audit.Field{Name: "expires", Value: at.shown.Expires.UTC().Format(time.RFC3339)}); err != nil {
+		return nil, err
+	}
+	q.last++
+	q.byN[at.shown.N], q.byCall[c.Held.Binding] = at, at
+	q.ofWho[who]++
+	q.bytes += len(c.Args)
+	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
+	if q.o.Notify != nil {
+		go q.o.Notify(at.shown)
+	}
+	return at, nil
+}
+
+// digest is over everything that the operator is shown of the question.
+func (s Question) digest() string {
+	h := sha256.New()
+	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rule, s.Reason}, s.Notes...) {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// record writes what happens to a question. ref is an earlier record of it.
+func (q *Queue) record(at *question, what string, who *principal.Principal, ref uint64, detail ...audit.Field) (uint64, error) {
+	a := at.call.Act
+	r := audit.Record{Kind: audit.Event, Source: "approval", Who: who, Session: a.Session, Action: what, Resource: a.Server + "/" + a.Name,
+		Rule: at.shown.Rule, Ref: ref, Detail: append([]audit.Field{{Name: "n", Value: strconv.FormatUint(at.shown.N, 10)}, {Name: "preview", Value: at.shown.Preview}}, detail...)}
+	n, err := q.o.Record(&r)
+	if err != nil {
+		return 0, fmt.Errorf("recording %s: %w", what, err)
+	}
+	return n, nil
+}
+
+// remove forgets a question. The caller holds mu.
+func (q *Queue) remove(at *question) {
+	if q.byN[at.shown.N] != at {
+		return
+	}
+	at.timer.Stop()
+	delete(q.byN, at.shown.N)
+	delete(q.byCall, at.call.Held.Binding)
+	if who := at.shown.Principal; q.ofWho[who] > 1 {
+		q.ofWho[who]--
+	} else {
+		delete(q.ofWho, who)
+	}
+	q.bytes -= len(at.call.Args)
+}
+
+// leave takes a caller from a question, and says that it is still open. An answer that
+// came at the same moment counts.
+func (q *Queue) leave(at *question, w *waiter) Answer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case a := <-w.answer:
+		if a != (Answer{}) {
+			return a
+		}
+	default:
+	}
+	for i, other := range at.waiters {
+		if other == w {
+			at.waiters = append(at.waiters[:i:i], at.waiters[i+1:]...)
+			break
+		}
+	}
+	return Answer{Pending: at.shown.N, Expires: at.shown.Expires}
+}
+
+// Pending are the open questions, the oldest first.
+func (q *Queue) Pending() []Question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := []Question{}
+	for _, n := range slices.Sorted(maps.Keys(q.byN)) {
+		if at := q.byN[n]; at.state == open {
+			shown := at.shown
+			shown.Waiting = len(at.waiters)
+			all = append(all, shown)
+		}
+	}
+	return all
+}

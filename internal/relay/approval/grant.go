@@ -1,0 +1,171 @@
+package approval
+
+import (
+	"cmp"
+	"crypto/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// For how long an approval holds.
+const (
+	Once    = "once"
+	Session = "session"
+	Hour    = "1h"
+	Always  = "always"
+)
+
+const unknownLife = time.Duration(-1)
+
+// lifeOf is how long an approval holds; 0: without end.
+func lifeOf(word string) time.Duration {
+	switch word {
+	case Hour:
+		return time.Hour
+	case Once, Session, Always:
+		return 0
+	}
+	return unknownLife
+}
+
+func orOnce(word string) string { return cmp.Or(word, Once) }
+
+// Grant lets every call of a tool through that one principal makes, until it expires, is
+// revoked, or the tool's definition is another one.
+type Grant struct {
+	ID         string    `json:"id"`
+	Action     string    `json:"action"`
+	Server     string    `json:"server"`
+	Tool       string    `json:"tool"`
+	Definition string    `json:"definition"`
+	Principal  string    `json:"principal"`
+	Session    string    `json:"session,omitempty"` // what it is bound to; empty: to none
+	For        string    `json:"for"`
+	Granted    time.Time `json:"granted"`
+	Expires    time.Time `json:"expires,omitzero"`
+	Ref        uint64    `json:"ref"` // of approval.granted
+}
+
+func (g Grant) covers(c Call) bool {
+	return g.Action == c.Act.Action && g.Server == c.Act.Server && g.Tool == c.Act.Name && g.Principal == c.Act.Who.Name() &&
+		(g.Session == "" || g.Session == c.Session)
+}
+
+// grant makes a grant of an approved question. The caller holds mu.
+func (q *Queue) grant(at *question, by *principal.Principal, life string, ref uint64) error {
+	a := at.call.Act
+	g := Grant{ID: strings.ToLower(rand.Text()[:nameLength]), Action: a.Action, Server: a.Server, Tool: a.Name, Definition: a.Definition,
+		Principal: a.Who.Name(), For: life, Granted: q.o.Now(), Ref: ref}
+	if life == Session {
+		g.Session = at.call.Session
+	}
+	if d := lifeOf(life); d > 0 {
+		g.Expires = g.Granted.Add(d)
+	}
+	return q.keep(append(slices.Clone(q.grants), g))
+}
+
+// keep replaces the grants, once they are saved. Those of a session end with the process.
+func (q *Queue) keep(all []Grant) error {
+	if err := q.o.Save(slices.DeleteFunc(slices.Clone(all), func(g Grant) bool { return g.Session != "" })); err != nil {
+		return err
+	}
+	q.grants = all
+	return nil
+}
+
+// granted returns the approval that a grant gives a call. A grant for another
+// definition of the tool ends here. The caller holds mu.
+func (q *Queue) granted(c Call) (Answer, bool, error) {
+	now := q.o.Now()
+	for i, g := range q.grants {
+		if !g.covers(c) {
+			continue
+		}
+		why := ""
+		switch {
+		case !g.Expires.IsZero() && now.After(g.Expires):
+			why = "expired"
+		case g.Definition != c.Act.Definition:
+			why = "the definition changed"
+		default:
+			return Answer{Approval: c.Held.Binding.Approve(now.Add(time.Minute), g.Ref), Ref: g.Ref}, true, nil
+		}
+		if err := q.end(i, nil, why); err != nil {
+			return Answer{}, false, err
+		}
+		return q.granted(c)
+	}
+	return Answer{}, false, nil
+}
+
+// end removes grant i and records why. The caller holds mu.
+func (q *Queue) end(i int, by *principal.Principal, why string) error {
+	g := q.grants[i]
+	r := audit.Record{Kind: audit.Event, Source: "approval", Who: by, Action: "approval.revoked", Resource: g.Server + "/" + g.Tool, Reason: why, Ref: g.Ref,
+		Detail: []audit.Field{{Name: "grant", Value: g.ID}}}
+	if _, err := q.o.Record(&r); err != nil {
+		return err
+	}
+	return q.keep(slices.Delete(slices.Clone(q.grants), i, i+1))
+}
+
+// Grants are those in force, the oldest first.
+func (q *Queue) Grants() []Grant {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.o.Now()
+	return slices.DeleteFunc(slices.Clone(q.grants), func(g Grant) bool { return !g.Expires.IsZero() && now.After(g.Expires) })
+}
+
+// Revoke ends a grant in the name of by; ErrSettled: there is no such grant.
+func (q *Queue) Revoke(by *principal.Principal, id string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.grants, func(g Grant) bool { return g.ID == id })
+	if i < 0 {
+		return ErrSettled
+	}
+	return q.end(i, by, "by the operator")
+}
+
+// mostUses bounds what is remembered of approved calls.
+const mostUses = 4096
+
+// notes say what is unusual about a call, as far as this run of the daemon knows.
+func (q *Queue) notes(c Call) []string {
+	tool := toolOf(c)
+	switch {
+	case !q.uses[tool]:
+		return []string{"first approval of this tool since the daemon started"}
+	case !q.uses[tool+shapeOf(c.Args)]:
+		return []string{"arguments of a shape that was not approved before"}
+	}
+	return []string{}
+}
+
+// met remembers an approved call.
+func (q *Queue) met(c Call) {
+	if len(q.uses) < mostUses {
+		q.uses[toolOf(c)], q.uses[toolOf(c)+shapeOf(c.Args)] = true, true
+	}
+}
+
+func toolOf(c Call) string {
+	return strconv.Quote(c.Act.Who.Name()) + " " + c.Act.Action + " " + c.Act.Server + "/" + c.Act.Name + " "
+}
+
+// shapeOf are the names of the arguments.
+func shapeOf(args []byte) string {
+	var names []string
+	for name := range wire.Members(args) {
+		names = append(names, strconv.Quote(name))
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,105 @@
+package approval
+
+import (
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Settle decides question n in the name of by. preview is the digest of what was shown;
+// empty: it is not compared. The error is ErrSettled, ErrVerdict, or that the decision
+// could not be recorded: then the question stays open.
+func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verdict) error {
+	v.For = orOnce(v.For)
+	if !v.Approve && len(v.Why) > mostWhy || v.Approve && lifeOf(v.For) == unknownLife {
+		return ErrVerdict
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.byN[n]
+	if at == nil || at.state != open || preview != "" && preview != at.shown.Preview {
+		return ErrSettled
+	}
+	if !v.Approve {
+		return q.deny(at, "approval.denied", by, plaintext.Line(v.Why))
+	}
+	return q.approve(at, by, v.For)
+}
+
+// approve gives one caller the approval, and has the others ask again. Without a caller
+// it waits for the next one. The caller holds mu.
+func (q *Queue) approve(at *question, by *principal.Principal, life string) error {
+	ref, err := q.record(at, "approval.granted", by, at.ref, audit.Field{Name: "for", Value: life})
+	if err != nil {
+		return err
+	}
+	q.met(at.call)
+	if life != Once {
+		if err := q.grant(at, by, life, ref); err != nil {
+			return err
+		}
+	}
+	a := Answer{Approval: at.call.Held.Binding.Approve(at.shown.Expires, ref), Ref: ref}
+	at.state, at.answer = approved, a
+	waiters := at.waiters
+	at.waiters = nil
+	given := false
+	for _, w := range waiters {
+		switch {
+		case !given && !w.left():
+			given = true
+			w.answer <- a
+		default:
+			w.answer <- Answer{}
+		}
+	}
+	if given {
+		q.remove(at)
+	}
+	return nil
+}
+
+// deny tells every caller; without one, the next that comes. The caller holds mu.
+func (q *Queue) deny(at *question, what string, by *principal.Principal, why string) error {
+	ref, err := q.record(at, what, by, at.ref)
+	if err != nil {
+		return err
+	}
+	at.state, at.answer = denied, Answer{Denied: true, Why: why, Ref: ref}
+	for _, w := range at.waiters {
+		w.answer <- at.answer
+	}
+	if len(at.waiters) > 0 {
+		q.remove(at)
+	}
+	at.waiters = nil
+	return nil
+}
+
+// expire ends a question that was not decided, or whose caller did not come back.
+func (q *Queue) expire(at *question) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.byN[at.shown.N] != at {
+		return
+	}
+	if at.state == open && q.deny(at, "approval.expired", nil, "nobody answered in time") != nil {
+		at.timer.Reset(time.Second) // it is open until that is recorded
+		return
+	}
+	q.remove(at)
+}
+
+// Close ends every question: nothing of it is done.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, at := range q.byN {
+		if at.state == open {
+			_ = q.deny(at, "approval.expired", nil, "Doorward was stopped")
+		}
+		q.remove(at)
+	}
+}

@@ -1,0 +1,260 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Hold is how acts are held for the operator.
+type Hold struct {
+	Queue *approval.Queue
+	// Wait is how long a call waits for its answer before the client is told that it is
+	// pending, by the name that the client gives itself.
+	Wait func(client string) time.Duration
+	// Page is the address where the operator decides; "" where there is none.
+	Page func() string
+}
+
+// Rules of acts that the operator did not let through.
+const (
+	ruleDenied = "approval.denied"
+	ruleQueue  = "approvals.queue"
+)
+
+// progressEvery is how often a client that asked for progress hears that its call waits.
+const progressEvery = 10 * time.Second
+
+// askedAtPage is the state of a modern call that was sent to the operator's page.
+var askedAtPage = []byte(`"approval"`)
+
+// admit takes an act through the gate. One that policy holds waits for the operator
+// first; what is let through then is decided again, so that a policy or a definition
+// that changed meanwhile has it asked about again. reply is the answer where the act
+// may not happen now.
+func (r *Relay) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
+	t, act, back := r.claimed(x, t, act)
+	for {
+		pass, err := r.gate.Enter(act)
+		var held *gate.Held
+		if !errors.As(err, &held) {
+			if err == nil {
+				return t, pass, nil
+			}
+			reply := r.refused(err)
+			return t, pass, &reply
+		}
+		if act.Definition == "" && r.described(t, &act) {
+			continue
+		}
+		if act.Approval = r.continued(x, t, held); act.Approval != nil {
+			t.continues = true
+			continue
+		}
+		var reply *front.Reply
+		if act.Approval, reply = r.await(ctx, x, t, act, held, back); reply != nil {
+			return t, gate.Pass{}, reply
+		}
+		r.described(t, &act)
+	}
+}
+
+// claimed prepares an act for the question whether it is held, and takes the state of
+// the operator's page out of a call that comes back from there.
+func (r *Relay) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act, bool) {
+	if act.Holds = r.hold != nil; !act.Holds {
+		return t, act, false
+	}
+	if r.gate.AsksOfClaims(t.Server()) {
+		r.described(t, &act)
+	}
+	state := wire.Get(t.Params(), "requestState")
+	if state == nil || x.Era != front.Modern {
+		return t, act, false
+	}
+	inner, err := r.seal.openState(state, x.Who, t)
+	if err != nil || string(inner) != string(askedAtPage) {
+		return t, act, false
+	}
+	plain, ok := t.With(wire.Set(t.Params(), wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}))
+	if ok {
+		t.Target = plain
+	}
+	return t, act, ok
+}
+
+// described adds what is known of the tool, and reports whether that changed the act.
+func (r *Relay) described(t target, act *gate.Act) bool {
+	if t.Method() != "tools/call" || t.b.Pin == nil {
+		return false
+	}
+	was := act.Definition
+	c, known := t.b.Pin.Claims(t.Name())
+	act.Definition, act.Tool = c.Definition, policy.Claims{ReadOnly: known && c.ReadOnly, Harmless: known && !c.Destructive}
+	return act.Definition != was
+}
+
+// continued is the approval of a call that goes on: it was approved when it began, and
+// its state leads to that run alone.
+func (r *Relay) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
+	state := wire.Get(t.Params(), "requestState")
+	if state == nil || x.Era != front.Modern || !mayAsk(t.Method()) {
+		return nil
+	}
+	if _, err := r.seal.openParked(state, x.Who, t); err != nil {
+		return nil
+	}
+	return held.Binding.Approve(time.Now().Add(time.Minute), 0)
+}
+
+// await asks the operator. back: the client has been to the operator's page.
+func (r *Relay) await(ctx context.Context, x *front.Exchange, t target, act gate.Act, held *gate.Held, back bool) (*gate.Approval, *front.Reply) {
+	call := approval.Call{Held: held, Act: act, Args: wire.Canonical(act.Args), Client: program(x.Who), Session: sessionKey(x)}
+	token := wire.GetPath(t.Params(), "_meta", "progressToken")
+	page := !back && x.Era == front.Modern && hasURLMode(x) && r.hold.Page() != ""
+	wait := time.Duration(0)
+	if !page {
+		wait = r.hold.Wait(clientName(x))
+	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	a, err := r.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
+	switch {
+	case err == nil && a.Approval != nil:
+		return a.Approval, nil
+	case err == nil && page && !a.Denied:
+		if reply, err := r.sendToPage(x, t, a); err == nil {
+			return nil, reply
+		}
+	}
+	return nil, r.unapproved(ctx, x, t, act, a, err)
+}
+
+// unapproved is the answer to a call that the operator has not let through.
+func (r *Relay) unapproved(ctx context.Context, x *front.Exchange, t target, act gate.Act, a approval.Answer, err error) *front.Reply {
+	switch {
+	case errors.Is(err, approval.ErrFull):
+		reply := r.refused(r.gate.Refuse(act, ruleQueue, gate.CodeUnavailable, sessionWait))
+		return &reply
+	case ctx.Err() != nil:
+		return &front.Reply{None: true}
+	case err != nil:
+		reply := r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: ruleQueue, Who: act.Who, Err: err})
+		return &reply
+	case a.Denied:
+		refusal := r.gate.Refuse(act, ruleDenied, gate.CodeDenied, 0)
+		text := "Not approved by the operator"
+		if a.Why != "" {
+			text += ": " + a.Why
+		}
+		return &front.Reply{Error: r.local(gate.CodeDenied, text, refusal.Ref, nil)}
+	}
+	return r.pending(x, t, a)
+}
+
+// pending tells a client that its call waits: as a result, which the model reads, and
+// for other methods than calls of tools as an error.
+func (r *Relay) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
+	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
+		a.Pending, a.Expires.UTC().Format(time.RFC3339))
+	data := wire.Set(nil, wire.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
+		wire.Edit{Key: "expires", Value: wire.AppendQuote(nil, a.Expires.UTC().Format(time.RFC3339))})
+	if t.Method() != "tools/call" {
+		return &front.Reply{Error: &wire.Error{Code: gate.CodeDenied, Message: text, Data: data}}
+	}
+	content := append(wire.AppendQuote([]byte(`[{"type":"text","text":`), text), `}]`...)
+	failed := "false"
+	if c, known := r.claimsOf(t); known && c { // clients refuse content that the tool's schema does not describe
+		failed = "true"
+	}
+	result := wire.Set(nil, wire.Edit{Key: "content", Value: content}, wire.Edit{Key: "structuredContent", Value: data}, wire.Edit{Key: "isError", Value: []byte(failed)})
+	if x.Era == front.Modern {
+		result = wire.Set(result, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+	}
+	return &front.Reply{Result: result}
+}
+
+// claimsOf reports whether a tool describes its results.
+func (r *Relay) claimsOf(t target) (schema, known bool) {
+	if t.b.Pin == nil {
+		return false, false
+	}
+	c, known := t.b.Pin.Claims(t.Name())
+	return c.Schema, known
+}
+
+// sendToPage asks a modern client to open the page where the operator decides.
+func (r *Relay) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
+	state, err := r.seal.sealState(askedAtPage, x.Who, t)
+	if err != nil {
+		return nil, fmt.Errorf("sealing a held call: %w", err)
+	}
+	params := wire.Set(nil, wire.Edit{Key: "mode", Value: []byte(`"url"`)}, wire.Edit{Key: "url", Value: wire.AppendQuote(nil, r.hold.Page())},
+		wire.Edit{Key: "message", Value: wire.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))})
+	ask := wire.Set(nil, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, policy.AskElicitation)}, wire.Edit{Key: "params", Value: params})
+	requests := wire.Set(nil, wire.Edit{Key: "doorward-approval", Value: ask})
+	return &front.Reply{Result: wire.Set(nil, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+}
+
+// reportWait sends progress while a call waits. Its numbers are small, so that those of
+// the server are larger.
+func reportWait(ctx context.Context, x *front.Exchange, token []byte, n uint64) {
+	if token == nil {
+		return
+	}
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for i := 1; ; i++ {
+		x.Notify("notifications/progress", wire.Set(nil, wire.Edit{Key: "progressToken", Value: token},
+			wire.Edit{Key: "progress", Value: strconv.AppendFloat(nil, float64(i)/1e6, 'f', 6, 64)},
+			wire.Edit{Key: "message", Value: wire.AppendQuote(nil, fmt.Sprintf("waiting for the operator's approval, number %d", n))}))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// program is the caller's program: of a shim the one that started it. It is observed.
+func program(who *principal.Principal) string {
+	value := func(name string) string { f, _ := who.Fact(name); return f.Value }
+	exe := path.Base(value("exe"))
+	if parent := value("parent_exe"); exe == "doorward" && parent != "" {
+		exe = path.Base(parent)
+	}
+	if exe == "." {
+		return ""
+	}
+	return plaintext.Line(exe)
+}
+
+// clientName is what a client calls itself.
+func clientName(x *front.Exchange) string {
+	info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo)
+	if x.Session != nil {
+		info = wire.Get(x.Session.Init, "clientInfo")
+	}
+	name, _ := wire.GetString(info, "name")
+	return name
+}
+
+// sessionKey is what a grant for a session is bound to.
+func sessionKey(x *front.Exchange) string {
+	if x.Session != nil {
+		return "session:" + x.Session.Digest
+	}
+	return "process:" + x.Who.Key()
+}

@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// counter is where the operator decides.
+type counter struct {
+	t     *testing.T
+	queue *approval.Queue
+}
+
+// withCounter holds every call of a server's tools. page is the console's address.
+func withCounter(d *counter, server, page string, wait time.Duration) option {
+	return func(h *house, o *Options) {
+		h.rules[server] = policy.ServerRules{Tools: everyTool, Ask: elicitation, Held: []string{"*"}}
+		d.queue = approval.New(approval.Options{Expire: time.Hour, Record: func(r *audit.Record) (uint64, error) { return h.log.Append(r) },
+			Save: func([]approval.Grant) error { return nil }}, nil)
+		o.Hold = &Hold{Queue: d.queue, Wait: func(string) time.Duration { return wait }, Page: func() string { return page }}
+	}
+}
+
+// settle decides the one question that waits.
+func (d *counter) settle(v approval.Verdict) {
+	d.t.Helper()
+	eventually(d.t, "one call waits", func() bool { return len(d.queue.Pending()) == 1 })
+	if err := d.queue.Settle(principal.New("uid:1000"), d.queue.Pending()[0].N, "", v); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A modern client that can be sent to a URL is sent to the page where the operator
+// decides. When it comes back, its call runs once if it was approved, and waits on if not.
+func TestAHeldCallLeadsToThePage(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		for _, path := range []string{"/mcp/quiz", "/mcp"} {
+			for _, era := range []string{"legacy", "modern"} {
+				t.Run(fmt.Sprint(kind, " ", path, " ", era), func(t *testing.T) {
+					t.Parallel()
+					s := start(t, "quiz", era)
+					s.serve = func(q *query) { q.result(`{"content":[],"params":%s}`, q.Params) }
+					d := &counter{t: t}
+					h := build(t, []Server{s.server()}, withCounter(d, "quiz", "http://localhost:1/ui/decisions", 20*time.Millisecond))
+					m := h.modern(path, "uid:1000")
+					m.caps = byURL
+					params := object("tools/call", path, "a")
+					first := m.call("tools/call", `{`+params+`}`)
+					equal(t, "question", field(first, "result", wire.InputRequests), `{"doorward-approval":{"method":"elicitation/create","params":{"mode":"url",`+
+						`"url":"http://localhost:1/ui/decisions","message":"Doorward holds this call for the approval of a person, as number 1."}}}`)
+					accepted := `{"doorward-approval":{"action":"accept"}}`
+					waits := m.call("tools/call", back(params, first, accepted))
+					equal(t, "not approved yet", field(waits, "result", "structuredContent", "pending"), "1")
+					equal(t, "of another caller, who is asked about apart", field(h.modern(path, "token:bob").call("tools/call", back(params, first, accepted)), "result", "structuredContent", "pending"), "2")
+					if err := d.queue.Settle(principal.New("uid:1000"), 1, "", approval.Verdict{Approve: true}); err != nil {
+						t.Fatal(err)
+					}
+					done := m.call("tools/call", back(params, first, accepted))
+					equal(t, "without the state", field(done, "result", "params", "requestState")+field(done, "result", "params", "inputResponses"), "")
+					equal(t, "runs", fmt.Sprint(len(s.got("tools/call"))), "1")
+					again := m.call("tools/call", back(params, first, accepted))
+					if field(again, "result", "structuredContent", "pending") == "" || len(s.got("tools/call")) != 1 {
+						t.Errorf("the state ran it again: %s", again)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Every way of asking for a held tool waits, and the server sees nothing of what was not
+// approved.
+func TestNothingHeldReachesAServer(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "s", "both")
+			d := &counter{t: t}
+			h := build(t, []Server{s.server()}, withCounter(d, "s", "", time.Millisecond))
+			for _, path := range []string{"/mcp/s", "/mcp"} {
+				name := "t"
+				if path == "/mcp" {
+					name = "s__t"
+				}
+				for era, c := range clients(h, path, "uid:1000") {
+					for _, args := range []string{`{"name":%q}`, `{"name":%q,"arguments":{"a":1}}`, `{"arguments":{"a":[1,{"b":null}]},"name":%q}`,
+						`{"name":%q,"task":{"ttl":1}}`, `{"name":%q,"requestState":"x","inputResponses":{}}`} {
+						out := c("tools/call", fmt.Sprintf(args, name))
+						if field(out, "result", "structuredContent", "pending") == "" {
+							t.Errorf("%s %s %s: %s", path, era, args, out)
+						}
+					}
+				}
+			}
+			if got := s.got("tools/call"); len(got) != 0 {
+				t.Errorf("the server saw %v", got)
+			}
+			for _, r := range h.records() {
+				if r.Action == "tools/call" && r.Decision == audit.Allow {
+					t.Errorf("recorded as allowed: %+v", r)
+				}
+			}
+		})
+	}
+}
+
+// The record tells what was asked, granted, decided and done apart, each with a
+// reference to the one before.
+func TestTheRecordOfAnApproval(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	d := &counter{t: t}
+	h := build(t, []Server{s.server()}, withCounter(d, "s", "", time.Hour))
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	done := make(chan string, 1)
+	go func() { done <- c.call("tools/call", `{"name":"t"}`) }()
+	d.settle(approval.Verdict{Approve: true})
+	<-done
+	go func() { done <- c.call("tools/call", `{"name":"u"}`) }()
+	d.settle(approval.Verdict{Why: "no"})
+	equal(t, "denied", text(<-done, "error", "message"), "Not approved by the operator: no")
+	var chain []string
+	refs := map[uint64]string{}
+	for _, r := range h.records() {
+		if r.Source == "approval" || r.Action == "tools/call" {
+			word := r.Action + " " + r.Kind + " " + r.Decision + r.Result
+			chain = append(chain, word+" <- "+refs[r.Ref])
+			refs[r.Seq] = word
+		}
+	}
+	equal(t, "records", fmt.Sprintf("%q", chain), fmt.Sprintf("%q", []string{
+		"approval.asked event  <- ",
+		"approval.granted event  <- approval.asked event ",
+		"tools/call decision allow <- approval.granted event ",
+		"tools/call outcome ok <- tools/call decision allow",
+		"approval.asked event  <- ",
+		"approval.denied event  <- approval.asked event ",
+		"tools/call decision deny <- ",
+	}))
+}

@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+func atLevel(level string) []wire.Edit {
+	return []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + level + `"`)}}
+}
+
+// chatty is a legacy server whose tools write two log messages, of which the client
+// waits for none before it calls another.
+func chatty(t *testing.T, start func(*testing.T, string, string) *script) *script {
+	s := start(t, "s", "legacy")
+	s.serve = func(q *query) {
+		if q.Method == "logging/setLevel" {
+			q.result(`{}`)
+			return
+		}
+		q.arrive()
+		for _, level := range []string{"debug", "error"} {
+			q.notify("notifications/message", fmt.Sprintf(`{"level":%q,"data":%q}`, level, q.name()))
+		}
+		q.arrive()
+		q.result(`{"of":%q}`, q.name())
+	}
+	return s
+}
+
+// A legacy server that writes no log before it is told a level is told the most verbose
+// one that a modern request has named. Each client gets what it asked for, also of calls
+// that run at the same time over one pipe.
+func TestLogsOfALegacyServerForModernClients(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := chatty(t, start)
+			h := build(t, []Server{s.server()})
+			loud, calm, deaf := h.modern("/mcp/s", "uid:1000"), h.modern("/mcp/s", "token:calm"), h.modern("/mcp/s", "uid:1000")
+			loud.meta, calm.meta = atLevel("debug"), atLevel("error")
+			all := make(chan *reply, 4)
+			for i, m := range []*modern{loud, loud, calm, deaf} {
+				go func() { all <- m.begin("tools/call", fmt.Sprintf(`{"name":"t%d"}`, i)) }()
+				eventually(t, "the call is there", func() bool { return len(s.got("tools/call")) == i+1 })
+			}
+			for range 8 {
+				s.proceed <- struct{}{}
+			}
+			heard := make(map[string]int)
+			for range 4 {
+				r := <-all
+				r.end()
+				for _, m := range r.before {
+					heard[text(m, "params", "data")+" "+text(m, "params", "level")]++
+				}
+			}
+			for _, name := range []string{"t0", "t1"} {
+				equal(t, name, fmt.Sprint(heard[name+" debug"], heard[name+" error"]), "1 1")
+			}
+			equal(t, "calm", fmt.Sprint(heard["t2 debug"], heard["t2 error"]), "0 1")
+			equal(t, "the server was told", field(string(s.got("logging/setLevel")[0].Params), "level"), `"debug"`)
+			equal(t, "on record", h.outcome(h.decided("logging/setLevel", "s")), "ok")
+		})
+	}
+}
+
+// On a connection that principals share, a client hears no log message of another's call.
+func TestLogsOfASharedServer(t *testing.T) {
+	t.Parallel()
+	s := chatty(t, stdio)
+	h := build(t, []Server{s.server(instances("shared"))})
+	all := make(chan *reply, 2)
+	for i, who := range []string{"token:alice", "token:bob"} {
+		m := h.modern("/mcp/s", who)
+		m.meta = atLevel("debug")
+		go func() { all <- m.begin("tools/call", fmt.Sprintf(`{"name":"t%d"}`, i)) }()
+		eventually(t, "the call is there", func() bool { return len(s.got("tools/call")) == i+1 })
+	}
+	for range 4 {
+		s.proceed <- struct{}{}
+	}
+	for range 2 {
+		r := <-all
+		end := r.end()
+		for _, m := range r.before {
+			equal(t, "whose message", text(m, "params", "data"), text(end, "result", "of"))
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+const rootsChanged = "notifications/roots/list_changed"
+
+// errNoAddressee refuses a notification that names no server which the caller may use.
+var errNoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification is for no server"}
+
+// Notification implements front.Handler. The notifications that the protocol defines go
+// where they mean something, and any other one to the server that it is for. The error
+// says why that one did not get it.
+func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error {
+	switch x.Method {
+	case front.Listening:
+		r.bindingOf(x.Session).listen()
+	case rootsChanged, "notifications/progress":
+		r.toSession(ctx, x)
+	case "notifications/cancelled", "notifications/initialized": // the door's, and of no meaning to a server
+	default:
+		return r.toServer(ctx, x)
+	}
+	return nil
+}
+
+// toSession passes a notification of a legacy session to the servers with which that
+// session alone is connected. In the modern era these notifications do not exist.
+func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
+	if x.Session == nil {
+		return
+	}
+	for _, h := range r.bindingOf(x.Session).all() {
+		rooted := x.Method == rootsChanged
+		if !h.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.init, "capabilities", "roots") == nil {
+			continue
+		}
+		live := h.link.live.Load()
+		t, err := resolve.Notice(h.b.Name, x.Method, x.Params)
+		if err == nil && live != nil && live.alive() && live.era == front.Legacy {
+			r.notify(ctx, x, h.link, t)
+		}
+	}
+}
+
+// toServer passes a notification that Doorward does not know to the server of its route,
+// on the aggregate to the one of whose objects it names one.
+func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
+	t, err := resolve.Notice(x.Server, x.Method, x.Params)
+	if err != nil {
+		return errNoAddressee
+	}
+	b := r.table.Load().byName[t.Server()]
+	if b == nil || !r.visible(x.Who, b.Name) {
+		return errNoAddressee
+	}
+	return r.notify(ctx, x, r.linkFor(x, b), t)
+}
+
+// notify takes one notification through the gate to a server, which is started for it.
+func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
+	act := r.actOn(x, t)
+	pass, err := r.gate.Enter(act)
+	if err != nil {
+		return r.refused(err).Error
+	}
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
+	c, err := l.get(ctx)
+	if err != nil {
+		return r.fail(ctx, l.b.Name, pass, err).Error
+	}
+	params, ok := r.outward(act, noticeParams(x, l, c, t), beside(t.Method(), nil)...)
+	if ok {
+		params, ok = l.scanNotice(x, params, pass.Ref)
+	}
+	if !ok {
+		pass.Leave("blocked", 0)
+		return r.local(gate.CodeDenied, "Denied by policy", pass.Ref, nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, sideTime)
+	defer cancel()
+	if err := c.conn.Notify(ctx, t.Method(), params); err != nil {
+		return r.fail(ctx, l.b.Name, pass, err).Error
+	}
+	pass.Leave("ok", 0)
+	return nil
+}
+
+// noticeParams are the params as they came, apart from what the eras require in _meta.
+func noticeParams(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []byte {
+	switch {
+	case x.Era == front.Legacy && c.era == front.Modern:
+		return wire.SetIn(t.Params(), "_meta", l.modernMeta(x)...)
+	case x.Era == front.Modern && c.era == front.Legacy && wire.Get(t.Params(), "_meta") != nil:
+		return wire.SetIn(t.Params(), "_meta", legacyMeta...)
+	}
+	return t.Params()
+}

@@ -1,0 +1,160 @@
+package relay
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// mute never answers a handshake, as a program that hangs.
+func mute(s *script) *script {
+	s.refuse = func(*query) bool { return true }
+	return s
+}
+
+// tardy answers a handshake after a while, as a program that is still installed.
+func tardy(s *script, after time.Duration) *script {
+	begin := time.Now()
+	s.refuse = func(q *query) bool {
+		select {
+		case <-time.After(time.Until(begin.Add(after))):
+		case <-q.ctx.Done():
+		}
+		return false
+	}
+	return s
+}
+
+// broken is a server whose program ends at once.
+func broken(t *testing.T, name string) Server {
+	return stdio(t, name, "legacy").server(func(_ *Server, d *upstream.Definition) { d.Path, d.Args = "/bin/false", nil })
+}
+
+func (h *house) status(server string) Status {
+	for _, s := range h.relay.Status() {
+		if s.Name == server {
+			return s
+		}
+	}
+	h.t.Fatalf("no server %s", server)
+	return Status{}
+}
+
+// within fails the test when f takes longer than a list may.
+func within(t *testing.T, what string, f func() string) string {
+	t.Helper()
+	begin := time.Now()
+	out := f()
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("%s took %s", what, d)
+	}
+	return out
+}
+
+// Six servers, of which one hangs, one takes long to start and one is broken: a
+// list comes within 3 s with what is there, says in status what it lacks, and is
+// complete when the client was told to look again.
+func TestAListWaitsForNoServer(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			servers := []Server{broken(t, "broken"), mute(stdio(t, "hung", "legacy")).server(), tardy(stdio(t, "slow", "legacy"), 9*time.Second).server()}
+			for _, name := range []string{"a", "b", "c"} {
+				servers = append(servers, stdio(t, name, "legacy").server())
+			}
+			h := build(t, servers)
+			m, c := h.modern("/mcp", "uid:1000"), (*session)(nil)
+			var list func() string
+			var stream *reply
+			if era == "legacy" {
+				c = h.legacy("/mcp", "uid:1000", `{}`)
+				stream, list = c.listen(), func() string { return c.call("tools/list", `{}`) }
+			} else {
+				stream, list = m.begin("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`), func() string { return m.call("tools/list", `{}`) }
+			}
+			const there = "a__echo b__echo c__echo"
+			equal(t, "the first list", join(names(within(t, "the first list", list), "tools", "name")), there)
+			for server, want := range map[string]string{"slow": "starting", "hung": "starting"} {
+				st := h.status(server)
+				if st.State != want || !strings.Contains(st.Reason, "tools/list") {
+					t.Errorf("%s: %+v", server, st)
+				}
+			}
+			contains(t, "broken", h.status("broken").Reason, "tools/list")
+			end := time.Now().Add(20 * time.Second)
+			for got := ""; got != there+" slow__echo"; {
+				if time.Now().After(end) {
+					t.Fatalf("the list is not complete after list_changed: %s", got)
+				}
+				stream.nextOf(toolsChanged)
+				got = join(names(within(t, "a list", list), "tools", "name"))
+			}
+			equal(t, "nothing is owed", h.status("slow").Reason, "")
+		})
+	}
+}
+
+// A server that is known is shown from what was approved of it while it starts:
+// as far as the caller may use it, and cleaned. A call waits for it.
+func TestAStartingServerIsShownAsApproved(t *testing.T) {
+	t.Parallel()
+	s, book := stdio(t, "s", "legacy"), shelf(t)
+	const tools = `[{"name":"echo","description":"echo\u200bes","inputSchema":{"type":"object"}},{"name":"secret"}]`
+	s.setList("tools/list", `{"tools":`+tools+`}`)
+	book.Guard("s", false, nil).Judge(pin.Asker{Era: "legacy"}, pin.Tools, []byte(tools))
+	tardy(s, 10*time.Second)
+	h := build(t, []Server{s.server(pinnedBy(book, false))}, withRules("s", policy.List{Allow: []string{"*"}, Deny: []string{"secret"}}, elicitation))
+	c, m := h.legacy("/mcp", "uid:1000", `{}`), h.modern("/mcp/s", "uid:1000")
+	stream := c.listen()
+	alone := make(chan string, 1)
+	go func() {
+		alone <- within(t, "a list of the server alone", func() string { return m.call("tools/list", `{}`) })
+	}()
+	shown := within(t, "the list", func() string { return c.call("tools/list", `{}`) })
+	equal(t, "tools", field(shown, "result", "tools"), `[{"description":"echoes","inputSchema":{"type":"object"},"name":"s__echo"}]`)
+	one := <-alone
+	equal(t, "on its own route", join(names(one, "tools", "name"))+field(one, "result", "resultType"), `echo"complete"`)
+	equal(t, "prompts, of which nothing was approved", join(names(c.call("prompts/list", `{}`), "prompts", "name")), "")
+	if end := c.tool("s__echo", ""); field(end, "result") == "" {
+		t.Errorf("a call while it starts: %s", end)
+	}
+	stream.nextOf(toolsChanged)
+	equal(t, "at last", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__echo")
+	eventually(t, "nothing is owed", func() bool { return h.status("s").Reason == "" })
+}
+
+// A server that takes long for every list is shown as it answered, and its
+// clients are not sent in circles.
+func TestAServerThatIsSlowWithEveryList(t *testing.T) {
+	t.Parallel()
+	s, book := stdio(t, "s", "legacy"), shelf(t)
+	s.setList("tools/list", "")
+	s.serve = func(q *query) {
+		if q.Method == "tools/list" {
+			select {
+			case <-time.After(3500 * time.Millisecond):
+			case <-q.ctx.Done():
+				return
+			}
+		}
+		q.result(`{"tools":[{"name":"late"}]}`)
+	}
+	h := build(t, []Server{s.server(pinnedBy(book, false))})
+	c := h.legacy("/mcp", "uid:1000", `{}`)
+	stream := c.listen()
+	equal(t, "nothing is known yet", join(names(c.call("tools/list", `{}`), "tools", "name")), "")
+	stream.nextOf(toolsChanged)
+	equal(t, "as it answered", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__late")
+	eventually(t, "the server has answered again", func() bool {
+		for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
+			return !held.late.expected("tools/list")
+		}
+		return false
+	})
+	stream.silent()
+}

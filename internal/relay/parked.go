@@ -1,0 +1,356 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+const (
+	// parkTime is how long a parked call waits for its client to come back.
+	parkTime = askTime
+	// keepTime is how long the result of a call that was parked can be fetched
+	// again, by a client that lost it.
+	keepTime = time.Minute
+	// gatherTime is how long a question of a call waits for a further one, so that the
+	// client gets them at once; gatherMost bounds how many times in a row.
+	gatherTime = 50 * time.Millisecond
+	gatherMost = 5
+	// keptEvents bounds what is kept of a call's progress and logs while its client
+	// answers.
+	keptEvents = 64
+)
+
+// parked is one call of a modern client to a legacy server, which may ask questions
+// while it works. The call runs on its own. The client waits for its result, or gets
+// the questions with a handle, and comes back with the answers; then the same call
+// goes on.
+//
+// Invariant: a question belongs to one call, and its answer comes from a request of
+// the principal that made that call, with the same method, name and arguments.
+type parked struct {
+	link   *link
+	conn   *liveConn
+	id     string // random, and known to holders of the handle alone
+	asked  string // method and name, for what is learnt of the server
+	to     asked
+	found  *findings
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	x       *front.Exchange     // that waits now; nil: none does
+	missed  []upstream.Event    // while none waited
+	open    map[string]*inquiry // questions by key
+	last    int                 // of the keys
+	changed chan struct{}       // closed when a question comes or goes, and at the end
+	over    bool
+	reply   upstream.Reply
+	err     error
+	expiry  *time.Timer // nil until the call is parked
+}
+
+// inquiry is one question of a parked call.
+type inquiry struct {
+	id     wire.ID
+	method string
+	params []byte // with its label
+	pass   gate.Pass
+	wanted *question
+}
+
+// parkable runs a call whose server may ask. questions: the reply is the server's
+// questions and no answer of its own.
+func (l *link) parkable(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (reply upstream.Reply, questions bool, err error) {
+	p := &parked{link: l, conn: c, id: rand.Text(), asked: t.Method() + " " + t.Name(), found: t.found,
+		open: make(map[string]*inquiry), changed: make(chan struct{})}
+	who := *x
+	p.to = asked{x: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, inside: true,
+		caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
+	p.ctx, p.cancel = context.WithCancel(l.ctx)
+	own := *req
+	own.Params = bytes.Clone(req.Params)
+	t.Target, _ = t.With(bytes.Clone(t.Params()))
+	p.attach(x)
+	l.calls.Add(1)
+	c.begin(p)
+	go p.run(t, &own)
+	return p.await(ctx, x, t)
+}
+
+func (p *parked) run(t target, req *upstream.Request) {
+	defer p.link.calls.Add(-1)
+	reply, err := p.link.callThrough(p.ctx, p.conn, t, req, p.hear)
+	p.conn.finish(p)
+	p.mu.Lock()
+	p.over, p.reply, p.err = true, reply, err
+	left := p.takeOpen()
+	p.change()
+	p.mu.Unlock()
+	for _, q := range left { // the server does not wait for these any more
+		p.conn.settle(q.id, q.wanted)
+		q.pass.Leave("cancelled", 0)
+	}
+	p.cancel()
+}
+
+// change tells those who wait. The caller holds mu.
+func (p *parked) change() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// takeOpen empties the questions. The caller holds mu.
+func (p *parked) takeOpen() []*inquiry {
+	all := slices.Collect(maps.Values(p.open))
+	clear(p.open)
+	return all
+}
+
+// hear takes what the server says on behalf of the call. What is no question goes to
+// the client that waits, if one does.
+func (p *parked) hear(e upstream.Event) {
+	if e.ID != nil {
+		p.ask(e)
+		return
+	}
+	if e.Method == "notifications/cancelled" {
+		p.conn.retract(e.Params)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case isChange(e.Method):
+		p.link.hub.publish(e)
+	case p.x != nil:
+		p.link.during(p.conn, p.x, inRequest(p.x, e))
+	case len(p.missed) < keptEvents:
+		e.Params = bytes.Clone(e.Params)
+		p.missed = append(p.missed, e)
+	}
+}
+
+// inRequest gives a call's progress the token of the request that waits for it now:
+// each round of a client is a request with a token of its own.
+func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
+	if e.Method == "notifications/progress" {
+		token := bytes.Clone(wire.GetPath(x.Params, "_meta", "progressToken"))
+		e.Params = wire.Set(e.Params, wire.Edit{Key: "progressToken", Value: token})
+	}
+	return e
+}
+
+// ask enters a question of the server, if the client may be asked.
+func (p *parked) ask(e upstream.Event) {
+	l := p.link
+	l.b.asking.learn(p.asked)
+	var key string
+	wanted := p.conn.note(e.ID, pooledQuestions, func() { go p.retracted(key) })
+	if wanted == nil {
+		go l.reply(p.conn, e.ID, refusal(e.Method))
+		return
+	}
+	p.mu.Lock()
+	p.last++
+	key = fmt.Sprintf("%s-%d", l.b.Name, p.last)
+	p.mu.Unlock()
+	go p.decide(key, e, wanted)
+}
+
+// decide passes a question through the gate, and offers it to the client.
+func (p *parked) decide(key string, e upstream.Event, wanted *question) {
+	l := p.link
+	params, err := e.Params, error(nil)
+	if !e.Plain && wire.HoldsQuestions(params) {
+		params, err = l.embedded(p.to, params)
+	}
+	var pass gate.Pass
+	if err == nil {
+		params, pass, err = l.question(p.to, e.Method, params)
+	}
+	if err != nil {
+		p.refuse(e, wanted)
+		return
+	}
+	if e.Method == policy.AskElicitation {
+		params = wire.Set(params, wire.Edit{Key: "elicitationId"})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		pass.Leave("cancelled", 0)
+		return
+	}
+	if len(p.open) >= openQuestions {
+		pass.Leave("unsupported", 0)
+		go p.refuse(e, wanted)
+		return
+	}
+	p.open[key] = &inquiry{id: e.ID, method: e.Method, params: bytes.Clone(params), pass: pass, wanted: wanted}
+	p.change()
+}
+
+func (p *parked) refuse(e upstream.Event, wanted *question) {
+	if p.conn.settle(e.ID, wanted) {
+		p.link.reply(p.conn, e.ID, refusal(e.Method))
+	}
+}
+
+// retracted takes out a question that the server has withdrawn.
+func (p *parked) retracted(key string) {
+	p.mu.Lock()
+	q := p.open[key]
+	delete(p.open, key)
+	p.change()
+	p.mu.Unlock()
+	if q != nil {
+		p.conn.settle(q.id, q.wanted)
+		q.pass.Leave("cancelled", 0)
+	}
+}
+
+// answer gives the server what the client answered. Answers to questions that are
+// not open are ignored: the client may have sent them before.
+func (p *parked) answer(responses []byte) {
+	for key, raw := range wire.Members(responses) {
+		p.mu.Lock()
+		q := p.open[key]
+		delete(p.open, key)
+		p.mu.Unlock()
+		if q != nil {
+			p.settle(q, upstream.Reply{Result: bytes.Clone(raw)}, "ok")
+		}
+	}
+}
+
+// settle answers one question, which is in nobody else's hands.
+func (p *parked) settle(q *inquiry, reply upstream.Reply, word string) {
+	if !p.conn.settle(q.id, q.wanted) {
+		word = "cancelled"
+	} else if p.conn.alive() {
+		p.link.reply(p.conn, q.id, reply)
+	}
+	q.pass.Leave(word, int64(len(reply.Result)))
+}
+
+func (p *parked) attach(x *front.Exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.x = x
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	for _, e := range p.missed {
+		p.link.during(p.conn, x, inRequest(x, e))
+	}
+	p.missed = nil
+}
+
+// detach leaves the call without a client, if x is the one that waits.
+func (p *parked) detach(x *front.Exchange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.x != x {
+		return
+	}
+	p.x = nil
+	switch {
+	case p.expiry == nil: // it was never parked
+	case p.over:
+		p.expiry.Reset(keepTime)
+	default:
+		p.expiry.Reset(p.link.r.parkFor)
+	}
+}
+
+// await returns the call's result, or its questions. A client that leaves before it
+// has either ends the call.
+func (p *parked) await(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, questions bool, err error) {
+	defer p.detach(x)
+	for seen, times := 0, 0; ; {
+		p.mu.Lock()
+		over, open, changed := p.over, len(p.open), p.changed
+		reply, err := p.reply, p.err
+		p.mu.Unlock()
+		switch {
+		case over:
+			return reply, false, err
+		case open > 0 && (open <= seen || times == gatherMost):
+			reply, err := p.required(x, t)
+			return reply, true, err
+		case open > 0:
+			seen, times = open, times+1
+			changed = after(gatherTime)
+		default:
+			seen, times = 0, 0
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			p.cancel()
+			return upstream.Reply{}, false, ctx.Err()
+		}
+	}
+}
+
+func after(d time.Duration) chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(d, func() { close(done) })
+	return done
+}
+
+// required is the result that carries the open questions and the handle with which
+// their answers come back.
+func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
+	state, err := p.link.r.seal.sealParked(p.id, x.Who, t)
+	if err != nil {
+		return upstream.Reply{}, fmt.Errorf("sealing a parked call: %w", err)
+	}
+	p.link.b.parking.add(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	requests := emptyResult
+	for _, key := range slices.Sorted(maps.Keys(p.open)) {
+		q := p.open[key]
+		ask := wire.Set(emptyResult, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, q.method)})
+		if q.params != nil {
+			ask = wire.Set(ask, wire.Edit{Key: "params", Value: q.params})
+		}
+		requests = wire.Set(requests, wire.Edit{Key: key, Value: ask})
+	}
+	return upstream.Reply{Result: wire.Set(emptyResult, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+}
+
+// expire ends a parked call whose client did not come back: first its questions,
+// then itself.
+func (p *parked) expire() {
+	p.mu.Lock()
+	if p.x != nil {
+		p.mu.Unlock()
+		return
+	}
+	left := p.takeOpen()
+	p.mu.Unlock()
+	p.link.b.parking.remove(p)
+	for _, q := range left {
+		reply := notAskable
+		if q.method == policy.AskElicitation {
+			reply = cancelled
+		}
+		p.settle(q, reply, "unanswered")
+	}
+	p.cancel()
+}

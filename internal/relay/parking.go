@@ -1,0 +1,268 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+const (
+	// maxParked bounds the parked calls of one principal on one server. The oldest
+	// one expires when there are more.
+	maxParked = 256
+	// maxLanes bounds the further connections for calls that ask, where a question
+	// does not say whose it is.
+	maxLanes = 8
+	// maxAsking bounds what is remembered of a server's tools.
+	maxAsking = 1000
+)
+
+// parking is the parked calls of one server, oldest first.
+type parking struct {
+	mu    sync.Mutex
+	calls []*parked
+}
+
+// add enters a call when it is parked for the first time.
+func (k *parking) add(p *parked) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.mu.Lock()
+	known := p.expiry != nil
+	if !known {
+		p.expiry = time.AfterFunc(p.link.r.parkFor, p.expire)
+	}
+	p.mu.Unlock()
+	if known {
+		return
+	}
+	k.calls = append(k.calls, p)
+	var oldest *parked
+	n := 0
+	for _, q := range k.calls {
+		if q.to.x.Who.Name() == p.to.x.Who.Name() {
+			if n++; oldest == nil {
+				oldest = q
+			}
+		}
+	}
+	if n > maxParked {
+		go oldest.expire()
+	}
+}
+
+func (k *parking) remove(p *parked) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, q := range k.calls {
+		if q == p {
+			k.calls = append(k.calls[:i], k.calls[i+1:]...)
+			return
+		}
+	}
+}
+
+func (k *parking) find(id string) *parked {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.calls {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// resume continues a parked call with the client's answers. False: the request is
+// not about one.
+func (r *Relay) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
+	state := wire.Get(t.Params(), "requestState")
+	if state == nil || x.Era != front.Modern || !mayAsk(t.Method()) {
+		return reply, false, nil
+	}
+	id, err := r.seal.openParked(state, x.Who, t)
+	if err != nil {
+		return reply, false, nil
+	}
+	p := t.b.parking.find(id)
+	if p == nil {
+		return reply, true, invalid{errState}
+	}
+	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
+		if len(answer) == 0 || answer[0] != '{' {
+			return reply, true, invalid{errParams}
+		}
+	}
+	reply, err = p.resume(ctx, x, t)
+	return reply, true, err
+}
+
+func (p *parked) resume(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
+	l := p.link
+	again, err := l.pinned(ctx, p.conn, t)
+	if err != nil {
+		p.cancel()
+		return upstream.Reply{}, err
+	}
+	p.attach(x)
+	p.answer(wire.Get(t.Params(), "inputResponses"))
+	reply, questions, err := p.await(ctx, x, t)
+	if t.found != nil && p.found != nil {
+		for _, f := range p.found.take() {
+			t.found.add(f.rule, f.result, f.n)
+		}
+	}
+	if err != nil || questions {
+		return reply, err
+	}
+	return l.r.incoming(x, l, p.conn, again, reply)
+}
+
+// begin and finish keep the calls in flight that may ask, to find out whose a
+// question is that does not say so.
+func (c *liveConn) begin(p *parked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		c.running = make(map[*parked]bool)
+	}
+	c.running[p] = true
+}
+
+func (c *liveConn) finish(p *parked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, p)
+}
+
+// candidates are the calls that can have asked a question: those that wait for no
+// answer, and without any of these the others.
+func (c *liveConn) candidates() []*parked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var free, waiting []*parked
+	for p := range c.running {
+		p.mu.Lock()
+		if len(p.open) == 0 {
+			free = append(free, p)
+		} else {
+			waiting = append(waiting, p)
+		}
+		p.mu.Unlock()
+	}
+	if len(free) > 0 {
+		return free
+	}
+	return waiting
+}
+
+// askedOutside finds the call of a modern client that a question belongs to, when
+// the server asks on a stream that all calls share. With several that it may be,
+// none is asked, and from then on each of their tools gets a connection of its own.
+func (l *link) askedOutside(c *liveConn, e upstream.Event) bool {
+	all := c.candidates()
+	if len(all) == 1 {
+		all[0].ask(e)
+		return true
+	}
+	for _, p := range all {
+		l.b.asking.learn(p.asked)
+	}
+	return false
+}
+
+// askers is what is known of a server's tools, prompts and resources: which of them
+// ask, or may have asked.
+type askers struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func (a *askers) learn(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known == nil {
+		a.known = make(map[string]bool)
+	}
+	if len(a.known) < maxAsking {
+		a.known[name] = true
+	}
+}
+
+func (a *askers) knows(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known[name]
+}
+
+// take returns the link for a call and counts the call there. A call that is known
+// to ask gets a connection on which no other call is, where a question does not say
+// whose it is.
+func (r *Relay) take(x *front.Exchange, t target) *link {
+	l := r.linkFor(x, t.b)
+	if l.caps != nil && t.b.Kind != "http" && mayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
+		for n := range maxLanes + 1 {
+			lane := t.b.lane(l, n)
+			if lane.calls.CompareAndSwap(0, 1) {
+				return lane
+			}
+		}
+	}
+	l.calls.Add(1)
+	return l
+}
+
+// questionCaps are the capabilities with which a modern client's connection to a
+// legacy server is opened; nil: those that every client has. Connections that
+// principals share have none, since a question could not be put to one of them.
+func (r *Relay) questionCaps(x *front.Exchange, b *backend) []byte {
+	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
+		return nil
+	}
+	declared := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
+	if len(declared) <= len("{}") {
+		return nil
+	}
+	caps := r.carried(x, b, declared)
+	if string(caps) == "{}" {
+		return nil
+	}
+	return wire.Canonical(caps)
+}
+
+// pooledFor is pooled for clients with the given capabilities; nil: none that a
+// server could use.
+func (b *backend) pooledFor(r *Relay, who *principal.Principal, caps []byte) *link {
+	if caps == nil {
+		return b.pooled(r, who, front.Modern)
+	}
+	return b.keyed(r, who, front.Modern, caps, b.poolKey(who, front.Modern)+"\x00"+string(caps))
+}
+
+// lane is a further connection beside l; 0 is l itself.
+func (b *backend) lane(l *link, n int) *link {
+	if n == 0 {
+		return l
+	}
+	return b.keyed(l.r, l.who, l.client, l.caps, l.key+"\x00"+string('0'+rune(n)))
+}
+
+// adopt makes a connection the one of all clients of its principal, when its server
+// turned out to be modern: there each request says its client's capabilities.
+func (b *backend) adopt(l *link) {
+	if l.caps == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	plain := b.poolKey(l.who, l.client)
+	if b.pool[plain] == nil && b.pool[l.key] == l {
+		delete(b.pool, l.key)
+		b.pool[plain] = l
+	}
+}

@@ -1,0 +1,52 @@
+package relay
+
+import (
+	"testing"
+	"time"
+)
+
+// A session that pauses gives its process back, and finds another when it returns,
+// with the level and the subscription that it had; one that listens or calls keeps
+// its own.
+func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"auto", "session"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := stdio(t, "s", "legacy")
+			s.serve = func(q *query) {
+				if q.name() == "long" {
+					q.arrive()
+				}
+				q.result(`{"n":%d}`, q.n)
+			}
+			h := build(t, []Server{s.server(instances(mode))})
+			b := h.relay.table.Load().byName["s"]
+			future := time.Now().Add(time.Hour)
+			sweep := func() { h.relay.rest(future); b.sweep(future) }
+			c := h.legacy("/mcp/s", "uid:1000", `{}`)
+			c.call("logging/setLevel", `{"level":"warning"}`)
+			c.call("resources/subscribe", `{"uri":"file:///a"}`)
+
+			done := make(chan string, 1)
+			go func() { done <- c.tool("long", "") }()
+			s.last("tools/call")
+			sweep()
+			s.proceed <- struct{}{}
+			equal(t, "a call goes on", field(<-done, "result", "n"), "1")
+			stream := c.listen()
+			sweep()
+			s.open()[0].tell(toolsChanged, `{}`)
+			stream.nextOf(toolsChanged)
+			stream.stop()
+			eventually(t, "its process ends", func() bool { sweep(); return len(s.open()) == 0 })
+
+			equal(t, "another process", field(c.tool("t", ""), "result", "n"), "2")
+			for _, method := range []string{"logging/setLevel", "resources/subscribe"} {
+				if all := s.got(method); all[len(all)-1].n != 2 {
+					t.Errorf("%s was not said to the new process", method)
+				}
+			}
+		})
+	}
+}

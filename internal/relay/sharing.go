@@ -1,0 +1,188 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// Sessions of the legacy era share the process of a server under instances: auto, as
+// far as the server cannot tell them apart: they are one principal's and declare the
+// same capabilities. What the server says on behalf of a call goes to the session of
+// that call. A question that it asks while calls of several sessions run has no known
+// addressee: it is refused, and from then on each call that may have asked runs on a
+// process on which no other call is.
+
+// shares reports whether a session whose initialize params are init shares a process
+// of the server, and with which capabilities; nil: none that the server knows of.
+// Roots are a session's own: one that offers them is told apart by them.
+func (b *backend) shares(init []byte) (caps []byte, ok bool) {
+	if b.Instances != "auto" && b.Instances != "" || b.Kind != upstream.KindStdio || b.Builtin != nil || b.PerSession {
+		return nil, false
+	}
+	caps = wire.Get(init, "capabilities")
+	if wire.Get(caps, "roots") != nil {
+		return nil, false
+	}
+	if len(caps) <= len("{}") || b.known.Load()&eraBit(front.Legacy) != 0 {
+		return nil, true
+	}
+	return wire.Canonical(caps), true
+}
+
+// place gives a session its link to b: one of its own, one that it shares with
+// sessions like it, or the principal's.
+func (d *binding) place(h *held, b *backend, init func() []byte) {
+	who, pooled := d.session.Who, b.Instances == "principal" || b.Instances == "shared"
+	params := init()
+	caps, shares := b.shares(params)
+	switch {
+	case pooled:
+		h.link = b.pooled(d.r, who, front.Legacy)
+	case shares:
+		key := b.poolKey(who, front.Legacy)
+		if caps != nil {
+			key += "\x00" + string(caps)
+		}
+		h.link, h.watcher.alone = b.keyed(d.r, who, front.Legacy, caps, key), true
+	default:
+		h.watcher.all = true
+		h.link = newLink(d.r, b, who, front.Legacy)
+		h.link.session, h.link.init = d.session, params
+		h.link.opened = func(ctx context.Context, c *liveConn) { d.opened(ctx, b, c) }
+	}
+}
+
+// sharedBySessions reports a connection that legacy sessions with capabilities share.
+func (l *link) sharedBySessions() bool {
+	return l.client == front.Legacy && !l.private() && l.caps != nil
+}
+
+// running is a call of a session in flight on a shared connection.
+type running struct {
+	x     *front.Exchange
+	asked string // method and name, for what is learnt of the server
+}
+
+// begins enters a call that may ask; ends takes it out.
+func (c *liveConn) begins(x *front.Exchange, t target) (ends func()) {
+	call := &running{x: x, asked: t.Method() + " " + t.Name()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.callers == nil {
+		c.callers = make(map[*running]bool)
+	}
+	c.callers[call] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.callers, call)
+	}
+}
+
+func (c *liveConn) calling() []*running {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*running, 0, len(c.callers))
+	for call := range c.callers {
+		out = append(out, call)
+	}
+	return out
+}
+
+// learnAsker notes that the call of an exchange asks.
+func (l *link) learnAsker(c *liveConn, x *front.Exchange) {
+	for _, call := range c.calling() {
+		if call.x == x {
+			l.b.asking.learn(call.asked)
+		}
+	}
+}
+
+// askedBeside takes a question of a shared server that came with no call: it is for
+// the only session whose calls run, or for the only session that there is.
+func (l *link) askedBeside(c *liveConn, e upstream.Event) {
+	var x *front.Exchange
+	for _, call := range c.calling() {
+		l.b.asking.learn(call.asked)
+		if x != nil && x.Session != call.x.Session {
+			go l.refuse(c, e)
+			return
+		}
+		x = call.x
+	}
+	l.asked(c, x, e)
+}
+
+// refuse answers a question that nobody can be asked, and records it.
+func (l *link) refuse(c *liveConn, e upstream.Event) {
+	if _, pass, err := l.question(asked{x: front.Exchange{Who: l.who}}, e.Method, e.Params); err == nil {
+		pass.Leave("unsupported", 0)
+	}
+	l.reply(c, e.ID, refusal(e.Method))
+}
+
+// sessionOf is the session that a question on a shared connection is for; nil: it is
+// not known.
+func (l *link) sessionOf(x *front.Exchange) *front.Session {
+	if x != nil {
+		return x.Session
+	}
+	return l.hub.only()
+}
+
+// only is the session that alone uses the link; nil when there are several, or none.
+func (h *hub) only() *front.Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.watchers) != 1 {
+		return nil
+	}
+	for w := range h.watchers {
+		return w.session
+	}
+	return nil
+}
+
+// heardAlready reports that a shared server writes the messages of a level already,
+// since another session has asked for it or for a more verbose one.
+func (l *link) heardAlready(c *liveConn, params []byte) bool {
+	rank := severity(wire.Get(params, "level"))
+	return l.client == front.Legacy && !l.private() && wire.GetPath(c.hello, "capabilities", "logging") != nil && !c.logsFrom(rank)
+}
+
+// hearsLog reports whether a message is at or above the level that the session has
+// set; every message is where it set none.
+func (d *binding) hearsLog(message []byte) bool {
+	least := severity(d.levelOf())
+	return least < 0 || severity(wire.Get(message, "level")) >= least
+}
+
+// restoreLevel brings a new connection that sessions share to the most verbose level
+// that one of them has set.
+func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
+	var most *front.Session
+	least := len(levels)
+	for _, s := range l.hub.sessions() {
+		if rank := severity(l.r.bindingOf(s).levelOf()); rank >= 0 && rank < least {
+			least, most = rank, s
+		}
+	}
+	if most != nil && c.era == front.Legacy && c.logsFrom(least) {
+		l.r.bindingOf(most).opened(ctx, l.b, c)
+	}
+}
+
+// sessions are the legacy sessions that use the link.
+func (h *hub) sessions() (out []*front.Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		if w.session != nil {
+			out = append(out, w.session)
+		}
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package relay
+
+import (
+	"fmt"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+const (
+	// codeURLRequired is the error of a legacy server whose user has to open a URL
+	// first (2025-11-25 Elicitation, "URL Elicitation Required Error"). The modern
+	// era has input_required in its place.
+	codeURLRequired = -32042
+	// codeNoCapability is the modern era's error for a client that lacks a capability
+	// which the request needs.
+	codeNoCapability = -32021
+)
+
+var (
+	errNeedsURL  = &wire.Error{Code: codeNoCapability, Message: "The server needs a URL elicitation, which the client does not declare", Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
+	errURLRefuse = &wire.Error{Code: front.CodeInternal, Message: "The URL that the server needs was not opened"}
+)
+
+// replayed is the state of a call that a legacy server ended with codeURLRequired.
+// Coming back with it means to make the call again; the server knows by itself what
+// the user did at the URL.
+var replayed = []byte(`"replay"`)
+
+// needsURL reports an error that has to become input_required for the client.
+func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool {
+	return e != nil && e.Code == codeURLRequired && x.Era == front.Modern && c.era == front.Legacy && mayAsk(method)
+}
+
+// hasURLMode reports whether a modern client can be sent to a URL.
+func hasURLMode(x *front.Exchange) bool {
+	return wire.GetPath(x.Params, "_meta", wire.MetaCapabilities, "elicitation", "url") != nil
+}
+
+// urlRequired turns the questions of such an error, which were decided and labelled,
+// into a result that requires input.
+func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
+	requests, n := emptyResult, 0
+	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
+		n++
+		ask := wire.Set(nil, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, policy.AskElicitation)},
+			wire.Edit{Key: "params", Value: wire.Set(params, wire.Edit{Key: "elicitationId"})})
+		requests = wire.Set(requests, wire.Edit{Key: fmt.Sprintf("%s-%d", t.b.Name, n), Value: ask})
+	}
+	if n == 0 {
+		return upstream.Reply{}, errNoQuestions
+	}
+	state, err := r.seal.sealState(replayed, x.Who, t)
+	if err != nil {
+		return upstream.Reply{}, fmt.Errorf("sealing a call that is made again: %w", err)
+	}
+	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+}
+
+// replay takes the state of urlRequired out of the params of a call that comes back.
+func (r *Relay) replay(x *front.Exchange, t target) ([]byte, error) {
+	inner, err := r.seal.openState(wire.Get(t.Params(), "requestState"), x.Who, t)
+	if err != nil || string(inner) != string(replayed) {
+		return nil, invalid{errState} // a legacy server gives none, and a parked call has been looked for
+	}
+	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
+		if !isText(wire.Get(answer, "action"), "accept") {
+			return nil, invalid{errURLRefuse}
+		}
+	}
+	return wire.Set(t.Params(), wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
+}
