@@ -64,19 +64,8 @@ func shortPrincipal(qualified, node string) string {
 }
 
 // sees reports whether the policy lets the caller know of a peer.
-func (c *call) sees(me, p mail.Peer) bool {
+func (c addressing) sees(me, p mail.Peer) bool {
 	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
-}
-
-// presence is whether a peer's session lives.
-func presence(live, paused bool) string {
-	switch {
-	case paused:
-		return "paused"
-	case live:
-		return "live"
-	}
-	return "away"
 }
 
 // addressOf is how a peer's name is written by somebody in a namespace.
@@ -92,7 +81,7 @@ const maxSuggestions = 3
 
 // suggestions are names of visible peers that an unknown address may have meant.
 // They never reveal a peer that the caller may not see.
-func (c *call) suggestions(ctx context.Context, me mail.Peer, address string) []string {
+func (c addressing) suggestions(ctx context.Context, me mail.Peer, address string) []string {
 	type guess struct {
 		name     string
 		distance int

@@ -12,7 +12,8 @@
 // reaches a model on lines that begin with "| ", marked as data, and reaches no
 // record and no log. A push carries no text and is not a delivery. A cursor
 // confirms only what its own answer held: messages that an inbox returned whole,
-// and notices that it showed. The cursors of register, wait and a peek confirm no
+// and notices that it showed; and an inbox without one what the answer before it
+// held in the same session. The cursors of register, wait and a peek confirm no
 // message, so unconfirmed messages are returned again. A waiting call or stream
 // is served by the rights at the time of the event, not by those at its start.
 package agent
@@ -56,8 +57,8 @@ type Limits struct {
 	Burst          int           // 20, or a third of SendsPerMinute, whichever is more
 	WaitCap        time.Duration // 55 s, at most 295 s
 
-	RegistersPerMinute int // 30, or half of SendsPerMinute, whichever is more; of a principal
-	RegisterBurst      int // as Burst
+	RegistersPerMinute int // 6,000, of a principal
+	RegisterBurst      int // 1,000
 }
 
 // MaxWait is the longest wait that can be configured: clients abort at 300 s.
@@ -74,10 +75,10 @@ func (l Limits) withDefaults() Limits {
 		l.Burst = max(20, l.SendsPerMinute/3)
 	}
 	if l.RegistersPerMinute <= 0 {
-		l.RegistersPerMinute = max(30, l.SendsPerMinute/2)
+		l.RegistersPerMinute = 6000
 	}
 	if l.RegisterBurst <= 0 {
-		l.RegisterBurst = max(20, l.SendsPerMinute/3)
+		l.RegisterBurst = 1000
 	}
 	if l.WaitCap <= 0 {
 		l.WaitCap = 55 * time.Second
@@ -129,14 +130,22 @@ type Server struct {
 	sessions *sessions
 	signals  *signals
 	stopped  *stopped
+	lulls    *lulls
 	unlisten func()
 	kick     chan struct{} // something is due now
 	closing  context.Context
 	close    context.CancelFunc
 	sweepAt  alarm
+	forgetAt alarm // of former sessions
+	human    operatorSeen
 	minGap   time.Duration // between two wakes of one stream
 	sends    builtin.Tally // how sends ended: accepted, replay, or the code of the refusal
 	quiet    *quiet
+
+	cursors   cursors
+	envelopes envelopes
+	trail     trail
+	settings  settings
 }
 
 // New makes the server. Run has to run beside it.
@@ -153,17 +162,19 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, log: o.Log, sessions: newSessions(o.Node, o.SiblingJoin, cmp.Or(o.Mail.Session, 90*time.Second)), signals: newSignals(),
 		kick: make(chan struct{}, 1), minGap: wakeGap, quiet: newQuiet(o.Log)}
+	s.assemble()
 	s.sessions.formers.gone = o.Gone
 	if err := s.loadVerbs(); err != nil {
 		return nil, fmt.Errorf("the tools of the agent server: %w", err)
 	}
-	s.stopped = newStopped(func(r *audit.Record) error {
-		_, err := s.o.Gate.Record(r)
+	summary := func(rs ...*audit.Record) error {
+		_, err := s.o.Gate.Record(rs...)
 		if err != nil {
-			s.log.Error("a summary of stopped calls was not recorded", "err", err)
+			s.log.Error("summaries of calls were not recorded", "err", err)
 		}
 		return err
-	})
+	}
+	s.stopped, s.lulls = newStopped(func(r *audit.Record) error { return summary(r) }), newLulls(summary)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.unlisten = o.Signals.Listen(s.signals.signal)
 	return s, nil
@@ -176,6 +187,7 @@ func (s *Server) Close() {
 	s.unlisten()
 	s.signals.signal("")
 	s.stopped.flush(time.Now(), true)
+	s.lulls.flush(time.Now(), true)
 }
 
 // Seen is a sign of life of who: a request, or a keep-alive that was read.

@@ -7,18 +7,21 @@ import (
 	"time"
 )
 
-// answer is what a tool gives: text for models that see no structured
-// content, and that content.
+// answer is what a tool gives: text, and structured content. Some clients show
+// their model the one alone, and some the other; a result of text alone is shown
+// by all. So what holds bodies is text, unless a program asks for JSON.
 type answer struct {
 	text   string
 	out    any
 	failed bool
+	bare   bool   // it is text alone
+	then   func() // once it is on its way to a client that is still there; nil: nothing
 }
 
 // result is a CallToolResult.
 type result struct {
 	Content    []textContent `json:"content"`
-	Structured any           `json:"structuredContent"`
+	Structured any           `json:"structuredContent,omitempty"`
 	Failed     bool          `json:"isError,omitempty"`
 	Type       string        `json:"resultType,omitempty"`
 }
@@ -31,10 +34,22 @@ type textContent struct {
 // encode is the raw result in the client's era.
 func (a *answer) encode(modern bool) ([]byte, error) {
 	r := result{Content: []textContent{{"text", a.text}}, Structured: a.out, Failed: a.failed}
+	if a.bare {
+		r.Structured = nil
+	}
 	if modern {
 		r.Type = "complete"
 	}
 	return marshal(r)
+}
+
+// withBodies is an answer that holds texts of peers, in the form that the caller
+// wants: bodies stand in it once.
+func (c *call) withBodies(text string, n int, out any) *answer {
+	if c.args.str("format", "text") == "json" {
+		return &answer{text: messages(n) + ", in structuredContent.", out: out}
+	}
+	return &answer{text: text, out: out, bare: true}
 }
 
 // marshal is json.Marshal without escapes for HTML, which cost bytes and protect

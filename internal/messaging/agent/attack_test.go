@@ -48,8 +48,9 @@ func TestNothingThatACallerSaysChangesTheSender(t *testing.T) {
 	if in.str("messages.0.from.name") != "mallory" || in.str("messages.0.authority") != "none" {
 		t.Errorf("%s", in.raw)
 	}
-	nonce := strings.Fields(in.text[strings.Index(in.text, "[peer-message"):])[1]
-	head, ours, _ := readFrame(t, in.text, "message", nonce)
+	text := reader.shown().text
+	nonce := strings.Fields(text[strings.Index(text, "[peer-message"):])[1]
+	head, ours, _ := readFrame(t, text, "message", nonce)
 	if !strings.Contains(head, "from=mallory ") || len(ours) != 1 || strings.Contains(strings.Join(ours, ""), "operator") {
 		t.Errorf("%q %q", head, ours)
 	}

@@ -27,6 +27,9 @@ type call struct {
 	progress  func(n int)
 	details   []audit.Field // what is known so far, for a refusal
 	recorded  bool          // what it has done so far is
+
+	addressing addressing
+	starting   starting
 }
 
 var (
@@ -55,6 +58,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 		return upstream.Reply{Error: errNoTool}, nil
 	}
 	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: wire.Get(r.Params, "arguments")}
+	c.addressing, c.starting = addressing{c}, starting{c}
 	c.namespace = namespaceOf(r)
 	c.progress = progressOf(r, on)
 	a, err := c.run(ctx)
@@ -69,6 +73,9 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	}
 	c.tally(a)
 	out, err := a.encode(cn.modern)
+	if a.then != nil && err == nil && ctx.Err() == nil && !upstream.Left(ctx) {
+		a.then()
+	}
 	return upstream.Reply{Result: out}, err
 }
 

@@ -14,29 +14,28 @@ import (
 // under a MAC that also covers the session it was given to. So a cursor of another peer, of another epoch or of
 // another session is one that was never made.
 const (
-	cursorVersion = 1
-	idLength      = 26                 // of a ULID
-	cursorBody    = 1 + idLength + 3*8 // and the id of a thread, or none
+	cursorVersion = 2
+	idLength      = 26 // of a ULID
 	cursorMAC     = 16
 )
 
 var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // cursor seals a receipt for a session.
-func (s *Server) cursor(r mail.Receipt, session string) string {
-	b := make([]byte, 1, cursorBody+idLength+cursorMAC)
+func (s *cursors) cursor(r mail.Receipt, session string) string {
+	b := make([]byte, 1, 2*idLength+3*binary.MaxVarintLen64+cursorMAC)
 	b[0] = cursorVersion
 	var id [idLength]byte
 	copy(id[:], r.PeerID)
 	b = append(b, id[:]...)
 	for _, n := range []int64{r.Epoch, r.Seq, r.Notice} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
+		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = append(b, r.Thread...)
 	return cursorEncoding.EncodeToString(append(b, s.cursorMAC(b, session)...))
 }
 
-func (s *Server) cursorMAC(body []byte, session string) []byte {
+func (s *cursors) cursorMAC(body []byte, session string) []byte {
 	h := hmac.New(sha256.New, s.o.CursorKey)
 	h.Write(body)
 	h.Write([]byte(session))
@@ -45,17 +44,23 @@ func (s *Server) cursorMAC(body []byte, session string) []byte {
 
 // receipt opens a cursor; nil for none. Whether it is of the caller's peer in
 // its present epoch the book decides, in its transaction.
-func (s *Server) receipt(text, session string) (*mail.Receipt, error) {
+func (s *cursors) receipt(text, session string) (*mail.Receipt, error) {
 	if text == "" {
 		return nil, nil
 	}
 	b, err := cursorEncoding.DecodeString(text)
 	body := len(b) - cursorMAC
-	if err != nil || body != cursorBody && body != cursorBody+idLength || b[0] != cursorVersion ||
-		!hmac.Equal(b[body:], s.cursorMAC(b[:body], session)) {
+	if err != nil || body < 1+idLength || b[0] != cursorVersion || !hmac.Equal(b[body:], s.cursorMAC(b[:body], session)) {
 		return nil, refuse(mail.CursorInvalid)
 	}
-	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[1+idLength+8*i:])) }
-	return &mail.Receipt{PeerID: string(b[1 : 1+idLength]), Epoch: number(0), Seq: number(1), Notice: number(2),
-		Thread: string(b[cursorBody:body])}, nil
+	r, rest := mail.Receipt{PeerID: string(b[1 : 1+idLength])}, b[1+idLength:body]
+	for _, to := range []*int64{&r.Epoch, &r.Seq, &r.Notice} {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 {
+			return nil, refuse(mail.CursorInvalid)
+		}
+		*to, rest = int64(n), rest[size:]
+	}
+	r.Thread = string(rest)
+	return &r, nil
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
@@ -20,39 +19,38 @@ type inboxOut struct {
 	TimedOut bool         `json:"timed_out"`
 }
 
-// inbox confirms the messages that the cursor covers, and returns the oldest
-// unconfirmed ones. When there are none it waits, if asked to. A confirmation is
+// inbox confirms the messages that the cursor covers, or without one those of
+// the session's last answer, and returns the oldest unconfirmed ones. When there
+// are none it waits, if asked to. A confirmation is
 // committed and recorded at once; messages that arrive during the wait have a
 // second record, because they are a second commit.
 func inbox(ctx context.Context, c *call) (*answer, error) {
-	f, err := c.fetch()
+	r, err := c.reading()
 	if err != nil {
 		return nil, err
 	}
-	limit, _ := c.s.capped(c.args.int("wait_ms", 0))
-	if limit == 0 {
-		b, err := c.take(ctx, f, true)
-		if err != nil {
-			return nil, err
+	var b *mail.Batch
+	end := endFound
+	if limit, _ := c.s.settings.capped(c.args.int("wait_ms", 0)); limit == 0 {
+		if b, err = c.takeFrom(ctx, &r); err == nil && !c.recorded {
+			c.details = append(c.details, peerFields(b.Peer)...)
+			err = c.nothing(end, 0)
 		}
-		return c.batch(b, false), nil
+	} else {
+		b, end, err = c.waitForMail(ctx, &r, limit)
 	}
-	return c.waitForMail(ctx, f, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := c.batch(b, end == endTimeout)
+	out.then = r.next(c, b)
+	return out, nil
 }
 
-// fetch is what the arguments ask for.
-func (c *call) fetch() (f mail.Fetch, err error) {
-	a := c.args
-	f = mail.Fetch{Max: a.int("max", 20), MaxBytes: a.int("max_bytes", 32768), Thread: a.str("thread_id", ""), Peek: a.bool("peek", false)}
-	f.After, err = c.s.receipt(a.str("after", ""), c.owner.Session)
-	return f, err
-}
-
-// take asks the book once. Where nothing was done, and it is not the last time
-// that it is asked, there is nothing to record.
-func (c *call) take(ctx context.Context, f mail.Fetch, final bool) (*mail.Batch, error) {
+// take asks the book once. Where nothing was done the call has no record yet.
+func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
 	noted := false
-	f.Quiet = !final
+	f.Quiet = true
 	b, err := c.s.o.Book.Inbox(ctx, c.owner, f, func(v *mail.Batch) any {
 		noted = true
 		return c.line(inboxFields(v)...)
@@ -85,41 +83,48 @@ func inboxFields(v *mail.Batch) []audit.Field {
 
 // waitForMail is inbox with a wait: it asks at once, and again each time that
 // something happened to the mailbox.
-func (c *call) waitForMail(ctx context.Context, f mail.Fetch, limit time.Duration) (*answer, error) {
+func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration) (b *mail.Batch, end ending, err error) {
 	me, err := c.me(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var b *mail.Batch
-	end, err := c.await(ctx, limit, []string{mail.TopicMailbox(me.ID)}, func() (bool, error) {
-		if b, err = c.take(ctx, f, false); err != nil {
+	begin := time.Now()
+	end, err = c.await(ctx, limit, []string{mail.TopicMailbox(me.ID)}, func() (bool, error) {
+		if b, err = c.takeFrom(ctx, r); err != nil {
 			return false, err
 		}
-		f.After = nil // it is confirmed
 		return len(b.Messages) > 0 || len(b.Counts.Notices) > 0, nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && !c.recorded {
+		err = c.nothing(end, time.Since(begin).Milliseconds())
 	}
-	if !c.recorded {
-		if err := c.write(field("ended", string(end)), number("given", 0)); err != nil {
-			return nil, err
-		}
-	}
-	return c.batch(b, end == endTimeout), nil
+	return b, end, err
 }
 
 func (c *call) batch(b *mail.Batch, timedOut bool) *answer {
-	out := inboxOut{Messages: []messageOut{}, Cursor: c.s.cursor(receiptOf(b.Counts, b.Peer), c.owner.Session), More: b.More,
+	out := inboxOut{Messages: []messageOut{}, Cursor: c.s.cursors.cursor(receiptOf(b.Counts, b.Peer), c.owner.Session), More: b.More,
 		Pending: b.Counts.Pending, Held: b.Counts.Held, Missed: missedOut(b.Counts.Missed), Notices: noticesOf(b.Counts.Notices), TimedOut: timedOut}
 	f := newFence()
-	f.say(fmt.Sprintf("%s, %d notices.", messages(len(b.Messages)), len(out.Notices)))
+	f.say(headline(len(b.Messages), timedOut))
 	for i := range b.Messages {
 		out.Messages = append(out.Messages, messageOf(&b.Messages[i], b.Peer))
 		f.message(&out.Messages[i])
 	}
 	f.notices(out.Notices)
-	f.counts(out.Pending, out.Held, out.Missed)
-	f.say("To confirm these and go on: inbox with after=" + out.Cursor)
-	return &answer{text: f.String(), out: out}
+	if b.More || out.Held > 0 || out.Missed != (missedOut{}) {
+		f.counts(out.Pending, out.Held, out.Missed)
+	}
+	f.WriteString("cursor=" + out.Cursor)
+	return c.withBodies(f.String(), len(b.Messages), out)
+}
+
+// headline says how many messages there are, or why there are none.
+func headline(n int, timedOut bool) string {
+	switch {
+	case n > 0:
+		return messages(n) + ". The next inbox confirms them."
+	case timedOut:
+		return "Nothing came in time."
+	}
+	return "Nothing new."
 }

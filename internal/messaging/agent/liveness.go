@@ -60,7 +60,7 @@ func (t *sessions) forget(names []string) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetPaces()
+	t.paces.forget()
 	for name := range over {
 		delete(t.late, name)
 	}

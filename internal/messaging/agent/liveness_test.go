@@ -16,7 +16,17 @@ func presenceOf(c *agentClient, name string) string {
 			return p["presence"].(string)
 		}
 	}
-	return "gone"
+	return "unknown"
+}
+
+// live is whether a peer's lease runs.
+func (h *house) live(name string) bool {
+	h.t.Helper()
+	p, err := h.book.Find(h.t.Context(), name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p.Live
 }
 
 // Any sign of life extends the lease, and silence lets it end; the next sign
@@ -28,18 +38,18 @@ func TestALeaseLivesFromSignsOfLife(t *testing.T) {
 	end := time.Now().Add(4500 * time.Millisecond)
 	for time.Now().Before(end) {
 		h.s.Seen(a.who, a.session)
-		if p := presenceOf(watcher, "a"); p != "live" {
-			t.Fatalf("a session that gives signs of life is %s", p)
+		if !h.live("a") {
+			t.Fatal("a session that gives signs of life has no lease")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	await(t, "the end of the lease", func() bool { return presenceOf(watcher, "a") == "away" })
+	await(t, "the end of the lease", func() bool { return !h.live("a") })
 	other, _ := process("other")
 	h.s.Seen(other, a.session) // of somebody else's process, without effect: the key is the digest, which he cannot know
 	h.s.Seen(a.who, "digest-x")
 	h.s.Seen(a.who, a.session)
-	await(t, "its return", func() bool { return presenceOf(watcher, "a") == "live" })
-	if s := watcher.call("send", m{"to": "a", "body": "x"}).want(""); s.str("deliveries.0.presence") != "live" {
+	await(t, "its return", func() bool { return h.live("a") })
+	if s := watcher.call("send", m{"to": "a", "body": "x"}).want(""); s.str("deliveries.0.presence") == "gone" {
 		t.Errorf("%s", s.raw)
 	}
 }
@@ -52,7 +62,7 @@ func TestTheEndOfAProcessEndsItsLeaseAtOnce(t *testing.T) {
 		watcher.call("register", m{}).want("")
 		c.witness.kill()
 		name := c.who.Key()[len(c.who.Key())-1:]
-		await(t, "the end of "+name, func() bool { return presenceOf(watcher, name) == "away" })
+		await(t, "the end of "+name, func() bool { return presenceOf(watcher, name) == "gone" })
 	}
 }
 

@@ -66,6 +66,7 @@ type plan struct {
 	join   bool
 	spawn  Spawner
 	state  string // of the store; empty: one of its own
+	gate   gate.Limits
 }
 
 func build(t testing.TB, p plan) *house {
@@ -76,7 +77,7 @@ func build(t testing.TB, p plan) *house {
 	if h.log, err = audit.Open(h.dir, audit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	h.gate = gate.New(h.rules(p.rules), h.log, gate.Limits{})
+	h.gate = gate.New(h.rules(p.rules), h.log, p.gate)
 	if p.state == "" {
 		p.state = t.TempDir()
 	}
@@ -293,6 +294,9 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 		}
 		raw = string(b)
 	}
+	if (tool == "inbox" || tool == "read") && raw[0] == '{' && wire.Get([]byte(raw), "format") == nil {
+		raw = string(wire.Set([]byte(raw), wire.Edit{Key: "format", Value: []byte(`"json"`)}))
+	}
 	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, tool)}, wire.Edit{Key: "arguments", Value: []byte(raw)})
 	pass, err := c.h.gate.Enter(gate.Act{Who: c.who, Session: c.session, Action: "tools/call", Server: ServerName, Name: tool,
 		Bytes: int64(len(params)), Args: []byte(raw), Source: source}.Deferred())
@@ -324,6 +328,9 @@ func (c *agentClient) reply(tool string, raw []byte) *reply {
 		r.text, _ = wire.GetString(e, "text")
 	}
 	structured := wire.Get(raw, "structuredContent")
+	if structured == nil { // text alone
+		return r
+	}
 	if err := json.Unmarshal(structured, &r.out); err != nil {
 		c.h.t.Fatalf("%s: %v", raw, err)
 	}
@@ -336,6 +343,12 @@ func (c *agentClient) reply(tool string, raw []byte) *reply {
 		}
 	}
 	return r
+}
+
+// shown is what a model is shown of what its mailbox has given or will give.
+func (c *agentClient) shown() *reply {
+	c.h.t.Helper()
+	return c.call("inbox", m{"peek": true, "format": "text"}).want("")
 }
 
 // registered is a client with a name.

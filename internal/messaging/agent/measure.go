@@ -22,12 +22,12 @@ func (s *Server) Measure(ctx context.Context) (Measures, error) {
 		return Measures{}, err
 	}
 	m := Measures{Accepted: total.Accepted, States: total.States, Peers: make(map[string]int), Waits: s.sessions.waiting(), Sends: s.sends.All()}
-	err = s.eachPeer(ctx, func(p mail.Peer) { m.Peers[presence(p.Live, p.Paused)]++ })
+	err = s.trail.eachPeer(ctx, func(p mail.Peer) { m.Peers[s.standingOf(p.ID, p.Live).presence]++ })
 	return m, err
 }
 
 // eachPeer goes through all peers but the operator.
-func (s *Server) eachPeer(ctx context.Context, fn func(mail.Peer)) error {
+func (s *trail) eachPeer(ctx context.Context, fn func(mail.Peer)) error {
 	for after := ""; ; {
 		page, err := s.o.Book.Peers(ctx, mail.Peer{}, "", after, peersPage)
 		if err != nil {

@@ -24,8 +24,6 @@ type messageOut struct {
 	Refs        []refOut `json:"refs,omitempty"`
 	SentAt      string   `json:"sent_at"`
 	ExpiresAt   string   `json:"expires_at"`
-	AckDeadline string   `json:"ack_deadline,omitempty"`
-	Priority    string   `json:"priority"`
 	Attempt     int      `json:"attempt"`
 	Redelivered bool     `json:"redelivered"`
 	LeaseEnds   string   `json:"lease_expires_at"`
@@ -53,8 +51,8 @@ type refOut struct {
 func messageOf(m *mail.Message, me mail.Peer) messageOut {
 	out := messageOut{MessageID: m.ID, Seq: m.Seq, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Kind: m.Kind, Subject: broken(m.Subject),
 		Body: broken(m.Body), BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256, Truncated: m.Truncated, Authority: m.Authority,
-		Trust: "data", Provenance: provenance(m), SentAt: stamp(m.SentAt), ExpiresAt: stamp(m.ExpiresAt), AckDeadline: stampOr(m.AckDeadline),
-		Priority: m.Priority, Attempt: m.Attempt, Redelivered: m.Attempt > 1 || m.Again, LeaseEnds: stamp(m.LeaseExpiresAt), Sig: m.Sig}
+		Trust: "data", Provenance: provenance(m), SentAt: stamp(m.SentAt), ExpiresAt: stamp(m.ExpiresAt),
+		Attempt: m.Attempt, Redelivered: m.Attempt > 1 || m.Again, LeaseEnds: stamp(m.LeaseExpiresAt), Sig: m.Sig}
 	out.From = fromOut{PeerID: m.From.PeerID, Name: addressOf(m.From.Name, m.From.Namespace, me.Namespace),
 		Principal: shortPrincipal(m.From.Principal, me.Node), Grade: m.From.Grade, Epoch: m.From.Epoch, Lineage: m.From.Lineage}
 	for _, r := range m.Refs {

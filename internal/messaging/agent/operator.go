@@ -45,7 +45,8 @@ type PeerInfo struct {
 	Node       string            `json:"node"`
 	Grade      string            `json:"grade"`
 	Epoch      int64             `json:"epoch"`
-	Presence   string            `json:"presence"` // live, away or paused
+	Presence   string            `json:"presence"` // awake, asleep or gone
+	Paused     bool              `json:"paused,omitempty"`
 	LastSeen   string            `json:"last_seen,omitempty"`
 	LeaseUntil string            `json:"lease_until,omitempty"`
 	Display    string            `json:"display,omitempty"`
@@ -69,7 +70,6 @@ type Letter struct {
 	PeerID     string `json:"peer_id"`
 	State      string `json:"state"`
 	Kind       string `json:"kind"`
-	Priority   string `json:"priority"`
 	Authority  string `json:"authority"`
 	From       Sender `json:"from"`
 	BodyBytes  int    `json:"body_bytes"`
@@ -180,6 +180,7 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, err
 	if err := o.AgentShell(ctx, by.Processes, by.Complete); err != nil {
 		return nil, a.fail(err)
 	}
+	o.s.human.came()
 	return a, nil
 }
 

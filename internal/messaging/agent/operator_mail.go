@@ -10,10 +10,10 @@ import (
 
 // letter is a message as the operator sees it; texts only where they are asked
 // for.
-func (s *Server) letter(e *mail.Envelope, texts bool) Letter {
+func (s *envelopes) letter(e *mail.Envelope, texts bool) Letter {
 	m := &e.Message
 	out := Letter{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, State: e.State,
-		Kind: m.Kind, Priority: m.Priority, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
+		Kind: m.Kind, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
 		SentAt: stamp(m.SentAt), ExpiresAt: stampOr(m.ExpiresAt), ChangedAt: stampOr(e.ChangedAt), Attempt: m.Attempt, Reason: e.Reason,
 		Signature: s.signature(m, e.PeerID)}
 	out.From = Sender{PeerID: m.From.PeerID, Name: m.From.Name, Namespace: m.From.Namespace, Principal: bare(m.From.Principal),
@@ -24,7 +24,7 @@ func (s *Server) letter(e *mail.Envelope, texts bool) Letter {
 	return out
 }
 
-func (s *Server) letters(es []mail.Envelope, texts bool) []Letter {
+func (s *envelopes) letters(es []mail.Envelope, texts bool) []Letter {
 	out := []Letter{}
 	for i := range es {
 		out = append(out, s.letter(&es[i], texts))
@@ -43,10 +43,10 @@ func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*Opera
 		return nil, a.fail(err)
 	}
 	draft.To = []mail.Recipient{{To: d.To, PeerID: p.ID, Principal: p.Principal, Lineage: mail.LineageOperator, Authority: mail.AuthorityOperator}}
-	var wakes wakes
+	var wakes standings
 	sent, err := o.s.o.Book.SendOperator(ctx, draft, func(v *mail.Sent) any {
 		wakes = o.s.planned(v)
-		return a.line(sendFields(v, draft.Body, wakes, o.s.digest(draft.Body))...)
+		return a.line(sendFields(v, draft.Body, wakes, o.s.trail.digest(draft.Body))...)
 	})
 	if err != nil {
 		return nil, a.fail(err)
@@ -54,7 +54,7 @@ func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*Opera
 	a.end()
 	out := &OperatorSent{MessageID: sent.MessageID, To: d.To, PeerID: p.ID, Cleaned: sent.Cleaned}
 	for _, x := range sent.Deliveries {
-		out.State, out.Presence, out.Wake = x.State, presence(x.Live, x.Paused), wakes[x.PeerID]
+		out.State, out.Presence, out.Wake = x.State, wakes[x.PeerID].presence, wakes[x.PeerID].wake
 	}
 	return out, nil
 }
@@ -75,7 +75,7 @@ func (o *Operator) draft(d OperatorDraft) (mail.Draft, error) {
 	if d.TTL != 0 && (d.TTL < 60 || d.TTL > 604800) {
 		return mail.Draft{}, refuse(mail.InvalidArgument)
 	}
-	return mail.Draft{Body: body, Subject: subject, Kind: "inform", ReplyTo: d.ReplyTo, Priority: "normal", TTL: d.TTL, Cleaned: n + m}, nil
+	return mail.Draft{Body: body, Subject: subject, Kind: "inform", ReplyTo: d.ReplyTo, TTL: d.TTL, Cleaned: n + m}, nil
 }
 
 // Inbox is the operator's own mailbox when peer is empty, which ack confirms;
@@ -100,7 +100,7 @@ func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ac
 	if err := a.done(append(peerFields(p), number("listed", int64(len(es))))...); err != nil {
 		return nil, err
 	}
-	out := &Inbox{Messages: o.s.letters(es, bodies)}
+	out := &Inbox{Messages: o.s.envelopes.letters(es, bodies)}
 	for _, e := range es {
 		if e.State == mail.Held {
 			out.Held++
@@ -124,7 +124,7 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 	out := &Inbox{Messages: []Letter{}, Pending: b.Counts.Pending, Held: b.Counts.Held}
 	for i := range b.Messages {
 		e := mail.Envelope{Message: b.Messages[i], To: mail.Operator, PeerID: b.Peer.ID, State: mail.Leased}
-		out.Messages = append(out.Messages, o.s.letter(&e, true))
+		out.Messages = append(out.Messages, o.s.envelopes.letter(&e, true))
 	}
 	for _, n := range b.Counts.Notices {
 		out.Notices = append(out.Notices, Notice{MessageID: n.MessageID, To: n.To, State: n.State, At: stamp(n.At), Reason: n.Reason, Note: n.Note})
@@ -142,7 +142,7 @@ func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	return o.s.letters(es, false), a.done(number("listed", int64(len(es))))
+	return o.s.envelopes.letters(es, false), a.done(number("listed", int64(len(es))))
 }
 
 // The actions of Settle.
@@ -202,11 +202,13 @@ func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64
 		}
 		id = p.ID
 	}
-	limit, _ := o.s.capped(max(waitMS, 0))
+	limit, _ := o.s.settings.capped(max(waitMS, 0))
 	if after < 0 {
 		limit = 0
 	}
+	leave := o.s.human.watches()
 	out, err := o.s.changes(ctx, id, after, limit)
+	leave()
 	if err != nil {
 		return nil, a.fail(err)
 	}

@@ -10,10 +10,11 @@ import (
 )
 
 func (s *Server) peerInfo(p mail.Peer) PeerInfo {
+	at := s.standingOf(p.ID, p.Live)
 	return PeerInfo{PeerID: p.ID, Name: p.Name, Namespace: p.Namespace, Principal: bare(p.Principal), Node: p.Node, Grade: p.Grade,
-		Epoch: p.Epoch, Presence: presence(p.Live, p.Paused), LastSeen: stampOr(p.LastSeen), LeaseUntil: stampOr(p.LeaseUntil),
+		Epoch: p.Epoch, Presence: at.presence, Paused: p.Paused, LastSeen: stampOr(p.LastSeen), LeaseUntil: stampOr(p.LeaseUntil),
 		Display: p.Display, Summary: p.Summary, Inbound: p.Inbound, Labels: p.Labels, Spawn: p.Spawn,
-		Wake: s.sessions.wake(p.ID, p.Live), Pending: p.Pending, Held: p.Held}
+		Wake: at.wake, Pending: p.Pending, Held: p.Held}
 }
 
 // bare is a qualified principal without its node.
@@ -37,7 +38,7 @@ func (o *Operator) Peers(ctx context.Context, by Caller) ([]PeerInfo, error) {
 		return nil, err
 	}
 	out := []PeerInfo{}
-	if err := o.s.eachPeer(ctx, func(p mail.Peer) { out = append(out, o.s.peerInfo(p)) }); err != nil {
+	if err := o.s.trail.eachPeer(ctx, func(p mail.Peer) { out = append(out, o.s.peerInfo(p)) }); err != nil {
 		return nil, a.fail(err)
 	}
 	return out, a.done(number("listed", int64(len(out))))

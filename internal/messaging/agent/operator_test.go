@@ -33,7 +33,7 @@ func TestTheOperatorsDay(t *testing.T) {
 	ctx, o, me := context.Background(), h.s.Operator(), human()
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
 	peers, err := o.Peers(ctx, me)
-	if err != nil || len(peers) != 2 || peers[0].Name != "a" || peers[0].Principal != "uid:1000" || peers[0].Node != "box" || peers[0].Presence != "live" {
+	if err != nil || len(peers) != 2 || peers[0].Name != "a" || peers[0].Principal != "uid:1000" || peers[0].Node != "box" || peers[0].Presence != "awake" {
 		t.Fatalf("%+v %v", peers, err)
 	}
 	sent, err := o.Send(ctx, me, OperatorDraft{To: "a", Subject: "hi", Body: "stop\r\nnow"})
@@ -42,11 +42,11 @@ func TestTheOperatorsDay(t *testing.T) {
 	}
 	in := a.call("inbox", m{}).want("")
 	if in.str("messages.0.authority") != "operator" || in.str("messages.0.from.lineage") != "operator" || in.str("messages.0.trust") != "data" ||
-		!strings.Contains(in.text, "From the human operator of this machine, sent with the doorward command.") || in.str("messages.0.body") != "stop\nnow" {
+		!strings.Contains(a.shown().text, "From the human operator of this machine, sent with the doorward command.") || in.str("messages.0.body") != "stop\nnow" {
 		t.Errorf("%s", in.raw)
 	}
 	tr, err := o.Trace(ctx, me, sent.MessageID)
-	if err != nil || len(tr.Letters) != 1 || tr.Letters[0].Signature != "valid" || tr.Letters[0].State != "leased" || len(tr.Changes) != 2 || len(tr.Audit) != 2 {
+	if err != nil || len(tr.Letters) != 1 || tr.Letters[0].Signature != "valid" || tr.Letters[0].State != "leased" || len(tr.Changes) != 2 || len(tr.Audit) != 3 {
 		t.Errorf("%+v %v", tr, err)
 	}
 	if tr.Letters[0].Body != "" || tr.Letters[0].Subject != "" {
@@ -68,7 +68,7 @@ func TestTheOperatorsDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := b.call("send", m{"to": "a", "body": "while paused"}).want("")
-	if held.str("deliveries.0.state") != "held" || !strings.Contains(held.text, "held") || held.str("deliveries.0.presence") != "paused" {
+	if held.str("deliveries.0.state") != "held" || !strings.Contains(held.text, "held") || held.str("deliveries.0.presence") != "awake" {
 		t.Errorf("%s", held.raw)
 	}
 	holds, err := o.Holds(ctx, me)
@@ -78,7 +78,7 @@ func TestTheOperatorsDay(t *testing.T) {
 	if done, err := o.Settle(ctx, me, HoldApprove, held.str("message_id")); err != nil || len(done) != 1 || done[0].State != "queued" {
 		t.Errorf("%+v %v", done, err)
 	}
-	if p, err := o.Pause(ctx, me, "a", false); err != nil || p.Presence != "live" {
+	if p, err := o.Pause(ctx, me, "a", false); err != nil || p.Presence != "awake" || p.Paused {
 		t.Errorf("%+v %v", p, err)
 	}
 	moved, err := o.Transfer(ctx, me, "b", "token:ci")
@@ -237,13 +237,13 @@ func TestAForgedEnvelopeShowsInATrace(t *testing.T) {
 		if name == "nothing" {
 			want = "valid"
 		}
-		if got := h.s.signature(&e.Message, e.PeerID); got != want {
+		if got := h.s.envelopes.signature(&e.Message, e.PeerID); got != want {
 			t.Errorf("%s changed: %s", name, got)
 		}
 	}
 	e := es[0]
 	e.From.Principal = "other uid:1000"
-	if got := h.s.signature(&e.Message, e.PeerID); got != "foreign" {
+	if got := h.s.envelopes.signature(&e.Message, e.PeerID); got != "foreign" {
 		t.Error(got)
 	}
 }
@@ -339,7 +339,7 @@ func TestMeasuresCount(t *testing.T) {
 	a.call("send", m{"to": "b", "body": "x"}).want("")
 	a.call("send", m{"to": "ghost", "body": "x"}).want("UNKNOWN_RECIPIENT")
 	got, err := h.s.Measure(context.Background())
-	if err != nil || got.Accepted != 1 || got.States["queued"] != 1 || got.Peers["live"] != 2 || got.Sends["accepted"] != 1 || got.Sends["UNKNOWN_RECIPIENT"] != 1 {
+	if err != nil || got.Accepted != 1 || got.States["queued"] != 1 || got.Peers["awake"] != 2 || got.Sends["accepted"] != 1 || got.Sends["UNKNOWN_RECIPIENT"] != 1 {
 		t.Errorf("%+v %v", got, err)
 	}
 }

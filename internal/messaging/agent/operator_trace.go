@@ -46,7 +46,7 @@ const (
 	signatureNone    = "none"
 )
 
-func (s *Server) signature(m *mail.Message, to string) string {
+func (s *envelopes) signature(m *mail.Message, to string) string {
 	switch {
 	case m.Sig == "" || s.o.Public == nil:
 		return signatureNone
@@ -73,8 +73,8 @@ func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Tra
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	out := &Traced{Letters: o.s.letters(es, false), Changes: cs, Audit: []uint64{}}
-	err = o.s.records(ctx, func(r recorded) {
+	out := &Traced{Letters: o.s.envelopes.letters(es, false), Changes: cs, Audit: []uint64{}}
+	err = o.s.trail.records(ctx, func(r recorded) {
 		if bytes.Contains(r.line, []byte(messageID)) {
 			out.Audit = append(out.Audit, r.seq)
 		}
@@ -104,12 +104,14 @@ type recorded struct {
 
 // records returns every record of messaging in the audit log of this node. The
 // log is read as it stands; whether it is whole, `doorward audit verify` says.
-func (s *Server) records(ctx context.Context, fn func(recorded)) error {
+func (s *trail) records(ctx context.Context, fn func(recorded)) error {
 	if s.o.AuditDir == "" {
 		return nil
 	}
 	mine := []byte(`,"source":"` + source + `"`)
+	var shown audit.Showing
 	return audit.Export(ctx, s.o.AuditDir, &lines{fn: func(line []byte) {
+		line = shown.Show(line)
 		if !bytes.Contains(line, mine) {
 			return
 		}
@@ -162,7 +164,7 @@ func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, 
 		return nil, a.fail(err)
 	}
 	out := &Checked{Check: *c}
-	if err := o.s.compare(ctx, out); err != nil {
+	if err := o.s.trail.compare(ctx, out); err != nil {
 		return nil, a.fail(err)
 	}
 	a.end()
@@ -179,7 +181,7 @@ const comparedTime = 24 * time.Hour
 // The daemon keeps running: the mailboxes are read before the records, so each
 // message that is read has its record by then, and a newer record may have no
 // message yet.
-func (s *Server) compare(ctx context.Context, out *Checked) error {
+func (s *trail) compare(ctx context.Context, out *Checked) error {
 	if s.o.AuditDir == "" {
 		return nil
 	}
@@ -209,7 +211,7 @@ func (s *Server) compare(ctx context.Context, out *Checked) error {
 
 // stored are the messages in all mailboxes; true: the record of this node has
 // to name it.
-func (s *Server) stored(ctx context.Context) (map[string]bool, error) {
+func (s *trail) stored(ctx context.Context) (map[string]bool, error) {
 	met := make(map[string]bool) // a message to several is in several mailboxes
 	var all []mail.Peer
 	if err := s.eachPeer(ctx, func(p mail.Peer) { all = append(all, p) }); err != nil {
@@ -229,7 +231,7 @@ func (s *Server) stored(ctx context.Context) (map[string]bool, error) {
 
 // unstored looks for the recorded messages of late that were not met in a
 // mailbox.
-func (s *Server) unstored(ctx context.Context, known map[string]bool, out *Checked) error {
+func (s *trail) unstored(ctx context.Context, known map[string]bool, out *Checked) error {
 	for id, late := range known {
 		if !late {
 			continue

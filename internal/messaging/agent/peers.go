@@ -53,14 +53,14 @@ func listPeers(ctx context.Context, c *call) (*answer, error) {
 		}
 		for _, p := range page {
 			from = p.ID
-			if len(wanted) > 0 && !slices.Contains(wanted, presence(p.Live, p.Paused)) || !c.sees(me, p) {
+			if len(wanted) > 0 && !slices.Contains(wanted, c.s.standingOf(p.ID, p.Live).presence) || !c.addressing.sees(me, p) {
 				continue
 			}
 			if len(out.Peers) == most {
 				out.Next = out.Peers[most-1].PeerID
 				break
 			}
-			out.Peers = append(out.Peers, c.peerOut(me, p))
+			out.Peers = append(out.Peers, c.addressing.peerOut(me, p))
 		}
 		if len(page) < peersPage {
 			break
@@ -72,10 +72,11 @@ func listPeers(ctx context.Context, c *call) (*answer, error) {
 	return &answer{text: peersText(me, out), out: out}, nil
 }
 
-func (c *call) peerOut(me, p mail.Peer) peerOut {
+func (c addressing) peerOut(me, p mail.Peer) peerOut {
 	to := &addressee{peer: p, me: me}
+	at := c.s.standingOf(p.ID, p.Live)
 	out := peerOut{PeerID: p.ID, Name: p.Name, Display: broken(p.Display), Summary: broken(p.Summary), Namespace: p.Namespace,
-		Presence: presence(p.Live, p.Paused), Lineage: p.Lineage, Grade: p.Grade, Wake: c.s.sessions.wake(p.ID, p.Live)}
+		Presence: at.presence, Lineage: p.Lineage, Grade: p.Grade, Wake: at.wake}
 	out.LastSeenS = max(0, int64(time.Since(time.UnixMilli(p.LastSeen)).Seconds()))
 	out.Inbound = inboundOf(p, c.ask(policy.AgentDeliver, to).Allow)
 	out.Sendable = out.Inbound != mail.InboundRefuse && c.ask(policy.AgentSend, to).Allow

@@ -58,7 +58,6 @@ type pointer struct {
 	From      string `json:"from"`
 	Lineage   string `json:"lineage"`
 	Kind      string `json:"kind"`
-	Priority  string `json:"priority"`
 	SentAt    string `json:"sent_at"`
 }
 
@@ -106,7 +105,7 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 	state.Registered, state.Pending, state.Held, state.Newest, state.Notices = true, n.Pending, n.Held, n.Newest, len(n.Notices)
 	for _, m := range waiting {
 		state.Messages = append(state.Messages, pointer{MessageID: m.MessageID, Seq: m.Seq, From: m.From, Lineage: m.Lineage,
-			Kind: m.Kind, Priority: m.Priority, SentAt: stamp(m.SentAt)})
+			Kind: m.Kind, SentAt: stamp(m.SentAt)})
 	}
 	return state, nil
 }

@@ -32,7 +32,7 @@ type pacing uint8
 const (
 	unpaced         pacing = iota
 	paceOfSends            // of the peer, by its name: a new session of it goes on where the one before was
-	paceOfRegisters        // of the principal
+	paceOfRegisters        // of the principal: wide enough for all of its agents at once
 )
 
 // withinPace charges the call, or refuses it.
@@ -42,9 +42,9 @@ func (c *call) withinPace() error {
 	text := "too many sends of this peer"
 	switch c.verb.pace {
 	case paceOfSends:
-		wait = t.admit(t.paceOf(c.session), l.SendsPerMinute, l.Burst)
+		wait = t.paces.admit(t.paceOf(c.session), l.SendsPerMinute, l.Burst)
 	case paceOfRegisters:
-		wait, text = t.admit("register\x00"+c.owner.Principal, l.RegistersPerMinute, l.RegisterBurst), "too many registrations of this principal"
+		wait, text = t.paces.admit("register\x00"+c.owner.Principal, l.RegistersPerMinute, l.RegisterBurst), "too many registrations of this principal"
 	}
 	if wait > 0 {
 		return &problem{code: RateLimited, retry: wait, text: text}
@@ -52,13 +52,21 @@ func (c *call) withinPace() error {
 	return nil
 }
 
+// paces are how fast agents and principals act. Its lock is that of the sessions,
+// since a session that gets a name takes its pace along.
+type paces struct {
+	mu    *sync.RWMutex
+	clock func() time.Duration
+	of    map[string]pace // by what acts; what may act at once has none
+}
+
 // admit charges one act to a key.
-func (t *sessions) admit(key string, perMinute, burst int) (wait time.Duration) {
+func (t *paces) admit(key string, perMinute, burst int) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.paces[key]
+	p := t.of[key]
 	wait = p.admit(t.clock(), perMinute, burst)
-	t.paces[key] = p
+	t.of[key] = p
 	return wait
 }
 
@@ -80,18 +88,18 @@ func (s *session) paceKey() string {
 // rate. Earlier charges of the session go to the name. Neither another name nor
 // another session is a new allowance, and a superseded session costs its
 // successor nothing. The caller holds mu.
-func (t *sessions) rename(s *session, name string) {
-	before := t.paces[s.paceKey()]
+func (t *paces) rename(s *session, name string) {
+	before := t.of[s.paceKey()]
 	s.name = name
-	if now := t.paces[s.paceKey()]; before.due > now.due {
-		t.paces[s.paceKey()] = before
+	if now := t.of[s.paceKey()]; before.due > now.due {
+		t.of[s.paceKey()] = before
 	}
 }
 
-// forgetPaces drops what says nothing any more. The caller holds mu.
-func (t *sessions) forgetPaces() {
+// forget drops what says nothing any more. The caller holds mu.
+func (t *paces) forget() {
 	now := t.clock()
-	maps.DeleteFunc(t.paces, func(_ string, p pace) bool { return p.due <= now })
+	maps.DeleteFunc(t.of, func(_ string, p pace) bool { return p.due <= now })
 }
 
 // stopped counts the calls that a limiter has stopped: one record for each

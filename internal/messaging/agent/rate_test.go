@@ -2,8 +2,12 @@ package agent
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -86,7 +90,71 @@ func TestRegisteringHasAPace(t *testing.T) {
 	if last := l[len(l)-1]; last.Rule != "agent.RATE_LIMITED" || last.Action != "agent.register" || last.Count != 1 {
 		t.Errorf("%+v", last)
 	}
-	if l := (Limits{}).withDefaults(); l.RegistersPerMinute != 30 || l.RegisterBurst != 20 {
-		t.Errorf("%+v", l)
+}
+
+// The agents of one user come all at once, as after a restart.
+func TestTwoHundredAgentsOfOneUserRegisterAtOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			c := h.legacy(fmt.Sprint("s", i))
+			c.quick = true
+			if r := c.call("register", m{"name": fmt.Sprint("n", i)}); r.failed {
+				t.Errorf("agent %d: %s", i, r.text)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(begin); took > 5*time.Second*slack {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// However many agents of a user wait, the next call is let in.
+func TestWaitsTakeNoPlaceOfCalls(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{gate: gate.Limits{Calls: 2}})
+	var wg sync.WaitGroup
+	for i := range 10 {
+		c := h.legacy(fmt.Sprint("s", i)).registered(fmt.Sprint("n", i))
+		tool := []string{"wait", "inbox"}[i%2]
+		wg.Go(func() { c.call(tool, m{"wait_ms": 30000}).want("") })
+		await(t, "the wait", func() bool { return h.s.sessions.waiting() == i+1 })
+	}
+	last := h.legacy("last").registered("last")
+	for i := range 10 {
+		last.call("send", m{"to": fmt.Sprint("n", i), "body": "up"}).want("")
+	}
+	wg.Wait()
+	for range 3 {
+		last.call("list_peers", m{}).want("")
+	}
+}
+
+// Calls of one principal that wait are bounded, in however many sessions.
+func TestTheWaitsOfAPrincipalAreBounded(t *testing.T) {
+	t.Parallel()
+	table := newSessions("box", false, time.Minute)
+	for i := range maxWaitingOfAll {
+		who, _ := process(fmt.Sprint(i / maxWaiting))
+		if _, ok := table.wait(table.of(who, "", asCall)); !ok {
+			t.Fatalf("wait %d was refused", i)
+		}
+	}
+	who, _ := process("one more")
+	if _, ok := table.wait(table.of(who, "", asCall)); ok {
+		t.Error("there is no bound")
+	}
+	other, _ := programOf(principal.UID(1001), "other")
+	leave, ok := table.wait(table.of(other, "", asCall))
+	if !ok {
+		t.Fatal("one principal keeps another from waiting")
+	}
+	leave()
+	if n := table.asleep[mail.Qualify("box", principal.UID(1001))]; n != 0 {
+		t.Errorf("%d waits are left", n)
 	}
 }

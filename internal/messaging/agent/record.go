@@ -59,7 +59,7 @@ func Upkeep(u *mail.Upkeep) any {
 }
 
 // digest is the keyed digest of a body.
-func (s *Server) digest(body string) string {
+func (s *trail) digest(body string) string {
 	h := hmac.New(sha256.New, s.o.AuditKey)
 	h.Write([]byte(body))
 	return hex.EncodeToString(h.Sum(nil))

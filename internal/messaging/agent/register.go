@@ -66,6 +66,7 @@ func register(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	c.as(done.Peer)
+	c.s.sessions.moveTo(c.session, nil) // who begins again may not have seen what was given
 	return c.registered(done), nil
 }
 
@@ -117,18 +118,18 @@ func line(s string) (string, error) {
 
 func (c *call) registered(v *mail.Registered) *answer {
 	out := registerOut{PeerID: v.Peer.ID, Name: v.Peer.Name, Namespace: v.Peer.Namespace, Epoch: v.Peer.Epoch,
-		Principal: shortPrincipal(v.Peer.Principal, c.s.o.Node), Grade: c.owner.Grade, LeaseS: c.s.leaseSeconds(),
-		Cursor: c.s.cursor(receiptOf(v.Counts, v.Peer), c.owner.Session), Pending: v.Counts.Pending, Held: v.Counts.Held,
-		Missed: missedOut(v.Counts.Missed), Created: v.Created, Limits: c.s.limits(), InboxURI: inboxURI}
+		Principal: shortPrincipal(v.Peer.Principal, c.s.o.Node), Grade: c.owner.Grade, LeaseS: c.s.settings.leaseSeconds(),
+		Cursor: c.s.cursors.cursor(receiptOf(v.Counts, v.Peer), c.owner.Session), Pending: v.Counts.Pending, Held: v.Counts.Held,
+		Missed: missedOut(v.Counts.Missed), Created: v.Created, Limits: c.s.settings.limits(), InboxURI: inboxURI}
 	modern := c.pass.Act().Session == ""
-	out.Push = pushOut{Subscribe: !modern, Listen: modern, Hook: c.s.sessions.wake(v.Peer.ID, false) == wakeHook}
+	out.Push = pushOut{Subscribe: !modern, Listen: modern, Hook: c.s.sessions.wake(v.Peer.ID, true) == wakeHook}
 	text := fmt.Sprintf("You are %s in %s (peer_id %s, epoch %d). %s waiting, %d held.", token(out.Name), token(out.Namespace),
 		out.PeerID, out.Epoch, messages(out.Pending), out.Held)
 	if v.Takeover != nil {
 		out.Takeover = &takeoverOut{PrevEpoch: v.Takeover.PrevEpoch, Inherited: v.Takeover.Inherited, Held: v.Takeover.Held}
 		text += fmt.Sprintf(" You took over from an earlier session of yours that has ended, with %s.", messages(v.Takeover.Inherited))
 	}
-	return &answer{text: text + next(out.Cursor), out: out}
+	return &answer{text: text + "\nNext: inbox with wait_ms=25000.", out: out}
 }
 
 // receiptOf is the receipt of an answer with these counts.
@@ -138,11 +139,6 @@ func receiptOf(n mail.Counts, p mail.Peer) mail.Receipt {
 	return r
 }
 
-// next says how to go on.
-func next(cursor string) string {
-	return "\nNext: inbox with after=" + cursor + " and wait_ms=25000."
-}
-
 func messages(n int) string {
 	if n == 1 {
 		return "1 message"
@@ -150,15 +146,15 @@ func messages(n int) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-func (s *Server) leaseSeconds() int {
+func (s *settings) leaseSeconds() int {
 	return int(cmp.Or(s.o.Mail.Session, 90*time.Second).Seconds())
 }
 
 // ttl is how long a message lives whose sender does not say.
-func (s *Server) ttl() time.Duration { return cmp.Or(s.o.Mail.TTL, 24*time.Hour) }
+func (s *settings) ttl() time.Duration { return cmp.Or(s.o.Mail.TTL, 24*time.Hour) }
 
 // limits are the numbers that a caller may want to know.
-func (s *Server) limits() map[string]int {
+func (s *settings) limits() map[string]int {
 	return map[string]int{"message_bytes": s.o.Limits.MessageBytes, "recipients": cmp.Or(s.o.Mail.Recipients, 16),
 		"sends_per_minute": s.o.Limits.SendsPerMinute, "burst": s.o.Limits.Burst, "registers_per_minute": s.o.Limits.RegistersPerMinute, "wait_ms": int(s.o.Limits.WaitCap.Milliseconds()),
 		"waiting_calls": maxWaiting, "mailbox_messages": cmp.Or(s.o.Mail.MailboxMessages, 1000), "from_one_sender": cmp.Or(s.o.Mail.SenderMessages, 100),

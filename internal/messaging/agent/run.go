@@ -12,15 +12,13 @@ type alarm struct {
 	at time.Time
 }
 
-// by brings the alarm forward; it reports whether it did.
-func (a *alarm) by(t time.Time) bool {
+// by brings the alarm forward. One that never rang is due at once, and stays so.
+func (a *alarm) by(t time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.at.IsZero() && !t.Before(a.at) {
-		return false
+	if t.Before(a.at) {
+		a.at = t
 	}
-	a.at = t
-	return true
 }
 
 // rung reports that the time has come, and puts the alarm off to next.
@@ -63,7 +61,20 @@ func (s *Server) round(ctx context.Context) {
 		}
 	}
 	s.stopped.flush(time.Now(), false)
+	s.lulls.flush(time.Now(), false)
 	s.sweep(ctx)
+	s.forgetSessions(ctx)
+}
+
+// forgetSessions keeps the table of former sessions small.
+func (s *Server) forgetSessions(ctx context.Context) {
+	now := time.Now()
+	if !s.forgetAt.rung(now, now.Add(sweepEvery)) {
+		return
+	}
+	if err := s.o.Book.ForgetSessions(ctx, s.o.Gone); err != nil && ctx.Err() == nil {
+		s.log.Warn("former sessions were not forgotten", "err", err)
+	}
 }
 
 // endGone ends the leases of the sessions that are over, those that a stop of
@@ -89,7 +100,7 @@ func (s *Server) endGone(ctx context.Context) {
 // sweep lets time pass in the book.
 func (s *Server) sweep(ctx context.Context) {
 	now := time.Now()
-	if !s.sweepAt.rung(now, now.Add(s.sweepCap())) {
+	if !s.sweepAt.rung(now, now.Add(s.settings.sweepCap())) {
 		return
 	}
 	next, err := s.o.Book.Sweep(ctx)
@@ -98,12 +109,15 @@ func (s *Server) sweep(ctx context.Context) {
 		s.log.Warn("the mailboxes were not swept", "err", err)
 	case err == nil && next > 0:
 		s.sweepAt.by(time.UnixMilli(next))
+	case err == nil: // a backlog: on with it, after what else is due
+		s.sweepAt.by(now)
+		s.nudge()
 	}
 }
 
 // sweepCap: what was sent or leased since the last look may be due sooner than
 // the book knew then, but not sooner than the shortest time that is configured.
-func (s *Server) sweepCap() time.Duration {
+func (s *settings) sweepCap() time.Duration {
 	every := sweepEvery
 	for _, d := range []time.Duration{s.o.Mail.Lease, s.o.Mail.Hold} {
 		if d > 0 {

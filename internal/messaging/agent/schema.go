@@ -17,10 +17,10 @@ import (
 //go:embed schema.jsonc
 var schemaText []byte
 
-// schemas are the two schemas of one tool: as they are published, and ready
-// to check with.
+// schemas are those of one tool: what arguments are checked against, the same as
+// it is listed, and what structured answers fit.
 type schemas struct {
-	input, output []byte // raw JSON
+	input, listed, output []byte // raw JSON
 	// accepts is compiled when it is first needed: most daemons serve few tools.
 	accepts  func() (*jsonschema.Resolved, error)
 	mostBody int // bytes of UTF-8; 0: there is no body
@@ -38,6 +38,7 @@ func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	out := make(map[string]schemas)
 	for tool, raw := range wire.Members(wire.Get(text, "tools")) {
 		s := schemas{input: e.expand(wire.Get(raw, "in"), true), output: e.output(wire.Get(raw, "out"))}
+		s.listed = listed(s.input)
 		if wire.GetPath(s.input, "properties", "body") != nil {
 			s.mostBody = mostBody
 		}
@@ -73,8 +74,46 @@ type expander struct {
 	err         error
 }
 
-// output is the published form: the error is part of it, since some clients
-// check the structured content of errors against it as well.
+// listed is an input schema as models are shown it: names, types, choices and
+// what each parameter is for.
+func listed(input []byte) []byte {
+	var all []byte
+	for name, v := range wire.Members(wire.Get(input, "properties")) {
+		all = append(wire.AppendQuote(append(all, ','), name), ':')
+		all = append(all, plain(v)...)
+	}
+	return wire.Set([]byte(`{"type":"object"}`), wire.Edit{Key: "properties", Value: bracketed('{', all, '}')},
+		wire.Edit{Key: "required", Value: wire.Get(input, "required")})
+}
+
+// plain is a parameter's schema without what only the check needs. Of an object
+// the description tells the members.
+func plain(raw []byte) []byte {
+	var out []byte
+	for key, v := range wire.Members(raw) {
+		switch key {
+		case "type", "enum", "description":
+		case "items":
+			v = plain(v)
+		case "anyOf":
+			var some []byte
+			for e := range wire.Elements(v) {
+				some = append(append(some, ','), plain(e)...)
+			}
+			v = bracketed('[', some, ']')
+		default:
+			continue
+		}
+		out = append(wire.AppendQuote(append(out, ','), key), ':')
+		out = append(out, v...)
+	}
+	if wire.Get(raw, "enum") != nil && wire.Get(raw, "type") == nil {
+		out = append([]byte(`,"type":"string"`), out...)
+	}
+	return bracketed('{', out, '}')
+}
+
+// output is what structured answers fit: a result or an error.
 func (e *expander) output(raw []byte) []byte {
 	out := append([]byte(`{"type":"object","anyOf":[`), e.expand(raw, false)...)
 	out = append(append(out, ','), e.expand([]byte(`"@error"`), false)...)
@@ -94,6 +133,8 @@ func (e *expander) expand(raw []byte, input bool) []byte {
 			out = append(append(out, ','), e.expand(v, input)...)
 		}
 		return bracketed('[', out, ']')
+	case raw[0] == '{' && wire.Get(raw, "is") != nil:
+		return wire.Set(e.expand(wire.Get(raw, "is"), input), wire.Edit{Key: "description", Value: wire.Get(raw, "description")})
 	case raw[0] == '{':
 		return e.schema(raw, input)
 	}
@@ -123,7 +164,7 @@ func (e *expander) schema(raw []byte, input bool) []byte {
 			continue
 		case "properties":
 			v = e.properties(v, input)
-		case "enum", "const", "default", "required":
+		case "enum", "const", "default", "required", "description":
 		default:
 			v = e.expand(v, input)
 		}

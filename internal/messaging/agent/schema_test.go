@@ -17,10 +17,11 @@ import (
 func TestEveryVerbIsInTheTableAndInTheList(t *testing.T) {
 	t.Parallel()
 	s := &Server{o: Options{Limits: Limits{}.withDefaults()}}
+	s.assemble()
 	if err := s.loadVerbs(); err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Fields("register list_peers send inbox wait ack message_status unregister spawn spawn_status spawn_stop")
+	want := strings.Fields("register list_peers send inbox wait ack message_status read unregister spawn spawn_status spawn_stop")
 	var listed []string
 	for tool := range wire.Elements(s.tools) {
 		name, _ := wire.GetString(tool, "name")
@@ -30,15 +31,15 @@ func TestEveryVerbIsInTheTableAndInTheList(t *testing.T) {
 			t.Errorf("%s is listed and cannot be called in full", name)
 		}
 		text, _ := wire.GetString(tool, "description")
-		if len(text) >= 2048 || len(text) < 40 {
+		if len(text) >= 2048 || len(text) < 20 {
 			t.Errorf("%s: a description of %d bytes", name, len(text))
 		}
 	}
 	if !slices.Equal(listed, want) || len(s.verbs) != len(want) {
 		t.Errorf("listed %v", listed)
 	}
-	for name, readOnly := range map[string]bool{"list_peers": true, "wait": true, "message_status": true, "spawn_status": true, "inbox": false, "send": false} {
-		if s.verbs[name].readOnly != readOnly {
+	for name, readOnly := range map[string]bool{"list_peers": true, "wait": true, "message_status": true, "read": true, "spawn_status": true, "inbox": false, "send": false} {
+		if (s.verbs[name].hints == reads) != readOnly {
 			t.Errorf("readOnlyHint of %s", name)
 		}
 	}
@@ -58,7 +59,7 @@ func TestTheSchemasAreThoseOfTheReference(t *testing.T) {
 			if err := wire.ValidateValue(raw); err != nil {
 				t.Errorf("%s of %s: %v", what, name, err)
 			}
-			if regexp.MustCompile(`"@|"optional"`).Match(raw) {
+			if regexp.MustCompile(`"@|"optional"|"is"`).Match(raw) {
 				t.Errorf("%s of %s has words of ours in it: %s", what, name, raw)
 			}
 			if _, err := resolve(raw); err != nil {
@@ -74,7 +75,7 @@ func TestTheSchemasAreThoseOfTheReference(t *testing.T) {
 	if !strings.Contains(in, `"maxLength":65536`) || !strings.Contains(in, `"required":["to","body"]`) {
 		t.Error(in)
 	}
-	if small, _ := loadSchemas(100, time.Hour); !strings.Contains(string(small["send"].input), `"body":{"type":"string","minLength":1,"maxLength":100}`) {
+	if small, _ := loadSchemas(100, time.Hour); !strings.Contains(string(small["send"].input), `"body":{"type":"string","minLength":1,"maxLength":100,`) {
 		t.Error("the configured size is not in the schema")
 	}
 }
@@ -113,6 +114,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"send", `{"to":"all*","body":"x"}`, "INVALID_ARGUMENT"},
 		{"send", `{"to":["a","a"],"body":"x"}`, "INVALID_ARGUMENT"},
 		{"send", `{"to":[],"body":"x"}`, "INVALID_ARGUMENT"},
+		{"send", `{"to":"a","body":"x","priority":"high"}`, "INVALID_ARGUMENT"},
+		{"send", `{"to":"a","body":"x","ack_deadline_s":60}`, "INVALID_ARGUMENT"},
 		{"send", `{"to":"a","body":""}`, "INVALID_ARGUMENT"},
 		{"send", `{"to":"a"}`, "INVALID_ARGUMENT"},
 		{"send", `{"to":"a","body":7}`, "INVALID_ARGUMENT"},
@@ -179,6 +182,7 @@ func TestEveryCodeHasItsText(t *testing.T) {
 		}
 	}
 	s := &Server{o: Options{Limits: Limits{}.withDefaults()}}
+	s.assemble()
 	if err := s.loadVerbs(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -36,7 +35,7 @@ type deliveryOut struct {
 // send stores a message for all recipients or for none. The sender is the
 // caller's peer; no argument can name another.
 func send(ctx context.Context, c *call) (*answer, error) {
-	d, err := c.draft()
+	d, err := c.addressing.draft()
 	if err != nil {
 		return nil, err
 	}
@@ -44,38 +43,35 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.To, err = c.recipients(ctx, me, c.args.strs("to")); err != nil {
+	if d.To, err = c.addressing.recipients(ctx, me, c.args.strs("to")); err != nil {
 		return nil, err
 	}
-	var wakes wakes
+	var wakes standings
 	sent, err := c.s.o.Book.Send(ctx, c.owner, d, func(v *mail.Sent) any {
 		wakes = c.s.planned(v)
-		return c.line(sendFields(v, d.Body, wakes, c.s.digest(d.Body))...)
+		return c.line(sendFields(v, d.Body, wakes, c.s.trail.digest(d.Body))...)
 	})
 	if err != nil {
-		return nil, c.about(c.overBudget(err), d.To)
+		return nil, c.addressing.about(c.starting.overBudget(err), d.To)
 	}
-	return c.sent(sent, wakes), nil
+	return c.addressing.sent(sent, wakes), nil
 }
 
-// wakes are how the recipients will be told of a message, by peer id. They are
-// planned before the commit, because a waiting call has returned by the time of
-// the answer.
-type wakes map[string]string
+// standings are those of the recipients, and so how each will be told of a
+// message, by peer id. They are looked at before the commit, because a waiting
+// call has returned by the time of the answer.
+type standings map[string]standing
 
-func (s *Server) planned(v *mail.Sent) wakes {
-	w := make(wakes, len(v.Deliveries))
+func (s *Server) planned(v *mail.Sent) standings {
+	w := make(standings, len(v.Deliveries))
 	for _, d := range v.Deliveries {
-		w[d.PeerID] = s.sessions.wake(d.PeerID, d.Live)
-		if d.State == mail.Held {
-			w[d.PeerID] = wakeNone
-		}
+		w[d.PeerID] = s.standingIn(d)
 	}
 	return w
 }
 
 // about adds the recipients to a refusal of the book, for the record.
-func (c *call) about(err error, to []mail.Recipient) error {
+func (c addressing) about(err error, to []mail.Recipient) error {
 	p := problemOf(err)
 	for _, r := range to {
 		p.to = append(p.to, r.PeerID)
@@ -84,11 +80,10 @@ func (c *call) about(err error, to []mail.Recipient) error {
 }
 
 // draft is the message that the arguments ask for, cleaned.
-func (c *call) draft() (d mail.Draft, err error) {
+func (c addressing) draft() (d mail.Draft, err error) {
 	a := c.args
 	sum := sha256.Sum256(wire.Canonical(c.raw))
 	d = mail.Draft{Kind: a.str("kind", "inform"), Thread: a.str("thread_id", ""), ReplyTo: a.str("reply_to", ""),
-		Priority: a.str("priority", "normal"), AckDeadline: int64(a.int("ack_deadline_s", 0)),
 		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", ""), Fingerprint: sum[:]}
 	clean := func(f func(string) (string, int, error), s string) string {
 		out, n, e := f(s)
@@ -114,7 +109,7 @@ func (c *call) draft() (d mail.Draft, err error) {
 
 // recipients resolves the addresses and decides on each of them. One that
 // there is not and one that the caller may not know of give the same answer.
-func (c *call) recipients(ctx context.Context, me mail.Peer, addresses []string) ([]mail.Recipient, error) {
+func (c addressing) recipients(ctx context.Context, me mail.Peer, addresses []string) ([]mail.Recipient, error) {
 	if len(addresses) > 1 {
 		if d := c.ask("agent.send_multi", nil); !d.Allow {
 			return nil, denied(d.Rule)
@@ -158,7 +153,7 @@ func (c *call) recipients(ctx context.Context, me mail.Peer, addresses []string)
 // recipient decides whether what is sent is delivered at once. The recipient
 // can only be stricter than the policy. A message has authority only where a
 // rule of the operator's gives it.
-func (c *call) recipient(address string, to *addressee) mail.Recipient {
+func (c addressing) recipient(address string, to *addressee) mail.Recipient {
 	p := to.peer
 	r := mail.Recipient{To: address, PeerID: p.ID, Principal: p.Principal, Lineage: p.Lineage, Authority: mail.AuthorityNone}
 	if c.ask(policy.AgentDelegate, to).Allow {
@@ -177,7 +172,7 @@ func (c *call) recipient(address string, to *addressee) mail.Recipient {
 
 // unknown is the one answer for a peer that there is not, and for one that the
 // caller may not know of.
-func (c *call) unknown(ctx context.Context, me mail.Peer, addresses []string) *problem {
+func (c addressing) unknown(ctx context.Context, me mail.Peer, addresses []string) *problem {
 	p := &problem{code: mail.UnknownRecipient, details: map[string]any{"recipients": addresses}}
 	if names := c.suggestions(ctx, me, addresses[0]); len(names) > 0 {
 		p.details["suggestions"] = names
@@ -185,11 +180,11 @@ func (c *call) unknown(ctx context.Context, me mail.Peer, addresses []string) *p
 	return p
 }
 
-func sendFields(v *mail.Sent, body string, w wakes, digest string) []audit.Field {
+func sendFields(v *mail.Sent, body string, w standings, digest string) []audit.Field {
 	var to, words []string
 	held, evicted := 0, 0
 	for _, d := range v.Deliveries {
-		to, words = append(to, d.PeerID), append(words, w[d.PeerID])
+		to, words = append(to, d.PeerID), append(words, w[d.PeerID].wake)
 		evicted += d.Evicted
 		if d.State == mail.Held {
 			held++
@@ -201,6 +196,9 @@ func sendFields(v *mail.Sent, body string, w wakes, digest string) []audit.Field
 	if v.Replay {
 		fields = append(fields, field("replay", "true"))
 	}
+	if v.Confirmed != "" {
+		fields = append(fields, field("confirmed", v.Confirmed))
+	}
 	if held > 0 {
 		fields = append(fields, number("held", int64(held)))
 	}
@@ -210,12 +208,15 @@ func sendFields(v *mail.Sent, body string, w wakes, digest string) []audit.Field
 	return fields
 }
 
-func (c *call) sent(v *mail.Sent, w wakes) *answer {
+func (c addressing) sent(v *mail.Sent, w standings) *answer {
 	out := sendOut{MessageID: v.MessageID, ThreadID: v.Thread, Replay: v.Replay, AcceptedAt: stamp(v.AcceptedAt), Cleaned: v.Cleaned}
 	var text strings.Builder
 	for _, d := range v.Deliveries {
-		to := deliveryOut{To: d.To, PeerID: d.PeerID, Seq: d.Seq, State: d.State, Presence: presence(d.Live, d.Paused),
-			Wake: cmp.Or(w[d.PeerID], wakeNone), Evicted: d.Evicted}
+		at, ok := w[d.PeerID]
+		if !ok { // it is the answer of an earlier call
+			at = c.s.standingIn(d)
+		}
+		to := deliveryOut{To: d.To, PeerID: d.PeerID, Seq: d.Seq, State: d.State, Presence: at.presence, Wake: at.wake, Evicted: d.Evicted}
 		out.Deliveries = append(out.Deliveries, to)
 		text.WriteString(to.text() + "\n")
 	}

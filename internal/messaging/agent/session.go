@@ -49,11 +49,12 @@ func gradeOf(who *principal.Principal) string {
 }
 
 // session is one that was seen here: who acts in it, its last sign of life, and
-// what of it waits. Everything but last is guarded by the table.
+// what of it waits. Everything but last and called is guarded by the table.
 type session struct {
 	owner   mail.Owner
 	witness principal.Witness // of the process behind it; nil: none can tell
 	last    atomic.Int64      // sign of life, in nanoseconds of the table's clock
+	called  atomic.Int64      // the last call of its own, in nanoseconds of the table's clock; 0: none
 	touched int64             // when the book was told
 
 	peer    string // its peer, once it has one
@@ -68,12 +69,18 @@ type session struct {
 	name    string // of its peer, whose pace it has; empty: its own
 	made    uint64 // later sessions have higher numbers
 
+	position *position // of an inbox without a cursor; nil: at the oldest message
+
 	hooked   int64 // last time that a hook asked for it; 0: none did
 	hookTold int64 // the newest message that a hook has told of
 }
 
-// maxWaiting is how many calls of one session may wait at once.
-const maxWaiting = 4
+// How many calls may wait at once: of one session, and of all sessions of one
+// principal.
+const (
+	maxWaiting      = 4
+	maxWaitingOfAll = 4096
+)
 
 // How long sessions are kept: one with a peer, so that any sign of life
 // extends its lease again, and one without.
@@ -90,20 +97,23 @@ type sessions struct {
 	clock func() time.Duration
 	touch time.Duration // between two extensions of one lease
 
-	mu    sync.RWMutex
-	byKey map[string]*session // by principal.Key and session
-	byID  map[string]*session // by peer id
-	late  map[string]bool     // sessions that were closed under a call: to be ended once more
-	made  uint64              // sessions so far
-	paces map[string]pace     // by what acts; what may act at once has none
+	mu     sync.RWMutex
+	byKey  map[string]*session // by principal.Key and session
+	byID   map[string]*session // by peer id
+	late   map[string]bool     // sessions that were closed under a call: to be ended once more
+	made   uint64              // sessions so far
+	asleep map[string]int      // calls that wait, by principal
 
+	paces   paces
 	formers formers
 }
 
 func newSessions(node string, join bool, lease time.Duration) *sessions {
 	start := time.Now()
-	return &sessions{node: node, join: join, touch: min(touchMost, lease/3), clock: func() time.Duration { return time.Since(start) },
-		byKey: make(map[string]*session), byID: make(map[string]*session), late: make(map[string]bool), paces: make(map[string]pace)}
+	t := &sessions{node: node, join: join, touch: min(touchMost, lease/3), clock: func() time.Duration { return time.Since(start) },
+		byKey: make(map[string]*session), byID: make(map[string]*session), late: make(map[string]bool), asleep: make(map[string]int)}
+	t.paces = paces{mu: &t.mu, clock: func() time.Duration { return t.clock() }, of: make(map[string]pace)}
+	return t
 }
 
 func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
@@ -143,7 +153,11 @@ func (t *sessions) of(who *principal.Principal, digest string, u use) *session {
 	if u == asBridged {
 		s.behindShim(who)
 	}
-	return t.leader(s)
+	lead := t.leader(s)
+	if u != asStream {
+		lead.called.Store(t.now())
+	}
+	return lead
 }
 
 func (t *sessions) qualified(who *principal.Principal) string {
@@ -210,7 +224,7 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rename(s, nameOf(p))
+	t.paces.rename(s, nameOf(p))
 	if s.peer == p.ID {
 		return false
 	}
@@ -262,14 +276,19 @@ func (t *sessions) end(who *principal.Principal, digest string, again bool) {
 func (t *sessions) wait(s *session) (leave func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.calls >= maxWaiting {
+	who := s.owner.Principal
+	if s.calls >= maxWaiting || t.asleep[who] >= maxWaitingOfAll {
 		return nil, false
 	}
 	s.calls++
+	t.asleep[who]++
 	return func() {
 		t.mu.Lock()
+		defer t.mu.Unlock()
 		s.calls--
-		t.mu.Unlock()
+		if t.asleep[who]--; t.asleep[who] == 0 {
+			delete(t.asleep, who)
+		}
 	}, true
 }
 

@@ -63,21 +63,21 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	if _, err := c.me(ctx); err != nil {
 		return nil, err
 	}
-	r, err := c.spawnRequest()
+	r, err := c.starting.spawnRequest()
 	if err != nil {
 		return nil, err
 	}
 	who := c.pass.Act().Who
 	d, err := m.Check(who, r)
 	if err != nil {
-		return nil, c.overBudget(err)
+		return nil, c.starting.overBudget(err)
 	}
 	begun, err := c.s.o.Book.BeginSpawn(ctx, c.owner, d, func(v *mail.Spawn) any {
 		return c.line(field("spawn", v.ID), field("launcher", v.Launcher), field("child", v.Peer), field("name", v.Name),
 			field("rights", strings.Join(v.Rights, ",")), field("replay", fmt.Sprint(v.Replay)), number("size", int64(len(r.Prompt))))
 	})
 	if err != nil {
-		return nil, c.overBudget(err)
+		return nil, c.starting.overBudget(err)
 	}
 	if !begun.Replay {
 		// Once it is entered it is started, or told to have failed, whether or
@@ -97,14 +97,14 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 
 // overBudget ends a started agent that has used up its budget, and gives err
 // back.
-func (c *call) overBudget(err error) error {
+func (c starting) overBudget(err error) error {
 	if m := c.s.spawner(); m != nil && c.owner.Spawn != "" && isRefusal(err, mail.Budget) {
 		m.OverBudget(c.owner.Spawn)
 	}
 	return err
 }
 
-func (c *call) spawnRequest() (spawning.Request, error) {
+func (c starting) spawnRequest() (spawning.Request, error) {
 	a := c.args
 	sum := sha256.Sum256(wire.Canonical(c.raw))
 	r := spawning.Request{Launcher: a.str("launcher", ""), Name: a.str("name", ""), Cwd: a.str("cwd", ""), Model: a.str("model", ""),
@@ -128,7 +128,7 @@ func (c *call) spawnRequest() (spawning.Request, error) {
 
 // spawnStatus tells how an agent of the caller's is doing.
 func spawnStatus(ctx context.Context, c *call) (*answer, error) {
-	s, err := c.ownSpawn(ctx)
+	s, err := c.starting.ownSpawn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func spawnStatus(ctx context.Context, c *call) (*answer, error) {
 }
 
 // ownSpawn is the agent that the arguments name, if the caller has started it.
-func (c *call) ownSpawn(ctx context.Context) (*mail.Spawn, error) {
+func (c starting) ownSpawn(ctx context.Context) (*mail.Spawn, error) {
 	if _, err := c.me(ctx); err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ const stopTime = 3 * time.Second
 // spawnStop ends an agent of the caller's. It answers when that has ended, or
 // a little after the grace.
 func spawnStop(ctx context.Context, c *call) (*answer, error) {
-	s, err := c.ownSpawn(ctx)
+	s, err := c.starting.ownSpawn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -184,13 +184,13 @@ func spawnStop(ctx context.Context, c *call) (*answer, error) {
 		if err := m.Stop(s.ID, grace); err != nil && !isRefusal(err, mail.UnknownSpawn) {
 			c.s.log.Warn("an agent could not be stopped", "spawn", s.ID, "err", err)
 		}
-		s = c.ended(ctx, s, wake, grace+stopTime)
+		s = c.starting.ended(ctx, s, wake, grace+stopTime)
 	}
 	return &answer{text: "The agent is " + s.State + ".", out: stopOut{s.State}}, nil
 }
 
 // ended waits until a spawn has ended, and gives what is known of it then.
-func (c *call) ended(ctx context.Context, s *mail.Spawn, wake <-chan struct{}, limit time.Duration) *mail.Spawn {
+func (c starting) ended(ctx context.Context, s *mail.Spawn, wake <-chan struct{}, limit time.Duration) *mail.Spawn {
 	limit = min(limit, c.s.o.Limits.WaitCap)
 	for end := time.Now().Add(limit); ctx.Err() == nil && c.s.closing.Err() == nil; {
 		if now, err := c.s.o.Book.SpawnOf(ctx, c.owner, s.ID); err == nil {

@@ -102,7 +102,7 @@ func TestAStartedAgentAndItsParent(t *testing.T) {
 	}
 	var in *reply
 	await(t, "the child's message", func() bool {
-		in = lead.call("inbox", m{})
+		in = lead.shown()
 		return strings.Contains(in.text, "| result")
 	})
 	if !strings.Contains(in.text, "lineage=child") || !strings.Contains(in.text, "From an agent that you started.") ||
@@ -178,7 +178,7 @@ func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 	kid.call("send", m{"to": "lead", "body": "x"}).want("")
 	lead.call("send", m{"to": "lead/kid", "body": "x"}).want("")
 	in := kid.call("inbox", m{}).want("")
-	if !strings.Contains(in.text, "From the agent that started you.") || in.str("messages.0.from.lineage") != "parent" {
+	if !strings.Contains(kid.shown().text, "From the agent that started you.") || in.str("messages.0.from.lineage") != "parent" {
 		t.Errorf("%s", in.raw)
 	}
 }

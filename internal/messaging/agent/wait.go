@@ -19,7 +19,7 @@ const (
 )
 
 // capped is how long a call may wait, and whether that is less than it wants.
-func (s *Server) capped(ms int) (time.Duration, bool) {
+func (s *settings) capped(ms int) (time.Duration, bool) {
 	want := time.Duration(ms) * time.Millisecond
 	return min(want, s.o.Limits.WaitCap), want > s.o.Limits.WaitCap
 }
@@ -35,7 +35,7 @@ const progressEvery = 15 * time.Second
 func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
 	leave, ok := c.s.sessions.wait(c.session)
 	if !ok {
-		return "", &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already", maxWaiting)}
+		return "", &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already, or %d of this principal", maxWaiting, maxWaitingOfAll)}
 	}
 	defer leave()
 	wake, part := c.s.signals.join(topics...)
@@ -47,6 +47,7 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 	if found, err := look(); err != nil || found {
 		return endFound, err
 	}
+	c.pass.Waits()
 	c.progress(0)
 	for {
 		select {
@@ -116,7 +117,7 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 	if w.spawn != "" {
 		topics = append(topics, mail.TopicSpawn(w.spawn))
 	}
-	limit, lowered := c.s.capped(c.args.int("wait_ms", 25000))
+	limit, lowered := c.s.settings.capped(c.args.int("wait_ms", 25000))
 	begin := time.Now()
 	end, err := c.await(ctx, limit, topics, func() (bool, error) { return w.look(ctx) })
 	if err != nil {
@@ -126,7 +127,12 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 		w.out.Reason = string(end)
 	}
 	w.out.WaitedMS, w.out.Capped = time.Since(begin).Milliseconds(), lowered
-	if err := c.write(w.fields()...); err != nil {
+	if end == endTimeout && w.message == "" && w.spawn == "" {
+		err = c.nothing(end, w.out.WaitedMS)
+	} else {
+		err = c.write(w.fields()...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w.answer(), nil
@@ -199,7 +205,7 @@ func (w *waiting) fields() []audit.Field {
 func (w *waiting) answer() *answer {
 	o := &w.out
 	o.Pending, o.Held, o.Missed, o.Notices = w.counts.Pending, w.counts.Held, missedOut(w.counts.Missed), noticesOf(w.counts.Notices)
-	o.Cursor = w.c.s.cursor(receiptOf(w.counts, w.me), w.c.owner.Session)
+	o.Cursor = w.c.s.cursors.cursor(receiptOf(w.counts, w.me), w.c.owner.Session)
 	f := newFence()
 	f.say(fmt.Sprintf("Waited %d ms; ended by: %s.", o.WaitedMS, o.Reason))
 	if o.MessageState != "" {

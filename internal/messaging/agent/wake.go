@@ -14,23 +14,20 @@ const (
 // hookTime is how long one question of a hook stands for more to come.
 const hookTime = 24 * time.Hour
 
-// wake is how a peer will be told of mail, as far as this node knows. The stream
-// of a session without signs of life wakes no client.
-func (t *sessions) wake(peer string, live bool) string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	s := t.byID[peer]
+// wokenBy is how a session that lives will be told of mail. The caller holds mu.
+func (t *sessions) wokenBy(s *session) string {
 	switch {
-	case s == nil:
-		return wakeNone
-	case live && s.calls > 0:
+	case s.calls > 0:
 		return wakeWait
-	case live && s.listens > 0:
+	case s.listens > 0:
 		return wakeListen
-	case live && s.subs > 0:
+	case s.subs > 0:
 		return wakeSubscribe
 	case s.hooked > 0 && t.now()-s.hooked < int64(hookTime):
 		return wakeHook
 	}
 	return wakeNone
 }
+
+// wake is how a peer will be told of mail, as far as this node knows.
+func (t *sessions) wake(peer string, live bool) string { return t.standing(peer, live).wake }

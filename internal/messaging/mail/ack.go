@@ -13,11 +13,11 @@ import (
 func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
 	var out *Confirmed
 	err := b.write(ctx, func(j *job) error {
-		p, err := j.fence(o)
+		p, err := j.directory.fence(o)
 		if err != nil {
 			return err
 		}
-		if out, err = j.confirm(p, ids, rejected, text); err != nil {
+		if out, err = j.mailboxes.confirm(p, ids, rejected, text); err != nil {
 			return err
 		}
 		return noted(j, note, out)
@@ -28,7 +28,7 @@ func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, te
 	return out, nil
 }
 
-func (j *job) confirm(p Peer, ids []string, rejected bool, text string) (*Confirmed, error) {
+func (j mailboxes) confirm(p Peer, ids []string, rejected bool, text string) (*Confirmed, error) {
 	out := &Confirmed{Peer: p}
 	x, err := j.box(p.ID)
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Book) Status(ctx context.Context, o Owner, id string) ([]Delivery, erro
 	var out []Delivery
 	err := b.read(ctx, func(j *job) error {
 		out = nil
-		p, err := j.me(o)
+		p, err := j.directory.me(o)
 		if err != nil {
 			return err
 		}

@@ -86,6 +86,14 @@ func openBed(t *testing.T, o mail.Options, b *bed) *bed {
 // pass lets time go by.
 func (b *bed) pass(d time.Duration) { b.clock.Add(int64(d)) }
 
+// later lets a short time go by, on either engine.
+func (b *bed) later(d time.Duration) {
+	b.pass(d)
+	if b.dsn != "" {
+		time.Sleep(d)
+	}
+}
+
 // sweep lets the book look at the time until nothing is due.
 func (b *bed) sweep() {
 	b.t.Helper()

@@ -30,7 +30,7 @@ var ownTally = strings.ReplaceAll(tallyColumns, "m.", "")
 
 // box locks a mailbox, once. Of several the caller asks in the order of their
 // ids (boxesOf). ErrNoRow: there is none.
-func (j *job) box(peer string) (*box, error) {
+func (j mailboxes) box(peer string) (*box, error) {
 	if x, ok := j.boxes[peer]; ok {
 		return x, nil
 	}
@@ -55,7 +55,7 @@ func (j *job) box(peer string) (*box, error) {
 
 // boxesOf locks several mailboxes in the order that all keep. One that is no
 // more is not there afterwards.
-func (j *job) boxesOf(peers ...string) error {
+func (j mailboxes) boxesOf(peers ...string) error {
 	slices.Sort(peers)
 	for _, p := range slices.Compact(peers) {
 		if _, err := j.box(p); err != nil && !errors.Is(err, store.ErrNoRow) {
@@ -66,7 +66,7 @@ func (j *job) boxesOf(peers ...string) error {
 }
 
 // save adds what was counted.
-func (j *job) save(x *box) error {
+func (j mailboxes) save(x *box) error {
 	if x.deltas == (tally{}) && x.deltaBytes == 0 && x.deltaAccept == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ type row struct {
 const rowColumns = `message_id, peer_id, sender_id, seq, state, due, expires_at, bytes, attempts, address, from_name, given_at, reason`
 
 // rows reads deliveries of a mailbox that is locked.
-func (j *job) rows(where string, args ...any) ([]row, error) {
+func (j mailboxes) rows(where string, args ...any) ([]row, error) {
 	var all []row
 	err := j.Each(func(scan func(...any) error) error {
 		var r row
@@ -129,14 +129,14 @@ var errMoved = errors.New("mail: a delivery changed without its mailbox")
 
 // end brings an open delivery to a final state. Every one but a plain
 // acknowledgement makes a notice.
-func (j *job) end(x *box, r row, state, reason, note string) error {
+func (j mailboxes) end(x *box, r row, state, reason, note string) error {
 	acked := int64(0)
 	if state == Acked || state == Rejected {
 		acked = j.now
 	}
 	n, err := j.Exec(`UPDATE deliveries SET state = ?4, due = ?5, changed_at = ?6, acked_at = ?7, reason = ?8, note = ?9
 		WHERE message_id = ?1 AND peer_id = ?2 AND state = ?3`,
-		r.message, r.peer, r.state, state, j.now+j.b.o.Limits.BodyKept.Milliseconds(), j.now, acked, reason, note)
+		r.message, r.peer, r.state, state, j.now+j.b.o.Limits.text(state).Milliseconds(), j.now, acked, reason, note)
 	if err == nil && n != 1 {
 		err = errMoved
 	}
@@ -152,7 +152,7 @@ func (j *job) end(x *box, r row, state, reason, note string) error {
 }
 
 // moved logs a change and wakes who waits for the message or the mailbox.
-func (j *job) moved(r row, after string, epoch int64, reason string) {
+func (j mailboxes) moved(r row, after string, epoch int64, reason string) {
 	j.change(Change{MessageID: r.message, PeerID: r.peer, To: r.address, From: r.from, Before: r.state, After: after, Epoch: epoch, Reason: reason})
 	j.signal(TopicMessage(r.message))
 	if after != Acked && after != Rejected && after != Leased {
@@ -183,7 +183,7 @@ const (
 
 // settle lets time pass in a locked mailbox: what is due expires, goes back to
 // the queue, or dies. At most limit deliveries; it returns how many were.
-func (j *job) settle(x *box, limit int) (settled int, err error) {
+func (j mailboxes) settle(x *box, limit int) (settled int, err error) {
 	due, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND due <= ?2 LIMIT ?3`, x.peer, j.now, limit)
 	if err != nil {
 		return 0, fmt.Errorf("reading what is due: %w", err)
@@ -208,7 +208,7 @@ func (j *job) settle(x *box, limit int) (settled int, err error) {
 
 // endLease returns a delivery to the queue, or makes it dead after too many
 // unanswered leases.
-func (j *job) endLease(x *box, r row, reason string) error {
+func (j mailboxes) endLease(x *box, r row, reason string) error {
 	if r.attempts >= int64(j.b.o.Limits.Attempts) {
 		return j.end(x, r, Dead, reasonAttempts, "")
 	}

@@ -20,27 +20,27 @@ func (b *Book) Look(ctx context.Context, o Owner) (Peer, Counts, []Pointer, erro
 	err := b.read(ctx, func(j *job) error {
 		var g glimpse
 		var err error
-		if p, g, err = j.glance(o); err != nil {
+		if p, g, err = j.directory.glance(o); err != nil {
 			return err
 		}
-		if c, err = j.counts(p, g, Receipt{}); err != nil || g.tally.of(Queued) == 0 {
+		if c, err = j.mailboxes.counts(p, g, Receipt{}); err != nil || g.tally.of(Queued) == 0 {
 			pointers = nil
 			return err
 		}
-		pointers, err = j.pointers(p.ID)
+		pointers, err = j.mailboxes.pointers(p.ID)
 		return err
 	})
 	return p, c, pointers, err
 }
 
-func (j *job) pointers(peer string) ([]Pointer, error) {
+func (j mailboxes) pointers(peer string) ([]Pointer, error) {
 	var out []Pointer
 	err := j.Each(func(scan func(...any) error) error {
 		var p Pointer
-		err := scan(&p.MessageID, &p.From, &p.Lineage, &p.Kind, &p.Priority, &p.Seq, &p.SentAt)
+		err := scan(&p.MessageID, &p.From, &p.Lineage, &p.Kind, &p.Seq, &p.SentAt)
 		out = append(out, p)
 		return err
-	}, `SELECT d.message_id, d.from_name, d.lineage, m.kind, m.priority, d.seq, m.sent_at
+	}, `SELECT d.message_id, d.from_name, d.lineage, m.kind, d.seq, m.sent_at
 		FROM deliveries d JOIN messages m ON m.message_id = d.message_id
 		WHERE d.peer_id = ?1 AND d.`+isOpen+` AND d.seq > 0 AND d.state = 'queued' ORDER BY d.seq DESC LIMIT ?2`, peer, pointersMax)
 	return out, err
@@ -49,7 +49,7 @@ func (j *job) pointers(peer string) ([]Pointer, error) {
 // counts are what a mailbox holds for its owner, with the receipt of the answer
 // that they go with: given says which messages it carries, of a thread when one
 // is named. An empty mailbox with nothing to tell costs no further statement.
-func (j *job) counts(p Peer, g glimpse, given Receipt) (Counts, error) {
+func (j mailboxes) counts(p Peer, g glimpse, given Receipt) (Counts, error) {
 	c := Counts{Pending: int(g.tally.pending()), Held: int(g.tally.of(Held)), Missed: g.tally.missed()}
 	c.Receipt = Receipt{PeerID: p.ID, Epoch: p.Epoch, Seq: given.Seq, Notice: g.covered, Thread: given.Thread}
 	if c.Pending > 0 {

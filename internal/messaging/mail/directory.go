@@ -19,7 +19,7 @@ func (b *Book) Resolve(ctx context.Context, me Peer, addresses []string) ([]Peer
 	err := b.read(ctx, func(j *job) error {
 		out = make([]Peer, len(addresses))
 		for i, a := range addresses {
-			p, err := j.resolve(me, a)
+			p, err := j.directory.resolve(me, a)
 			if err != nil && !errors.Is(err, store.ErrNoRow) {
 				return fmt.Errorf("resolving an address: %w", err)
 			}
@@ -34,7 +34,7 @@ func (b *Book) Resolve(ctx context.Context, me Peer, addresses []string) ([]Peer
 	return out, err
 }
 
-func (j *job) resolve(me Peer, address string) (p Peer, err error) {
+func (j directory) resolve(me Peer, address string) (p Peer, err error) {
 	if address == Operator {
 		node := me.Node
 		if node == "" {
@@ -62,13 +62,13 @@ func (j *job) resolve(me Peer, address string) (p Peer, err error) {
 func (b *Book) Peers(ctx context.Context, me Peer, namespace, after string, limit int) ([]Peer, error) {
 	var out []Peer
 	err := b.read(ctx, func(j *job) (err error) {
-		out, err = j.list(me, namespace, after, limit)
+		out, err = j.directory.list(me, namespace, after, limit)
 		return err
 	})
 	return out, err
 }
 
-func (j *job) list(me Peer, namespace, after string, limit int) ([]Peer, error) {
+func (j directory) list(me Peer, namespace, after string, limit int) ([]Peer, error) {
 	where, args := `(peers.kind = 'agent' OR (peers.kind = 'operator' AND ?3 = 1))`, []any{after, limit, me.ID == ""}
 	if namespace != "" {
 		where, args = where+` AND peers.namespace = ?4`, append(args, namespace)
@@ -103,7 +103,7 @@ func (b *Book) Touch(ctx context.Context, sessions []string) error {
 		for _, s := range slices.Sorted(slices.Values(sessions)) {
 			_, err := j.Exec(`UPDATE peers SET last_seen = ?3, lease_until = CASE WHEN lease_until > ?4 THEN lease_until ELSE ?4 END
 				WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
-				s, j.b.o.Node, j.now, j.lease())
+				s, j.b.o.Node, j.now, j.registering.lease())
 			if err != nil {
 				return fmt.Errorf("extending a lease: %w", err)
 			}
@@ -119,7 +119,7 @@ func (b *Book) End(ctx context.Context, sessions []string) error {
 		return nil
 	}
 	return b.write(ctx, func(j *job) error {
-		ended, err := j.endSessions(sessions)
+		ended, err := j.directory.endSessions(sessions)
 		switch {
 		case err != nil:
 			return err
@@ -131,7 +131,7 @@ func (b *Book) End(ctx context.Context, sessions []string) error {
 }
 
 // endSessions returns which of the sessions had a lease.
-func (j *job) endSessions(sessions []string) (ended []string, err error) {
+func (j directory) endSessions(sessions []string) (ended []string, err error) {
 	for _, s := range slices.Sorted(slices.Values(sessions)) {
 		n, err := j.Exec(`UPDATE peers SET lease_until = 0 WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
 			s, j.b.o.Node)

@@ -39,6 +39,7 @@ type Error struct {
 	Code       string
 	Retry      time.Duration // when trying again makes sense; 0: unknown
 	Recipients []string      // the addresses that it is about, of several
+	First      string        // the message that a suppressed one repeats
 	Err        error         // for the operator alone
 }
 

@@ -31,7 +31,7 @@ func (p *Peer) places(now int64) (dest []any, done func()) {
 // update takes the lock of the peer's row and asks whether this session still
 // owns it. So what races a takeover either commits first, as the epoch before,
 // or is FENCED. An ended session stays ended.
-func (j *job) fence(o Owner) (Peer, error) {
+func (j directory) fence(o Owner) (Peer, error) {
 	var p Peer
 	if o.Session == "" {
 		return p, refuse(NotRegistered)
@@ -53,7 +53,7 @@ func (j *job) fence(o Owner) (Peer, error) {
 
 // stranger returns why nothing belongs to o: a superseded session is told so; for
 // any other caller the mailbox does not exist.
-func (j *job) stranger(o Owner) error {
+func (j directory) stranger(o Owner) error {
 	var superseded int64
 	err := j.Row([]any{&superseded}, `SELECT superseded FROM peer_sessions WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session)
 	switch {
@@ -70,20 +70,20 @@ func (j *job) stranger(o Owner) error {
 func (b *Book) Me(ctx context.Context, o Owner) (Peer, error) {
 	var p Peer
 	err := b.read(ctx, func(j *job) (err error) {
-		p, err = j.me(o)
+		p, err = j.directory.me(o)
 		return err
 	})
 	return p, err
 }
 
 // me reads o's peer. It is no fence: what changes something must not rest on it.
-func (j *job) me(o Owner) (Peer, error) {
+func (j directory) me(o Owner) (Peer, error) {
 	p, _, err := j.glance(o)
 	return p, err
 }
 
 // glance reads o's peer with the counters of its mailbox and its notices.
-func (j *job) glance(o Owner) (Peer, glimpse, error) {
+func (j directory) glance(o Owner) (Peer, glimpse, error) {
 	p, g, err := j.look(`peers.principal = ?1 AND peers.session = ?2 AND peers.kind = 'agent' AND peers.session <> ''`, o.Principal, o.Session)
 	if errors.Is(err, store.ErrNoRow) {
 		return p, g, j.stranger(o)
@@ -98,7 +98,7 @@ type glimpse struct {
 	lastNotice, covered int64
 }
 
-func (j *job) look(where string, args ...any) (p Peer, g glimpse, err error) {
+func (j directory) look(where string, args ...any) (p Peer, g glimpse, err error) {
 	dest, done := p.places(j.now)
 	dest = append(dest, &p.Inbound, &p.Paused, &g.lastSeq, &g.lastNotice, &g.covered)
 	dest = append(dest, g.tally.places()...)

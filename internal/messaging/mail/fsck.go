@@ -111,7 +111,7 @@ func (a *audit) peers() error {
 		return err
 	}
 	err = a.each(func(peer, _ string) {
-		a.found(peer, "", func(j *job) error { return j.mendMailbox(peer) }, "the peer has no mailbox, or one that says otherwise whose it is")
+		a.found(peer, "", func(j *job) error { return j.repairing.mendMailbox(peer) }, "the peer has no mailbox, or one that says otherwise whose it is")
 	}, `SELECT p.peer_id, p.kind FROM peers p LEFT JOIN mailboxes m ON m.peer_id = p.peer_id
 		WHERE m.peer_id IS NULL OR m.principal <> p.principal OR (m.active = 1) <> (p.kind IN ('agent', 'operator'))`)
 	if err != nil {
@@ -129,7 +129,7 @@ func (a *audit) peers() error {
 // names: each peer has one, and each name a peer.
 func (a *audit) names() error {
 	err := a.each(func(peer, name string) {
-		a.found(peer, "", func(j *job) error { return j.mendName(peer) }, "the peer %s does not own its name", name)
+		a.found(peer, "", func(j *job) error { return j.repairing.mendName(peer) }, "the peer %s does not own its name", name)
 	}, `SELECT p.peer_id, p.name FROM peers p LEFT JOIN peer_names n ON n.namespace = p.namespace AND n.name = p.name
 		WHERE p.kind = 'agent' AND (n.peer_id IS NULL OR n.kind <> 'peer' OR n.peer_id <> p.peer_id OR n.principal <> p.principal)`)
 	if err != nil {
@@ -173,13 +173,13 @@ func (a *audit) shares() error {
 // letters: each delivery has its message, and each message a delivery.
 func (a *audit) letters() error {
 	err := a.each(func(message, peer string) {
-		a.found(peer, message, func(j *job) error { return j.mendMessage(message) }, "the delivery has no message")
+		a.found(peer, message, func(j *job) error { return j.repairing.mendMessage(message) }, "the delivery has no message")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN messages m ON m.message_id = d.message_id WHERE m.message_id IS NULL`)
 	if err != nil {
 		return err
 	}
 	return a.each(func(message, _ string) {
-		a.found("", message, func(j *job) error { return j.forgetBody(message) }, "the message has no delivery")
+		a.found("", message, func(j *job) error { return j.sweeping.forgetBody(message) }, "the message has no delivery")
 	}, `SELECT m.message_id, '' FROM messages m LEFT JOIN deliveries d ON d.message_id = m.message_id WHERE d.message_id IS NULL`)
 }
 
@@ -188,7 +188,7 @@ func (a *audit) letters() error {
 func (a *audit) leases() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
-			return j.mendOpen(peer, `message_id = ?2 AND state = 'leased'`, message, func(x *box, r row) error { return j.endLease(x, r, reasonLease) })
+			return j.repairing.mendOpen(peer, `message_id = ?2 AND state = 'leased'`, message, func(x *box, r row) error { return j.mailboxes.endLease(x, r, reasonLease) })
 		}, "the message is leased by nobody who owns the mailbox")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN peers p ON p.peer_id = d.peer_id
 		WHERE d.`+isOpen+` AND d.state = 'leased' AND (p.peer_id IS NULL OR p.kind <> 'agent' OR p.session = '' OR p.epoch <> d.given_epoch)`)
@@ -197,7 +197,7 @@ func (a *audit) leases() error {
 	}
 	err = a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
-			return j.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error { return j.end(x, r, Expired, reasonReleased, "") })
+			return j.repairing.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error { return j.mailboxes.end(x, r, Expired, reasonReleased, "") })
 		}, "the message waits in the mailbox of a peer that is gone")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN mailboxes m ON m.peer_id = d.peer_id WHERE d.`+isOpen+` AND m.active = 0`)
 	if err != nil {
@@ -205,7 +205,7 @@ func (a *audit) leases() error {
 	}
 	return a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
-			return j.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error {
+			return j.repairing.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error {
 				_, err := j.Exec(`UPDATE deliveries SET due = CASE WHEN state = 'leased' AND lease_until < expires_at THEN lease_until
 					WHEN state = 'held' AND changed_at + ?3 < expires_at THEN changed_at + ?3 ELSE expires_at END
 					WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, j.b.o.Limits.Hold.Milliseconds())
@@ -220,14 +220,14 @@ func (a *audit) leases() error {
 // sender.
 func (a *audit) marks() error {
 	err := a.each(func(message, peer string) {
-		a.found(peer, message, func(j *job) error { return j.mendNotice(message, peer) }, "the sender has no notice of the end")
+		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the sender has no notice of the end")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN outboxes o ON o.peer_id = d.sender_id
 		WHERE d.`+isFinal+` AND d.state <> 'acked' AND (d.notice_seq = 0 OR d.notice_state <> d.state)`)
 	if err != nil {
 		return err
 	}
 	err = a.each(func(message, peer string) {
-		a.found(peer, message, func(j *job) error { return j.mendNotice(message, peer) }, "the notice bears the number of another one")
+		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the notice bears the number of another one")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN deliveries e ON e.sender_id = d.sender_id AND e.notice_seq = d.notice_seq
 		WHERE d.notice_seq > 0 AND e.notice_seq > 0 AND (e.message_id < d.message_id OR (e.message_id = d.message_id AND e.peer_id < d.peer_id))`)
 	if err != nil {
@@ -247,15 +247,15 @@ func (a *audit) marks() error {
 }
 
 // mendOpen runs fn on open deliveries of a mailbox, under its lock.
-func (j *job) mendOpen(peer, where, message string, fn func(*box, row) error) error {
-	x, err := j.box(peer)
+func (j repairing) mendOpen(peer, where, message string, fn func(*box, row) error) error {
+	x, err := j.mailboxes.box(peer)
 	if errors.Is(err, store.ErrNoRow) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	all, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND `+where, peer, message)
+	all, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` AND `+where, peer, message)
 	for _, r := range all {
 		if err == nil {
 			err = fn(x, r)

@@ -35,7 +35,7 @@ func (c counted) differs(a account) string {
 }
 
 // accounts reads what rows say, for all mailboxes or for one.
-func (j *job) accounts(peer string) (map[string]*account, error) {
+func (j repairing) accounts(peer string) (map[string]*account, error) {
 	all := make(map[string]*account)
 	of := func(id string) *account {
 		if all[id] == nil {
@@ -87,7 +87,7 @@ func (j *job) accounts(peer string) (map[string]*account, error) {
 // mailboxes: accepted = the sum of all states, and the counters are what the
 // rows say.
 func (a *audit) mailboxes() error {
-	all, err := a.accounts("")
+	all, err := a.repairing.accounts("")
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (a *audit) mailboxes() error {
 	}
 	for _, id := range sortedKeys(all) {
 		if _, ok := boxes[id]; !ok {
-			a.found(id, "", func(j *job) error { return j.mendMailbox(id) }, "deliveries to a mailbox that there is not")
+			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "deliveries to a mailbox that there is not")
 		}
 	}
 	return err
@@ -129,17 +129,17 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 		return
 	}
 	if what := c.differs(*rows); what != "" {
-		a.found(id, "", func(j *job) error { return j.recount(id) }, "%s", what)
+		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "%s", what)
 	}
 	switch {
 	case rows.twice > 0:
 		a.found(id, "", nil, "%d sequence numbers were given twice", rows.twice)
 	case rows.top > c.lastSeq:
-		a.found(id, "", func(j *job) error { return j.recount(id) }, "the sequence number %d is higher than the last, %d", rows.top, c.lastSeq)
+		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "the sequence number %d is higher than the last, %d", rows.top, c.lastSeq)
 	case rows.seqs < c.lastSeq:
-		a.found(id, "", func(j *job) error { return j.recount(id) }, "%d of %d sequence numbers are missing", c.lastSeq-rows.seqs, c.lastSeq)
+		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "%d of %d sequence numbers are missing", c.lastSeq-rows.seqs, c.lastSeq)
 	case rows.seqs > c.lastSeq:
-		a.found(id, "", func(j *job) error { return j.recount(id) }, "there are %d numbered deliveries and %d numbers", rows.seqs, c.lastSeq)
+		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "there are %d numbered deliveries and %d numbers", rows.seqs, c.lastSeq)
 	}
 }
 
@@ -147,7 +147,7 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 func (a *audit) seats() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
-			return j.mendOpen(peer, `message_id = ?2 AND state <> 'held' AND seq = 0`, message, func(x *box, r row) error {
+			return j.repairing.mendOpen(peer, `message_id = ?2 AND state <> 'held' AND seq = 0`, message, func(x *box, r row) error {
 				err := j.Row([]any{&r.seq}, `UPDATE mailboxes SET last_seq = last_seq + 1 WHERE peer_id = ?1 RETURNING last_seq`, peer)
 				if err == nil {
 					_, err = j.Exec(`UPDATE deliveries SET seq = ?3 WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, r.seq)

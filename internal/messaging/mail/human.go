@@ -16,19 +16,19 @@ func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*
 	var out *Batch
 	err := b.write(ctx, func(j *job) error {
 		out = &Batch{}
-		p, g, err := j.look(`peers.peer_id = ?1`, b.operator.id)
+		p, g, err := j.directory.look(`peers.peer_id = ?1`, b.operator.id)
 		if err != nil {
 			return err
 		}
 		f := Fetch{Max: inboxMax, MaxBytes: 8 << 20}
-		if err := j.show(p, f, out); err != nil {
+		if err := j.receiving.show(p, f, out); err != nil {
 			return err
 		}
-		if out.Counts, err = j.counts(p, g, Receipt{}); err != nil {
+		if out.Counts, err = j.mailboxes.counts(p, g, Receipt{}); err != nil {
 			return err
 		}
 		if ack {
-			if err := j.readAll(p, out); err != nil {
+			if err := j.receiving.readAll(p, out); err != nil {
 				return err
 			}
 			out.Counts.Pending -= out.Acked
@@ -43,20 +43,20 @@ func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*
 }
 
 // readAll acknowledges what the operator was shown.
-func (j *job) readAll(p Peer, out *Batch) error {
-	x, err := j.box(p.ID)
+func (j receiving) readAll(p Peer, out *Batch) error {
+	x, err := j.mailboxes.box(p.ID)
 	if err != nil {
 		return err
 	}
 	for _, m := range out.Messages {
-		found, err := j.rows(`message_id = ?1 AND peer_id = ?2 AND `+isOpen, m.ID, p.ID)
+		found, err := j.mailboxes.rows(`message_id = ?1 AND peer_id = ?2 AND `+isOpen, m.ID, p.ID)
 		if err != nil {
 			return err
 		}
 		for _, r := range found {
 			_, err := j.Exec(`UPDATE deliveries SET given_at = ?3, attempts = 1 WHERE message_id = ?1 AND peer_id = ?2 AND given_at = 0`, m.ID, p.ID, j.now)
 			if err == nil {
-				err = j.end(x, r, Acked, "", "")
+				err = j.mailboxes.end(x, r, Acked, "", "")
 			}
 			if err != nil {
 				return err
@@ -76,7 +76,7 @@ func (b *Book) settled(ctx context.Context, messageID string, in []string, note 
 	var out []Settled
 	err := b.write(ctx, func(j *job) error {
 		out = nil
-		all, err := j.rows(`message_id = ?1 ORDER BY peer_id`, messageID)
+		all, err := j.mailboxes.rows(`message_id = ?1 ORDER BY peer_id`, messageID)
 		if err != nil {
 			return err
 		}
@@ -84,10 +84,10 @@ func (b *Book) settled(ctx context.Context, messageID string, in []string, note 
 		for _, r := range all {
 			peers = append(peers, r.peer)
 		}
-		if err := j.boxesOf(peers...); err != nil {
+		if err := j.mailboxes.boxesOf(peers...); err != nil {
 			return err
 		}
-		if all, err = j.rows(`message_id = ?1 AND again_as = '' ORDER BY peer_id`, messageID); err != nil {
+		if all, err = j.mailboxes.rows(`message_id = ?1 AND again_as = '' ORDER BY peer_id`, messageID); err != nil {
 			return err
 		}
 		for _, r := range all {
@@ -121,7 +121,7 @@ func (b *Book) settled(ctx context.Context, messageID string, in []string, note 
 // sends a dead or expired one again under a new id, Purge ends an open one.
 func (b *Book) Approve(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
-		seq, err := j.letIn(x, r, reasonApproved)
+		seq, err := j.holding.letIn(x, r, reasonApproved)
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Queued, Seq: seq}, err
 	})
 }
@@ -129,20 +129,20 @@ func (b *Book) Approve(ctx context.Context, messageID string, note Note[Settled]
 // Reject refuses a held message.
 func (b *Book) Reject(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
-		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.end(x, r, Refused, reasonRefused, "")
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.mailboxes.end(x, r, Refused, reasonRefused, "")
 	})
 }
 
 // Purge ends an open message.
 func (b *Book) Purge(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return b.settled(ctx, messageID, []string{Held, Queued, Leased}, note, func(j *job, x *box, r row) (Settled, error) {
-		return Settled{MessageID: r.message, PeerID: r.peer, State: Purged, Seq: r.seq}, j.end(x, r, Purged, reasonPurged, "")
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Purged, Seq: r.seq}, j.mailboxes.end(x, r, Purged, reasonPurged, "")
 	})
 }
 
 // letIn queues a held message: only now it gets its place in the order. Its
 // sender hears that the hold has ended.
-func (j *job) letIn(x *box, r row, reason string) (int64, error) {
+func (j holding) letIn(x *box, r row, reason string) (int64, error) {
 	var seq int64
 	err := j.Row([]any{&seq}, `UPDATE mailboxes SET last_seq = last_seq + 1 WHERE peer_id = ?1 RETURNING last_seq`, x.peer)
 	if err != nil {
@@ -158,7 +158,7 @@ func (j *job) letIn(x *box, r row, reason string) (int64, error) {
 	}
 	x.shift(Held, Queued, r.bytes)
 	j.notify(notice{r.sender, r.message, r.peer, Queued})
-	j.moved(r, Queued, 0, reason)
+	j.mailboxes.moved(r, Queued, 0, reason)
 	return seq, nil
 }
 
@@ -167,7 +167,7 @@ func (j *job) letIn(x *box, r row, reason string) (int64, error) {
 // the same, and the recipients' limits hold.
 func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return b.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
-		m, authority, err := j.letter(r.message, r.peer)
+		m, authority, err := j.spawning.letter(r.message, r.peer)
 		if err != nil {
 			return Settled{}, err
 		}
@@ -183,8 +183,7 @@ func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]
 			m.thread = id
 		}
 		m.id, m.sentAt = id, j.now
-		m.ackDeadline = 0 // it was for the first time
-		s, err := j.again(m, r, x, authority)
+		s, err := j.holding.again(m, r, x, authority)
 		if err != nil {
 			return Settled{}, err
 		}
@@ -193,7 +192,7 @@ func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]
 				return Settled{}, err
 			}
 		}
-		placed, err := j.deliver(m, s)
+		placed, err := j.placing.deliver(m, s)
 		if err != nil {
 			return Settled{}, err
 		}
@@ -203,17 +202,17 @@ func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]
 }
 
 // again takes a seat for a message that the operator sends once more.
-func (j *job) again(m letter, r row, x *box, authority string) (seat, error) {
+func (j holding) again(m letter, r row, x *box, authority string) (seat, error) {
 	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority}
 	from := m.from
-	m.from = j.b.operator // nothing but the room binds him
-	s, err := j.takeSeat(m, to)
+	m.from, m.again = j.b.operator, true // nothing but the room binds him
+	s, err := j.placing.takeSeat(m, to)
 	if errors.Is(err, store.ErrNoRow) {
-		if err = j.whyNot(m, to); err == nil {
+		if err = j.placing.whyNot(m, to); err == nil {
 			err = &Error{Code: MailboxFull, Recipients: []string{to.To}}
 		}
 	}
-	m.from = from
+	m.from, m.again = from, false
 	return s, err
 }
 
@@ -221,11 +220,11 @@ func (j *job) again(m letter, r row, x *box, authority string) (seat, error) {
 // that alone is let in then.
 func (b *Book) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
 	return b.write(ctx, func(j *job) error {
-		p, err := j.agent(peerID)
+		p, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err
 		}
-		x, err := j.box(p.ID)
+		x, err := j.mailboxes.box(p.ID)
 		if err != nil {
 			return err
 		}
@@ -233,12 +232,12 @@ func (b *Book) Pause(ctx context.Context, peerID string, on bool, note Note[Peer
 			return err
 		}
 		if !on {
-			held, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'held' AND reason = 'paused' ORDER BY message_id`, p.ID)
+			held, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'held' AND reason = 'paused' ORDER BY message_id`, p.ID)
 			if err != nil {
 				return err
 			}
 			for _, r := range held {
-				if _, err := j.letIn(x, r, reasonResumed); err != nil {
+				if _, err := j.holding.letIn(x, r, reasonResumed); err != nil {
 					return err
 				}
 			}

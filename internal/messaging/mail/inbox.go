@@ -46,7 +46,7 @@ func (b *Book) Inbox(ctx context.Context, o Owner, f Fetch, note Note[Batch]) (*
 		if idle {
 			return noted(j, note, out)
 		}
-		if out, err = j.fetch(o, f); err != nil {
+		if out, err = j.receiving.fetch(o, f); err != nil {
 			return err
 		}
 		return noted(j, note, out)
@@ -66,7 +66,7 @@ func (b *Batch) empty() bool {
 // give and nothing to take. Otherwise idle is false.
 func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle bool, err error) {
 	err = b.read(ctx, func(j *job) error {
-		p, g, err := j.glance(o)
+		p, g, err := j.directory.glance(o)
 		if err != nil {
 			return err
 		}
@@ -79,11 +79,11 @@ func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle boo
 		}
 		out = &Batch{}
 		if f.Peek && g.tally.pending() > 0 {
-			if err := j.show(p, f, out); err != nil {
+			if err := j.receiving.show(p, f, out); err != nil {
 				return err
 			}
 		}
-		out.Counts, err = j.counts(p, g, Receipt{}) // nothing was given
+		out.Counts, err = j.mailboxes.counts(p, g, Receipt{}) // nothing was given
 		p.Pending, p.Held, p.Lineage = 0, 0, LineageSelf
 		out.Peer = p
 		return err
@@ -101,17 +101,17 @@ func (r *Receipt) valid(p Peer, g glimpse) error {
 }
 
 // fetch is Inbox where something changes.
-func (j *job) fetch(o Owner, f Fetch) (*Batch, error) {
+func (j receiving) fetch(o Owner, f Fetch) (*Batch, error) {
 	out := &Batch{}
-	p, err := j.fence(o)
+	p, err := j.directory.fence(o)
 	if err != nil {
 		return nil, err
 	}
-	x, err := j.box(p.ID)
+	x, err := j.mailboxes.box(p.ID)
 	if err != nil {
 		return nil, err
 	}
-	_, g, err := j.look(`peers.peer_id = ?1`, p.ID)
+	_, g, err := j.directory.look(`peers.peer_id = ?1`, p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (j *job) fetch(o Owner, f Fetch) (*Batch, error) {
 		}
 	}
 	if x.tally.pending() > 0 {
-		if _, err := j.settle(x, int(x.tally.open())); err != nil {
+		if _, err := j.mailboxes.settle(x, int(x.tally.open())); err != nil {
 			return nil, err
 		}
 	}
@@ -137,11 +137,11 @@ func (j *job) fetch(o Owner, f Fetch) (*Batch, error) {
 	if err := j.flush(); err != nil {
 		return nil, err
 	}
-	p, g, err = j.look(`peers.peer_id = ?1`, p.ID)
+	p, g, err = j.directory.look(`peers.peer_id = ?1`, p.ID)
 	if err != nil {
 		return nil, err
 	}
-	out.Counts, err = j.counts(p, g, given)
+	out.Counts, err = j.mailboxes.counts(p, g, given)
 	p.Pending, p.Held, p.Lineage = 0, 0, LineageSelf
 	out.Peer = p
 	return out, err
@@ -151,10 +151,10 @@ func (j *job) fetch(o Owner, f Fetch) (*Batch, error) {
 // acknowledged, also when a lease has ended meanwhile and the message was not
 // leased again since; messages that were cut are not. The session's notices are
 // covered.
-func (j *job) receive(x *box, p Peer, r *Receipt, out *Batch) error {
+func (j receiving) receive(x *box, p Peer, r *Receipt, out *Batch) error {
 	const covered = `peer_id = ?1 AND ` + isOpen + ` AND seq > 0 AND seq <= ?2 AND given_epoch = ?3 AND cut = 0 AND (?4 = '' OR thread_id = ?4)`
 	if x.tally.pending() > 0 {
-		got, err := j.rows(covered, p.ID, r.Seq, p.Epoch, r.Thread)
+		got, err := j.mailboxes.rows(covered, p.ID, r.Seq, p.Epoch, r.Thread)
 		if err != nil {
 			return fmt.Errorf("reading what a receipt covers: %w", err)
 		}
@@ -168,13 +168,13 @@ func (j *job) receive(x *box, p Peer, r *Receipt, out *Batch) error {
 }
 
 // acknowledge brings all of got, which are the rows of where, to acked.
-func (j *job) acknowledge(x *box, p Peer, got []row, where string, args ...any) error {
+func (j receiving) acknowledge(x *box, p Peer, got []row, where string, args ...any) error {
 	if len(got) == 0 {
 		return nil
 	}
 	n := len(args)
 	query := fmt.Sprintf(`UPDATE deliveries SET state = 'acked', acked_at = ?%d, changed_at = ?%d, due = ?%d, reason = '' WHERE `, n+1, n+1, n+2)
-	changed, err := j.Exec(query+where, append(args, j.now, j.now+j.b.o.Limits.BodyKept.Milliseconds())...)
+	changed, err := j.Exec(query+where, append(args, j.now, j.now+j.b.o.Limits.Confirmed.Milliseconds())...)
 	if err == nil && changed != int64(len(got)) {
 		err = errMoved
 	}
@@ -183,7 +183,7 @@ func (j *job) acknowledge(x *box, p Peer, got []row, where string, args ...any) 
 	}
 	for _, r := range got {
 		x.shift(r.state, Acked, r.bytes)
-		j.moved(r, Acked, p.Epoch, "")
+		j.mailboxes.moved(r, Acked, p.Epoch, "")
 	}
 	return nil
 }
@@ -209,8 +209,8 @@ func pick(rows []row, f Fetch) (picked []row, cut, more bool) {
 
 // give leases the oldest messages to the session that asked, and reads them.
 // It returns the seq up to which they were given whole; 0: none was.
-func (j *job) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
-	rows, err := j.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
+func (j receiving) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
+	rows, err := j.mailboxes.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
 	if err != nil {
 		return 0, fmt.Errorf("reading the oldest messages: %w", err)
 	}
@@ -235,7 +235,7 @@ func (j *job) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
 	for _, r := range picked {
 		if r.state == Queued {
 			x.shift(Queued, Leased, r.bytes)
-			j.moved(r, Leased, p.Epoch, "")
+			j.mailboxes.moved(r, Leased, p.Epoch, "")
 		}
 	}
 	if err := j.read(p, f, picked, cut, out); err != nil || cut {
@@ -245,8 +245,8 @@ func (j *job) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
 }
 
 // show reads the oldest messages as they are.
-func (j *job) show(p Peer, f Fetch, out *Batch) error {
-	rows, err := j.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
+func (j receiving) show(p Peer, f Fetch, out *Batch) error {
+	rows, err := j.mailboxes.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
 	if err != nil {
 		return fmt.Errorf("reading the oldest messages: %w", err)
 	}
@@ -258,7 +258,7 @@ func (j *job) show(p Peer, f Fetch, out *Batch) error {
 }
 
 // read reads what was picked, and marks what was given before.
-func (j *job) read(p Peer, f Fetch, picked []row, cut bool, out *Batch) (err error) {
+func (j receiving) read(p Peer, f Fetch, picked []row, cut bool, out *Batch) (err error) {
 	again := make(map[string]bool)
 	for _, r := range picked {
 		again[r.message] = r.state == Leased
@@ -282,17 +282,17 @@ func (m *Message) cut(n int) {
 	m.Body, m.Truncated = plaintext.Cut(m.Body, n), true
 }
 
-const messageColumns = `m.message_id, m.thread_id, m.reply_to, d.seq, m.kind, m.subject, m.body, m.priority, m.bytes, m.sha256, m.refs,
+const messageColumns = `m.message_id, m.thread_id, m.reply_to, d.seq, m.kind, m.subject, m.body, m.bytes, m.sha256, m.refs,
 	m.sender_id, m.from_name, m.from_namespace, m.from_principal, m.from_grade, m.from_epoch, d.lineage, d.authority, m.sent_at,
-	d.expires_at, m.ack_deadline, d.attempts, d.lease_until, d.sig`
+	d.expires_at, d.attempts, d.lease_until, d.sig`
 
 // places are where a row of messageColumns goes; done completes the message.
 func (m *Message) places() (dest []any, done func() error) {
 	var sum []byte
 	var refs string
-	dest = []any{&m.ID, &m.Thread, &m.ReplyTo, &m.Seq, &m.Kind, &m.Subject, &m.Body, &m.Priority, &m.BodyBytes, &sum, &refs,
+	dest = []any{&m.ID, &m.Thread, &m.ReplyTo, &m.Seq, &m.Kind, &m.Subject, &m.Body, &m.BodyBytes, &sum, &refs,
 		&m.From.PeerID, &m.From.Name, &m.From.Namespace, &m.From.Principal, &m.From.Grade, &m.From.Epoch, &m.From.Lineage, &m.Authority, &m.SentAt,
-		&m.ExpiresAt, &m.AckDeadline, &m.Attempt, &m.LeaseExpiresAt, &m.Sig}
+		&m.ExpiresAt, &m.Attempt, &m.LeaseExpiresAt, &m.Sig}
 	return dest, func() error {
 		m.BodySHA256 = hex.EncodeToString(sum)
 		if refs == "" {
@@ -302,7 +302,7 @@ func (m *Message) places() (dest []any, done func() error) {
 	}
 }
 
-func (j *job) messages(where string, args ...any) ([]Message, error) {
+func (j receiving) messages(where string, args ...any) ([]Message, error) {
 	var all []Message
 	err := j.Each(func(scan func(...any) error) error {
 		var m Message

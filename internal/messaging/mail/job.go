@@ -17,6 +17,7 @@ import (
 // locks: mailboxes, then outboxes, each sorted.
 type job struct {
 	*store.Tx
+	roles
 	b   *Book
 	now int64
 
@@ -63,7 +64,11 @@ func (b *Book) read(ctx context.Context, fn func(*job) error) error {
 	return wrap(b.db.Read(ctx, func(tx *store.Tx) error { return fn(b.job(tx)) }))
 }
 
-func (b *Book) job(tx *store.Tx) *job { return &job{Tx: tx, b: b, now: tx.Now()} }
+func (b *Book) job(tx *store.Tx) *job {
+	j := &job{Tx: tx, b: b, now: tx.Now()}
+	j.roles = rolesOf(j)
+	return j
+}
 
 // signal tells each topic once.
 func (j *job) signal(topic string) {
@@ -78,7 +83,7 @@ func (j *job) signal(topic string) {
 
 func (j *job) flush() error {
 	for _, id := range sortedKeys(j.boxes) {
-		if err := j.save(j.boxes[id]); err != nil {
+		if err := j.mailboxes.save(j.boxes[id]); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (b *Book) Changes(ctx context.Context, peerID string, after int64, limit in
 		if next = after; limit < 1 {
 			return nil
 		}
-		out, err = j.log(`id > ?1 AND at <= ?2 AND (?3 = '' OR peer_id = ?3) ORDER BY id LIMIT ?4`, after, before, peerID, limit)
+		out, err = j.history.log(`id > ?1 AND at <= ?2 AND (?3 = '' OR peer_id = ?3) ORDER BY id LIMIT ?4`, after, before, peerID, limit)
 		if len(out) > 0 {
 			next = out[len(out)-1].ID
 		}
@@ -40,7 +40,7 @@ func (b *Book) Changes(ctx context.Context, peerID string, after int64, limit in
 	return out, next, err
 }
 
-func (j *job) log(where string, args ...any) ([]Change, error) {
+func (j history) log(where string, args ...any) ([]Change, error) {
 	var out []Change
 	err := j.Each(func(scan func(...any) error) error {
 		var c Change
@@ -60,10 +60,10 @@ func (b *Book) Trace(ctx context.Context, messageID string) ([]Envelope, []Chang
 	var envelopes []Envelope
 	var changes []Change
 	err := b.read(ctx, func(j *job) (err error) {
-		if envelopes, err = j.envelopes(false, `d.message_id = ?1 ORDER BY d.peer_id`, messageID); err != nil {
+		if envelopes, err = j.history.envelopes(false, `d.message_id = ?1 ORDER BY d.peer_id`, messageID); err != nil {
 			return err
 		}
-		if changes, err = j.log(`message_id = ?1 ORDER BY id`, messageID); err != nil {
+		if changes, err = j.history.log(`message_id = ?1 ORDER BY id`, messageID); err != nil {
 			return err
 		}
 		if messageID == "" || len(envelopes)+len(changes) == 0 {
@@ -76,7 +76,7 @@ func (b *Book) Trace(ctx context.Context, messageID string) ([]Envelope, []Chang
 
 // envelopes reads deliveries for the operator, with their texts only when asked
 // for.
-func (j *job) envelopes(bodies bool, where string, args ...any) ([]Envelope, error) {
+func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, error) {
 	var out []Envelope
 	err := j.Each(func(scan func(...any) error) error {
 		var e Envelope
@@ -100,7 +100,7 @@ func (j *job) envelopes(bodies bool, where string, args ...any) ([]Envelope, err
 func (b *Book) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
 	var out []Envelope
 	err := b.read(ctx, func(j *job) (err error) {
-		out, err = j.envelopes(bodies, `d.peer_id = ?1 AND d.`+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
+		out, err = j.history.envelopes(bodies, `d.peer_id = ?1 AND d.`+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
 		return err
 	})
 	return out, err
@@ -114,12 +114,12 @@ const holdsMax = 1000
 func (b *Book) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
 	err := b.read(ctx, func(j *job) error {
-		held, err := j.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
+		held, err := j.history.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
 			ORDER BY d.message_id LIMIT ?1`, holdsMax)
 		if err != nil {
 			return err
 		}
-		again, err := j.envelopes(false, `d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
+		again, err := j.history.envelopes(false, `d.`+isFinal+` AND d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
 			AND m.body <> '' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE active = 1) ORDER BY d.message_id LIMIT ?3`,
 			j.now, j.now+j.b.o.Limits.BodyKept.Milliseconds(), holdsMax)
 		out = append(held, again...)
@@ -134,7 +134,7 @@ func (b *Book) Find(ctx context.Context, address string) (Peer, error) {
 	var out Peer
 	err := b.read(ctx, func(j *job) error {
 		var err error
-		if out, err = j.resolve(Peer{Node: b.o.Node, Namespace: DefaultNamespace}, address); err == nil {
+		if out, err = j.directory.resolve(Peer{Node: b.o.Node, Namespace: DefaultNamespace}, address); err == nil {
 			return nil
 		}
 		if !errors.Is(err, store.ErrNoRow) {
@@ -151,7 +151,7 @@ func (b *Book) Find(ctx context.Context, address string) (Peer, error) {
 		case n > 1:
 			return refuse(InvalidArgument)
 		}
-		out, _, err = j.look(`peers.peer_id = ?1`, id)
+		out, _, err = j.directory.look(`peers.peer_id = ?1`, id)
 		return err
 	})
 	return out, err

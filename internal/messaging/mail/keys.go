@@ -15,7 +15,7 @@ import (
 // its outcome. Replay reports that before was filled with that outcome. A key
 // that was used with other arguments is a conflict. A failed call releases its
 // key.
-func (j *job) key(from sender, tool, key string, fingerprint []byte, before any) (replay bool, err error) {
+func (j idempotency) key(from sender, tool, key string, fingerprint []byte, before any) (replay bool, err error) {
 	if fingerprint == nil {
 		fingerprint = []byte{}
 	}
@@ -48,7 +48,7 @@ func (j *job) key(from sender, tool, key string, fingerprint []byte, before any)
 }
 
 // keep writes the outcome for who comes with the key again.
-func (j *job) keep(from sender, tool, key string, outcome any) error {
+func (j idempotency) keep(from sender, tool, key string, outcome any) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {
 		return fmt.Errorf("keeping an outcome: %w", err)

@@ -64,11 +64,26 @@ type Limits struct {
 	Tombstone       time.Duration // 30 days
 	Key             time.Duration // 7 days: an idempotency key
 	BodyKept        time.Duration // 24 h after the final state
+	Confirmed       time.Duration // 168 h: the text of a message after it was acknowledged
 	RowKept         time.Duration // 7 days after it
+	Keys            int           // 10,000 idempotency keys of one peer
+	FormerSessions  int           // 256 of one principal
 	ChildrenOpen    int           // 8 spawns of one parent
 	SpawnsOpen      int           // 16 in all
 	SpawnDepth      int           // 3
 }
+
+// text is how long the text of a message is kept once a delivery is in that
+// final state.
+func (l Limits) text(state string) time.Duration {
+	if state == Acked {
+		return l.Confirmed
+	}
+	return l.BodyKept
+}
+
+// row is how long the delivery itself is.
+func (l Limits) row(state string) time.Duration { return max(l.RowKept, l.text(state)) }
 
 // Options of a Book.
 type Options struct {
@@ -125,7 +140,10 @@ func (l Limits) withDefaults() Limits {
 		Tombstone:       cmp.Or(l.Tombstone, 30*24*time.Hour),
 		Key:             cmp.Or(l.Key, 7*24*time.Hour),
 		BodyKept:        cmp.Or(l.BodyKept, 24*time.Hour),
+		Confirmed:       cmp.Or(l.Confirmed, 7*24*time.Hour),
 		RowKept:         cmp.Or(l.RowKept, 7*24*time.Hour),
+		Keys:            cmp.Or(l.Keys, 10_000),
+		FormerSessions:  cmp.Or(l.FormerSessions, 256),
 		ChildrenOpen:    cmp.Or(l.ChildrenOpen, 8),
 		SpawnsOpen:      cmp.Or(l.SpawnsOpen, 16),
 		SpawnDepth:      cmp.Or(l.SpawnDepth, 3),

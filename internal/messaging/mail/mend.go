@@ -10,8 +10,8 @@ import (
 // recount sets the counters of a mailbox to what its rows say. A number of
 // which there is no row any more, and which retention did not remove, belonged
 // to a delivery that is lost: it is counted as purged.
-func (j *job) recount(peer string) error {
-	x, err := j.box(peer)
+func (j repairing) recount(peer string) error {
+	x, err := j.mailboxes.box(peer)
 	if errors.Is(err, store.ErrNoRow) {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (j *job) recount(peer string) error {
 }
 
 // mendMailbox makes a mailbox that is missing, and says in it whose it is.
-func (j *job) mendMailbox(peer string) error {
+func (j repairing) mendMailbox(peer string) error {
 	_, err := j.Exec(`INSERT INTO mailboxes (peer_id, active, principal, inbound, paused, ancestors, last_seq, bytes, accepted,
 			held, queued, leased, acked, rejected, expired, dead, refused, purged, evicted)
 		VALUES (?1, 0, '', 'policy', 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (peer_id) DO NOTHING`, peer)
@@ -60,8 +60,8 @@ func (j *job) mendMailbox(peer string) error {
 }
 
 // mendName gives a peer its name back, or, when another one has it, a new one.
-func (j *job) mendName(peer string) error {
-	p, err := j.agent(peer)
+func (j repairing) mendName(peer string) error {
+	p, err := j.releasing.agent(peer)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (j *job) mendName(peer string) error {
 
 // mendMessage puts an empty message in the place of one that is lost. Who
 // still waits for it will not get it.
-func (j *job) mendMessage(message string) error {
-	all, err := j.rows(`message_id = ?1 ORDER BY peer_id`, message)
+func (j repairing) mendMessage(message string) error {
+	all, err := j.mailboxes.rows(`message_id = ?1 ORDER BY peer_id`, message)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -91,7 +91,7 @@ func (j *job) mendMessage(message string) error {
 	for _, r := range all {
 		peers = append(peers, r.peer)
 	}
-	if err := j.boxesOf(peers...); err != nil {
+	if err := j.mailboxes.boxesOf(peers...); err != nil {
 		return err
 	}
 	_, err = j.Exec(`INSERT INTO messages (message_id, thread_id, reply_to, depth, kind, priority, subject, body, bytes, sha256,
@@ -103,7 +103,7 @@ func (j *job) mendMessage(message string) error {
 	}
 	for _, r := range all {
 		if x := j.boxes[r.peer]; x != nil && !isFinalState(r.state) {
-			if err := j.end(x, r, Purged, reasonPurged, ""); err != nil {
+			if err := j.mailboxes.end(x, r, Purged, reasonPurged, ""); err != nil {
 				return err
 			}
 		}
@@ -112,8 +112,8 @@ func (j *job) mendMessage(message string) error {
 }
 
 // mendNotice tells the sender of a delivery, once more, how it ended.
-func (j *job) mendNotice(message, peer string) error {
-	all, err := j.rows(`message_id = ?1 AND peer_id = ?2 AND notice_seq >= 0`, message, peer)
+func (j repairing) mendNotice(message, peer string) error {
+	all, err := j.mailboxes.rows(`message_id = ?1 AND peer_id = ?2 AND notice_seq >= 0`, message, peer)
 	for _, r := range all {
 		j.notify(notice{r.sender, r.message, r.peer, r.state})
 	}

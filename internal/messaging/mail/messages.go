@@ -46,8 +46,7 @@ type Draft struct {
 	To                  []Recipient
 	Body, Subject, Kind string
 	Thread, ReplyTo     string
-	Priority            string
-	AckDeadline, TTL    int64 // seconds; 0: none, the default
+	TTL                 int64 // seconds; 0: the default
 	Refs                []Ref
 	Key                 string // idempotency key; empty: none
 	Fingerprint         []byte // of all arguments, for the key
@@ -62,6 +61,7 @@ type Sent struct {
 	Replay     bool
 	AcceptedAt int64
 	Cleaned    int
+	Confirmed  string // the message that it answers, where it was not final yet
 	Deliveries []Placed
 }
 
@@ -99,21 +99,20 @@ type Fetch struct {
 
 // Message is a delivered message with its envelope. Times are milliseconds.
 type Message struct {
-	ID, Thread, ReplyTo           string
-	Seq                           int64
-	Kind, Subject, Body, Priority string
-	BodyBytes                     int // of the whole body; Body may be cut
-	BodySHA256                    string
-	Truncated                     bool
-	Refs                          []Ref
-	From                          From
-	Authority                     string
-	SentAt, ExpiresAt             int64
-	AckDeadline                   int64 // 0: none
-	Attempt                       int   // leases
-	Again                         bool  // it was given before, under the lease that it still has
-	LeaseExpiresAt                int64
-	Sig                           string
+	ID, Thread, ReplyTo string
+	Seq                 int64
+	Kind, Subject, Body string
+	BodyBytes           int // of the whole body; Body may be cut
+	BodySHA256          string
+	Truncated           bool
+	Refs                []Ref
+	From                From
+	Authority           string
+	SentAt, ExpiresAt   int64
+	Attempt             int  // leases
+	Again               bool // it was given before, under the lease that it still has
+	LeaseExpiresAt      int64
+	Sig                 string
 }
 
 // From is the sender, as the daemon knew it at the time of sending.
@@ -156,8 +155,8 @@ type Batch struct {
 
 // Pointer is a waiting message without its content.
 type Pointer struct {
-	MessageID, From, Lineage, Kind, Priority string
-	Seq, SentAt                              int64
+	MessageID, From, Lineage, Kind string
+	Seq, SentAt                    int64
 }
 
 // Confirmed is the outcome of Ack.

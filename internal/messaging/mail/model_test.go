@@ -15,16 +15,17 @@ import (
 var small = mail.Limits{MailboxMessages: 6, MailboxBytes: 400, SenderMessages: 3, Attempts: 3}
 
 const (
-	leaseTime   = 120_000
-	holdTime    = 3_600_000
-	sessionTime = 90_000
-	day         = 24 * 3_600_000
-	keyTime     = 7 * day
-	aliasTime   = day
-	tombTime    = 30 * day
-	rowTime     = 7 * day
-	bodyTime    = day
-	repeatTime  = 30_000
+	leaseTime     = 120_000
+	holdTime      = 3_600_000
+	sessionTime   = 90_000
+	day           = 24 * 3_600_000
+	keyTime       = 7 * day
+	aliasTime     = day
+	tombTime      = 30 * day
+	rowTime       = 7 * day
+	bodyTime      = day
+	confirmedTime = 7 * day
+	repeatTime    = 30_000
 )
 
 type mPeer struct {
@@ -62,6 +63,14 @@ type mDelivery struct {
 
 func (d *mDelivery) open() bool {
 	return d.state == mail.Held || d.state == mail.Queued || d.state == mail.Leased
+}
+
+// textTime is how long the text is kept after the end of a delivery.
+func (d *mDelivery) textTime() int64 {
+	if d.state == mail.Acked {
+		return confirmedTime
+	}
+	return bodyTime
 }
 
 type mMessage struct {
@@ -359,7 +368,7 @@ func (m *model) pass(d time.Duration) {
 		}
 	}
 	for _, msg := range m.messages {
-		gone := !slices.ContainsFunc(msg.to, func(d *mDelivery) bool { return d.open() || d.changed > m.now-bodyTime })
+		gone := !slices.ContainsFunc(msg.to, func(d *mDelivery) bool { return d.open() || d.changed > m.now-d.textTime() })
 		msg.bodyGone = msg.bodyGone || gone
 	}
 	if m.now-m.tidied >= 60_000 {

@@ -67,7 +67,7 @@ func (b *Book) settleIn(j *job) error {
 	b.broker = sender{id: broker, name: Broker, principal: Qualify(node, Broker), grade: "attested", kind: kindBroker, epoch: 1}
 	if made == 1 {
 		for _, s := range []sender{b.operator, b.broker} {
-			if err := j.insertPeer(s.peer(node), s.kind); err != nil {
+			if err := j.registering.insertPeer(s.peer(node), s.kind); err != nil {
 				return err
 			}
 		}
@@ -83,8 +83,11 @@ func (b *Book) settleIn(j *job) error {
 	return nil
 }
 
+// OperatorID is the peer id of this node's operator.
+func (b *Book) OperatorID() string { return b.operator.id }
+
 // insertPeer enters a new peer with its mailbox and outbox.
-func (j *job) insertPeer(p Peer, kind string) error {
+func (j registering) insertPeer(p Peer, kind string) error {
 	_, err := j.Exec(`INSERT INTO peers (peer_id, kind, namespace, name, principal, session, node, grade, epoch, lease_until,
 		last_seen, display, summary, labels, spawn_id, ancestors)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`,

@@ -13,18 +13,29 @@ import (
 
 // How far the limits of a mailbox bind a sender. The broker reports on agents
 // that the peer itself has started, so a mailbox full of other messages does not
-// stop it (BeginSpawn bounds these reports). No limit holds back the operator.
+// stop it (BeginSpawn bounds these reports). What the operator sends again needs
+// room. What the operator writes has a reserve of its own, so that neither a full
+// mailbox nor a hold stands in its way.
 const (
 	rankAgent = iota
 	rankBroker
+	rankAgain
 	rankOperator
 )
 
-func (s sender) rank() int {
-	switch s.kind {
-	case kindBroker:
+// The reserve of the operator in each mailbox: open messages, and their bytes.
+const (
+	reserveMessages = 100
+	reserveBytes    = 8 << 20
+)
+
+func (m letter) rank() int {
+	switch {
+	case m.again:
+		return rankAgain
+	case m.from.kind == kindBroker:
 		return rankBroker
-	case kindOperator:
+	case m.from.kind == kindOperator:
 		return rankOperator
 	}
 	return rankAgent
@@ -44,8 +55,10 @@ const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + 
 	held = held + CASE WHEN ` + heldSQL + ` THEN 1 ELSE 0 END,
 	queued = queued + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END
 	WHERE mailboxes.peer_id = ?1 AND mailboxes.active = 1 AND mailboxes.principal = ?2 AND (mailboxes.inbound <> 'refuse' OR ?5 > 0)
-	AND (?5 = 1 OR (mailboxes.held + mailboxes.queued + mailboxes.leased < ?6 AND mailboxes.bytes + ?3 <= ?7))
-	AND (?5 = 1 OR mailboxes.held + mailboxes.queued + mailboxes.leased < ?8 OR (SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) < ?8)
+	AND (?5 = 1 OR (?5 < 3 AND mailboxes.held + mailboxes.queued + mailboxes.leased < ?6 AND mailboxes.bytes + ?3 <= ?7)
+		OR (?5 = 3 AND (SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) < ?13
+			AND (SELECT COALESCE(sum(bytes), 0) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) + ?3 <= ?14))
+	AND (?5 = 1 OR ?5 = 3 OR mailboxes.held + mailboxes.queued + mailboxes.leased < ?8 OR (SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) < ?8)
 	AND NOT EXISTS (SELECT 1 FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
 		WHERE s.sender_id = ?9 AND s.repeats = ?10 AND s.sent_at > ?11 AND s.sha256 = ?12)
 	RETURNING CASE WHEN ` + heldSQL + ` THEN 0 ELSE mailboxes.last_seq END, mailboxes.inbound, mailboxes.paused, mailboxes.ancestors,
@@ -63,12 +76,12 @@ type seat struct {
 }
 
 // place accepts a letter for all recipients, or says for whom it cannot.
-func (j *job) place(m letter, to []Recipient) ([]Placed, error) {
+func (j placing) place(m letter, to []Recipient) ([]Placed, error) {
 	seats, err := j.seats(m, to)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.store(j); err != nil {
+	if err := m.store(j.job); err != nil {
 		return nil, err
 	}
 	placed := make([]Placed, len(seats))
@@ -83,7 +96,7 @@ func (j *job) place(m letter, to []Recipient) ([]Placed, error) {
 // seats takes a seat for each recipient, in the order of locks, and returns
 // them in the order of to. All recipients are asked, so that a refusal names
 // each that it is about.
-func (j *job) seats(m letter, to []Recipient) ([]seat, error) {
+func (j placing) seats(m letter, to []Recipient) ([]seat, error) {
 	seats := make([]seat, len(to))
 	refused := make(map[string]*Error)
 	order := make([]int, len(to))
@@ -107,6 +120,7 @@ func (j *job) seats(m letter, to []Recipient) ([]seat, error) {
 			refused[e.Code] = &Error{Code: e.Code}
 		}
 		x := refused[e.Code]
+		x.First = cmp.Or(x.First, e.First)
 		x.Retry = max(x.Retry, e.Retry)
 		x.Recipients = append(x.Recipients, to[i].To)
 	}
@@ -119,7 +133,7 @@ func (j *job) seats(m letter, to []Recipient) ([]seat, error) {
 }
 
 // loops refuses a message into a thread that two peers fill too fast.
-func (j *job) loops(m letter, to Recipient) error {
+func (j placing) loops(m letter, to Recipient) error {
 	l := j.b.o.Limits
 	if m.thread == m.id || l.ThreadMessages < 0 || m.from.kind != kindAgent {
 		return nil
@@ -140,7 +154,7 @@ func (j *job) loops(m letter, to Recipient) error {
 }
 
 // seat takes one, and makes room for it where that is configured.
-func (j *job) seat(m letter, to Recipient) (seat, error) {
+func (j placing) seat(m letter, to Recipient) (seat, error) {
 	evicted := 0
 	for range 3 {
 		s, err := j.takeSeat(m, to)
@@ -155,7 +169,7 @@ func (j *job) seat(m letter, to Recipient) (seat, error) {
 			return s, err
 		}
 		// Only the room is missing.
-		if !j.b.o.Evict {
+		if !j.b.o.Evict || m.rank() == rankOperator {
 			break
 		}
 		n, err := j.makeRoom(m, to.PeerID)
@@ -170,42 +184,47 @@ func (j *job) seat(m letter, to Recipient) (seat, error) {
 // fullRetry is an estimate: it is unknown when the recipient will read.
 const fullRetry = 30 * time.Second
 
-func (j *job) takeSeat(m letter, to Recipient) (seat, error) {
+func (j placing) takeSeat(m letter, to Recipient) (seat, error) {
 	s, l := seat{to: to}, j.b.o.Limits
 	since := j.now - l.Duplicate.Milliseconds() // a negative one lies ahead, and nothing was sent after it
-	if m.from.kind == kindBroker {
+	if m.from.kind != kindAgent {
 		since = j.now
 	}
 	var ancestors string
 	var until int64
 	err := j.Row([]any{&s.seq, &s.inbound, &s.paused, &ancestors, &until}, takeSeat,
-		to.PeerID, to.Principal, m.bytes, to.Hold, m.from.rank(), l.MailboxMessages, l.MailboxBytes, l.SenderMessages,
-		m.from.id, m.repeats(), since, m.sha256)
+		to.PeerID, to.Principal, m.bytes, to.Hold, m.rank(), l.MailboxMessages, l.MailboxBytes, l.SenderMessages,
+		m.from.id, m.repeats(), since, m.sha256, reserveMessages, reserveBytes)
 	s.ancestors, s.live = splitIDs(ancestors), until > j.now || to.PeerID == j.b.operator.id
 	return s, err
 }
 
 // whyNot is why there is no seat; nil: the mailbox is full. It decides nothing.
-func (j *job) whyNot(m letter, to Recipient) error {
+func (j placing) whyNot(m letter, to Recipient) error {
 	var principal, inbound string
 	var active bool
-	var open, from, repeats int64
+	var open, from int64
+	var first string
 	l := j.b.o.Limits
-	err := j.Row([]any{&principal, &inbound, &active, &open, &from, &repeats}, `SELECT principal, inbound, active, held + queued + leased,
+	err := j.Row([]any{&principal, &inbound, &active, &open, &from, &first}, `SELECT principal, inbound, active, held + queued + leased,
 		(SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?2 AND `+isOpen+`),
-		(SELECT count(*) FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
-			WHERE s.sender_id = ?2 AND s.repeats = ?3 AND s.sent_at > ?4 AND s.sha256 = ?5)
+		COALESCE((SELECT min(s.message_id) FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
+			WHERE s.sender_id = ?2 AND s.repeats = ?3 AND s.sent_at > ?4 AND s.sha256 = ?5), '')
 		FROM mailboxes WHERE peer_id = ?1`,
 		to.PeerID, m.from.id, m.repeats(), j.now-l.Duplicate.Milliseconds(), m.sha256)
-	switch rank := m.from.rank(); {
+	switch rank := m.rank(); {
 	case errors.Is(err, store.ErrNoRow), err == nil && (!active || principal != to.Principal):
 		return refuse(UnknownRecipient)
 	case err != nil:
 		return fmt.Errorf("asking why: %w", err)
 	case inbound == InboundRefuse && rank == rankAgent:
 		return refuse(RecipientRefuses)
-	case repeats > 0 && rank != rankBroker:
-		return &Error{Code: DuplicateSuppressed, Retry: l.Duplicate}
+	case first != "" && m.from.kind == kindAgent:
+		return &Error{Code: DuplicateSuppressed, Retry: l.Duplicate, First: first}
+	case rank == rankOperator:
+		if from >= reserveMessages {
+			return &Error{Code: SenderQuota, Retry: fullRetry}
+		}
 	case from >= int64(l.SenderMessages) && rank != rankBroker:
 		return &Error{Code: SenderQuota, Retry: fullRetry}
 	}
@@ -215,32 +234,32 @@ func (j *job) whyNot(m letter, to Recipient) error {
 // makeRoom evicts the oldest queued messages of a full mailbox until the
 // letter fits; never a leased or a held one, and none of the human or the
 // broker, whom no agent may push out. MailboxFull: that is not enough.
-func (j *job) makeRoom(m letter, peer string) (int, error) {
-	x, err := j.box(peer)
+func (j placing) makeRoom(m letter, peer string) (int, error) {
+	x, err := j.mailboxes.box(peer)
 	if err != nil {
 		return 0, err
 	}
 	l := j.b.o.Limits
 	fits := func() bool { return x.tally.open() < int64(l.MailboxMessages) && x.bytes+m.bytes <= l.MailboxBytes }
-	queued, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND seq > 0 AND state = 'queued'
+	queued, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` AND seq > 0 AND state = 'queued'
 		AND sender_id NOT IN (SELECT operator_id FROM mail_nodes) AND sender_id NOT IN (SELECT broker_id FROM mail_nodes) ORDER BY seq`, peer)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	for ; n < len(queued) && !fits(); n++ {
-		if err := j.end(x, queued[n], Evicted, reasonFull, ""); err != nil {
+		if err := j.mailboxes.end(x, queued[n], Evicted, reasonFull, ""); err != nil {
 			return n, err
 		}
 	}
 	if !fits() {
 		return n, &Error{Code: MailboxFull, Retry: fullRetry}
 	}
-	return n, j.save(x)
+	return n, j.mailboxes.save(x)
 }
 
 // deliver writes the delivery for a seat, with its envelope.
-func (j *job) deliver(m letter, s seat) (Placed, error) {
+func (j placing) deliver(m letter, s seat) (Placed, error) {
 	state, due, reason := Queued, j.now+m.ttl, ""
 	if s.seq == 0 {
 		state, due = Held, min(due, j.now+j.b.o.Limits.Hold.Milliseconds())
@@ -271,7 +290,7 @@ func (j *job) deliver(m letter, s seat) (Placed, error) {
 	return Placed{To: s.to.To, PeerID: s.to.PeerID, State: state, Seq: s.seq, Live: s.live, Paused: s.paused, Evicted: s.evicted}, nil
 }
 
-func (j *job) insertDelivery(m letter, s seat, state string, due, expires int64, reason, lineage, authority, sig string) error {
+func (j placing) insertDelivery(m letter, s seat, state string, due, expires int64, reason, lineage, authority, sig string) error {
 	_, err := j.Exec(`INSERT INTO deliveries (message_id, peer_id, sender_id, seq, state, due, address, from_name, thread_id, lineage,
 		authority, sig, bytes, attempts, given_epoch, cut, expires_at, lease_until, changed_at, given_at, acked_at, reason, note,
 		notice_seq, notice_state, notice_at, again_as)

@@ -39,7 +39,11 @@ type scene struct {
 }
 
 func newScene(t *testing.T) *scene {
-	s := &scene{bed: sqliteBed(t, mail.Options{Limits: mail.Limits{Hold: 48 * time.Hour, TTL: 48 * time.Hour}})}
+	s := &scene{bed: sqliteBed(t, mail.Options{Limits: mail.Limits{Hold: 48 * time.Hour, TTL: 48 * time.Hour, FormerSessions: 1}})}
+	for _, name := range []string{"passing", "passed"} {
+		_, err := s.Unregister(t.Context(), s.join(name).Owner, said)
+		must(t, err)
+	}
 	s.planner, s.tester = s.join("planner"), s.join("tester")
 	d := draft("let me through", s.tester)
 	d.To[0].Hold = true
@@ -79,6 +83,9 @@ var acts = map[string]func(s *scene) error{
 	"EndSpawn": func(s *scene) error {
 		_, err := s.EndSpawn(s.t.Context(), s.starting.ID, mail.SpawnEnd{State: mail.Killed}, noteOf[mail.Spawn](s.way))
 		return err
+	},
+	"ForgetSessions": func(s *scene) error {
+		return s.ForgetSessions(s.t.Context(), func(string) bool { return true })
 	},
 	"Fsck": func(s *scene) error {
 		_, err := s.Fsck(s.t.Context(), true, noteOf[mail.Check](s.way))
@@ -151,7 +158,9 @@ var readers = map[string]func(s *scene) error{
 	"Mailbox":    func(s *scene) error { _, err := s.Mailbox(s.t.Context(), s.tester.Peer.ID, true); return err },
 	"Me":         func(s *scene) error { _, err := s.Me(s.t.Context(), s.tester.Owner); return err },
 	"OpenSpawns": func(s *scene) error { _, err := s.OpenSpawns(s.t.Context()); return err },
+	"OperatorID": func(s *scene) error { _ = s.OperatorID(); return nil },
 	"Peers":      func(s *scene) error { _, err := s.Peers(s.t.Context(), s.tester.Peer, "", "", 10); return err },
+	"Read":       func(s *scene) error { _, _, _, err := s.Read(s.t.Context(), s.planner.Owner, mail.Query{}); return err },
 	"Resolve": func(s *scene) error {
 		_, err := s.Resolve(s.t.Context(), s.tester.Peer, []string{"planner"})
 		return err

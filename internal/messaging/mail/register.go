@@ -28,20 +28,20 @@ func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []str
 	var out *Registered
 	err := b.write(ctx, func(j *job) error {
 		out = &Registered{}
-		if _, err := j.endSessions(dead); err != nil {
+		if _, err := j.directory.endSessions(dead); err != nil {
 			return err
 		}
-		if err := j.register(o, r, out); err != nil {
+		if err := j.registering.register(o, r, out); err != nil {
 			return err
 		}
 		if err := j.flush(); err != nil {
 			return err
 		}
-		p, g, err := j.look(`peers.peer_id = ?1`, out.Peer.ID)
+		p, g, err := j.directory.look(`peers.peer_id = ?1`, out.Peer.ID)
 		if err != nil {
 			return err
 		}
-		if out.Counts, err = j.counts(p, g, Receipt{}); err != nil {
+		if out.Counts, err = j.mailboxes.counts(p, g, Receipt{}); err != nil {
 			return err
 		}
 		out.Counts.Receipt.Notice = g.covered // its answer shows none
@@ -76,11 +76,11 @@ func (r Registration) check(o Owner) error {
 
 // register finds out which of the rules applies. The session's own row is
 // locked first, so that one session never binds two names at once.
-func (j *job) register(o Owner, r Registration, out *Registered) error {
+func (j registering) register(o Owner, r Registration, out *Registered) error {
 	if err := j.session(o); err != nil {
 		return fmt.Errorf("locking the session: %w", err)
 	}
-	p, err := j.fence(o)
+	p, err := j.directory.fence(o)
 	var e *Error
 	switch {
 	case errors.As(err, &e):
@@ -105,7 +105,7 @@ const processesMax = 16
 
 // session locks the row of o's session, and adds its processes to those that it
 // had: two shims can be one session.
-func (j *job) session(o Owner) error {
+func (j registering) session(o Owner) error {
 	var known string
 	err := j.Row([]any{&known}, `INSERT INTO peer_sessions (principal, session, node, peer_id, superseded, processes, changed_at)
 		VALUES (?1, ?2, ?3, '', 0, '', ?4)
@@ -128,7 +128,7 @@ func (j *job) session(o Owner) error {
 }
 
 // refresh registers a session that has a peer already.
-func (j *job) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
+func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
 	name, space := r.Name, cmp.Or(r.Namespace, p.Namespace)
 	if p.Spawn != "" { // its name stays below its parent's
 		space = p.Namespace
@@ -146,11 +146,11 @@ func (j *job) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, e
 	return p, err
 }
 
-func (j *job) lease() int64 { return j.now + j.b.o.Limits.Session.Milliseconds() }
+func (j registering) lease() int64 { return j.now + j.b.o.Limits.Session.Milliseconds() }
 
 // rename takes a free name for p, whose row is locked, and leaves an alias in
 // the place of the old one.
-func (j *job) rename(p Peer, space, name string) error {
+func (j registering) rename(p Peer, space, name string) error {
 	var aliases int
 	if err := j.Row([]any{&aliases}, `SELECT count(*) FROM peer_names WHERE peer_id = ?1 AND kind = 'alias' AND expires_at > ?2`, p.ID, j.now); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (p Peer) parent() string {
 
 // taken is why a name could not be had: NameInUse for the principal's own,
 // NameOwned for any other. An alias or tombstone counts like its peer.
-func (j *job) taken(principal, space, name string) error {
+func (j registering) taken(principal, space, name string) error {
 	var owner string
 	var until int64
 	err := j.Row([]any{&owner, &until}, `SELECT n.principal, COALESCE((SELECT CASE WHEN n.kind = 'peer' THEN p.lease_until ELSE n.expires_at END
@@ -213,7 +213,7 @@ func (j *job) taken(principal, space, name string) error {
 
 // bind gives a session that has no peer a name: a free one, or its principal's
 // own.
-func (j *job) bind(o Owner, r Registration, out *Registered) (Peer, error) {
+func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error) {
 	space := cmp.Or(r.Namespace, DefaultNamespace)
 	switch {
 	case o.Spawn != "":
@@ -235,7 +235,7 @@ func (j *job) bind(o Owner, r Registration, out *Registered) (Peer, error) {
 // of the name. One statement decides, so that no other session can get the name,
 // and no session twice. A look before it tells which of the two to try, so that
 // the rows of peers are locked before those of names, as everywhere.
-func (j *job) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
+func (j registering) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
 	var id string
 	err := j.Row([]any{&id}, `SELECT peer_id FROM peer_names WHERE namespace = ?1 AND name = ?2 AND kind = 'peer' AND principal = ?3`,
 		space, name, o.Principal)
@@ -268,7 +268,7 @@ func (j *job) claim(o Owner, space, name string, r Registration, out *Registered
 }
 
 // enterSpace counts a peer into a namespace, as long as there is room.
-func (j *job) enterSpace(space string) error {
+func (j registering) enterSpace(space string) error {
 	var n int64
 	err := j.Row([]any{&n}, `INSERT INTO peer_spaces (namespace, peers) VALUES (?1, 1)
 		ON CONFLICT (namespace) DO UPDATE SET peers = peer_spaces.peers + 1 WHERE peer_spaces.peers < ?2 RETURNING peers`,
@@ -279,13 +279,13 @@ func (j *job) enterSpace(space string) error {
 	return err
 }
 
-func (j *job) leaveSpace(space string) error {
+func (j registering) leaveSpace(space string) error {
 	_, err := j.Exec(`UPDATE peer_spaces SET peers = peers - 1 WHERE namespace = ?1 AND peers > 0`, space)
 	return err
 }
 
 // bindSpawned gives the agent of a spawn the name that was entered for it.
-func (j *job) bindSpawned(o Owner, out *Registered) (Peer, error) {
+func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
 	var id, space, name string
 	err := j.Row([]any{&id, &space, &name}, `SELECT p.peer_id, p.namespace, p.name FROM spawns s JOIN peers p ON p.peer_id = s.peer_id
 		WHERE s.spawn_id = ?1 AND p.principal = ?2 AND p.kind = 'agent'`, o.Spawn, o.Principal)
@@ -299,7 +299,7 @@ func (j *job) bindSpawned(o Owner, out *Registered) (Peer, error) {
 }
 
 // describe writes what the registration says about the peer itself.
-func (j *job) describe(p Peer, r Registration) error {
+func (j registering) describe(p Peer, r Registration) error {
 	if r.SetInbound {
 		if _, err := j.Exec(`UPDATE mailboxes SET inbound = ?2 WHERE peer_id = ?1`, p.ID, cmp.Or(r.Inbound, InboundPolicy)); err != nil {
 			return err

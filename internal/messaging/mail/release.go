@@ -19,14 +19,14 @@ func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*R
 		if err != nil {
 			return fmt.Errorf("locking the session: %w", err)
 		}
-		p, err := j.fence(o)
+		p, err := j.directory.fence(o)
 		var e *Error
 		switch {
 		case errors.As(err, &e) && e.Code == NotRegistered:
 		case err != nil:
 			return err
 		default:
-			if out.Pending, err = j.release(p, reasonReleased); err != nil {
+			if out.Pending, err = j.releasing.release(p, reasonReleased); err != nil {
 				return err
 			}
 			out.Peer, out.Released = p, true
@@ -42,23 +42,23 @@ func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*R
 // release takes a peer, whose row is locked, out of service: no session owns
 // it, its name is a tombstone, its mailbox accepts nothing, and what waited
 // has expired, which its senders hear. It says how many these were.
-func (j *job) release(p Peer, reason string) (int, error) {
+func (j releasing) release(p Peer, reason string) (int, error) {
 	if err := j.bury(p); err != nil {
 		return 0, fmt.Errorf("releasing a name: %w", err)
 	}
-	x, err := j.box(p.ID)
+	x, err := j.mailboxes.box(p.ID)
 	if err == nil {
 		err = j.closeBox(p.ID)
 	}
 	if err != nil {
 		return 0, err
 	}
-	waiting, err := j.rows(`peer_id = ?1 AND `+isOpen, p.ID)
+	waiting, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen, p.ID)
 	if err != nil {
 		return 0, err
 	}
 	for _, r := range waiting {
-		if err := j.end(x, r, Expired, reason, ""); err != nil {
+		if err := j.mailboxes.end(x, r, Expired, reason, ""); err != nil {
 			return 0, err
 		}
 	}
@@ -71,7 +71,7 @@ const tombstonesMax = 256
 
 // bury leaves a tombstone in the place of a peer. Of too many tombstones the
 // oldest give their names free.
-func (j *job) bury(p Peer) error {
+func (j releasing) bury(p Peer) error {
 	_, err := j.Exec(`UPDATE peers SET kind = 'gone', session = '', lease_until = 0, last_seen = ?2 WHERE peer_id = ?1`, p.ID, j.now)
 	if err == nil {
 		_, err = j.Exec(`UPDATE peer_names SET kind = 'tombstone', expires_at = ?2 WHERE peer_id = ?1 AND kind = 'peer'`,
@@ -86,21 +86,24 @@ func (j *job) bury(p Peer) error {
 		_, err = j.Exec(`UPDATE peer_sessions SET peer_id = '', changed_at = ?4 WHERE principal = ?1 AND session = ?2 AND peer_id = ?3`,
 			p.Principal, p.Session, p.ID, j.now)
 	}
+	if err == nil { // nobody is this peer again, so nobody comes with its keys
+		_, err = j.Exec(`DELETE FROM idempotency_keys WHERE peer_id = ?1`, p.ID)
+	}
 	if err == nil {
-		err = j.leaveSpace(p.Namespace)
+		err = j.registering.leaveSpace(p.Namespace)
 	}
 	j.signal(TopicPeers)
 	return err
 }
 
 // closeBox has a mailbox, which is locked, accept nothing more.
-func (j *job) closeBox(peer string) error {
+func (j releasing) closeBox(peer string) error {
 	_, err := j.Exec(`UPDATE mailboxes SET active = 0 WHERE peer_id = ?1`, peer)
 	return err
 }
 
 // agent locks the row of a peer for the operator, who needs no session.
-func (j *job) agent(peerID string) (Peer, error) {
+func (j releasing) agent(peerID string) (Peer, error) {
 	var p Peer
 	dest, done := p.places(j.now)
 	err := j.Row(dest, `UPDATE peers SET kind = kind WHERE peer_id = ?1 AND kind = 'agent' RETURNING `+peerColumns, peerID)
@@ -117,11 +120,11 @@ func (j *job) agent(peerID string) (Peer, error) {
 func (b *Book) Retire(ctx context.Context, peerID string, note Note[Released]) (*Released, error) {
 	var out *Released
 	err := b.write(ctx, func(j *job) error {
-		p, err := j.agent(peerID)
+		p, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err
 		}
-		n, err := j.release(p, reasonReleased)
+		n, err := j.releasing.release(p, reasonReleased)
 		if err != nil {
 			return err
 		}
@@ -143,14 +146,14 @@ func (b *Book) Transfer(ctx context.Context, peerID, principal string, note Note
 	}
 	var out *Peer
 	err := b.write(ctx, func(j *job) error {
-		before, err := j.agent(peerID)
+		before, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err
 		}
 		if before.Spawn != "" {
 			return refuse(InvalidArgument)
 		}
-		p, err := j.transfer(before, principal)
+		p, err := j.releasing.transfer(before, principal)
 		if err != nil {
 			return err
 		}
@@ -163,11 +166,12 @@ func (b *Book) Transfer(ctx context.Context, peerID, principal string, note Note
 	return out, nil
 }
 
-func (j *job) transfer(before Peer, principal string) (Peer, error) {
+func (j releasing) transfer(before Peer, principal string) (Peer, error) {
 	var p Peer
 	dest, done := p.places(j.now)
-	err := j.Row(dest, `UPDATE peers SET principal = ?2, session = '', lease_until = 0, epoch = epoch + 1
-		WHERE peer_id = ?1 RETURNING `+peerColumns, before.ID, principal)
+	err := j.Row(dest, `UPDATE peers SET principal = ?2, session = '', lease_until = 0, epoch = epoch + 1,
+		read_since = CASE WHEN principal = ?2 THEN read_since ELSE ?3 END
+		WHERE peer_id = ?1 RETURNING `+peerColumns, before.ID, principal, j.now)
 	if err != nil {
 		return p, fmt.Errorf("giving a name away: %w", err)
 	}
@@ -176,10 +180,10 @@ func (j *job) transfer(before Peer, principal string) (Peer, error) {
 		_, err = j.Exec(`UPDATE mailboxes SET principal = ?2 WHERE peer_id = ?1`, p.ID, principal)
 	}
 	if err == nil {
-		err = j.supersede(before.Principal, before.Session)
+		err = j.registering.supersede(before.Principal, before.Session)
 	}
 	if err == nil {
-		err = j.inherit(p, reasonTransfer, nil)
+		err = j.registering.inherit(p, reasonTransfer, nil)
 	}
 	j.signal(TopicPeers)
 	j.signal(TopicMailbox(p.ID))

@@ -20,8 +20,36 @@ const (
 // mailboxes is the lock of its mailbox: a transaction that changes one of its
 // deliveries has updated the row before.
 func Migrations() []store.Migration {
-	return []store.Migration{{Name: "mail-1", SQL: slices.Concat(directoryTables(), peerTables(), boxTables(), messageTables(),
-		deliveryTables(), memoryTables(), spawnTables())}}
+	return []store.Migration{
+		{Name: "mail-1", SQL: slices.Concat(directoryTables(), peerTables(), boxTables(), messageTables(),
+			deliveryTables(), memoryTables(), spawnTables())},
+		{Name: "mail-2", SQL: dueIndexes()},
+		{Name: "mail-3", SQL: readTables()},
+	}
+}
+
+// isRead are the deliveries that their recipient can read again.
+const isRead = `state IN ('acked', 'rejected')`
+
+// readTables are for what is read again. read_since is when a peer came to its
+// present principal: what was said before belongs to another one.
+func readTables() []string {
+	return []string{
+		`CREATE INDEX deliveries_read ON deliveries (peer_id, message_id) WHERE ` + isRead,
+		`CREATE INDEX messages_sender ON messages (sender_id, message_id)`,
+		`ALTER TABLE peers ADD COLUMN read_since INTEGER NOT NULL DEFAULT 0`,
+	}
+}
+
+// dueIndexes are for the sweep, which looks at open deliveries before final
+// ones, and for the bound on keys.
+func dueIndexes() []string {
+	return []string{
+		`CREATE INDEX deliveries_due_open ON deliveries (due) WHERE ` + isOpen,
+		`CREATE INDEX deliveries_due_final ON deliveries (due) WHERE ` + isFinal,
+		`DROP INDEX deliveries_due`,
+		`CREATE INDEX idempotency_keys_peer ON idempotency_keys (peer_id, expires_at)`,
+	}
 }
 
 // directoryTables are who has a name: nodes, namespaces, names and sessions.

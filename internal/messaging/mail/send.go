@@ -15,7 +15,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Send accepts a message for all recipients or for none. Errors:
+// Send accepts a message for all recipients or for none. note writes the record in front
+// of the commit; it may run more than once when the store repeats the job, and counts the
+// last time. Errors: InvalidArgument, AuditUnavailable (the record cannot be written),
 // NotRegistered, Fenced, UnknownRecipient, RecipientRefuses, MailboxFull,
 // SenderQuota, DuplicateSuppressed, LoopSuspected, IdempotencyConflict,
 // UnknownMessage (a reply to one that the sender did not get), Budget.
@@ -25,11 +27,11 @@ func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Se
 	}
 	var out *Sent
 	err := b.write(ctx, func(j *job) error {
-		p, err := j.fence(o)
+		p, err := j.directory.fence(o)
 		if err != nil {
 			return err
 		}
-		if out, err = j.send(p.sender(kindAgent), d); err != nil {
+		if out, err = j.sending.send(p.sender(kindAgent), d); err != nil {
 			return err
 		}
 		out.From = p
@@ -55,7 +57,7 @@ func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sen
 		// The fence of a sender without a session: its sends are serialised.
 		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, b.operator.id, j.now)
 		if err == nil {
-			out, err = j.send(b.operator, d)
+			out, err = j.sending.send(b.operator, d)
 		}
 		if err != nil {
 			return err
@@ -71,7 +73,7 @@ func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sen
 
 // check refuses what no caller should ask, and makes To the draft's own.
 func (d *Draft) check(l Limits) error {
-	d.Kind, d.Priority = cmp.Or(d.Kind, "inform"), cmp.Or(d.Priority, "normal")
+	d.Kind = cmp.Or(d.Kind, "inform")
 	d.TTL = cmp.Or(d.TTL, int64(l.TTL/time.Second))
 	var to []Recipient
 	for _, r := range d.To {
@@ -87,10 +89,10 @@ func (d *Draft) check(l Limits) error {
 }
 
 // send is one accepted message, from the idempotency key on.
-func (j *job) send(from sender, d Draft) (*Sent, error) {
+func (j sending) send(from sender, d Draft) (*Sent, error) {
 	if d.Key != "" {
 		var before Sent
-		replay, err := j.key(from, "send", d.Key, d.Fingerprint, &before)
+		replay, err := j.idempotency.key(from, "send", d.Key, d.Fingerprint, &before)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +102,7 @@ func (j *job) send(from sender, d Draft) (*Sent, error) {
 		}
 	}
 	if from.spawn != "" {
-		if err := j.charge(from.spawn); err != nil {
+		if err := j.spawning.charge(from.spawn); err != nil {
 			return nil, err
 		}
 	}
@@ -109,11 +111,16 @@ func (j *job) send(from sender, d Draft) (*Sent, error) {
 		return nil, err
 	}
 	out := &Sent{MessageID: m.id, Thread: m.thread, AcceptedAt: j.now, Cleaned: d.Cleaned}
-	if out.Deliveries, err = j.place(m, d.To); err != nil {
+	if m.replyTo != "" {
+		if out.Confirmed, err = j.answered(m, d.To); err != nil {
+			return nil, err
+		}
+	}
+	if out.Deliveries, err = j.placing.place(m, d.To); err != nil {
 		return nil, err
 	}
 	if d.Key != "" {
-		err = j.keep(from, "send", d.Key, out)
+		err = j.idempotency.keep(from, "send", d.Key, out)
 	}
 	return out, err
 }
@@ -123,23 +130,21 @@ type letter struct {
 	id, thread, replyTo string
 	depth               int64
 	from                sender
-	kind, priority      string
+	kind                string
 	subject, body, refs string
 	sha256              []byte
-	ttl, ackDeadline    int64 // milliseconds
+	ttl                 int64 // milliseconds
 	sentAt              int64
 	bytes               int64
+	again               bool // the operator sends it once more
 }
 
 // compose makes the letter, and refuses a reply to what the sender was no
 // party of, or too deep a one.
-func (j *job) compose(from sender, d Draft) (letter, error) {
+func (j sending) compose(from sender, d Draft) (letter, error) {
 	sum := sha256.Sum256([]byte(d.Body))
-	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind, priority: d.Priority,
+	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind,
 		subject: d.Subject, body: d.Body, sha256: sum[:], bytes: int64(len(d.Body)), ttl: d.TTL * 1000}
-	if d.AckDeadline > 0 {
-		m.ackDeadline = j.now + d.AckDeadline*1000
-	}
 	if len(d.Refs) > 0 {
 		refs, err := json.Marshal(d.Refs)
 		if err != nil {
@@ -156,7 +161,7 @@ func (j *job) compose(from sender, d Draft) (letter, error) {
 
 // reply finds what a letter answers: a message that its sender sent or was
 // given. Its thread is that one's.
-func (j *job) reply(m *letter) error {
+func (j sending) reply(m *letter) error {
 	var sentBy string
 	var given int64
 	err := j.Row([]any{&m.thread, &m.depth, &sentBy, &given}, `SELECT thread_id, depth, sender_id,
@@ -168,10 +173,35 @@ func (j *job) reply(m *letter) error {
 	case err != nil:
 		return fmt.Errorf("reading what is answered: %w", err)
 	}
-	if m.depth++; j.b.o.Limits.ReplyDepth > 0 && m.depth > int64(j.b.o.Limits.ReplyDepth) {
+	if m.depth++; m.from.kind == kindAgent && j.b.o.Limits.ReplyDepth > 0 && m.depth > int64(j.b.o.Limits.ReplyDepth) {
 		return refuse(LoopSuspected)
 	}
 	return nil
+}
+
+// openTo is a message that was given to the sender of a letter and is not final.
+const openTo = `message_id = ?1 AND peer_id = ?2 AND ` + isOpen + ` AND given_at > 0`
+
+// answered confirms what a letter replies to: who answers a message has read it.
+// The mailboxes of all recipients are locked with the sender's own, in the order
+// that all keep. It returns the id of what it has confirmed; empty: nothing.
+func (j sending) answered(m letter, to []Recipient) (string, error) {
+	found, err := j.mailboxes.rows(openTo, m.replyTo, m.from.id)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	peers := []string{m.from.id}
+	for _, r := range to {
+		peers = append(peers, r.PeerID)
+	}
+	if err := j.mailboxes.boxesOf(peers...); err != nil {
+		return "", err
+	}
+	found, err = j.mailboxes.rows(openTo, m.replyTo, m.from.id) // as it is now
+	if x := j.boxes[m.from.id]; err == nil && x != nil && len(found) > 0 {
+		return m.replyTo, j.mailboxes.end(x, found[0], Acked, "", "")
+	}
+	return "", err
 }
 
 // repeats is the part of a digest by which repeats are looked for.
@@ -184,13 +214,14 @@ func (m letter) message(lineage, authority string) Message {
 		Grade: m.from.grade, Epoch: m.from.epoch, Lineage: lineage}}
 }
 
-// store writes the message itself, once for all its recipients.
+// store writes the message itself, once for all its recipients. The columns
+// priority and ack_deadline hold the same for all: nothing rests on them.
 func (m letter) store(j *job) error {
 	_, err := j.Exec(`INSERT INTO messages (message_id, thread_id, reply_to, depth, kind, priority, subject, body, bytes, sha256,
 		repeats, refs, sent_at, ttl, ack_deadline, sender_id, from_name, from_namespace, from_principal, from_grade, from_epoch)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,
-		m.id, m.thread, m.replyTo, m.depth, m.kind, m.priority, m.subject, m.body, m.bytes, m.sha256,
-		m.repeats(), m.refs, m.sentAt, m.ttl, m.ackDeadline, m.from.id, m.from.name, m.from.namespace, m.from.principal,
+		m.id, m.thread, m.replyTo, m.depth, m.kind, "normal", m.subject, m.body, m.bytes, m.sha256,
+		m.repeats(), m.refs, m.sentAt, m.ttl, 0, m.from.id, m.from.name, m.from.namespace, m.from.principal,
 		m.from.grade, m.from.epoch)
 	if err != nil {
 		return fmt.Errorf("storing a message: %w", err)

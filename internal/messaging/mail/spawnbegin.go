@@ -30,11 +30,11 @@ func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[
 	}
 	var out *Spawn
 	err := b.write(ctx, func(j *job) error {
-		p, err := j.fence(o)
+		p, err := j.directory.fence(o)
 		if err != nil {
 			return err
 		}
-		if out, err = j.beginSpawn(p, d); err != nil {
+		if out, err = j.spawning.beginSpawn(p, d); err != nil {
 			return err
 		}
 		return noted(j, note, out)
@@ -45,10 +45,10 @@ func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[
 	return out, nil
 }
 
-func (j *job) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
+func (j spawning) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
 	if d.Key != "" {
 		var before Spawn
-		replay, err := j.key(p.sender(kindAgent), "spawn", d.Key, d.Fingerprint, &before)
+		replay, err := j.idempotency.key(p.sender(kindAgent), "spawn", d.Key, d.Fingerprint, &before)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (j *job) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
 	j.signal(TopicSpawn(s.ID))
 	j.signal(TopicPeers)
 	if d.Key != "" {
-		return s, j.keep(p.sender(kindAgent), "spawn", d.Key, s)
+		return s, j.idempotency.keep(p.sender(kindAgent), "spawn", d.Key, s)
 	}
 	return s, nil
 }
@@ -87,7 +87,7 @@ func (j *job) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
 // bounds checks a spawn against the limits and its parent's remaining budget. The
 // parent's fence makes its own counts exact; the counts that all parents of a
 // node share are one row.
-func (j *job) bounds(p Peer, s *Spawn) error {
+func (j spawning) bounds(p Peer, s *Spawn) error {
 	l := j.b.o.Limits
 	if s.Depth > l.SpawnDepth {
 		return refuse(DepthLimit)
@@ -115,7 +115,7 @@ func (j *job) bounds(p Peer, s *Spawn) error {
 
 // within cuts a spawn to what is left of its parent's own, and charges it to
 // all above.
-func (j *job) within(parent string, s *Spawn) error {
+func (j spawning) within(parent string, s *Spawn) error {
 	above, err := j.spawn(parent)
 	if err != nil {
 		return fmt.Errorf("reading the parent's spawn: %w", err)
@@ -137,13 +137,13 @@ func (j *job) within(parent string, s *Spawn) error {
 }
 
 // charge takes one message from the budget of a spawn and of those above it.
-func (j *job) charge(id string) error {
+func (j spawning) charge(id string) error {
 	return j.chargeAll(id, `UPDATE spawns SET messages = messages + 1
 		WHERE spawn_id = ?1 AND (max_messages < 0 OR messages < max_messages) RETURNING parent_spawn`)
 }
 
 // chargeAll goes from a spawn upwards: all lock them in that order.
-func (j *job) chargeAll(id, query string) error {
+func (j spawning) chargeAll(id, query string) error {
 	for id != "" {
 		err := j.Row([]any{&id}, query, id)
 		if errors.Is(err, store.ErrNoRow) {
@@ -158,7 +158,7 @@ func (j *job) chargeAll(id, query string) error {
 
 // enterChild binds the name of a child. The name of an earlier, ended child of
 // the same parent may be reused; any other name in use may not.
-func (j *job) enterChild(p Peer, s *Spawn, name string) error {
+func (j spawning) enterChild(p Peer, s *Spawn, name string) error {
 	principal := Qualify(s.Node, "spawn:"+s.ID)
 	s.Peer = j.b.ids.next(j.now)
 	for i := 0; ; i++ {
@@ -181,14 +181,14 @@ func (j *job) enterChild(p Peer, s *Spawn, name string) error {
 			return &Error{Code: NameOwned, Retry: time.Second}
 		}
 	}
-	if err := j.enterSpace(s.Namespace); err != nil {
+	if err := j.registering.enterSpace(s.Namespace); err != nil {
 		return err
 	}
-	return j.insertPeer(Peer{ID: s.Peer, Name: s.Name, Namespace: s.Namespace, Principal: principal, Node: s.Node, Grade: "verified",
+	return j.registering.insertPeer(Peer{ID: s.Peer, Name: s.Name, Namespace: s.Namespace, Principal: principal, Node: s.Node, Grade: "verified",
 		Inbound: InboundPolicy, Spawn: s.ID, Ancestors: append([]string{p.ID}, p.Ancestors...)}, kindAgent)
 }
 
-func (j *job) insertSpawn(s *Spawn) error {
+func (j spawning) insertSpawn(s *Spawn) error {
 	rights, err := json.Marshal(s.Rights)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (s *Spawn) places() (dest []any, done func()) {
 }
 
 // spawn reads one. ErrNoRow: there is none.
-func (j *job) spawn(id string) (*Spawn, error) {
+func (j spawning) spawn(id string) (*Spawn, error) {
 	s := &Spawn{}
 	dest, done := s.places()
 	if err := j.Row(dest, `SELECT `+spawnColumns+` FROM spawns WHERE spawn_id = ?1`, id); err != nil {
@@ -242,11 +242,11 @@ func (j *job) spawn(id string) (*Spawn, error) {
 func (b *Book) SpawnOf(ctx context.Context, o Owner, id string) (*Spawn, error) {
 	var out *Spawn
 	err := b.read(ctx, func(j *job) error {
-		p, err := j.me(o)
+		p, err := j.directory.me(o)
 		if err != nil {
 			return err
 		}
-		out, err = j.spawn(id)
+		out, err = j.spawning.spawn(id)
 		if errors.Is(err, store.ErrNoRow) || (err == nil && out.Parent != p.ID) {
 			return refuse(UnknownSpawn)
 		}

@@ -22,7 +22,7 @@ func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error
 		dest, done := s.places()
 		err := j.Row(dest, `UPDATE spawns SET state = 'running', started_at = ?2 WHERE spawn_id = ?1 AND state = 'starting' RETURNING `+spawnColumns, id, j.now)
 		if errors.Is(err, store.ErrNoRow) {
-			if _, err = j.spawn(id); errors.Is(err, store.ErrNoRow) {
+			if _, err = j.spawning.spawn(id); errors.Is(err, store.ErrNoRow) {
 				return refuse(UnknownSpawn)
 			}
 			return err
@@ -32,7 +32,7 @@ func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error
 		}
 		done()
 		j.signal(TopicSpawn(id))
-		if _, err = j.report(s, "event", fmt.Sprintf("%s has started. Spawn %s.", s.Name, s.ID), nil); err != nil {
+		if _, err = j.spawning.report(s, "event", fmt.Sprintf("%s has started. Spawn %s.", s.Name, s.ID), nil); err != nil {
 			return err
 		}
 		return noted(j, note, s)
@@ -53,14 +53,14 @@ func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Sp
 	var out *Spawn
 	err := b.write(ctx, func(j *job) error {
 		var err error
-		out, err = j.spawn(id)
+		out, err = j.spawning.spawn(id)
 		switch {
 		case errors.Is(err, store.ErrNoRow):
 			return refuse(UnknownSpawn)
 		case err != nil, out.EndedAt > 0:
 			return err
 		}
-		ended, err := j.endSpawn(out, e)
+		ended, err := j.spawning.endSpawn(out, e)
 		switch {
 		case err != nil:
 			return err
@@ -76,8 +76,8 @@ func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Sp
 }
 
 // endSpawn locks the child's peer first, as the child's own acts do.
-func (j *job) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
-	child, err := j.agent(s.Peer)
+func (j spawning) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
+	child, err := j.releasing.agent(s.Peer)
 	var gone *Error
 	if err != nil && !errors.As(err, &gone) {
 		return false, err
@@ -113,7 +113,7 @@ func (j *job) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
 }
 
 // tellEnd writes the event and the result to the parent.
-func (j *job) tellEnd(s *Spawn, e SpawnEnd) error {
+func (j spawning) tellEnd(s *Spawn, e SpawnEnd) error {
 	text := fmt.Sprintf("%s has ended: %s. Spawn %s.", s.Name, s.State, s.ID)
 	if s.ExitCode != nil {
 		text = fmt.Sprintf("%s has ended: %s, status %d. Spawn %s.", s.Name, s.State, *s.ExitCode, s.ID)
@@ -140,7 +140,7 @@ func (j *job) tellEnd(s *Spawn, e SpawnEnd) error {
 
 // report is a message of the broker to the parent of a spawn, in the thread
 // that bears the spawn's id. A parent that is gone hears nothing.
-func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
+func (j spawning) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 	var principal string
 	err := j.Row([]any{&principal}, `SELECT principal FROM mailboxes WHERE peer_id = ?1 AND active = 1`, s.Parent)
 	if errors.Is(err, store.ErrNoRow) {
@@ -150,7 +150,7 @@ func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(body))
-	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, thread: s.ID, from: j.b.broker, kind: kind, priority: "normal", body: body, sha256: sum[:],
+	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, thread: s.ID, from: j.b.broker, kind: kind, body: body, sha256: sum[:],
 		bytes: int64(len(body)), ttl: int64(j.b.o.Limits.TTL / time.Millisecond)}
 	if len(refs) > 0 {
 		text, err := json.Marshal(refs)
@@ -159,7 +159,7 @@ func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 		}
 		m.refs = string(text)
 	}
-	_, err = j.place(m, []Recipient{{To: j.name(s.Parent), PeerID: s.Parent, Principal: principal}})
+	_, err = j.placing.place(m, []Recipient{{To: j.name(s.Parent), PeerID: s.Parent, Principal: principal}})
 	var e *Error
 	if errors.As(err, &e) && e.Code == UnknownRecipient {
 		return "", nil // released, or given away, in this moment
@@ -172,7 +172,7 @@ func (j *job) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 
 // name is the display name of a peer, for a message that was not addressed by
 // name.
-func (j *job) name(peer string) string {
+func (j spawning) name(peer string) string {
 	var name string
 	if err := j.Row([]any{&name}, `SELECT name FROM peers WHERE peer_id = ?1`, peer); err != nil {
 		return peer
@@ -183,21 +183,21 @@ func (j *job) name(peer string) string {
 // endChild releases the peer of an ended spawn. Its unacknowledged messages go to
 // its parent only: the child's delivery expires, which the sender is told, and a
 // new delivery to the parent begins.
-func (j *job) endChild(child Peer, s *Spawn) error {
-	if err := j.bury(child); err != nil {
+func (j spawning) endChild(child Peer, s *Spawn) error {
+	if err := j.releasing.bury(child); err != nil {
 		return fmt.Errorf("releasing a child: %w", err)
 	}
-	if err := j.boxesOf(child.ID, s.Parent); err != nil {
+	if err := j.mailboxes.boxesOf(child.ID, s.Parent); err != nil {
 		return fmt.Errorf("locking the mailboxes of child and parent: %w", err)
 	}
-	if err := j.closeBox(child.ID); err != nil {
+	if err := j.releasing.closeBox(child.ID); err != nil {
 		return err
 	}
 	own, parent := j.boxes[child.ID], j.boxes[s.Parent]
 	if parent == nil {
 		parent = &box{}
 	}
-	waiting, err := j.rows(`peer_id = ?1 AND `+isOpen+` ORDER BY seq`, child.ID)
+	waiting, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` ORDER BY seq`, child.ID)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (j *job) endChild(child Peer, s *Spawn) error {
 				reason = reasonInherited
 			}
 		}
-		if err := j.end(own, r, Expired, reason, ""); err != nil {
+		if err := j.mailboxes.end(own, r, Expired, reason, ""); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (j *job) endChild(child Peer, s *Spawn) error {
 // as the parent takes messages and has room, as if its sender had written to it.
 // It does not when the parent is a recipient already; nor with an authority that
 // was meant for the child.
-func (j *job) passOn(r row, child Peer, parent *box) (bool, error) {
+func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 	var there int
 	err := j.Row([]any{&there}, `SELECT count(*) FROM deliveries WHERE message_id = ?1 AND peer_id = ?2`, r.message, parent.peer)
 	if err != nil || there > 0 {
@@ -235,7 +235,7 @@ func (j *job) passOn(r row, child Peer, parent *box) (bool, error) {
 	if err != nil || authority != AuthorityNone || m.from.kind != kindAgent {
 		return false, err
 	}
-	s, err := j.takeSeat(m, Recipient{To: r.address, PeerID: parent.peer, Principal: parent.principal})
+	s, err := j.placing.takeSeat(m, Recipient{To: r.address, PeerID: parent.peer, Principal: parent.principal})
 	if errors.Is(err, store.ErrNoRow) {
 		return false, nil
 	}
@@ -243,19 +243,19 @@ func (j *job) passOn(r row, child Peer, parent *box) (bool, error) {
 		return false, fmt.Errorf("seating an inherited message: %w", err)
 	}
 	m.ttl = r.expiresAt - j.now
-	_, err = j.deliver(m, s)
+	_, err = j.placing.deliver(m, s)
 	return true, err
 }
 
 // letter reads a message again as it was sent, with the authority of one of
 // its deliveries.
-func (j *job) letter(id, peer string) (m letter, authority string, err error) {
+func (j spawning) letter(id, peer string) (m letter, authority string, err error) {
 	var kind string
 	m.id = id
-	err = j.Row([]any{&m.thread, &m.replyTo, &m.depth, &m.kind, &m.priority, &m.subject, &m.body, &m.bytes, &m.sha256, &m.refs, &m.ttl,
-		&m.ackDeadline, &m.sentAt, &m.from.id, &m.from.name, &m.from.namespace, &m.from.principal, &m.from.grade, &m.from.epoch, &authority},
-		`SELECT m.thread_id, m.reply_to, m.depth, m.kind, m.priority, m.subject, m.body, m.bytes, m.sha256, m.refs, m.ttl,
-		m.ack_deadline, m.sent_at, m.sender_id, m.from_name, m.from_namespace, m.from_principal, m.from_grade, m.from_epoch, d.authority
+	err = j.Row([]any{&m.thread, &m.replyTo, &m.depth, &m.kind, &m.subject, &m.body, &m.bytes, &m.sha256, &m.refs, &m.ttl,
+		&m.sentAt, &m.from.id, &m.from.name, &m.from.namespace, &m.from.principal, &m.from.grade, &m.from.epoch, &authority},
+		`SELECT m.thread_id, m.reply_to, m.depth, m.kind, m.subject, m.body, m.bytes, m.sha256, m.refs, m.ttl,
+		m.sent_at, m.sender_id, m.from_name, m.from_namespace, m.from_principal, m.from_grade, m.from_epoch, d.authority
 		FROM messages m JOIN deliveries d ON d.message_id = m.message_id WHERE m.message_id = ?1 AND d.peer_id = ?2`, id, peer)
 	if err != nil {
 		return m, "", fmt.Errorf("reading a message again: %w", err)

@@ -11,7 +11,7 @@ import (
 // asks whether the session before is dead, and sets the new one with the next
 // epoch; the row is locked before. Messages leased to the old session go back to
 // the queue, and its next call is answered FENCED.
-func (j *job) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
+func (j registering) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
 	var before string
 	if err := j.Row([]any{&before}, `SELECT session FROM peers WHERE peer_id = ?1`, id); err != nil {
 		return Peer{}, fmt.Errorf("reading the owner of a name: %w", err)
@@ -40,17 +40,17 @@ func (j *job) takeOver(o Owner, id, space, name string, out *Registered) (Peer, 
 }
 
 // inherit passes what a mailbox holds on to the next epoch of its peer.
-func (j *job) inherit(p Peer, reason string, out *Registered) error {
-	x, err := j.box(p.ID)
+func (j registering) inherit(p Peer, reason string, out *Registered) error {
+	x, err := j.mailboxes.box(p.ID)
 	if err != nil {
 		return err
 	}
-	leased, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'leased'`, p.ID)
+	leased, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'leased'`, p.ID)
 	if err != nil {
 		return err
 	}
 	for _, r := range leased {
-		if err := j.endLease(x, r, reason); err != nil {
+		if err := j.mailboxes.endLease(x, r, reason); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (j *job) inherit(p Peer, reason string, out *Registered) error {
 	return nil
 }
 
-func (j *job) supersede(principal, session string) error {
+func (j registering) supersede(principal, session string) error {
 	if session == "" {
 		return nil
 	}

@@ -72,6 +72,6 @@ func (r *Request) rights(l *Launcher, parent *principal.Principal) ([]string, er
 	if scoped {
 		words = common(words, above)
 	}
-	words = slices.DeleteFunc(words, func(w string) bool { return w == "agent" || w == "admin" })
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "agent" || w == "admin" || w == "approve" })
 	return common(append(words, "agent"), append(words, "agent")), nil
 }

@@ -144,7 +144,7 @@ func (m *Manager) spec(a *agent, l *Launcher, r *Request, folder *os.File) proce
 	}
 	box := l.Sandbox
 	box.Own = []string{m.o.Socket, a.token}
-	return process.Spec{Server: "agent " + a.id, Path: l.Path, Args: args, Env: process.Environment(m.environment(a, l)), Dir: a.dir, Folder: folder,
+	return process.Spec{Server: "agent " + a.id, Path: l.Path, Args: args, Env: process.Environment(m.o.environment(a, l)), Dir: a.dir, Folder: folder,
 		Sandbox: box, Stderr: func(line string) { m.o.Log.Debug("an agent wrote", "spawn", a.id, "line", line) }}
 }
 
@@ -204,7 +204,7 @@ func (m *Manager) ending(a *agent) mail.SpawnEnd {
 	if e.State == "" {
 		e.State, e.ExitCode = mail.Exited, &code
 	}
-	e.Output, e.Rest = m.result(a)
+	e.Output, e.Rest = m.o.result(a)
 	return e
 }
 
@@ -217,15 +217,15 @@ const (
 // result is the part of an agent's output that its parent is sent. The whole
 // output is searched before any of it is passed on, also the part that is not
 // sent.
-func (m *Manager) result(a *agent) (text string, rest []mail.Ref) {
+func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	text, whole := a.output.end()
-	text = cutText(m.o.Clean(text), resultBytes)
+	text = cutText(o.Clean(text), resultBytes)
 	if !a.result {
 		text = ""
 	}
 	out, keep, blocked := text, true, false
-	if m.o.Look != nil && (text != "" || whole != nil) {
-		out, keep, blocked = m.o.Look(a.running(), text, whole)
+	if o.Look != nil && (text != "" || whole != nil) {
+		out, keep, blocked = o.Look(a.running(), text, whole)
 	}
 	ref := a.output.settle(keep && !blocked)
 	switch {

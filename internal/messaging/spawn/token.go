@@ -59,21 +59,21 @@ const socketName = "doorward.sock"
 
 // environment is what an agent gets beside the minimum: its launcher's
 // variables, and where `doorward connect` finds the daemon and the token.
-func (m *Manager) environment(a *agent, l *Launcher) map[string]string {
+func (o *Options) environment(a *agent, l *Launcher) map[string]string {
 	env := maps.Clone(l.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	env["DOORWARD_TOKEN_FILE"] = a.token
-	env["DOORWARD_RUNTIME_DIR"] = m.o.RuntimeDir
-	if m.o.DaemonKey != "" {
-		env["DOORWARD_DAEMON_KEY"] = m.o.DaemonKey
+	env["DOORWARD_RUNTIME_DIR"] = o.RuntimeDir
+	if o.DaemonKey != "" {
+		env["DOORWARD_DAEMON_KEY"] = o.DaemonKey
 	}
-	switch dir, name := filepath.Split(m.o.Socket); {
+	switch dir, name := filepath.Split(o.Socket); {
 	case name == socketName:
 		env["DOORWARD_RUNTIME_DIR"] = filepath.Clean(dir)
 	default:
-		env["DOORWARD_SOCKET"] = m.o.Socket
+		env["DOORWARD_SOCKET"] = o.Socket
 	}
 	return env
 }

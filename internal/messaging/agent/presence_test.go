@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// toldOf is the presence and the wake of a peer, by the list and by the answer
+// of a send, which must agree.
+func toldOf(t *testing.T, watcher *agentClient, name, body string) string {
+	t.Helper()
+	listed := ""
+	l := watcher.call("list_peers", m{}).want("")
+	for i := range l.len("peers") {
+		if p := l.at("peers").([]any)[i].(map[string]any); p["name"] == name {
+			listed = p["presence"].(string) + " " + p["wake"].(string)
+		}
+	}
+	s := watcher.call("send", m{"to": name, "body": body}).want("")
+	sent := s.str("deliveries.0.presence") + " " + s.str("deliveries.0.wake")
+	if name != mail.Operator && sent != listed {
+		t.Errorf("a send says %q of %s, the list %q", sent, name, listed)
+	}
+	return sent
+}
+
+// idle makes a session's last call one of long ago.
+func (h *house) idle(c *agentClient) {
+	s := h.s.sessions.of(c.who, c.session, asStream)
+	s.called.Store(1)
+	start := h.s.sessions.clock
+	h.s.sessions.mu.Lock()
+	h.s.sessions.clock = func() time.Duration { return start() + 2*callTime }
+	h.s.sessions.mu.Unlock()
+}
+
+// What is said of an agent is so at every stage of its life.
+func TestPresenceIsTrueForAgents(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{mail: mail.Limits{Session: time.Hour}})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	want := func(what, want string) {
+		t.Helper()
+		if got := toldOf(t, b, "a", what); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	want("it has just called", "awake none")
+	h.idle(a)
+	want("it is silent", "asleep none")
+	h.s.Seen(a.who, a.session)
+	want("its client gives signs of life", "asleep none")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = a.try(ctx, "wait", m{"mail": false, "wait_ms": 50000}, nil) }()
+	await(t, "the wait", func() bool { return h.s.sessions.waiting() == 1 })
+	want("it waits", "awake wait")
+	cancel()
+	<-done
+	h.idle(a)
+	if _, err := h.s.Hook(t.Context(), a.who, a.session, nil); err != nil {
+		t.Fatal(err)
+	}
+	want("it has hooks", "asleep hook")
+	a.conn.Close()
+	want("its session has ended", "gone none")
+	heir := h.legacy("heir").registered("a")
+	want("another session has its name", "awake none")
+	heir.witness.kill()
+	h.s.round(t.Context())
+	want("its process has ended", "gone none")
+}
+
+// A silent agent whose process lives is not gone, whatever its lease says; one
+// whose process cannot be told is.
+func TestASilentProcessIsNotGone(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{mail: mail.Limits{Session: 100 * time.Millisecond}})
+	b := h.legacy("b").registered("b")
+	known := h.legacy("known").registered("known")
+	h.open(principal.New(principal.Token("ci")).WithLocal(), "s-ci", false).registered("unknown")
+	h.idle(known)
+	time.Sleep(300 * time.Millisecond)
+	if p := presenceOf(b, "known"); p != "asleep" {
+		t.Errorf("a process that lives is %s", p)
+	}
+	all, err := h.s.Operator().Peers(t.Context(), Caller{Who: known.who, Processes: []string{"boot/human"}, Complete: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Name == "unknown" && p.Presence != "gone" {
+			t.Errorf("one that nothing is known of is %s", p.Presence)
+		}
+	}
+}
+
+// The operator is awake while he looks, asleep else, and never gone.
+func TestPresenceIsTrueForTheOperator(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	b := h.legacy("b").registered("b")
+	me := Caller{Who: b.who, Processes: []string{"boot/human"}, Complete: true}
+	want := func(what, want string) {
+		t.Helper()
+		if got := toldOf(t, b, mail.Operator, what); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	want("nobody has come", "asleep none")
+	if _, err := h.s.Operator().Inbox(t.Context(), Caller{Who: b.who, Processes: []string{"boot/b@1"}, Complete: true}, "", false, false); err == nil {
+		t.Fatal("an agent's shell is the operator")
+	}
+	want("an agent's shell has tried", "asleep none")
+	if _, err := h.s.Operator().Inbox(t.Context(), me, "", false, false); err != nil {
+		t.Fatal(err)
+	}
+	want("a command was given", "awake none")
+	h.s.human.mu.Lock()
+	h.s.human.last = time.Now().Add(-2 * callTime)
+	h.s.human.mu.Unlock()
+	want("that is long ago", "asleep none")
+	ctx, cancel := context.WithCancel(t.Context())
+	first, err := h.s.Operator().Tail(ctx, me, "b", -1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = h.s.Operator().Tail(ctx, me, "b", first.After, 50000) }()
+	await(t, "a tail", func() bool { h.s.human.mu.Lock(); defer h.s.human.mu.Unlock(); return h.s.human.tails == 1 })
+	want("a tail runs", "awake listen")
+	cancel()
+	<-done
+}

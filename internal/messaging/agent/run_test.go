@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+)
+
+// The first look at the mailboxes is due at once, whatever becomes due later.
+func TestNothingPutsTheFirstSweepOff(t *testing.T) {
+	t.Parallel()
+	var a alarm
+	now := time.Now()
+	a.by(now.Add(time.Hour))
+	if !a.rung(now, now.Add(time.Minute)) {
+		t.Fatal("it waits for something that came up before it")
+	}
+	a.by(now.Add(2 * time.Minute))
+	if a.rung(now.Add(59*time.Second), now) || !a.rung(now.Add(time.Minute), now.Add(time.Hour)) {
+		t.Error("the alarm rings at another time than the earliest that it was set to")
+	}
+}
+
+// A backlog of more than one sweep does is done without a pause.
+func TestABacklogIsSweptWithoutAPause(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a := h.legacy("a").registered("a")
+	h.legacy("b").registered("b")
+	id := a.call("send", m{"to": "b", "body": "x"}).want("").str("message_id")
+	for _, q := range []string{
+		`INSERT INTO deliveries WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 15000)
+			SELECT substr(message_id, 1, 19) || substr('0000000' || c.i, -7), peer_id, sender_id, 1 + c.i, 'acked', 1, address, from_name,
+			thread_id, lineage, authority, sig, bytes, 1, 1, 0, expires_at, 0, 1, 1, 1, '', '', 0, '', 0, '' FROM deliveries, c WHERE message_id = '` + id + `'`,
+		`UPDATE mailboxes SET accepted = accepted + 15000, acked = acked + 15000, last_seq = last_seq + 15000
+			WHERE peer_id = (SELECT peer_id FROM deliveries WHERE message_id = '` + id + `')`,
+	} {
+		if err := h.db.Write(t.Context(), func(tx *store.Tx) error { _, err := tx.Exec(q); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.s.sweepAt.mu.Lock()
+	h.s.sweepAt.at = time.Now()
+	h.s.sweepAt.mu.Unlock()
+	begin := time.Now()
+	for left := int64(1); left > 0; time.Sleep(20 * time.Millisecond) {
+		err := h.db.Read(t.Context(), func(tx *store.Tx) error {
+			return tx.Row([]any{&left}, `SELECT count(*) FROM deliveries WHERE state = 'acked'`)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(begin) > 30*time.Second*slack {
+			t.Fatalf("%d deliveries are left", left)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package mail
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// formerSession is the row of a session that ended, was superseded or gave its
+// name back; or that of a present one.
+type formerSession struct {
+	principal, session string
+	processes          []string
+	changed            int64
+	former             bool
+}
+
+// ForgetSessions forgets former sessions of this node. Of each principal the
+// newest are kept, so that they are told that they were superseded. Of the others
+// those are kept without which a process that lives would no longer count as an
+// agent's (Agents). So the table is bounded by the sessions that there are, those
+// that are kept, and the processes. gone reports that a process instance has
+// ended; nil: of none that is known.
+func (b *Book) ForgetSessions(ctx context.Context, gone func(process string) bool) error {
+	var all []formerSession
+	err := b.read(ctx, func(j *job) (err error) {
+		all, err = j.directory.sessionsHere()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(b.superfluous(all, gone), sweepBatch) {
+		err := b.write(ctx, func(j *job) error {
+			n, err := j.directory.forgetSessions(batch)
+			switch {
+			case err != nil:
+				return err
+			case n == 0:
+				return errNothing
+			}
+			return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: n})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sessionsHere are the rows of this node: present ones first, then the newest.
+func (j directory) sessionsHere() ([]formerSession, error) {
+	var all []formerSession
+	err := j.Each(func(scan func(...any) error) error {
+		var s formerSession
+		var processes string
+		err := scan(&s.principal, &s.session, &processes, &s.changed, &s.former)
+		s.processes = strings.Fields(processes)
+		all = append(all, s)
+		return err
+	}, `SELECT principal, session, processes, changed_at, CASE WHEN superseded = 1 OR peer_id = '' THEN 1 ELSE 0 END AS former
+		FROM peer_sessions WHERE node = ?1 ORDER BY former, changed_at DESC, session`, j.b.o.Node)
+	return all, err
+}
+
+// superfluous are those of all that can be forgotten.
+func (b *Book) superfluous(all []formerSession, gone func(process string) bool) []formerSession {
+	kept := make(map[string]int)     // former sessions, by principal
+	covered := make(map[string]bool) // processes that a kept session names
+	var out []formerSession
+	for _, s := range all {
+		needed := !s.former || kept[s.principal] < b.o.Limits.FormerSessions
+		for _, p := range s.processes {
+			needed = needed || !covered[p] && (gone == nil || !gone(p))
+		}
+		if !needed {
+			out = append(out, s)
+			continue
+		}
+		if s.former {
+			kept[s.principal]++
+		}
+		for _, p := range s.processes {
+			covered[p] = true
+		}
+	}
+	return out
+}
+
+// forgetSessions deletes those that nothing has happened to since they were read.
+func (j directory) forgetSessions(batch []formerSession) (int64, error) {
+	slices.SortFunc(batch, func(a, b formerSession) int { return strings.Compare(a.principal+a.session, b.principal+b.session) })
+	var all int64
+	for _, s := range batch {
+		n, err := j.Exec(`DELETE FROM peer_sessions WHERE principal = ?1 AND session = ?2 AND changed_at = ?3 AND (superseded = 1 OR peer_id = '')`,
+			s.principal, s.session, s.changed)
+		if err != nil {
+			return all, fmt.Errorf("forgetting a session: %w", err)
+		}
+		all += n
+	}
+	return all, nil
+}
