@@ -9,41 +9,41 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-func (q *request) operator() *Operator { return q.s.Operator() }
+func (q operatorRequest) operator() *Operator { return q.s.Operator() }
 
 // by is who asks for something of the operator's.
-func (q *request) by() Caller {
+func (q operatorRequest) by() Caller {
 	processes, complete := q.s.o.Above(q.r)
 	return Caller{Who: q.who, Processes: processes, Complete: complete}
 }
 
 // told answers with what an act of the operator's has given.
-func (q *request) told(out any, err error) error {
+func (q operatorRequest) told(out any, err error) error {
 	if err != nil {
 		return err
 	}
-	return q.plain(http.StatusOK, out)
+	return response(q).plain(http.StatusOK, out)
 }
 
 // args reads the body of an operator's request. A malformed body passes the gate
 // too before it is refused, so that it is recorded.
-func (q *request) args(into any) error {
+func (q operatorRequest) args(into any) error {
 	if err := decode(q.body, into); err != nil {
 		return q.wrong(err)
 	}
 	return nil
 }
 
-func (q *request) wrong(err error) error {
+func (q operatorRequest) wrong(err error) error {
 	return q.operator().Malformed(q.r.Context(), q.by(), err)
 }
 
-func (q *request) adminList() error {
+func (q operatorRequest) adminList() error {
 	return q.told(q.operator().List(q.r.Context(), q.by()))
 }
 
 // adminShow returns the versions of a name, or with ?version= one content.
-func (q *request) adminShow() error {
+func (q operatorRequest) adminShow() error {
 	ref := q.query.Get("version")
 	switch {
 	case ref == "":
@@ -57,7 +57,7 @@ func (q *request) adminShow() error {
 // isRef is the form of a label, or of a version in full or from the front.
 func isRef(s string) bool { return document.ValidName(s) || isDigest(s) }
 
-func (q *request) adminPut() error {
+func (q operatorRequest) adminPut() error {
 	var in struct {
 		Content *string `json:"content"`
 		Replace string  `json:"replace"`
@@ -74,7 +74,7 @@ func (q *request) adminPut() error {
 	return q.told(q.operator().Put(q.r.Context(), q.by(), q.name, *in.Content, in.Replace))
 }
 
-func (q *request) adminPromote() error {
+func (q operatorRequest) adminPromote() error {
 	var in struct {
 		Version string `json:"version"`
 		Label   string `json:"label"`
@@ -88,14 +88,14 @@ func (q *request) adminPromote() error {
 	return q.told(q.operator().Promote(q.r.Context(), q.by(), q.name, in.Version, in.Label))
 }
 
-func (q *request) adminRollback() error {
+func (q operatorRequest) adminRollback() error {
 	if err := q.args(&struct{}{}); err != nil {
 		return err
 	}
 	return q.told(q.operator().Rollback(q.r.Context(), q.by(), q.name))
 }
 
-func (q *request) adminRevoke() error {
+func (q operatorRequest) adminRevoke() error {
 	var in struct {
 		Version string `json:"version"`
 	}
@@ -108,11 +108,11 @@ func (q *request) adminRevoke() error {
 	return q.told(q.operator().Revoke(q.r.Context(), q.by(), q.name, in.Version))
 }
 
-func (q *request) adminAccess() error {
+func (q operatorRequest) adminAccess() error {
 	return q.told(q.operator().Access(q.r.Context(), q.by()))
 }
 
-func (q *request) adminCanary() error {
+func (q operatorRequest) adminCanary() error {
 	var in struct {
 		Ref string `json:"ref"`
 	}
@@ -122,11 +122,11 @@ func (q *request) adminCanary() error {
 	return q.told(q.operator().Canary(q.r.Context(), q.by(), in.Ref))
 }
 
-func (q *request) adminSessions() error {
+func (q operatorRequest) adminSessions() error {
 	return q.told(q.operator().Sessions(q.r.Context(), q.by()))
 }
 
-func (q *request) adminIssue() error {
+func (q operatorRequest) adminIssue() error {
 	var in struct {
 		Scope json.RawMessage `json:"scope"`
 		TTL   *int            `json:"ttl_s"`
@@ -146,7 +146,7 @@ func (q *request) adminIssue() error {
 	if err != nil {
 		return err
 	}
-	return q.created(out)
+	return response(q).created(out)
 }
 
 // scopeOf reads a scope: a word, or a list of words. Any other value is no scope.
@@ -161,13 +161,13 @@ func scopeOf(raw json.RawMessage) []string {
 	return all
 }
 
-func (q *request) adminRevokeSession() error {
+func (q operatorRequest) adminRevokeSession() error {
 	if err := q.args(&struct{}{}); err != nil {
 		return err
 	}
 	return q.told(q.operator().RevokeSession(q.r.Context(), q.by(), q.name))
 }
 
-func (q *request) adminStatus() error {
+func (q operatorRequest) adminStatus() error {
 	return q.told(q.operator().Status(q.r.Context(), q.by()))
 }

@@ -140,7 +140,7 @@ func TestASubscriptionIsToldByItsOwnSessionAlone(t *testing.T) {
 func TestNobodyPushesOutAnothersListen(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true, rules: `@id("ci") permit (principal == Principal::"token:ci", action == Action::"instructions.structural", resource);`})
-	own := h.s.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: "T-own", Grade: principal.Verified}).WithLocal())
+	own := h.s.credentials.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: "T-own", Grade: principal.Verified}).WithLocal())
 	c := h.open(stranger(), "", h.full(), true)
 	one, _ := c.listen(t, guesses)
 	c.delivery = own
@@ -151,7 +151,7 @@ func TestNobodyPushesOutAnothersListen(t *testing.T) {
 	}
 	many := `{"notifications":{"resourceSubscriptions":[` + strings.Join(names, ",") + `]}}`
 	for i := range bearersKept + 10 {
-		c.delivery = h.s.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: fmt.Sprint("T", i), Grade: principal.Verified}).WithLocal())
+		c.delivery = h.s.credentials.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: fmt.Sprint("T", i), Grade: principal.Verified}).WithLocal())
 		if i%64 == 0 {
 			_, ack := c.listen(t, many)
 			n := 0
@@ -183,7 +183,7 @@ func TestABearerTokenThatIsRevokedIsToldNoMore(t *testing.T) {
 	h := build(t, plan{still: true, change: func(o *Options) { o.Holds = holds },
 		rules: `@id("ci") permit (principal == Principal::"token:ci", action == Action::"instructions.structural", resource);`})
 	ci := principal.New("token:ci", principal.Fact{Name: "token", Value: "T1", Grade: principal.Verified}).WithLocal()
-	beside, _ := h.open(stranger(), "", h.s.bearer(ci), true).listen(t, guesses)
+	beside, _ := h.open(stranger(), "", h.s.credentials.bearer(ci), true).listen(t, guesses)
 	itself, _ := h.open(ci, "", "", true).listen(t, guesses)
 	expect := func(what string, want []string) {
 		t.Helper()

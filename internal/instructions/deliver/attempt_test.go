@@ -88,7 +88,7 @@ func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 	t.Cleanup(func() { cancel(); done.Wait() })
 	var as Library = slow
 	shelf.to.Store(&as)
-	h.s.begins()
+	h.s.storage.begins()
 	await(t, "the first document", func() bool { return asked.Load() > 0 })
 
 	const times = 10
@@ -97,7 +97,7 @@ func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 		if text, less := c.greeting("initialize"); less != Unreachable || text != Generic(Unreachable) {
 			t.Errorf("%s: %s", less, text)
 		}
-		if got := h.s.Status(h.reader(c.delivery)); got.State != "refused" || got.Reason != Unreachable {
+		if got := h.s.readers.Status(h.reader(c.delivery)); got.State != "refused" || got.Reason != Unreachable {
 			t.Errorf("%+v", got)
 		}
 		if why := h.s.Refuses(c.act("tools/call", "x")); why != Unreachable {

@@ -59,7 +59,7 @@ type web struct {
 }
 
 // made remembers who made a session that lives.
-func (s *Server) made(id string, by *principal.Principal) {
+func (s *credentials) made(id string, by *principal.Principal) {
 	if !byBearer(by) {
 		return
 	}
@@ -158,15 +158,15 @@ func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
 	case shown.session == "":
 		return nil, errPlace
 	}
-	found, err := s.o.Sessions.Check(shown.session, session.Caller{Held: s.held(r)})
+	found, err := s.o.Sessions.Check(shown.session, session.Caller{Held: s.credentials.held(r)})
 	if err != nil {
 		return nil, err
 	}
-	return s.bySession(r, found)
+	return s.credentials.bySession(r, found)
 }
 
 // held asks for the process behind a connection over TCP.
-func (s *Server) held(r *http.Request) func() ([]string, bool) {
+func (s *credentials) held(r *http.Request) func() ([]string, bool) {
 	if s.o.Held == nil {
 		return nil
 	}
@@ -178,12 +178,12 @@ func (s *Server) held(r *http.Request) func() ([]string, bool) {
 // of the bearer token that made the session is not stored in the session: it is
 // looked up, and when it is gone the session is no longer proved. A started agent
 // is identified by its process tree, and in no other way.
-func (s *Server) bySession(r *http.Request, found *session.Session) (*principal.Principal, error) {
+func (s *credentials) bySession(r *http.Request, found *session.Session) (*principal.Principal, error) {
 	return s.ofSession(found, s.o.Local != nil && s.o.Local(r))
 }
 
 // ofSession is bySession for a connection that is, or is not, of this machine.
-func (s *Server) ofSession(found *session.Session, local bool) (*principal.Principal, error) {
+func (s *credentials) ofSession(found *session.Session, local bool) (*principal.Principal, error) {
 	facts := []principal.Fact{{Name: factSession, Value: found.ID, Grade: principal.Verified}}
 	kind, rest, err := principal.Parse(found.Subject)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *Server) ofSession(found *session.Session, local bool) (*principal.Princ
 // it is revoked or has expired. An access token lives for an hour and is renewed
 // elsewhere, so its sessions outlive it; they are over when this daemon is,
 // which alone knows what it said.
-func (s *Server) standing(found *session.Session) *principal.Principal {
+func (s *credentials) standing(found *session.Session) *principal.Principal {
 	by := s.web.maker(found.ID)
 	kind, _, _ := principal.Parse(found.Subject)
 	switch {
@@ -242,7 +242,7 @@ func makerOf(who *principal.Principal) string {
 
 // stands reports whether what a session was made with is still good, as far as
 // that is a bearer token.
-func (s *Server) stands(found *session.Session) bool {
+func (s *credentials) stands(found *session.Session) bool {
 	return !byBearer(principal.New(found.Subject)) || s.standing(found) != nil
 }
 
@@ -262,10 +262,10 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 	}
 	shown := tokenOf(values[0])
 	if shown.session != "" {
-		if s.Away() {
+		if s.storage.Away() {
 			return unjudged, nil
 		}
-		found, err := s.check(r, who, shown.session)
+		found, err := s.credentials.check(r, who, shown.session)
 		switch {
 		case hasEnded(err) && len(r.Header[wire.HeaderRenews]) == 0:
 			if s.o.Refused != nil {
@@ -277,11 +277,11 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 		}
 		return found.ID, nil
 	}
-	by, err := s.proved(r, who, shown)
+	by, err := s.credentials.proved(r, who, shown)
 	if err != nil {
 		return "", err
 	}
-	return s.bearer(by), nil
+	return s.credentials.bearer(by), nil
 }
 
 // hasEnded reports that a token was given out here, and that its session is over.
@@ -292,7 +292,7 @@ func hasEnded(err error) bool {
 
 // check looks a session token up that came beside a connection. On the Unix
 // socket it has to be the caller's own.
-func (s *Server) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
+func (s *credentials) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
 	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name(), Held: s.held(r)}
 	if c.Unix {
 		own := ""
@@ -318,7 +318,7 @@ func (s *Server) check(r *http.Request, who *principal.Principal, token string) 
 
 // proved is the principal of a bearer token that came beside a connection. From
 // the tree of a started agent nothing counts but what is its own.
-func (s *Server) proved(r *http.Request, who *principal.Principal, shown shown) (*principal.Principal, error) {
+func (s *credentials) proved(r *http.Request, who *principal.Principal, shown shown) (*principal.Principal, error) {
 	if shown.bearer == "" || isStarted(who) {
 		return nil, errPlace
 	}
@@ -345,7 +345,7 @@ func isAnonymous(who *principal.Principal) bool {
 
 // tiers are what policy lets somebody read, sorted. It is asked where a scope
 // is given, whose own act has a record.
-func (s *Server) tiers(who *principal.Principal) []string { return tiers(s.o.Gate, who) }
+func (s *credentials) tiers(who *principal.Principal) []string { return tiers(s.o.Gate, who) }
 
 func tiers(g *gate.Gate, who *principal.Principal) []string {
 	var out []string

@@ -29,7 +29,7 @@ type chain struct {
 
 // above returns the process behind a request and all processes above it, as seen
 // within chainKept. An incomplete chain is not cached.
-func (s *Server) above(r *http.Request, instance string) (processes []string, complete bool) {
+func (s *credentials) above(r *http.Request, instance string) (processes []string, complete bool) {
 	now := time.Now() // Options.Now may stand still
 	if instance != "" {
 		if found := s.web.chains.find(instance, now); found != nil {

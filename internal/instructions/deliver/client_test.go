@@ -155,7 +155,7 @@ func (c *client) everything(h *house) string {
 // reader is the reader that a session of delivery is for its own user.
 func (h *house) reader(delivery string) *Reader {
 	h.t.Helper()
-	r, why := h.s.readerOf(gate.Act{Who: program("reader"), Delivery: delivery})
+	r, why := h.s.readers.readerOf(gate.Act{Who: program("reader"), Delivery: delivery})
 	if r == nil {
 		h.t.Fatalf("no reader: %s", why)
 	}

@@ -38,7 +38,7 @@ func (s *Server) Open(who *principal.Principal, session string, modern bool, on 
 	c := &conn{s: s, who: who, digest: session, modern: modern, on: on, listens: make(map[*listen]struct{}), Life: builtin.NewLife(s.closing)}
 	if !modern {
 		c.subs = make(map[string]*listen)
-		c.lists = s.newLists(gate.Act{Who: who, Session: session})
+		c.lists = s.readers.newLists(gate.Act{Who: who, Session: session})
 		c.listens[c.lists] = struct{}{}
 	}
 	first := c.lists
@@ -64,7 +64,7 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
 	}
 	if pass, ok := c.pass(ctx); ok {
-		c.s.borne(pass.Act())
+		c.s.conns.borne(pass.Act())
 	}
 	switch r.Method {
 	case "tools/list":
@@ -107,11 +107,11 @@ func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte)
 	if !ok {
 		return builtin.List(c.modern, name, array(seen{}), textTime), nil
 	}
-	c.s.settle(ctx)
-	r, _ := c.s.readerOf(p.Act())
-	v := c.s.seenBy(r)
+	c.s.storage.settle(ctx)
+	r, _ := c.s.readers.readerOf(p.Act())
+	v := c.s.readers.seenBy(r)
 	if v.whole {
-		if err := c.s.showed(p.As(actionRead, ServerName, p.Rule()), r, v.view); err != nil {
+		if err := c.s.deliveries.showed(p.As(actionRead, ServerName, p.Rule()), r, v.view); err != nil {
 			return upstream.Reply{}, err
 		}
 	}
@@ -149,24 +149,24 @@ func marked(result []byte, t *Text) []byte {
 // get returns the text for an admitted request: the requested one, or the generic
 // text for a caller without a valid token, whatever it asked for.
 func (c *conn) get(ctx context.Context, p gate.Pass, o order) (*Text, error) {
-	r, why := c.s.readerOf(p.Act())
+	r, why := c.s.readers.readerOf(p.Act())
 	if r == nil {
-		return c.s.open(p, why)
+		return c.s.deliveries.open(p, why)
 	}
-	t, err := c.s.within(ctx, p, r, o)
+	t, err := c.s.deliveries.within(ctx, p, r, o)
 	var refusal *gate.Refusal
 	switch {
 	case err == nil:
 		return t, nil
 	case errors.Is(err, ErrStore), errors.Is(err, ErrEnded), errors.As(err, &refusal) && refusal.Err == nil:
-		return c.s.lesser(reasonOf(err)), nil
+		return c.s.deliveries.lesser(reasonOf(err)), nil
 	}
 	return nil, err
 }
 
 // open returns the generic text, which is no delivery. A call of a tool is
 // recorded all the same, as it has no other record.
-func (s *Server) open(p gate.Pass, why string) (*Text, error) {
+func (s *deliveries) open(p gate.Pass, why string) (*Text, error) {
 	t := s.lesser(why)
 	if p.Act().Action != "tools/call" {
 		return t, nil

@@ -98,9 +98,9 @@ func TestManyAtOnce(t *testing.T) {
 		cancel()
 	})
 	all.Wait()
-	h.s.cache.mu.Lock()
-	defer h.s.cache.mu.Unlock()
-	if n := len(h.s.cache.held); n != 0 {
+	h.s.readers.cache.mu.Lock()
+	defer h.s.readers.cache.mu.Unlock()
+	if n := len(h.s.readers.cache.held); n != 0 {
 		t.Errorf("%d readers are kept of sessions that are over", n)
 	}
 }

@@ -46,25 +46,25 @@ func composed(max int) order {
 // Instructions delivers the composed text, of at most max bytes; 0 is
 // GreetingBytes. Where there is nothing for the reader it is the generic text.
 // The error may be ErrStore, ErrEnded, or a *gate.Refusal.
-func (s *Server) Instructions(ctx context.Context, r *Reader, max int) (*Text, error) {
+func (s *deliveries) Instructions(ctx context.Context, r *Reader, max int) (*Text, error) {
 	return s.admit(ctx, r, composed(max))
 }
 
 // Template delivers the source of a document: the version in production, a given
 // version, or that of a label. Unknown, withdrawn and forbidden documents are all
 // ErrNotFound; otherwise it is like Instructions.
-func (s *Server) Template(ctx context.Context, r *Reader, name, version, label string) (*Text, error) {
+func (s *deliveries) Template(ctx context.Context, r *Reader, name, version, label string) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRead, name: name, source: true, version: version, label: label})
 }
 
 // Render delivers a document with its variables filled in; vars is a raw JSON
 // object, or nil. The error may also be a *guide.VarError.
-func (s *Server) Render(ctx context.Context, r *Reader, name string, vars []byte) (*Text, error) {
+func (s *deliveries) Render(ctx context.Context, r *Reader, name string, vars []byte) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRender, name: name, vars: vars})
 }
 
 // Voice delivers the document `voice` of the class voice.
-func (s *Server) Voice(ctx context.Context, r *Reader) (*Text, error) {
+func (s *deliveries) Voice(ctx context.Context, r *Reader) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRead, name: document.VoiceName})
 }
 
@@ -75,13 +75,13 @@ type Listed struct {
 }
 
 // Templates lists what the reader may have, by name, and the revision of that.
-func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
+func (s *deliveries) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
 	p, err := s.o.Gate.Enter(s.act(r, actionRead, "").Deferred())
 	if err != nil {
 		return nil, "", err
 	}
 	defer p.Leave("ok", 0)
-	v, err := s.view(ctx, r)
+	v, err := s.readers.view(ctx, r)
 	if err != nil {
 		return nil, "", s.turn(p, r, err)
 	}
@@ -96,7 +96,7 @@ func (s *Server) Templates(ctx context.Context, r *Reader) (docs []Listed, revis
 
 // showed records that somebody is about to see the names and descriptions of a
 // view.
-func (s *Server) showed(p gate.Pass, r *Reader, v sight) error {
+func (s *deliveries) showed(p gate.Pass, r *Reader, v sight) error {
 	if _, err := p.Record(append(s.fields(p, r, nil), field("revision", v.Revision()))...); err != nil {
 		return unrecorded(p, err)
 	}
@@ -104,7 +104,7 @@ func (s *Server) showed(p gate.Pass, r *Reader, v sight) error {
 }
 
 // act is what a reader does without an act of the relay's.
-func (s *Server) act(r *Reader, action, name string) gate.Act {
+func (s *deliveries) act(r *Reader, action, name string) gate.Act {
 	a := gate.Act{Who: r.connection(), Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
 	if r.Session != nil {
 		a.Delivery = r.Session.ID
@@ -114,7 +114,7 @@ func (s *Server) act(r *Reader, action, name string) gate.Act {
 
 // admit takes an order through the gate. Which documents policy keeps from a
 // reader looks like which there are not.
-func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
+func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
 	p, err := s.o.Gate.Enter(s.act(r, o.action, o.name).Deferred())
 	var refusal *gate.Refusal
 	if errors.As(err, &refusal) && refusal.Code == gate.CodeDenied && o.max == 0 {
@@ -134,8 +134,8 @@ func (s *Server) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
 }
 
 // within is admit for an order that came by the relay, with a pass of its own.
-func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
-	d := s.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
+func (s *deliveries) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
+	d := s.readers.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
 	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
 	if d.Allow {
 		return s.deliver(ctx, p, r, o)
@@ -145,7 +145,7 @@ func (s *Server) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*
 
 // denied records that policy denies the reader what its connection may ask for,
 // and returns the error for the caller.
-func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
+func (s *deliveries) denied(p gate.Pass, r *Reader, o order, d policy.Decision) error {
 	if refusal := p.Refuse(d.Rule, gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
 		return unrecorded(p, refusal.Err)
 	}
@@ -157,7 +157,7 @@ func (s *Server) denied(p gate.Pass, r *Reader, o order, d policy.Decision) erro
 
 // deliver makes the text, records that it goes out, and gives it. Of each there
 // is one record, and one of each that was refused.
-func (s *Server) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
+func (s *deliveries) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
 	begun := time.Now()
 	t, err := s.text(ctx, r, o)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Server) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (
 }
 
 // turn records that a delivery is refused after all, and gives the reason back.
-func (s *Server) turn(p gate.Pass, r *Reader, why error) error {
+func (s *deliveries) turn(p gate.Pass, r *Reader, why error) error {
 	if refusal := p.Refuse(ruleOf(why), gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
 		return unrecorded(p, refusal.Err)
 	}
@@ -197,8 +197,8 @@ func reasonOf(err error) string {
 }
 
 // text is what a reader gets for an order.
-func (s *Server) text(ctx context.Context, r *Reader, o order) (*Text, error) {
-	v, err := s.view(ctx, r)
+func (s *deliveries) text(ctx context.Context, r *Reader, o order) (*Text, error) {
+	v, err := s.readers.view(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (s *Server) text(ctx context.Context, r *Reader, o order) (*Text, error) {
 
 // compose is the text of a session. It is marked as every other, also where it
 // is nothing but the names of others.
-func (s *Server) compose(v sight, r *Reader, o order) *Text {
+func (s *deliveries) compose(v sight, r *Reader, o order) *Text {
 	if v.Empty() {
 		return &Text{Body: generic, Bare: generic, Revision: v.Revision()}
 	}
@@ -224,7 +224,7 @@ func (s *Server) compose(v sight, r *Reader, o order) *Text {
 
 // document is the text of one document of a view; revision is that of what it is
 // given from.
-func (s *Server) document(v sight, r *Reader, o order, revision string) (*Text, error) {
+func (s *deliveries) document(v sight, r *Reader, o order, revision string) (*Text, error) {
 	d := v.Find(o.name)
 	if d == nil {
 		return nil, ErrNotFound
@@ -246,7 +246,7 @@ func (s *Server) document(v sight, r *Reader, o order, revision string) (*Text, 
 // past delivers a version of a document other than the one in production. A
 // document that the reader may not have now is not delivered in an earlier
 // version either: a change of tier or audience applies to all versions.
-func (s *Server) past(v sight, r *Reader, o order) (*Text, error) {
+func (s *deliveries) past(v sight, r *Reader, o order) (*Text, error) {
 	then, err := s.lookup(o)
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (s *Server) past(v sight, r *Reader, o order) (*Text, error) {
 		return nil, ErrNotFound
 	}
 	set, _ := v.set.With(then...) // what cannot be served is in no view of it
-	old, _ := s.see(r, set)
+	old, _ := s.readers.see(r, set)
 	d := old.Find(o.name)
 	if d == nil {
 		return nil, ErrNotFound
@@ -265,7 +265,7 @@ func (s *Server) past(v sight, r *Reader, o order) (*Text, error) {
 }
 
 // lookup are the documents of a version or a label, for all audiences.
-func (s *Server) lookup(o order) ([]*document.Document, error) {
+func (s *deliveries) lookup(o order) ([]*document.Document, error) {
 	if o.version != "" && o.label != "" {
 		return nil, ErrNotFound
 	}
@@ -279,14 +279,14 @@ func (s *Server) lookup(o order) ([]*document.Document, error) {
 	return docs, nil
 }
 
-func (s *Server) ref(r *Reader, name, revision string) string {
+func (s *deliveries) ref(r *Reader, name, revision string) string {
 	return watermark.Ref(s.o.CanaryKey, watermark.Delivery{Session: r.key(), Template: name, Revision: revision})
 }
 
 // sent enters the ref of a text, before it is given out, so that it is known
 // where it turns up. That it is not counted keeps no text back: the ref is known
 // for as long as this daemon runs, and is then no longer found.
-func (s *Server) sent(ctx context.Context, r *Reader, o order, t *Text) {
+func (s *deliveries) sent(ctx context.Context, r *Reader, o order, t *Text) {
 	if t.Ref == "" {
 		return
 	}

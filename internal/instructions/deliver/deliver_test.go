@@ -67,7 +67,7 @@ func TestWithoutAStoreThereIsNoGreeting(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{nowhere: true, failClosed: true})
 	c := h.legacy("a", h.full())
-	if text, less := c.greeting("initialize"); text != "" || less != "" || h.s.Used() {
+	if text, less := c.greeting("initialize"); text != "" || less != "" || h.s.storage.Used() {
 		t.Errorf("%q %s", text, less)
 	}
 	if why := h.s.Refuses(c.act("tools/call", "x")); why != "" {
@@ -102,11 +102,13 @@ func TestEachDeliveryHasOneRecord(t *testing.T) {
 	}
 	text := func(got *Text, err error) (string, string) { h.must(err); return got.Body, got.Revision }
 	give("greeting", "session", actionRead, "judge,plan", func() (string, string) { s, _ := c.greeting("initialize"); return s, "" })
-	give("instructions", "session", actionRead, "judge,plan", func() (string, string) { return text(h.s.Instructions(ctx, r, 0)) })
-	give("template", "plan", actionRead, "plan", func() (string, string) { return text(h.s.Template(ctx, r, "plan", "", "")) })
-	give("label", "plan", actionRead, "plan", func() (string, string) { return text(h.s.Template(ctx, r, "plan", "", "production")) })
-	give("voice", "voice", actionRead, "voice", func() (string, string) { return text(h.s.Voice(ctx, r)) })
-	give("render", "verdict", actionRender, "verdict", func() (string, string) { return text(h.s.Render(ctx, r, "verdict", []byte(`{"case":"secretvalue"}`))) })
+	give("instructions", "session", actionRead, "judge,plan", func() (string, string) { return text(h.s.deliveries.Instructions(ctx, r, 0)) })
+	give("template", "plan", actionRead, "plan", func() (string, string) { return text(h.s.deliveries.Template(ctx, r, "plan", "", "")) })
+	give("label", "plan", actionRead, "plan", func() (string, string) { return text(h.s.deliveries.Template(ctx, r, "plan", "", "production")) })
+	give("voice", "voice", actionRead, "voice", func() (string, string) { return text(h.s.deliveries.Voice(ctx, r)) })
+	give("render", "verdict", actionRender, "verdict", func() (string, string) {
+		return text(h.s.deliveries.Render(ctx, r, "verdict", []byte(`{"case":"secretvalue"}`)))
+	})
 	give("tool", "session", actionRead, "judge,plan", func() (string, string) { s, _ := c.tool("read", m{}); return s, "" })
 	give("tool, by name", "voice", actionRead, "voice", func() (string, string) { s, _ := c.tool("read", m{"name": "voice"}); return s, "" })
 	give("prompt", "verdict", actionRender, "verdict", func() (string, string) {
@@ -116,7 +118,7 @@ func TestEachDeliveryHasOneRecord(t *testing.T) {
 		return textIn(c.ask("resources/read", m{"uri": "instr://templates/plan"}), "contents"), ""
 	})
 	before := len(h.lines())
-	_, revision, err := h.s.Templates(ctx, r)
+	_, revision, err := h.s.deliveries.Templates(ctx, r)
 	h.must(err)
 	if l := h.lines()[before:]; len(l) != 1 || l[0].Resource != ServerName || l[0].Detail["revision"] != revision || l[0].Detail["bytes"] != "" {
 		t.Errorf("the list: %+v", l)
@@ -135,7 +137,7 @@ func TestNothingDeliveredIsOnTheDisk(t *testing.T) {
 	h := build(t, plan{})
 	token, id := h.issue("uid:1000", document.Behavioural, document.Structural)
 	r, c := h.reader(id), h.modern("a", id)
-	text, err := h.s.Render(context.Background(), r, "verdict", []byte(`{"case":"plantedvalue"}`))
+	text, err := h.s.deliveries.Render(context.Background(), r, "verdict", []byte(`{"case":"plantedvalue"}`))
 	h.must(err)
 	c.everything(h)
 	h.s.Outgoing(gate.Act{Who: c.who, Action: "tools/call", Server: "notes", Name: "add"}, []byte(`{"x":"`+text.Ref+`"}`))
@@ -168,7 +170,7 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 	ctx := context.Background()
 	full := h.reader(h.full())
 	versions := make(map[string]string)
-	docs, revision, err := h.s.Templates(ctx, full)
+	docs, revision, err := h.s.deliveries.Templates(ctx, full)
 	h.must(err)
 	for _, d := range docs {
 		versions[d.Name] = d.Version
@@ -177,7 +179,7 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 		t.Fatalf("%v", versions)
 	}
 	r := h.reader(h.partly())
-	docs, less, err := h.s.Templates(ctx, r)
+	docs, less, err := h.s.deliveries.Templates(ctx, r)
 	h.must(err)
 	var names []string
 	for _, d := range docs {
@@ -187,28 +189,28 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 	for _, name := range append(behavioural, "foreign", "nothing", "session", "../plan", "Plan") {
-		_, byName := h.s.Template(ctx, r, name, "", "")
-		_, byVersion := h.s.Template(ctx, r, name, versions[name], "")
-		_, byLabel := h.s.Template(ctx, r, name, "", "production")
-		_, rendered := h.s.Render(ctx, r, name, []byte(`{"case":"x"}`))
+		_, byName := h.s.deliveries.Template(ctx, r, name, "", "")
+		_, byVersion := h.s.deliveries.Template(ctx, r, name, versions[name], "")
+		_, byLabel := h.s.deliveries.Template(ctx, r, name, "", "production")
+		_, rendered := h.s.deliveries.Render(ctx, r, name, []byte(`{"case":"x"}`))
 		for how, err := range map[string]error{"name": byName, "version": byVersion, "label": byLabel, "render": rendered} {
 			if !errors.Is(err, ErrNotFound) || err.Error() != ErrNotFound.Error() {
 				t.Errorf("%s by %s: %v", name, how, err)
 			}
 		}
 	}
-	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	_, err = h.lib.Promote(ctx, "judge", versions["judge"], "staging", said)
 	h.must(err)
-	if _, err := h.s.Template(ctx, r, "judge", "", "staging"); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Template(ctx, r, "judge", "", "staging"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("by another label: %v", err)
 	}
-	if got, err := h.s.Template(ctx, full, "judge", "", "staging"); err != nil || got.Bare != plantedJudge {
+	if got, err := h.s.deliveries.Template(ctx, full, "judge", "", "staging"); err != nil || got.Bare != plantedJudge {
 		t.Errorf("%+v %v", got, err)
 	}
-	all, err := h.s.Instructions(ctx, r, MaxComposed)
+	all, err := h.s.deliveries.Instructions(ctx, r, MaxComposed)
 	h.must(err)
 	if !strings.Contains(all.Body, plantedPlan) || !slices.Equal(all.Names, []string{"plan"}) {
 		t.Errorf("%+v", all)
@@ -232,11 +234,11 @@ func TestWhatBecameBehaviouralTakesItsVersionsWithIt(t *testing.T) {
 	h := build(t, plan{})
 	ctx := context.Background()
 	r := h.reader(h.partly())
-	before, err := h.s.Template(ctx, r, "plan", "", "")
+	before, err := h.s.deliveries.Template(ctx, r, "plan", "", "")
 	h.must(err)
 	h.file("plan", "class: instructions\ntier: structural", "Another plan.")
 	h.look()
-	old, err := h.s.Template(ctx, r, "plan", before.Version, "")
+	old, err := h.s.deliveries.Template(ctx, r, "plan", before.Version, "")
 	h.must(err)
 	if old.Bare != plantedPlan || old.Version != before.Version || old.Revision != before.Version || old.Ref == before.Ref {
 		t.Errorf("%+v", old)
@@ -244,16 +246,16 @@ func TestWhatBecameBehaviouralTakesItsVersionsWithIt(t *testing.T) {
 	if d, ok := h.refs.Find(old.Ref); !ok || d.Revision != before.Version || d.Template != "plan" {
 		t.Errorf("%+v %t", d, ok)
 	}
-	if _, err := h.s.Template(ctx, r, "minutes", before.Version, ""); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Template(ctx, r, "minutes", before.Version, ""); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the version of another document: %v", err)
 	}
 	h.file("plan", "class: instructions", "A plan that judges.")
 	h.look()
 	for _, version := range []string{before.Version, before.Version[:12]} {
-		if _, err := h.s.Template(ctx, r, "plan", version, ""); !errors.Is(err, ErrNotFound) {
+		if _, err := h.s.deliveries.Template(ctx, r, "plan", version, ""); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%v", err)
 		}
-		if _, err := h.s.Template(ctx, h.reader(h.full()), "plan", version, ""); err != nil {
+		if _, err := h.s.deliveries.Template(ctx, h.reader(h.full()), "plan", version, ""); err != nil {
 			t.Error(err)
 		}
 	}
@@ -266,10 +268,10 @@ func TestWithoutALogThereIsNoDelivery(t *testing.T) {
 	r, c := h.reader(id), h.modern("a", id)
 	h.must(h.log.Close())
 	var refusal *gate.Refusal
-	if got, err := h.s.Instructions(context.Background(), r, 0); got != nil || !errors.As(err, &refusal) || refusal.Err == nil || refusal.Code != gate.CodeUnavailable {
+	if got, err := h.s.deliveries.Instructions(context.Background(), r, 0); got != nil || !errors.As(err, &refusal) || refusal.Err == nil || refusal.Code != gate.CodeUnavailable {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err := h.s.Template(context.Background(), r, "plan", "", ""); got != nil || !errors.As(err, &refusal) {
+	if got, err := h.s.deliveries.Template(context.Background(), r, "plan", "", ""); got != nil || !errors.As(err, &refusal) {
 		t.Errorf("%+v %v", got, err)
 	}
 	if text, less := c.greeting("initialize"); less != Unreachable || text != Generic(Unreachable) {
@@ -287,7 +289,7 @@ func TestTheComposedTextHasTheAskedSize(t *testing.T) {
 	h.look()
 	r := h.reader(h.full())
 	for ask, most := range map[int]int{0: GreetingBytes, -1: GreetingBytes, 1: document.MinBytes, 5000: 5000, 10 * MaxComposed: MaxComposed} {
-		got, err := h.s.Instructions(context.Background(), r, ask)
+		got, err := h.s.deliveries.Instructions(context.Background(), r, ask)
 		h.must(err)
 		if len(got.Body) > most || len(got.Body) < most/2 || !got.Cut {
 			t.Errorf("asked for %d: %d bytes", ask, len(got.Body))
@@ -312,11 +314,14 @@ func TestARefusalIsRecordedOnce(t *testing.T) {
 			t.Errorf("%s: %+v", rule, l)
 		}
 	}
-	ask("not_found", func() error { _, err := h.s.Template(ctx, r, "nothing", "", ""); return err })
-	ask("not_found", func() error { _, err := h.s.Template(ctx, r, "plan", "", "nolabel"); return err })
-	ask("not_found", func() error { _, err := h.s.Template(ctx, r, "plan", "0123456789abcdef", "production"); return err })
+	ask("not_found", func() error { _, err := h.s.deliveries.Template(ctx, r, "nothing", "", ""); return err })
+	ask("not_found", func() error { _, err := h.s.deliveries.Template(ctx, r, "plan", "", "nolabel"); return err })
+	ask("not_found", func() error {
+		_, err := h.s.deliveries.Template(ctx, r, "plan", "0123456789abcdef", "production")
+		return err
+	})
 	ask("invalid_variables", func() error {
-		_, err := h.s.Render(ctx, r, "verdict", []byte(`{"case":7}`))
+		_, err := h.s.deliveries.Render(ctx, r, "verdict", []byte(`{"case":7}`))
 		if !errors.As(err, &variable) || variable.Name != "case" {
 			t.Errorf("%v", err)
 		}
@@ -325,7 +330,7 @@ func TestARefusalIsRecordedOnce(t *testing.T) {
 	h.take(true)
 	id = h.full()
 	r = h.reader(id)
-	ask("store_unreachable", func() error { _, err := h.s.Voice(ctx, r); return err })
+	ask("store_unreachable", func() error { _, err := h.s.deliveries.Voice(ctx, r); return err })
 	h.end(id)
-	ask("expired", func() error { _, err := h.s.Voice(ctx, r); return err })
+	ask("expired", func() error { _, err := h.s.deliveries.Voice(ctx, r); return err })
 }

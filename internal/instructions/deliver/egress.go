@@ -19,8 +19,8 @@ const actionCanary = rulePrefix + "canary"
 // deliveries whose refs are found are recorded, and where that cannot be done
 // nothing goes on. blocked: the request may not go on.
 func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
-	s.borne(a)
-	s.recalled(s.closing, s.begun.Load().Add(patience))
+	s.conns.borne(a)
+	s.leaks.recalled(s.closing, s.storage.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
 		return params, false
 	}
@@ -28,7 +28,7 @@ func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) 
 	if len(got.Found) == 0 {
 		return params, got.Blocked
 	}
-	if !s.noted(a, got.Found, got.Blocked) || got.Blocked {
+	if !s.leaks.noted(a, got.Found, got.Blocked) || got.Blocked {
 		return nil, true
 	}
 	if s.o.Mode == watermark.Redact {
@@ -39,7 +39,7 @@ func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) 
 
 // noted records what was found, and what became of it, and reports whether that
 // could be done: otherwise nothing goes on.
-func (s *Server) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool {
+func (s *leaks) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool {
 	result := string(cmp.Or(s.o.Mode, watermark.Alert))
 	if blocked {
 		result = string(watermark.Block)
@@ -60,12 +60,12 @@ func (s *Server) noted(a gate.Act, found []watermark.Delivery, blocked bool) boo
 // keep: the whole may be kept too, from which nothing can be cut; blocked:
 // neither.
 func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, keep, blocked bool) {
-	s.recalled(s.closing, s.begun.Load().Add(patience))
+	s.leaks.recalled(s.closing, s.storage.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
 		return text, true, false
 	}
 	out, found := s.o.Refs.Text(s.o.Mode, text)
-	more, err := s.lookThrough(whole)
+	more, err := s.leaks.lookThrough(whole)
 	keep = s.o.Mode != watermark.Redact && s.o.Mode != watermark.Block || len(more) == 0 && err == nil
 	for _, d := range more {
 		if !slices.Contains(found, d) {
@@ -75,7 +75,7 @@ func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, 
 	if len(found) == 0 {
 		return text, keep, false
 	}
-	if blocked = s.o.Mode == watermark.Block; !s.noted(a, found, blocked) || blocked {
+	if blocked = s.o.Mode == watermark.Block; !s.leaks.noted(a, found, blocked) || blocked {
 		return "", false, true
 	}
 	return out, keep, false
@@ -89,7 +89,7 @@ const (
 )
 
 // lookThrough looks for refs in what is read. Of very many it finds the first.
-func (s *Server) lookThrough(whole io.Reader) (found []watermark.Delivery, err error) {
+func (s *leaks) lookThrough(whole io.Reader) (found []watermark.Delivery, err error) {
 	if whole == nil {
 		return nil, nil
 	}

@@ -29,7 +29,7 @@ func TestARefOnItsWayOutIsNoticed(t *testing.T) {
 	for _, mode := range []watermark.Mode{watermark.Alert, watermark.Redact, watermark.Block} {
 		h := build(t, plan{mode: mode})
 		id := h.full()
-		got, err := h.s.Voice(context.Background(), h.reader(id))
+		got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 		h.must(err)
 		act := gate.Act{Who: program("a"), Session: "mcp", Action: "tools/call", Server: "notes", Name: "add"}
 		texts := map[string]string{"as it is": got.Body, "in capitals": strings.ToUpper(got.Ref), "spaced": strings.Join(strings.Split(got.Ref, ""), " "),
@@ -82,7 +82,7 @@ func TestARefOnItsWayOutIsNoticed(t *testing.T) {
 func TestAFindThatCannotBeRecordedHoldsTheRequestBack(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Alert})
-	got, err := h.s.Voice(context.Background(), h.reader(h.full()))
+	got, err := h.s.deliveries.Voice(context.Background(), h.reader(h.full()))
 	h.must(err)
 	h.must(h.log.Close())
 	if out, blocked := h.s.Outgoing(gate.Act{Who: program("a"), Server: "notes"}, leak(got.Ref)); !blocked || out != nil {
@@ -95,9 +95,9 @@ func TestOneFindIsOneRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Alert})
 	r := h.reader(h.full())
-	one, err := h.s.Voice(context.Background(), r)
+	one, err := h.s.deliveries.Voice(context.Background(), r)
 	h.must(err)
-	two, err := h.s.Instructions(context.Background(), r, 0)
+	two, err := h.s.deliveries.Instructions(context.Background(), r, 0)
 	h.must(err)
 	before := len(h.lines())
 	h.s.Outgoing(gate.Act{Who: program("a"), Server: "notes"}, []byte(`["`+one.Ref+`","`+two.Ref+`","`+one.Ref+`"]`))
@@ -144,7 +144,7 @@ func TestWhatAStartedAgentPrintsIsLookedAt(t *testing.T) {
 	for _, mode := range []watermark.Mode{watermark.Alert, watermark.Redact, watermark.Block} {
 		h := build(t, plan{mode: mode})
 		id := h.full()
-		got, err := h.s.Voice(context.Background(), h.reader(id))
+		got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 		h.must(err)
 		act := gate.Act{Who: program("kid"), Server: "agent", Name: "result"}
 		long := func(at int) string {

@@ -25,7 +25,7 @@ const (
 // events serves GET /auth/events: one act, from here to its end. The header
 // Doorward-Revision is the revision at which the stream begins, so that a reader
 // with a text of another revision knows that it has missed a change.
-func (q *request) events() error {
+func (q eventRequest) events() error {
 	a := gate.Act{Who: q.reader.Who, Action: actionEvents, Server: ServerName, Kind: gate.Stream, Source: source}
 	if q.reader.Session != nil {
 		a.Delivery = q.reader.Session.ID
@@ -38,7 +38,7 @@ func (q *request) events() error {
 	defer leave()
 	e := &stream{w: q.w, rc: http.NewResponseController(q.w)}
 	result := "left"
-	if e.begin(q.s.Status(q.reader).Revision) {
+	if e.begin(q.s.readers.Status(q.reader).Revision) {
 		result = q.hear(e, events)
 	}
 	pass.Leave(result, e.bytes)
@@ -47,7 +47,7 @@ func (q *request) events() error {
 
 // hear passes events on until something ends the stream, and says what in one
 // word.
-func (q *request) hear(e *stream, events <-chan Event) (result string) {
+func (q eventRequest) hear(e *stream, events <-chan Event) (result string) {
 	keep, hold := time.NewTicker(eventsAlive), time.NewTicker(eventsHold)
 	defer keep.Stop()
 	defer hold.Stop()
@@ -90,15 +90,15 @@ func (q *request) hear(e *stream, events <-chan Event) (result string) {
 // proofs still hold: the connection or the token of the request, and what its
 // session was made with. For a session token over TCP the session itself is the
 // only proof, and Done reports its end.
-func (q *request) holds() bool {
+func (q eventRequest) holds() bool {
 	r := q.reader
 	if !q.s.o.Gate.Allows(policy.Request{Who: r.Who, Action: actionEvents, Server: ServerName}).Allow {
 		return false
 	}
-	if r.Session != nil && (!q.s.stands(r.Session) || !q.unix) {
-		return q.s.stands(r.Session)
+	if r.Session != nil && (!q.s.credentials.stands(r.Session) || !q.unix) {
+		return q.s.credentials.stands(r.Session)
 	}
-	return q.s.holds(r.Who)
+	return q.s.credentials.holds(r.Who)
 }
 
 // stream is one stream of events.

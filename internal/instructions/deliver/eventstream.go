@@ -35,9 +35,9 @@ type ear struct {
 // ended. After the end of the session or of the daemon the channel is closed.
 // leave unsubscribes without closing it.
 func (s *Server) Hears(r *Reader) (events <-chan Event, leave func()) {
-	e := &ear{r: r, out: make(chan Event, earRoom), revision: s.revision(r)}
+	e := &ear{r: r, out: make(chan Event, earRoom), revision: s.readers.revision(r)}
 	s.ears.add(e)
-	if r.Session != nil && !s.alive(r) { // it may have ended before it was added
+	if r.Session != nil && !s.readers.alive(r) { // it may have ended before it was added
 		s.ears.revoke(r.Session.ID)
 	}
 	s.nudge() // it may have changed meanwhile

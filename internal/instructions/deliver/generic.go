@@ -23,7 +23,7 @@ func Generic(reason string) string {
 }
 
 // lesser is the generic text as a delivery; it is counted.
-func (s *Server) lesser(reason string) *Text {
+func (s *deliveries) lesser(reason string) *Text {
 	if reason != "" {
 		s.counts.degraded.Add(reason)
 	}
@@ -39,20 +39,20 @@ func (s *Server) lesser(reason string) *Text {
 func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s.settle(ctx)
-	s.borne(a)
-	if !s.Used() {
+	s.storage.settle(ctx)
+	s.conns.borne(a)
+	if !s.storage.Used() {
 		return "", ""
 	}
-	r, why := s.readerOf(a)
+	r, why := s.readers.readerOf(a)
 	if r == nil {
-		t := s.lesser(why)
+		t := s.deliveries.lesser(why)
 		return t.Body, why
 	}
-	t, err := s.Instructions(ctx, r, GreetingBytes)
+	t, err := s.deliveries.Instructions(ctx, r, GreetingBytes)
 	if err != nil {
 		why = reasonOf(err)
-		t = s.lesser(why)
+		t = s.deliveries.lesser(why)
 	}
 	return t.Body, why
 }
@@ -60,17 +60,17 @@ func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded strin
 // Refuses returns why the calls of a caller are refused, where the operator lets
 // no caller work without full guidance; empty: they are not refused.
 func (s *Server) Refuses(a gate.Act) (reason string) {
-	s.borne(a)
+	s.conns.borne(a)
 	if !s.o.FailClosed {
 		return ""
 	}
-	s.settle(context.Background())
-	if !s.Used() {
+	s.storage.settle(context.Background())
+	if !s.storage.Used() {
 		return ""
 	}
-	r, why := s.readerOf(a)
+	r, why := s.readers.readerOf(a)
 	if r != nil {
-		why = s.Degraded(r)
+		why = s.readers.Degraded(r)
 	}
 	return why
 }

@@ -73,7 +73,7 @@ func (q *request) serve() (err error) {
 	if q.shown, err = shownBy(q.r.Header, isStarted(q.who)); err != nil {
 		return malformed()
 	}
-	if q.s.Away() {
+	if q.s.storage.Away() {
 		return q.whileAway()
 	}
 	if err := q.identify(); err != nil {
@@ -150,7 +150,7 @@ func (q *request) read(at route) (err error) {
 		err = malformed()
 	}
 	if err != nil && at.needs == anOperator {
-		return q.wrong(err)
+		return operatorRequest{q}.wrong(err)
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func (q *request) identify() error {
 	if isAnonymous(q.who) {
 		return q.anonymous()
 	}
-	q.reader = q.s.bearerReader(q.who)
+	q.reader = q.s.readers.bearerReader(q.who)
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (q *request) identifySession() error {
 	if !q.unix && q.shown.beside {
 		return errPlace
 	}
-	found, err := q.s.check(q.r, q.who, q.shown.session)
+	found, err := q.s.credentials.check(q.r, q.who, q.shown.session)
 	if err != nil {
 		return err
 	}
@@ -207,11 +207,11 @@ func (q *request) identifyBearer() error {
 	if q.reader != nil || !q.unix || q.shown == (shown{}) {
 		return nil
 	}
-	by, err := q.s.proved(q.r, q.who, q.shown)
+	by, err := q.s.credentials.proved(q.r, q.who, q.shown)
 	if err != nil {
 		return q.unknown(err)
 	}
-	q.reader = q.s.bearerReader(by)
+	q.reader = q.s.readers.bearerReader(by)
 	return nil
 }
 

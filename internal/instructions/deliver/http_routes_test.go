@@ -484,9 +484,9 @@ func TestWithoutARecordThereIsNothing(t *testing.T) {
 		t.Errorf("%d sessions live", n)
 	}
 	d.want(204, "", me, "DELETE", "/auth/session", "", token...)
-	d.s.owed.mu.Lock()
-	defer d.s.owed.mu.Unlock()
-	if n := d.keeper.Stats().Live; n != 0 || len(d.s.owed.wait) != 1 {
-		t.Errorf("%d sessions live, %d records wait", n, len(d.s.owed.wait))
+	d.s.ends.owed.mu.Lock()
+	defer d.s.ends.owed.mu.Unlock()
+	if n := d.keeper.Stats().Live; n != 0 || len(d.s.ends.owed.wait) != 1 {
+		t.Errorf("%d sessions live, %d records wait", n, len(d.s.ends.owed.wait))
 	}
 }

@@ -388,7 +388,7 @@ func TestAnEndedSessionCostsGuidanceAndNoTools(t *testing.T) {
 						t.Fatalf("the connection is refused: %v", err)
 					}
 					act := gate.Act{Who: user, Delivery: got}
-					reader, why := d.s.readerOf(act)
+					reader, why := d.s.readers.readerOf(act)
 					if reader != nil || why != Expired {
 						t.Errorf("it reads as %+v, told %q", reader, why)
 					}

@@ -39,12 +39,12 @@ type listen struct {
 }
 
 // newListen is a listen for what an act can be told.
-func (s *Server) newListen(a gate.Act) *listen {
-	return &listen{act: a, bearer: s.bearers.find(a.Delivery, s.o.Now()), uris: make(map[string]bool), wake: make(chan struct{}, 1)}
+func (s *readers) newListen(a gate.Act) *listen {
+	return &listen{act: a, bearer: s.credentials.bearers.find(a.Delivery, s.o.Now()), uris: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
 // newLists is what the client of a legacy session is told without asking.
-func (s *Server) newLists(a gate.Act) *listen {
+func (s *readers) newLists(a gate.Act) *listen {
 	l := s.newListen(a)
 	l.prompts, l.resources = true, true
 	return l
@@ -66,7 +66,7 @@ func (c *conn) bear(a gate.Act) {
 		c.mu.Unlock()
 		return
 	}
-	l := c.s.newLists(a)
+	l := c.s.readers.newLists(a)
 	l.gone = was.gone
 	delete(c.listens, was)
 	c.lists, c.listens[l] = l, struct{}{}
@@ -79,7 +79,7 @@ func (c *conn) bear(a gate.Act) {
 func (c *conn) rejoin(a gate.Act) {
 	var joined []*listen
 	c.mu.Lock()
-	if c.unjudged && !c.s.Away() {
+	if c.unjudged && !c.s.storage.Away() {
 		for uri, l := range c.subs {
 			if l.act.Delivery == unjudged {
 				joined = append(joined, c.put(uri, a))
@@ -132,7 +132,7 @@ func (c *conn) join(uri string, a gate.Act) bool {
 
 // put subscribes one act to a resource. The caller holds mu.
 func (c *conn) put(uri string, a gate.Act) *listen {
-	l := c.s.newListen(a)
+	l := c.s.readers.newListen(a)
 	l.uris[uri] = true
 	delete(c.listens, c.subs[uri])
 	c.subs[uri], c.listens[l] = l, struct{}{}
@@ -162,7 +162,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	if !ok {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
-	l := c.s.newListen(p.Act())
+	l := c.s.readers.newListen(p.Act())
 	l.want(wire.Get(r.Params, "notifications"))
 	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
 	tagged := func(params []byte) []byte { return wire.Set(params, wire.Edit{Key: "_meta", Value: tag}) }
@@ -188,7 +188,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 			write()
 		case <-ctx.Done():
 			return upstream.Reply{}, ctx.Err()
-		case <-c.s.over(l):
+		case <-c.s.storage.over(l):
 			write()
 			return complete, nil
 		case <-c.Context.Done():

@@ -20,14 +20,14 @@ func TestWhatIsCounted(t *testing.T) {
 	h := build(t, plan{})
 	r, ctx := h.reader(h.full()), context.Background()
 	for range 3 {
-		_, err := h.s.Instructions(ctx, r, 0)
+		_, err := h.s.deliveries.Instructions(ctx, r, 0)
 		h.must(err)
 	}
-	_, err := h.s.Voice(ctx, r)
+	_, err := h.s.deliveries.Voice(ctx, r)
 	h.must(err)
-	_, err = h.s.Render(ctx, r, "minutes", []byte(`{"rows":2}`))
+	_, err = h.s.deliveries.Render(ctx, r, "minutes", []byte(`{"rows":2}`))
 	h.must(err)
-	_, err = h.s.Template(ctx, r, "nothing", "", "")
+	_, err = h.s.deliveries.Template(ctx, r, "nothing", "", "")
 	if err == nil {
 		t.Error("there is nothing")
 	}
@@ -60,7 +60,7 @@ func TestADeliveryThatCannotBeCountedIsGiven(t *testing.T) {
 	h := build(t, plan{library: func(l Library) Library { return full{l} }})
 	r := h.reader(h.full())
 	for range 3 {
-		got, err := h.s.Voice(context.Background(), r)
+		got, err := h.s.deliveries.Voice(context.Background(), r)
 		h.must(err)
 		if _, known := h.refs.Find(got.Ref); !known {
 			t.Error("its mark is not known")
@@ -76,7 +76,7 @@ func TestWhatWasDeliveredIsCountedForTheOperator(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
-	got, err := h.s.Voice(context.Background(), h.reader(id))
+	got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 	h.must(err)
 	await(t, "the row", func() bool {
 		all, err := h.lib.Deliveries(context.Background())

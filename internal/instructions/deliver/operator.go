@@ -63,8 +63,8 @@ type Operator struct {
 // Operator is what `doorward instructions` and `doorward auth token` command.
 func (s *Server) Operator() *Operator {
 	o := s.o
-	if s.late != nil {
-		if st := s.late.there.Load(); st != nil {
+	if s.storage.late != nil {
+		if st := s.storage.late.there.Load(); st != nil {
 			o.Shelf = st.Shelf
 		}
 	}

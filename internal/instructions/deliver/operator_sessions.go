@@ -110,7 +110,7 @@ func (o *Operator) RevokeSession(ctx context.Context, by Caller, id string) (*Se
 	line := func(s *session.Session) *audit.Record { return c.pass.Line(c.said(sessionFields(s))...) }
 	ended, err := o.o.Sessions.End(ctx, id, session.ReasonRevoked, func(s *session.Session) any { return line(s) })
 	if errors.Is(err, session.ErrUnsaved) {
-		o.s.owe(line(ended))
+		o.s.ends.owe(line(ended))
 	} else if err != nil {
 		return nil, c.fail(err, c.said([]audit.Field{field("session", clean(id))})...)
 	}

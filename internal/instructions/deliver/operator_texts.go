@@ -339,9 +339,9 @@ func (o *Operator) trace(ctx context.Context, ref string) (*Access, error) {
 		return &a, nil
 	}
 	if o.o.Refs != nil {
-		o.s.recalled(ctx, time.Now().Add(recallWait))
+		o.s.leaks.recalled(ctx, time.Now().Add(recallWait))
 		if d, ok := o.o.Refs.Find(ref); ok {
-			if was, ok := o.s.recall.find(d); ok {
+			if was, ok := o.s.leaks.recall.find(d); ok {
 				a := accessOf(was)
 				return &a, nil
 			}

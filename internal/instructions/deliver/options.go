@@ -153,7 +153,7 @@ func (r *Reader) connection() *principal.Principal {
 // decide asks policy about a reader. It asks for the connection's principal and
 // for the maker of the session, and both must be allowed: neither lends the other
 // a right. The rule that refuses is returned.
-func (s *Server) decide(r *Reader, q policy.Request) policy.Decision {
+func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
 	q.Who = r.Who
 	d := s.o.Gate.Allows(q)
 	if d.Allow && r.Beside != nil {
@@ -165,7 +165,7 @@ func (s *Server) decide(r *Reader, q policy.Request) policy.Decision {
 
 // may reports whether policy lets the reader have a document of that tier. It
 // is asked for each document of a view, without a record: the delivery has one.
-func (s *Server) may(r *Reader, d *document.Document, tier string) bool {
+func (s *readers) may(r *Reader, d *document.Document, tier string) bool {
 	for _, t := range r.Scope {
 		if t == tier {
 			return s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow

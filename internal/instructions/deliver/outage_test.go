@@ -44,11 +44,11 @@ func TestASessionGoesOnWithoutTheStore(t *testing.T) {
 			t.Errorf("%q: %s", name, text)
 		}
 	}
-	if _, err := h.s.Template(ctx, h.reader(fresh), "plan", "", ""); !errors.Is(err, ErrStore) {
+	if _, err := h.s.deliveries.Template(ctx, h.reader(fresh), "plan", "", ""); !errors.Is(err, ErrStore) {
 		t.Errorf("%v", err)
 	}
 	for id, want := range map[string]Status{had: {State: "full", Store: "unreachable"}, fresh: {State: "degraded", Reason: Unreachable, Store: "unreachable"}} {
-		if got := h.s.Status(h.reader(id)); got.State != want.State || got.Reason != want.Reason || got.Store != want.Store || got.SessionID != id || got.Expires == "" {
+		if got := h.s.readers.Status(h.reader(id)); got.State != want.State || got.Reason != want.Reason || got.Store != want.Store || got.SessionID != id || got.Expires == "" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -69,8 +69,8 @@ func TestABearerTokenGoesOnForAWhile(t *testing.T) {
 	clock <- time.Now()
 	now := func() time.Time { at := <-clock; clock <- at; return at }
 	h := build(t, plan{change: func(o *Options) { o.Now = now }})
-	r := h.s.bearerReader(principal.New("token:ci").WithLocal())
-	ask := func() error { _, err := h.s.Instructions(context.Background(), r, 0); return err }
+	r := h.s.readers.bearerReader(principal.New("token:ci").WithLocal())
+	ask := func() error { _, err := h.s.deliveries.Instructions(context.Background(), r, 0); return err }
 	h.must(ask())
 	h.take(true)
 	h.must(ask())
@@ -149,7 +149,7 @@ func TestCallsAreRefusedWithoutFullGuidance(t *testing.T) {
 	want(had, "")
 	want(fresh, "")
 	want(partly, "")
-	if got := h.s.Status(nil); got.State != "refused" || got.Reason != NoToken || !got.FailClosed {
+	if got := h.s.readers.Status(nil); got.State != "refused" || got.Reason != NoToken || !got.FailClosed {
 		t.Errorf("%+v", got)
 	}
 	h.take(true)
@@ -164,12 +164,12 @@ func TestCallsAreRefusedWithoutFullGuidance(t *testing.T) {
 	h.gate.SetPolicy(h.rules(`@id("none") forbid (principal, action in [Action::"instructions.behavioural", Action::"instructions.structural"], resource);`))
 	h.s.Policy()
 	want(had, NotPermitted)
-	if got := h.s.bearerReader(principal.New("token:ci")); h.s.Degraded(got) != NotPermitted {
+	if got := h.s.readers.bearerReader(principal.New("token:ci")); h.s.readers.Degraded(got) != NotPermitted {
 		t.Error("a token without a tier")
 	}
 	h.s.o.FailClosed = false
 	want("", "")
-	if got := h.s.Status(nil); got.State != "degraded" {
+	if got := h.s.readers.Status(nil); got.State != "degraded" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -187,12 +187,12 @@ func TestWhatASessionWasGivenIsGoneWithIt(t *testing.T) {
 	defer leave()
 	kept, leave := h.s.Hears(h.reader(stays))
 	defer leave()
-	if !h.s.cache.has(id, time.Now()) {
+	if !h.s.readers.cache.has(id, time.Now()) {
 		t.Fatal("it was given nothing")
 	}
 	h.end(id)
-	if h.s.cache.has(id, time.Now()) || len(h.s.cache.held) != 1 {
-		t.Errorf("%d readers are kept", len(h.s.cache.held))
+	if h.s.readers.cache.has(id, time.Now()) || len(h.s.readers.cache.held) != 1 {
+		t.Errorf("%d readers are kept", len(h.s.readers.cache.held))
 	}
 	for _, cn := range h.s.conns.all() {
 		cn.mu.Lock()
@@ -225,7 +225,7 @@ func TestWhatASessionWasGivenIsGoneWithIt(t *testing.T) {
 	if e := <-after; e.Name != EventRevoked {
 		t.Errorf("a stream that begins after the end: %+v", e)
 	}
-	if _, err := h.s.Instructions(context.Background(), gone, 0); !errors.Is(err, ErrEnded) {
+	if _, err := h.s.deliveries.Instructions(context.Background(), gone, 0); !errors.Is(err, ErrEnded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -236,18 +236,18 @@ func TestARevokedDocumentIsServedToNobody(t *testing.T) {
 	h := build(t, plan{})
 	ctx := context.Background()
 	r := h.reader(h.full())
-	was, err := h.s.Voice(ctx, r)
+	was, err := h.s.deliveries.Voice(ctx, r)
 	h.must(err)
 	_, err = h.lib.Revoke(ctx, "voice", "", said)
 	h.must(err)
-	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	if _, err := h.s.Template(ctx, r, "voice", was.Version, ""); err != nil && !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Template(ctx, r, "voice", was.Version, ""); err != nil && !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	h.take(true)
-	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("it comes back with the outage: %v", err)
 	}
 }
@@ -291,7 +291,7 @@ func TestWhatIsTakenBackIsGivenToNobody(t *testing.T) {
 			t.Errorf("%s gives %s", name, text)
 		}
 	}
-	if got := h.s.Status(h.reader(c.delivery)); got.State != "degraded" || got.Reason != Unreachable {
+	if got := h.s.readers.Status(h.reader(c.delivery)); got.State != "degraded" || got.Reason != Unreachable {
 		t.Errorf("%+v", got)
 	}
 	shelf.gone.Store(false)

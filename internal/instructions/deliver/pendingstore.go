@@ -54,22 +54,22 @@ func newLate(wanted bool, now time.Time) *late {
 
 // Lacks says why the store is not there yet, for the operator.
 func (s *Server) Lacks(reason string) {
-	if s.late == nil {
+	if s.storage.late == nil {
 		return
 	}
-	now := *s.late.state.Load()
+	now := *s.storage.late.state.Load()
 	if now.Unused {
 		return
 	}
 	now.Reason = reason
-	s.late.state.Store(&now)
+	s.storage.late.state.Store(&now)
 }
 
 // Equip gives the server its store, which it has from now on. Run has to run from
 // then on, and Again has to be called as soon as anybody may have listened.
 func (s *Server) Equip(st Stored) {
-	s.late.there.Store(&st)
-	s.begins()
+	s.storage.late.there.Store(&st)
+	s.storage.begins()
 	s.conns.afresh()
 	s.nudge()
 }
@@ -80,17 +80,17 @@ func (s *Server) Equip(st Stored) {
 // not be verified ends, and its client opens it again. Only the first call after
 // Equip has an effect.
 func (s *Server) Again() {
-	if s.late == nil || s.Away() {
+	if s.storage.late == nil || s.storage.Away() {
 		return
 	}
-	s.late.again.Do(func() {
+	s.storage.late.again.Do(func() {
 		s.conns.again()
-		close(s.late.begin)
+		close(s.storage.late.begin)
 	})
 }
 
 // over ends a listen whose token could not be verified. nil: it goes on.
-func (s *Server) over(l *listen) <-chan struct{} {
+func (s *storage) over(l *listen) <-chan struct{} {
 	if s.late == nil || l.act.Delivery != unjudged {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *Server) over(l *listen) <-chan struct{} {
 }
 
 // Away reports whether the store is not there yet.
-func (s *Server) Away() bool { return s.late != nil && s.late.there.Load() == nil }
+func (s *storage) Away() bool { return s.late != nil && s.late.there.Load() == nil }
 
 // wait is the error of what takes the store.
 func (l *late) wait(what string) error {

@@ -45,7 +45,7 @@ func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
 	if text, r := bearing.tool("read", m{"name": "voice"}); text != Generic(Unreachable) || !isDegraded(r) {
 		t.Error(text)
 	}
-	if got := h.s.Status(nil); got.State != "degraded" || got.Reason != Unreachable || got.Store != "unreachable" {
+	if got := h.s.readers.Status(nil); got.State != "degraded" || got.Reason != Unreachable || got.Store != "unreachable" {
 		t.Errorf("%+v", got)
 	}
 	if _, _, err := h.s.o.Sessions.Issue(context.Background(), session.Request{Subject: "uid:1000", Scope: []string{document.Structural}}, said); !errors.Is(err, ErrStore) {
@@ -64,7 +64,7 @@ func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
 func TestAStoreThatNobodyWantsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{}).early(false)
-	if h.s.Used() {
+	if h.s.storage.Used() {
 		t.Error("it counts as used")
 	}
 	if text, less := h.modern("a", "").greeting("initialize"); text != "" || less != "" {
@@ -199,7 +199,7 @@ func TestATokenIsJudgedByNobodyWhileTheStoreIsAway(t *testing.T) {
 		t.Errorf("%q %v", id, err)
 	}
 	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
-	if r, why := h.s.readerOf(gate.Act{Who: program("a"), Delivery: unjudged}); r != nil || why != Unreachable {
+	if r, why := h.s.readers.readerOf(gate.Act{Who: program("a"), Delivery: unjudged}); r != nil || why != Unreachable {
 		t.Errorf("%+v %s", r, why)
 	}
 }

@@ -77,8 +77,8 @@ func (c *conn) prompt(ctx context.Context, r *upstream.Request) (upstream.Reply,
 	args := wire.Get(r.Params, "arguments")
 	o, about := composed(MaxComposed), aboutSession
 	if name != nameSession {
-		reader, _ := c.s.readerOf(p.Act())
-		d := c.s.offered(reader, name)
+		reader, _ := c.s.readers.readerOf(p.Act())
+		d := c.s.readers.offered(reader, name)
 		if d == nil {
 			return upstream.Reply{Error: errNoPrompt}, nil
 		}
@@ -125,7 +125,7 @@ func badVariable(name string) *wire.Error {
 }
 
 // offered is the document that a prompt is for this reader; nil: there is none.
-func (s *Server) offered(r *Reader, name string) *document.Document {
+func (s *readers) offered(r *Reader, name string) *document.Document {
 	v, ok := s.glance(r)
 	if !ok {
 		return nil

@@ -11,11 +11,11 @@ import (
 // borne notes which session of delivery the requests of an MCP session bear: its
 // client is told for that one that a list has changed. An MCP session has one
 // client, and bears one token at a time. It is for every request that comes by.
-func (s *Server) borne(a gate.Act) {
+func (t *conns) borne(a gate.Act) {
 	if a.Session == "" || a.Delivery == "" || a.Delivery == unjudged || a.Delivery == endedSession || !a.Who.Valid() {
 		return
 	}
-	if c := s.conns.of(a.Session); c != nil && c.who.Key() == a.Who.Key() {
+	if c := t.of(a.Session); c != nil && c.who.Key() == a.Who.Key() {
 		c.bear(a)
 	}
 }

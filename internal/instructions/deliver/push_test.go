@@ -197,7 +197,7 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	if len(events) != 1 || len(others) != 0 {
 		t.Fatalf("%d events, and %d to somebody whose view is the same", len(events), len(others))
 	}
-	if e := <-events; e.Name != EventChanged || e.Revision != h.s.revision(r) || len(e.Revision) != 64 {
+	if e := <-events; e.Name != EventChanged || e.Revision != h.s.readers.revision(r) || len(e.Revision) != 64 {
 		t.Errorf("%+v", e)
 	}
 	for i := range 3 * earRoom { // nobody reads
@@ -208,7 +208,7 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	for len(events) > 0 {
 		last = <-events
 	}
-	if last.Revision != h.s.revision(r) {
+	if last.Revision != h.s.readers.revision(r) {
 		t.Error("a slow reader misses the newest")
 	}
 	leave()

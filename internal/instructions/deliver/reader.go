@@ -44,7 +44,7 @@ const bearersKept = 256
 // bearer is the id by which a request bears who, whose token was proved just
 // now. It depends on everything that is known of the token, so that two tokens
 // of one name do not lend each other their rights.
-func (s *Server) bearer(who *principal.Principal) (id string) {
+func (s *credentials) bearer(who *principal.Principal) (id string) {
 	sum := sha256.Sum256([]byte(who.Identity()))
 	id = bearerMark + hex.EncodeToString(sum[:8])
 	s.bearers.add(id, bearing{who, s.o.Now().Add(bearerKept)})
@@ -90,19 +90,19 @@ func (b *bearers) sweep(now time.Time) {
 }
 
 // readerOf returns the reader of an act; nil, and why, where the act has none.
-func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
+func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
 	switch {
-	case s.Away(), a.Delivery == unjudged:
+	case s.storage.Away(), a.Delivery == unjudged:
 		return nil, Unreachable // a token would not help
 	case strings.HasPrefix(a.Delivery, bearerMark):
-		who := s.bearers.find(a.Delivery, s.o.Now())
-		if who == nil || !s.holds(who) {
+		who := s.credentials.bearers.find(a.Delivery, s.o.Now())
+		if who == nil || !s.credentials.holds(who) {
 			return nil, Expired
 		}
 		r = s.bearerReader(who)
 	case a.Delivery != "":
 		found, ok := s.o.Sessions.Find(a.Delivery)
-		if !ok || !s.lives(a.Delivery) || attested(a.Who) && found.Subject != a.Who.Name() {
+		if !ok || !s.credentials.lives(a.Delivery) || attested(a.Who) && found.Subject != a.Who.Name() {
 			return nil, Expired
 		}
 		if r = s.sessionReader(a.Who, &found); r == nil {
@@ -121,12 +121,12 @@ func (s *Server) readerOf(a gate.Act) (r *Reader, why string) {
 // connection itself where the kernel says that it is the session's own, and
 // elsewhere the session's principal, with the connection beside it. nil: what
 // the session stands on is no more.
-func (s *Server) sessionReader(who *principal.Principal, found *session.Session) *Reader {
+func (s *readers) sessionReader(who *principal.Principal, found *session.Session) *Reader {
 	r := &Reader{Who: who, Session: found, Scope: found.Scope}
 	if attested(who) {
 		return r
 	}
-	of, err := s.ofSession(found, who.Local())
+	of, err := s.credentials.ofSession(found, who.Local())
 	if err != nil {
 		return nil
 	}
@@ -149,27 +149,27 @@ func byBearer(who *principal.Principal) bool {
 
 // bearerReader is the reader that a bearer token's own principal is: without a
 // session, in the tiers that policy gives it now.
-func (s *Server) bearerReader(who *principal.Principal) *Reader {
-	return &Reader{Who: who, Scope: s.tiers(who)}
+func (s *readers) bearerReader(who *principal.Principal) *Reader {
+	return &Reader{Who: who, Scope: s.credentials.tiers(who)}
 }
 
-func (s *Server) holds(who *principal.Principal) bool { return s.o.Holds == nil || s.o.Holds(who) }
+func (s *credentials) holds(who *principal.Principal) bool { return s.o.Holds == nil || s.o.Holds(who) }
 
 // alive reports whether a reader may still be given something.
-func (s *Server) alive(r *Reader) bool { return r.Session == nil || s.lives(r.Session.ID) }
+func (s *readers) alive(r *Reader) bool { return r.Session == nil || s.credentials.lives(r.Session.ID) }
 
 // scope is the tiers that a reader may have: those of its session that policy
 // still grants the session's maker.
-func (s *Server) scope(r *Reader) []string {
+func (s *readers) scope(r *Reader) []string {
 	if r.Session == nil || r.Who.Name() != r.Session.Subject {
 		return r.Scope
 	}
-	now := s.tiers(r.Who)
+	now := s.credentials.tiers(r.Who)
 	return slices.DeleteFunc(slices.Clone(r.Scope), func(t string) bool { return !slices.Contains(now, t) })
 }
 
 // caller is what audiences know of a reader. Its own claim is in Project only.
-func (s *Server) caller(r *Reader) document.Caller {
+func (s *readers) caller(r *Reader) document.Caller {
 	c := document.Caller{Principal: r.Who.Name(), Environment: s.o.Environment}
 	for p := r.Who.Parent(); p != nil; p = p.Parent() {
 		c.Lineage = append(c.Lineage, p.Name())
@@ -185,11 +185,11 @@ func (s *Server) caller(r *Reader) document.Caller {
 
 // view is what a reader may get now. It waits for the store at most as long as
 // patience.
-func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
+func (s *readers) view(ctx context.Context, r *Reader) (sight, error) {
 	if !s.alive(r) {
 		return sight{}, ErrEnded
 	}
-	s.settle(ctx)
+	s.storage.settle(ctx)
 	set, state := s.o.Library.Set()
 	if s.lost(r, state) {
 		return sight{}, ErrStore
@@ -211,12 +211,12 @@ func (s *Server) view(ctx context.Context, r *Reader) (sight, error) {
 
 // lost reports that a reader gets nothing of the set: the store is unavailable and
 // the reader had nothing before, or everything was withdrawn.
-func (s *Server) lost(r *Reader, state library.State) bool {
+func (s *readers) lost(r *Reader, state library.State) bool {
 	return !state.OK && (state.Withdrawn || !s.cache.has(r.key(), s.o.Now()))
 }
 
 // see is the view of set that a reader has, and what else it depends on.
-func (s *Server) see(r *Reader, set *document.Set) (sight, string) {
+func (s *readers) see(r *Reader, set *document.Set) (sight, string) {
 	in := *r
 	in.Scope = s.scope(r)
 	on := strings.Join(append([]string{strconv.FormatUint(s.rules.Load(), 36), r.Who.Identity(), r.connection().Identity()}, in.Scope...), "\x00")
@@ -229,7 +229,7 @@ func (s *Server) see(r *Reader, set *document.Set) (sight, string) {
 
 // glance computes the view of a reader without a delivery; false: there is none
 // now.
-func (s *Server) glance(r *Reader) (sight, bool) {
+func (s *readers) glance(r *Reader) (sight, bool) {
 	if r == nil || !s.alive(r) {
 		return sight{}, false
 	}
@@ -242,7 +242,7 @@ func (s *Server) glance(r *Reader) (sight, bool) {
 }
 
 // revision is that of what a reader may get; empty while there is nothing.
-func (s *Server) revision(r *Reader) string {
+func (s *readers) revision(r *Reader) string {
 	if v, ok := s.glance(r); ok {
 		return v.Revision()
 	}
@@ -251,8 +251,8 @@ func (s *Server) revision(r *Reader) string {
 
 // Degraded returns why a reader gets less than its full guidance; empty: it gets
 // all. A nil reader is a caller without a token.
-func (s *Server) Degraded(r *Reader) string {
-	if s.Away() {
+func (s *readers) Degraded(r *Reader) string {
+	if s.storage.Away() {
 		return Unreachable
 	}
 	if r == nil {

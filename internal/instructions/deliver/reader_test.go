@@ -25,7 +25,7 @@ func TestASessionOfSomebodyElseGivesNothing(t *testing.T) {
 			}
 		}
 	}
-	if n := len(h.s.cache.held); n != 0 {
+	if n := len(h.s.readers.cache.held); n != 0 {
 		t.Errorf("%d readers are kept", n)
 	}
 }
@@ -36,27 +36,27 @@ func TestPolicyIsAskedAgain(t *testing.T) {
 	h := build(t, plan{})
 	ctx := context.Background()
 	r := h.reader(h.full())
-	if _, err := h.s.Voice(ctx, r); err != nil {
+	if _, err := h.s.deliveries.Voice(ctx, r); err != nil {
 		t.Fatal(err)
 	}
 	h.gate.SetPolicy(h.rules(`@id("tier") forbid (principal, action == Action::"instructions.behavioural", resource);`))
 	h.s.Policy()
-	if _, err := h.s.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
+	if _, err := h.s.deliveries.Voice(ctx, r); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	if got, err := h.s.Instructions(ctx, r, 0); err != nil || strings.Contains(got.Body, "heron") || !strings.Contains(got.Body, plantedPlan) {
+	if got, err := h.s.deliveries.Instructions(ctx, r, 0); err != nil || strings.Contains(got.Body, "heron") || !strings.Contains(got.Body, plantedPlan) {
 		t.Errorf("%+v %v", got, err)
 	}
 	h.gate.SetPolicy(h.rules(`@id("name") forbid (principal, action == Action::"instructions.read", resource) when { resource.name == "voice" };`))
 	h.s.Policy()
 	before := len(h.lines())
-	if _, err := h.s.Voice(ctx, r); err == nil || err.Error() != ErrNotFound.Error() {
+	if _, err := h.s.deliveries.Voice(ctx, r); err == nil || err.Error() != ErrNotFound.Error() {
 		t.Errorf("%v", err)
 	}
 	if l := h.lines()[before:]; len(l) != 1 || l[0].Decision != audit.Deny || !strings.Contains(l[0].Rule, "name") {
 		t.Errorf("%+v", l)
 	}
-	if got, err := h.s.Template(ctx, r, "plan", "", ""); err != nil || got.Bare != plantedPlan {
+	if got, err := h.s.deliveries.Template(ctx, r, "plan", "", ""); err != nil || got.Bare != plantedPlan {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -68,11 +68,11 @@ func TestABearerTokenReadsByItself(t *testing.T) {
 	h := build(t, plan{})
 	ctx := context.Background()
 	token := principal.New("token:ci").WithLocal()
-	r := h.s.bearerReader(token)
+	r := h.s.readers.bearerReader(token)
 	if !slices.Equal(r.Scope, []string{document.Structural}) {
 		t.Fatalf("%v", r.Scope)
 	}
-	got, err := h.s.Instructions(ctx, r, 0)
+	got, err := h.s.deliveries.Instructions(ctx, r, 0)
 	h.must(err)
 	if strings.Contains(got.Body, "heron") || !strings.Contains(got.Body, plantedPlan) {
 		t.Error(got.Body)
@@ -80,7 +80,7 @@ func TestABearerTokenReadsByItself(t *testing.T) {
 	if d, _ := h.refs.Find(got.Ref); d.Session != "token:ci" {
 		t.Errorf("%+v", d)
 	}
-	beside := h.modern("a", h.s.bearer(token))
+	beside := h.modern("a", h.s.credentials.bearer(token))
 	text, less := beside.greeting("server/discover")
 	if less != "" || text != got.Body {
 		t.Errorf("%s %s", less, text)
@@ -98,7 +98,7 @@ func TestABearerTokenReadsByItself(t *testing.T) {
 		t.Error("the token's own connection is greeted otherwise")
 	}
 	scoped := principal.New("token:ci", principal.Fact{Name: "scope", Value: "server:notes", Grade: principal.Verified}).WithLocal()
-	if h.s.bearer(scoped) == h.s.bearer(token) {
+	if h.s.credentials.bearer(scoped) == h.s.credentials.bearer(token) {
 		t.Error("two tokens of one name have one id")
 	}
 	h.s.o.Holds = func(*principal.Principal) bool { return false }
@@ -119,7 +119,7 @@ func TestAudiencesKnowWhatIsProved(t *testing.T) {
 	_, s, err := h.keeper.Issue(context.Background(), session.Request{Subject: "spawn:x", Scope: []string{document.Structural}, Project: "demo-1"}, said)
 	h.must(err)
 	can := func(who *principal.Principal) (names []string) {
-		docs, _, err := h.s.Templates(context.Background(), &Reader{Who: who, Session: s, Scope: s.Scope})
+		docs, _, err := h.s.deliveries.Templates(context.Background(), &Reader{Who: who, Session: s, Scope: s.Scope})
 		h.must(err)
 		for _, d := range docs {
 			if d.Audience.Principals != nil || strings.HasPrefix(d.Body, "For ") {

@@ -42,14 +42,14 @@ type recall struct {
 }
 
 // recollect makes the refs known that the record tells of, the newest first.
-func (s *Server) recollect(ctx context.Context, records iter.Seq2[[]byte, error]) {
+func (s *leaks) recollect(ctx context.Context, records iter.Seq2[[]byte, error]) {
 	defer close(s.recall.read)
 	if err := s.readRecords(records); err != nil && ctx.Err() == nil {
 		s.log.Warn("the marks of some earlier deliveries are not known", "err", err)
 	}
 }
 
-func (s *Server) readRecords(records iter.Seq2[[]byte, error]) error {
+func (s *leaks) readRecords(records iter.Seq2[[]byte, error]) error {
 	oldest := s.recall.until.Add(-refsKept)
 	left, found := int64(recallBytes), 0
 	for line, err := range records {
@@ -164,14 +164,14 @@ func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
 		kept[of] = true
 	}
 	select {
-	case <-s.recall.read:
+	case <-s.leaks.recall.read:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s.recall.mu.Lock()
-	lost := s.recall.kinds
-	s.recall.kinds = nil
-	s.recall.mu.Unlock()
+	s.leaks.recall.mu.Lock()
+	lost := s.leaks.recall.kinds
+	s.leaks.recall.kinds = nil
+	s.leaks.recall.mu.Unlock()
 	for of, d := range lost {
 		if !kept[of] && shelf.Restore(*d) != nil {
 			break
@@ -181,7 +181,7 @@ func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
 }
 
 // recalled waits until the record has been read, at most until a time.
-func (s *Server) recalled(ctx context.Context, until time.Time) {
+func (s *leaks) recalled(ctx context.Context, until time.Time) {
 	select {
 	case <-s.recall.read:
 		return

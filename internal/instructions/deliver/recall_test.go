@@ -26,7 +26,7 @@ func (h *house) anew(records func(context.Context) iter.Seq2[[]byte, error]) *Se
 	h.t.Cleanup(s.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s.recalled(ctx, time.Now().Add(time.Minute))
+	s.leaks.recalled(ctx, time.Now().Add(time.Minute))
 	return s
 }
 
@@ -54,7 +54,7 @@ func TestTheRecordBringsBackEveryMark(t *testing.T) {
 	ctx := context.Background()
 	id := h.full()
 	r := h.reader(id)
-	bearer := h.s.bearerReader(principal.New("token:ci", principal.Fact{Name: "token", Value: "ci", Grade: principal.Verified}))
+	bearer := h.s.readers.bearerReader(principal.New("token:ci", principal.Fact{Name: "token", Value: "ci", Grade: principal.Verified}))
 	var refs []string
 	add := func(x *Text, err error) {
 		h.t.Helper()
@@ -64,15 +64,15 @@ func TestTheRecordBringsBackEveryMark(t *testing.T) {
 		}
 		refs = append(refs, x.Ref)
 	}
-	add(h.s.Voice(ctx, r))
-	add(h.s.Voice(ctx, r))
-	add(h.s.Instructions(ctx, r, 0))
-	add(h.s.Render(ctx, r, "verdict", []byte(`{"case":"x"}`)))
-	add(h.s.Template(ctx, r, "plan", "", ""))
+	add(h.s.deliveries.Voice(ctx, r))
+	add(h.s.deliveries.Voice(ctx, r))
+	add(h.s.deliveries.Instructions(ctx, r, 0))
+	add(h.s.deliveries.Render(ctx, r, "verdict", []byte(`{"case":"x"}`)))
+	add(h.s.deliveries.Template(ctx, r, "plan", "", ""))
 	set, _ := h.lib.Set()
 	plan := set.Documents()[slices.IndexFunc(set.Documents(), func(d *document.Document) bool { return d.Name == "plan" })]
-	add(h.s.Template(ctx, r, "plan", plan.Version, ""))
-	add(h.s.Template(ctx, bearer, "plan", "", ""))
+	add(h.s.deliveries.Template(ctx, r, "plan", plan.Version, ""))
+	add(h.s.deliveries.Template(ctx, bearer, "plan", "", ""))
 	client := h.modern("a", id)
 	if text, _ := client.tool("read", m{"name": "judge"}); !slices.ContainsFunc(h.refsIn(text), func(ref string) bool { refs = append(refs, ref); return true }) {
 		t.Fatal(text)
@@ -135,7 +135,7 @@ func TestARecordThatIsNoDeliveryMakesNoMark(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
-	got, err := h.s.Voice(context.Background(), h.reader(id))
+	got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 	h.must(err)
 	var one []byte
 	for line, err := range audit.Backwards(t.Context(), h.dir) {
@@ -167,7 +167,7 @@ func TestARecordThatIsNoDeliveryMakesNoMark(t *testing.T) {
 func TestARecordThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Block})
-	got, err := h.s.Voice(context.Background(), h.reader(h.full()))
+	got, err := h.s.deliveries.Voice(context.Background(), h.reader(h.full()))
 	h.must(err)
 	s := h.anew(func(ctx context.Context) iter.Seq2[[]byte, error] { return audit.Backwards(ctx, h.dir+"/nowhere") })
 	if _, blocked := s.Outgoing(gate.Act{Who: program("b"), Server: "notes"}, leak(got.Ref)); blocked {

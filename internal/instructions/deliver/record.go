@@ -33,7 +33,7 @@ func list(name string, values []string) []audit.Field {
 
 // fields are the record's fields about the reader and the text that it is about
 // to get; nil: it gets none.
-func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
+func (s *deliveries) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	var out []audit.Field
 	if r.Session != nil {
 		out = append(out, field("session", r.Session.ID))
@@ -43,7 +43,7 @@ func (s *Server) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	} else if name := r.Who.Name(); name != p.Act().Who.Name() {
 		out = append(out, field("bearer", name))
 	}
-	out = append(out, field("scope", strings.Join(s.scope(r), ",")))
+	out = append(out, field("scope", strings.Join(s.readers.scope(r), ",")))
 	if t == nil {
 		return out
 	}

@@ -74,7 +74,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	o := order{action: actionRead, name: name}
 	if name == nameSession {
 		o = composed(MaxComposed)
-	} else if reader, _ := c.s.readerOf(p.Act()); reader == nil {
+	} else if reader, _ := c.s.readers.readerOf(p.Act()); reader == nil {
 		return upstream.Reply{Error: errNoURI}, nil
 	}
 	t, err := c.get(ctx, p, o)

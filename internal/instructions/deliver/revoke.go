@@ -27,7 +27,7 @@ type owed struct {
 
 // owe makes the record of an end that the database did not take with it, now or
 // later.
-func (s *Server) owe(r *audit.Record) {
+func (s *ends) owe(r *audit.Record) {
 	s.owed.mu.Lock()
 	if len(s.owed.wait) < owedMost {
 		s.owed.wait = append(s.owed.wait, r)
@@ -39,7 +39,7 @@ func (s *Server) owe(r *audit.Record) {
 }
 
 // pay makes the records that wait, in their order.
-func (s *Server) pay() {
+func (s *ends) pay() {
 	s.owed.mu.Lock()
 	defer s.owed.mu.Unlock()
 	for len(s.owed.wait) > 0 {
@@ -52,7 +52,7 @@ func (s *Server) pay() {
 
 // sweepSessions ends the sessions whose maker holds no more, and makes the
 // records that wait.
-func (s *Server) sweepSessions(ctx context.Context) {
+func (s *ends) sweepSessions(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -69,9 +69,9 @@ func (s *Server) sweepSessions(ctx context.Context) {
 
 // revoke ends the sessions that stand on nothing any more, so that their rows
 // know: a token of the same name may come.
-func (s *Server) revoke(ctx context.Context) {
+func (s *ends) revoke(ctx context.Context) {
 	for _, found := range s.o.Sessions.Sessions() {
-		if !found.Ended.IsZero() || s.stands(&found) || s.o.Now().Sub(found.Issued) < unseen && !byToken(&found) {
+		if !found.Ended.IsZero() || s.credentials.stands(&found) || s.o.Now().Sub(found.Issued) < unseen && !byToken(&found) {
 			continue
 		}
 		ended, err := s.o.Sessions.End(ctx, found.ID, session.ReasonRevoked, func(e *session.Session) any { return revoked(e) })

@@ -25,16 +25,16 @@ func TestASessionDoesNotPassToTheNextTokenOfItsName(t *testing.T) {
 	}
 	d.s.web.forget(made.SessionID) // as after a restart
 	d.want(200, "", loopback, "GET", "/auth/templates/plan", "", as(made.Token)...)
-	d.s.revoke(t.Context())
+	d.s.ends.revoke(t.Context())
 	d.want(200, "", loopback, "GET", "/auth/templates/plan", "", as(made.Token)...)
 	d.mu.Lock()
 	d.tokens[bearerCI] = principal.New("token:ci", principal.Fact{Name: "token", Value: "9", Grade: principal.Verified})
 	d.mu.Unlock()
 	d.want(401, "unauthenticated", loopback, "GET", "/auth/templates/plan", "", as(made.Token)...)
-	if r, why := d.s.readerOf(gate.Act{Who: principal.New("loopback:uid=1000"), Delivery: made.SessionID}); r != nil || why != Expired {
+	if r, why := d.s.readers.readerOf(gate.Act{Who: principal.New("loopback:uid=1000"), Delivery: made.SessionID}); r != nil || why != Expired {
 		t.Errorf("on MCP it reads: %+v %s", r, why)
 	}
-	d.s.revoke(t.Context())
+	d.s.ends.revoke(t.Context())
 	if s, _ := d.keeper.Find(made.SessionID); s.Reason != session.ReasonRevoked {
 		t.Errorf("its row says %q", s.Reason)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/credential"
@@ -39,23 +38,21 @@ const (
 
 // Server delivers. Its methods may be called at once by many.
 type Server struct {
-	o       Options
-	log     *slog.Logger
-	cache   cache
-	bearers bearers
-	conns   conns
-	ears    ears
-	counts  counts
-	web     web
-	owed    owed
-	late    *late // nil: the store was there from the start
-	recall  recall
+	o      Options
+	log    *slog.Logger
+	conns  conns
+	ears   ears
+	counts counts
+	web    web
 
-	begun   atomic.Pointer[time.Time] // when the library began its first look, about
-	settled atomic.Bool               // it has had it
-	rules   atomic.Uint64             // counts the policies
-	failed  atomic.Int64              // when a ref was last not noted, in Unix seconds
-	kick    chan struct{}             // somebody may have to be told of something
+	storage     storage
+	credentials credentials
+	readers     readers
+	deliveries  deliveries
+	leaks       leaks
+	ends        ends
+
+	kick    chan struct{} // somebody may have to be told of something
 	closing context.Context
 	close   context.CancelFunc
 }
@@ -69,17 +66,18 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{o: o, log: o.Log, kick: make(chan struct{}, 1)}
+	s.assemble()
 	if o.Library == nil {
-		s.late = newLate(o.Wanted, o.Now())
-		s.o.Library, s.o.Sessions = s.late, s.late
+		s.storage.late = newLate(o.Wanted, o.Now())
+		s.o.Library, s.o.Sessions = s.storage.late, s.storage.late
 	}
-	s.begins()
+	s.storage.begins()
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.recall = recall{until: o.Now(), read: make(chan struct{}), kinds: make(map[watermark.Delivery]*library.Delivered)}
+	s.leaks.recall = recall{until: o.Now(), read: make(chan struct{}), kinds: make(map[watermark.Delivery]*library.Delivered)}
 	if o.Records == nil || o.Refs == nil {
-		close(s.recall.read)
+		close(s.leaks.recall.read)
 	} else {
-		go s.recollect(s.closing, o.Records(s.closing))
+		go s.leaks.recollect(s.closing, o.Records(s.closing))
 	}
 	return s
 }
@@ -88,8 +86,8 @@ func New(o Options) *Server {
 // sessions have left, until ctx ends.
 func (s *Server) Run(ctx context.Context) {
 	var files sync.WaitGroup
-	files.Go(func() { s.sweepFiles(ctx) })    // a slow file system delays no message
-	files.Go(func() { s.sweepSessions(ctx) }) // nor does a slow database
+	files.Go(func() { s.ends.sweepFiles(ctx) })    // a slow file system delays no message
+	files.Go(func() { s.ends.sweepSessions(ctx) }) // nor does a slow database
 	defer files.Wait()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -116,7 +114,7 @@ func (s *Server) Close() {
 // at once.
 func (s *Server) Changed() {
 	if set, state := s.o.Library.Set(); state.OK && set != nil {
-		s.cache.renew(set)
+		s.readers.cache.renew(set)
 	}
 	s.nudge()
 }
@@ -124,14 +122,14 @@ func (s *Server) Changed() {
 // Policy is told that the policy has changed: what was decided before does not
 // count any more. It returns at once.
 func (s *Server) Policy() {
-	s.rules.Add(1)
+	s.readers.rules.Add(1)
 	s.nudge()
 }
 
 // Ended is told that a session of delivery is over: what it was given is gone
 // when Ended returns, and its streams end.
 func (s *Server) Ended(over session.Session) {
-	s.cache.drop(over.ID)
+	s.readers.cache.drop(over.ID)
 	s.conns.forget(over.ID)
 	s.ears.revoke(over.ID)
 	s.web.forget(over.ID)
@@ -151,28 +149,28 @@ func (s *Server) spread() {
 	for _, c := range s.conns.all() {
 		c.look()
 	}
-	s.ears.look(s.revision)
+	s.ears.look(s.readers.revision)
 }
 
 // sweep removes state without an owner.
 func (s *Server) sweep() {
 	now := s.o.Now()
-	s.cache.sweep(now, s.lives)
-	s.bearers.sweep(now)
+	s.readers.cache.sweep(now, s.credentials.lives)
+	s.credentials.bearers.sweep(now)
 	if s.o.Refs != nil {
 		s.o.Refs.Prune(now.Add(-refsKept))
 	}
 }
 
 // sweepFiles removes the session files of sessions that are over.
-func (s *Server) sweepFiles(ctx context.Context) {
+func (s *ends) sweepFiles(ctx context.Context) {
 	if s.o.RuntimeDir == "" {
 		return
 	}
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for last := ""; ; {
-		_, err := credential.Sweep(s.o.RuntimeDir, func(id string) bool { return !s.lives(id) })
+		_, err := credential.Sweep(s.o.RuntimeDir, func(id string) bool { return !s.credentials.lives(id) })
 		if err != nil && err.Error() != last {
 			last = err.Error()
 			s.log.Warn("files of ended sessions were not removed", "err", err)
@@ -187,20 +185,26 @@ func (s *Server) sweepFiles(ctx context.Context) {
 
 // lives reports whether a session of delivery has not ended, and the bearer
 // token that it was made with, if any, is still good.
-func (s *Server) lives(id string) bool {
+func (s *credentials) lives(id string) bool {
 	found, ok := s.o.Sessions.Find(id)
 	return ok && found.Ended.IsZero() && s.o.Now().Before(found.Expires.Add(session.Tolerance)) && s.stands(&found)
 }
 
+// Used reports whether there is a store at all.
+func (s *Server) Used() bool { return s.storage.Used() }
+
+// Away reports whether the store is not there yet.
+func (s *Server) Away() bool { return s.storage.Away() }
+
 // Used reports whether there is a store at all: a directory that is there, one
 // that should be, or a remote one.
-func (s *Server) Used() bool {
+func (s *storage) Used() bool {
 	_, state := s.o.Library.Set()
 	return !state.Unused
 }
 
 // begins notes that the library begins now.
-func (s *Server) begins() {
+func (s *storage) begins() {
 	now := time.Now()
 	s.begun.Store(&now)
 }
@@ -209,7 +213,7 @@ func (s *Server) begins() {
 // store, but not for long: after it the state says all. That time is one for all
 // requests together, so that a store which answers slowly, or never, costs them
 // a moment at the start and nothing later.
-func (s *Server) settle(ctx context.Context) {
+func (s *storage) settle(ctx context.Context) {
 	end := s.begun.Load().Add(patience)
 	if s.settled.Load() || !time.Now().Before(end) {
 		return

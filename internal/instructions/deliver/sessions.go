@@ -63,7 +63,7 @@ func stamp(t time.Time) string {
 
 // openSession makes a session for whom the connection is, or for the bearer of
 // a token over TCP. A session makes no further one: it would have no end.
-func (q *request) openSession() error {
+func (q sessionRequest) openSession() error {
 	if !q.unix && q.reader != nil && q.reader.Session != nil {
 		return notPermitted()
 	}
@@ -81,19 +81,19 @@ func (q *request) openSession() error {
 	defer pass.Leave("ok", 0)
 	ask, rule, err := q.wanted(in)
 	if err != nil {
-		return q.s.turned(pass, rule, err)
+		return q.s.deliveries.turned(pass, rule, err)
 	}
 	token, made, err := q.s.o.Sessions.Issue(q.r.Context(), ask, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if err != nil {
-		return q.s.unmade(pass, err)
+		return q.s.deliveries.unmade(pass, err)
 	}
-	q.s.made(made.ID, q.who)
-	return q.created(issued(token, made))
+	q.s.credentials.made(made.ID, q.who)
+	return response(q).created(issued(token, made))
 }
 
 // wanted returns the session that a caller asks for, with the scope that policy
 // grants it; the caller's claims decide nothing. rule names what refuses.
-func (q *request) wanted(in opening) (ask session.Request, rule string, err error) {
+func (q sessionRequest) wanted(in opening) (ask session.Request, rule string, err error) {
 	bind, ok := q.bind(in.Bind)
 	client := clientOf(in.Client.Name, in.Client.Version)
 	ttl := time.Duration(0)
@@ -104,7 +104,7 @@ func (q *request) wanted(in opening) (ask session.Request, rule string, err erro
 	if !ok || in.Project != "" && !wire.ValidNamespace(in.Project) {
 		return ask, ruleArgument, malformed()
 	}
-	scope := q.s.tiers(q.who)
+	scope := q.s.credentials.tiers(q.who)
 	if len(scope) == 0 {
 		return ask, ruleScope, notPermitted()
 	}
@@ -116,7 +116,7 @@ func (q *request) wanted(in opening) (ask session.Request, rule string, err erro
 
 // bind is the process that a session ends with: on the Unix socket the caller's
 // own, or the ancestor that it names. Over TCP nothing is known of processes.
-func (q *request) bind(named string) (string, bool) {
+func (q sessionRequest) bind(named string) (string, bool) {
 	if !q.unix {
 		return "", named == ""
 	}
@@ -156,7 +156,7 @@ func shownText(s string) string {
 
 // renewSession issues a new token of the same session. If policy has taken rights
 // away since, the renewal is refused: a new session has fewer rights.
-func (q *request) renewSession() error {
+func (q sessionRequest) renewSession() error {
 	if err := decode(q.body, &struct{}{}); err != nil {
 		return err
 	}
@@ -166,19 +166,19 @@ func (q *request) renewSession() error {
 	}
 	defer pass.Leave("ok", 0)
 	old := q.reader.Session
-	if now := q.s.tiers(q.who); slices.ContainsFunc(old.Scope, func(t string) bool { return !slices.Contains(now, t) }) {
-		return q.s.turned(pass, ruleScope, notPermitted(), sessionFields(old)...)
+	if now := q.s.credentials.tiers(q.who); slices.ContainsFunc(old.Scope, func(t string) bool { return !slices.Contains(now, t) }) {
+		return q.s.deliveries.turned(pass, ruleScope, notPermitted(), sessionFields(old)...)
 	}
 	token, renewed, err := q.s.o.Sessions.Renew(q.r.Context(), old, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if err != nil {
-		return q.s.unmade(pass, err)
+		return q.s.deliveries.unmade(pass, err)
 	}
-	return q.created(issued(token, renewed))
+	return response(q).created(issued(token, renewed))
 }
 
 // endSession ends the session whose token is shown, whether or not the database
 // and the record can be had.
-func (q *request) endSession() error {
+func (q sessionRequest) endSession() error {
 	pass, err := q.s.o.Gate.Enter(q.act("end").Deferred())
 	if err != nil {
 		return err
@@ -186,19 +186,19 @@ func (q *request) endSession() error {
 	defer pass.Leave("ok", 0)
 	_, err = q.s.o.Sessions.End(q.r.Context(), q.reader.Session.ID, "ended", func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if errors.Is(err, session.ErrUnknown) {
-		return q.s.turned(pass, rulePrefix+Expired, unauthenticated())
+		return q.s.deliveries.turned(pass, rulePrefix+Expired, unauthenticated())
 	}
 	if errors.Is(err, session.ErrUnsaved) {
-		q.s.owe(pass.Line(sessionFields(q.reader.Session)...))
+		q.s.ends.owe(pass.Line(sessionFields(q.reader.Session)...))
 	} else if err != nil {
-		return q.s.unmade(pass, err)
+		return q.s.deliveries.unmade(pass, err)
 	}
 	q.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // act is what a request does to a session.
-func (q *request) act(what string) gate.Act {
+func (q sessionRequest) act(what string) gate.Act {
 	a := gate.Act{Who: q.who, Action: actionSession, Server: ServerName, Name: what, Bytes: int64(len(q.body)), Source: source, Kind: gate.Guidance}
 	if q.reader != nil && q.reader.Session != nil {
 		a.Delivery = q.reader.Session.ID
@@ -208,7 +208,7 @@ func (q *request) act(what string) gate.Act {
 
 // turned records that something admitted is refused after all, under the name of
 // the rule that struck, and gives the reason back.
-func (s *Server) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
+func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
 	if refusal := pass.Refuse(rule, gate.CodeDenied, fields...); refusal.Err != nil {
 		return unrecorded(pass, refusal.Err)
 	}
@@ -217,7 +217,7 @@ func (s *Server) turned(pass gate.Pass, rule string, why error, fields ...audit.
 
 // unmade records that something admitted was not done after all. A record that
 // stood in front of a commit which failed is taken back by the store's owner.
-func (s *Server) unmade(pass gate.Pass, why error) error {
+func (s *deliveries) unmade(pass gate.Pass, why error) error {
 	return s.turned(pass, rulePrefix+ruleWord(why), why)
 }
 
@@ -250,20 +250,22 @@ type own struct {
 }
 
 // ownSession tells a caller what it is itself, and no more: it passes no gate.
-func (q *request) ownSession() error {
+func (q sessionRequest) ownSession() error {
 	s := q.reader.Session
-	return q.plain(http.StatusOK, own{SessionID: s.ID, Subject: s.Subject, Scope: orEmpty(s.Scope), Project: s.Project, CI: s.CI, Issued: stamp(s.Issued),
-		Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Revision: q.s.Status(q.reader).Revision})
+	return response(q).plain(http.StatusOK, own{SessionID: s.ID, Subject: s.Subject, Scope: orEmpty(s.Scope), Project: s.Project, CI: s.CI, Issued: stamp(s.Issued),
+		Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Revision: q.s.readers.Status(q.reader).Revision})
 }
 
 // status is how delivery stands with the caller. It passes no gate, for the same
 // reason.
-func (q *request) status() error { return q.plain(http.StatusOK, q.s.Status(q.reader)) }
+func (q sessionRequest) status() error {
+	return response(q).plain(http.StatusOK, q.s.readers.Status(q.reader))
+}
 
-func (q *request) created(v any) error { return q.plain(http.StatusCreated, v) }
+func (q response) created(v any) error { return q.plain(http.StatusCreated, v) }
 
 // plain answers with what is no delivery.
-func (q *request) plain(status int, v any) error {
+func (q response) plain(status int, v any) error {
 	body, err := encode(v)
 	if err != nil {
 		return err

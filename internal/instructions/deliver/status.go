@@ -19,8 +19,8 @@ type Status struct {
 
 // Status tells how delivery stands with a reader; nil is somebody without a
 // token.
-func (s *Server) Status(r *Reader) Status {
-	s.settle(context.Background())
+func (s *readers) Status(r *Reader) Status {
+	s.storage.settle(context.Background())
 	_, state := s.o.Library.Set()
 	out := Status{State: "full", Reason: s.Degraded(r), Scope: []string{}, Store: "ok", FailClosed: s.o.FailClosed}
 	switch {

@@ -41,7 +41,7 @@ type listJSON struct {
 }
 
 // inJSON reads ?format: md, which is the default, or json.
-func (q *request) inJSON() (bool, error) {
+func (q textRequest) inJSON() (bool, error) {
 	switch q.query.Get("format") {
 	case "json":
 		return true, nil
@@ -51,7 +51,7 @@ func (q *request) inJSON() (bool, error) {
 	return false, malformed()
 }
 
-func (q *request) instructions() error {
+func (q textRequest) instructions() error {
 	inJSON, err := q.inJSON()
 	if err != nil {
 		return err
@@ -62,32 +62,32 @@ func (q *request) instructions() error {
 			return malformed()
 		}
 	}
-	t, err := q.s.Instructions(q.r.Context(), q.reader, max)
+	t, err := q.s.deliveries.Instructions(q.r.Context(), q.reader, max)
 	if err != nil {
 		return err
 	}
 	if !inJSON {
-		return q.text(t)
+		return response(q).text(t)
 	}
-	return q.json(t.Revision, composedJSON{Text: t.Body, Revision: t.Revision, Names: orEmpty(t.Names), Cut: t.Cut, Ref: t.Ref,
+	return response(q).json(t.Revision, composedJSON{Text: t.Body, Revision: t.Revision, Names: orEmpty(t.Names), Cut: t.Cut, Ref: t.Ref,
 		Scope: orEmpty(q.reader.Scope), Degraded: t.Degraded})
 }
 
-func (q *request) voice() error {
+func (q textRequest) voice() error {
 	inJSON, err := q.inJSON()
 	if err != nil {
 		return err
 	}
-	return q.document(inJSON)(q.s.Voice(q.r.Context(), q.reader))
+	return q.document(inJSON)(q.s.deliveries.Voice(q.r.Context(), q.reader))
 }
 
-func (q *request) template() error {
+func (q textRequest) template() error {
 	inJSON, err := q.inJSON()
 	version, label := q.query.Get("version"), q.query.Get("label")
 	if err != nil || version != "" && (label != "" || !isDigest(version)) || label != "" && !document.ValidName(label) {
 		return malformed()
 	}
-	return q.document(inJSON)(q.s.Template(q.r.Context(), q.reader, q.name, version, label))
+	return q.document(inJSON)(q.s.deliveries.Template(q.r.Context(), q.reader, q.name, version, label))
 }
 
 // rendering is the body of a request to render.
@@ -95,7 +95,7 @@ type rendering struct {
 	Vars json.RawMessage `json:"vars"`
 }
 
-func (q *request) render() error {
+func (q textRequest) render() error {
 	inJSON, err := q.inJSON()
 	if err != nil {
 		return err
@@ -107,12 +107,12 @@ func (q *request) render() error {
 	if in.Vars != nil && in.Vars[0] != '{' {
 		return malformed()
 	}
-	return q.document(inJSON)(q.s.Render(q.r.Context(), q.reader, q.name, in.Vars))
+	return q.document(inJSON)(q.s.deliveries.Render(q.r.Context(), q.reader, q.name, in.Vars))
 }
 
 // document answers with one document. Forbidden and missing documents have the
 // same answer, whichever check fails.
-func (q *request) document(inJSON bool) func(*Text, error) error {
+func (q textRequest) document(inJSON bool) func(*Text, error) error {
 	return func(t *Text, err error) error {
 		switch {
 		case denied(err):
@@ -120,10 +120,10 @@ func (q *request) document(inJSON bool) func(*Text, error) error {
 		case err != nil:
 			return err
 		case !inJSON || t.Document == nil:
-			return q.text(t)
+			return response(q).text(t)
 		}
 		d := t.Document
-		return q.json(t.Revision, templateJSON{
+		return response(q).json(t.Revision, templateJSON{
 			Listed: listed(d, t.Tier), Preamble: t.Preamble, Text: t.Bare, Ref: t.Ref, Revision: t.Revision})
 	}
 }
@@ -134,11 +134,11 @@ func denied(err error) bool {
 	return errors.As(err, &refusal) && refusal.Code == gate.CodeDenied
 }
 
-func (q *request) templates() error {
+func (q textRequest) templates() error {
 	if v := q.query.Get("format"); v != "" && v != "json" {
 		return malformed()
 	}
-	docs, revision, err := q.s.Templates(q.r.Context(), q.reader)
+	docs, revision, err := q.s.deliveries.Templates(q.r.Context(), q.reader)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (q *request) templates() error {
 	for _, d := range docs {
 		out.Templates = append(out.Templates, listed(d.Document, d.Tier))
 	}
-	return q.json(revision, out)
+	return response(q).json(revision, out)
 }
 
 func listed(d *document.Document, tier string) library.Listed {
@@ -166,7 +166,7 @@ func orEmpty[T any](s []T) []T {
 }
 
 // text answers with a text as it is to be read, preamble and ref in it.
-func (q *request) text(t *Text) error {
+func (q response) text(t *Text) error {
 	if t.Degraded != "" {
 		q.w.Header().Set("Doorward-Degraded", t.Degraded)
 	}
@@ -174,7 +174,7 @@ func (q *request) text(t *Text) error {
 	return nil
 }
 
-func (q *request) json(revision string, v any) error {
+func (q response) json(revision string, v any) error {
 	body, err := encode(v)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (q *request) json(revision string, v any) error {
 // answer sends a delivered text. A caller that already has it gets no second
 // copy; the request was decided and recorded all the same, as the delivery that
 // it confirms.
-func (q *request) answer(kind, revision string, body []byte) {
+func (q response) answer(kind, revision string, body []byte) {
 	h := q.w.Header()
 	if revision != "" {
 		h.Set("Doorward-Revision", revision)

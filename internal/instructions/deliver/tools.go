@@ -84,7 +84,7 @@ func (c *conn) callRead(ctx context.Context, p gate.Pass, args []byte) (upstream
 	if !ok {
 		return c.invalid(p)
 	}
-	t, err := c.get(ctx, p, c.s.filled(p, o))
+	t, err := c.get(ctx, p, c.s.readers.filled(p, o))
 	var variable *document.VarError
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -101,7 +101,7 @@ func (c *conn) callRead(ctx context.Context, p gate.Pass, args []byte) (upstream
 
 // filled is an order of a document by a model: one with variables is rendered,
 // so that a missing one is told by its name.
-func (s *Server) filled(p gate.Pass, o order) order {
+func (s *readers) filled(p gate.Pass, o order) order {
 	if o.max > 0 {
 		return o
 	}
@@ -121,8 +121,8 @@ func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 	if !isEmpty(args) {
 		return c.invalid(p)
 	}
-	r, why := c.s.readerOf(p.Act())
-	status := c.s.Status(r)
+	r, why := c.s.readers.readerOf(p.Act())
+	status := c.s.readers.Status(r)
 	if r == nil && why != "" {
 		status.Reason = why
 	}

@@ -22,7 +22,7 @@ type seen struct {
 	whole bool // there is a view
 }
 
-func (s *Server) seenBy(r *Reader) seen {
+func (s *readers) seenBy(r *Reader) seen {
 	v, ok := s.glance(r)
 	return seen{v, ok}
 }
@@ -30,12 +30,12 @@ func (s *Server) seenBy(r *Reader) seen {
 // hearer is for whom a listen hears now; nil: for somebody without a token. A
 // bearer token that came beside the connection counts as long as it holds, not
 // as long as it is remembered.
-func (s *Server) hearer(l *listen) *Reader {
+func (s *readers) hearer(l *listen) *Reader {
 	r, _ := s.readerOf(l.act)
 	if l.bearer != nil {
 		r = s.bearerReader(l.bearer)
 	}
-	if r != nil && r.Session == nil && !s.holds(r.Who) {
+	if r != nil && r.Session == nil && !s.credentials.holds(r.Who) {
 		return nil
 	}
 	return r
@@ -44,7 +44,7 @@ func (s *Server) hearer(l *listen) *Reader {
 // meet notes what a listen that has just begun can see: nothing of it has
 // changed yet.
 func (c *conn) meet(l *listen) {
-	now := c.s.seenBy(c.s.hearer(l))
+	now := c.s.readers.seenBy(c.s.readers.hearer(l))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !l.met {
@@ -56,7 +56,7 @@ func (c *conn) meet(l *listen) {
 // forget has been here then. The caller holds mu.
 func (c *conn) note(l *listen, is seen) {
 	l.seen, l.met = is, true
-	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.lives(id) {
+	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.credentials.lives(id) {
 		l.seen = seen{}
 	}
 }
@@ -84,7 +84,7 @@ func (c *conn) views() map[*listen]seen {
 		key := l.act.Delivery + "\x00" + l.act.Who.Identity()
 		is, known := by[key]
 		if !known {
-			is = c.s.seenBy(c.s.hearer(l))
+			is = c.s.readers.seenBy(c.s.readers.hearer(l))
 			by[key] = is
 		}
 		out[l] = is

@@ -43,7 +43,7 @@ func (k *Keeper) check(token string, c Caller) (*Session, string) {
 	if reason != "" {
 		return nil, reason
 	}
-	if p.Aud != k.aud {
+	if p.Aud != k.tokens.aud {
 		return nil, Binding
 	}
 	now := k.o.Now()
@@ -73,7 +73,7 @@ func (k *Keeper) known(p payload, now time.Time) (*Session, string) {
 	switch {
 	case g == nil:
 		return nil, Revoked
-	case !k.says(p, &g.of.Session, g):
+	case !k.tokens.says(p, &g.of.Session, g):
 		return nil, MAC
 	case g.of.Reason == ReasonExpired:
 		return nil, Expired

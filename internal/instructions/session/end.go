@@ -51,7 +51,7 @@ func (k *Keeper) later(e *entry) {
 
 func (k *Keeper) enterEnd(ctx context.Context, s *Session, note Note) error {
 	return k.o.DB.Act(ctx, func(tx *store.Tx) error {
-		if err := k.markEnded(tx, s); err != nil {
+		if err := k.rows.markEnded(tx, s); err != nil {
 			return err
 		}
 		return noted(tx, note, s)

@@ -34,12 +34,12 @@ func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string,
 	e := newEntry(Session{ID: digestOf(sid).session(), Subject: r.Subject, Scope: r.Scope, Project: r.Project, Client: r.Client,
 		CI: r.CI, Bind: r.Bind, Maker: r.Maker, Issued: time.Unix(now.Unix(), 0).UTC()}, r.TTL)
 	g := e.grant(sid, now)
-	token, err = k.claims(&e.Session, sid, g).write(k.ring.Load().newest())
+	token, err = k.tokens.claims(&e.Session, sid, g).write(k.ring.Load().newest())
 	if err != nil {
 		return "", nil, err
 	}
 	err = k.o.DB.Act(ctx, func(tx *store.Tx) error {
-		if err := k.insert(tx, e, g); err != nil {
+		if err := k.rows.insert(tx, e, g); err != nil {
 			return err
 		}
 		return noted(tx, note, e.copy())

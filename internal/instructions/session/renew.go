@@ -36,12 +36,12 @@ func (k *Keeper) renew(ctx context.Context, e *entry, note Note) (string, *Sessi
 	if err != nil {
 		return "", nil, err
 	}
-	token, err := k.claims(next, sid, g).write(k.ring.Load().newest())
+	token, err := k.tokens.claims(next, sid, g).write(k.ring.Load().newest())
 	if err != nil {
 		return "", nil, err
 	}
 	err = k.o.DB.Act(ctx, func(tx *store.Tx) error {
-		if err := k.replace(tx, next, g, now.Add(Overlap)); err != nil {
+		if err := k.rows.replace(tx, next, g, now.Add(Overlap)); err != nil {
 			return err
 		}
 		return noted(tx, note, next)

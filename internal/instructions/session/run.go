@@ -163,7 +163,7 @@ func (k *Keeper) saveSome(ctx context.Context) (int, error) {
 	}
 	err := k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		for _, s := range ends {
-			err := k.markEnded(tx, s)
+			err := k.rows.markEnded(tx, s)
 			if errors.Is(err, errOver) { // the database has known before
 				continue
 			}
@@ -195,7 +195,7 @@ func (k *Keeper) tidy(ctx context.Context) error {
 	now := k.o.Now()
 	before := now.Add(-Kept)
 	old, over := k.outdated(before)
-	if err := k.o.DB.Write(ctx, func(tx *store.Tx) error { return k.forget(tx, now, before, over) }); err != nil {
+	if err := k.o.DB.Write(ctx, func(tx *store.Tx) error { return k.rows.forget(tx, now, before, over) }); err != nil {
 		return err
 	}
 	k.mu.Lock()

@@ -71,7 +71,7 @@ func fromScope(column string) (scope []string, maker string) {
 }
 
 // insert enters a new session with its token.
-func (k *Keeper) insert(tx *store.Tx, e *entry, g *grant) error {
+func (k *rows) insert(tx *store.Tx, e *entry, g *grant) error {
 	_, err := tx.Exec(`INSERT INTO instruct_sessions (installation, id, subject, scope, project, client, ci, bind, ttl, issued_at, expires_at, ended_at, reason)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, '')`,
 		k.o.Installation, e.ID, e.Subject, scopeColumn(&e.Session), e.Project, e.Client, e.CI, e.Bind,
@@ -82,7 +82,7 @@ func (k *Keeper) insert(tx *store.Tx, e *entry, g *grant) error {
 	return k.insertToken(tx, e.ID, g)
 }
 
-func (k *Keeper) insertToken(tx *store.Tx, session string, g *grant) error {
+func (k *rows) insertToken(tx *store.Tx, session string, g *grant) error {
 	_, err := tx.Exec(`INSERT INTO instruct_tokens (installation, digest, session, issued_at, expires_at, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
 		k.o.Installation, g.id[:], session, g.iat*1000, g.exp*1000, g.until.UnixMilli())
 	if err != nil {
@@ -93,7 +93,7 @@ func (k *Keeper) insertToken(tx *store.Tx, session string, g *grant) error {
 
 // replace enters the next token of a session that lives, and lets those before
 // it end by last.
-func (k *Keeper) replace(tx *store.Tx, s *Session, g *grant, last time.Time) error {
+func (k *rows) replace(tx *store.Tx, s *Session, g *grant, last time.Time) error {
 	n, err := tx.Exec(`UPDATE instruct_sessions SET expires_at = ?3 WHERE installation = ?1 AND id = ?2 AND ended_at = 0`,
 		k.o.Installation, s.ID, s.Expires.UnixMilli())
 	if err != nil {
@@ -111,7 +111,7 @@ func (k *Keeper) replace(tx *store.Tx, s *Session, g *grant, last time.Time) err
 }
 
 // markEnded enters the end of a session; errOver when its row does not live.
-func (k *Keeper) markEnded(tx *store.Tx, s *Session) error {
+func (k *rows) markEnded(tx *store.Tx, s *Session) error {
 	n, err := tx.Exec(`UPDATE instruct_sessions SET ended_at = ?3, reason = ?4 WHERE installation = ?1 AND id = ?2 AND ended_at = 0`,
 		k.o.Installation, s.ID, s.Ended.UnixMilli(), s.Reason)
 	if err != nil {
@@ -193,7 +193,7 @@ func (k *Keeper) loadTokens(tx *store.Tx) error {
 
 // forget removes expired tokens, the sessions named, and those that ended before
 // a time.
-func (k *Keeper) forget(tx *store.Tx, now, before time.Time, ids []string) error {
+func (k *rows) forget(tx *store.Tx, now, before time.Time, ids []string) error {
 	_, err := tx.Exec(`DELETE FROM instruct_tokens WHERE installation = ?1 AND until <= ?2`, k.o.Installation, now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("forgetting tokens: %w", err)

@@ -176,7 +176,8 @@ type Options struct {
 // once.
 type Keeper struct {
 	o      Options
-	aud    string // Installation as tokens name it
+	rows   rows
+	tokens tokens
 	ring   atomic.Pointer[ring]
 	place  *durable.Pinned // of the keys
 	limits limits
@@ -191,6 +192,14 @@ type Keeper struct {
 	live     map[string]int // sessions that live, by subject
 	alive    int            // and in all
 	untold   []Session      // ends that Options.Ended has not heard of
+}
+
+// rows are the rows of sessions and tokens in the database.
+type rows struct{ o *Options }
+
+// tokens says what a token has to say.
+type tokens struct {
+	aud string // Installation as tokens name it
 }
 
 // entry is a session with what belongs to it. Keeper.mu guards it, but for
@@ -240,9 +249,10 @@ func Open(ctx context.Context, o Options) (*Keeper, error) {
 	if o.Ended == nil {
 		o.Ended = func(Session) {}
 	}
-	k := &Keeper{o: o, aud: short(o.Installation, maxAudience), limits: limits{subject: 1000, all: 10_000, ended: 20_000, renewals: 16},
+	k := &Keeper{o: o, tokens: tokens{short(o.Installation, maxAudience)}, limits: limits{subject: 1000, all: 10_000, ended: 20_000, renewals: 16},
 		over: make(chan struct{}), poke: make(chan struct{}, 1), slow: make(chan struct{}, 1),
 		sessions: make(map[string]*entry), grants: make(map[digest]*grant), live: make(map[string]int)}
+	k.rows.o = &k.o
 	close(k.over)
 	keys, err := openKeys(o.Dir, o.Now())
 	if err == nil {

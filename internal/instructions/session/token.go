@@ -60,13 +60,13 @@ func short(name string, limit int) string {
 }
 
 // claims are what the token of a grant says.
-func (k *Keeper) claims(s *Session, sid string, g *grant) payload {
+func (k *tokens) claims(s *Session, sid string, g *grant) payload {
 	return payload{SID: sid, Sub: short(s.Subject, maxSubject), Aud: k.aud, Iat: g.iat, Exp: g.exp, Scope: s.Scope, Bind: s.Bind}
 }
 
 // says reports whether a token repeats what is known of its session. A token that
 // does not was never issued, even if its MAC is valid.
-func (k *Keeper) says(p payload, s *Session, g *grant) bool {
+func (k *tokens) says(p payload, s *Session, g *grant) bool {
 	want := k.claims(s, p.SID, g)
 	return p.Sub == want.Sub && p.Iat == want.Iat && p.Exp == want.Exp && slices.Equal(p.Scope, want.Scope) && p.Bind == want.Bind
 }

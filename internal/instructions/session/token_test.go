@@ -156,7 +156,7 @@ func TestNamesThatAreTooLongForATokenStandInItAsDigests(t *testing.T) {
 			r.Subject, r.Bind = subject, strings.Repeat("b", 128)
 			token, s := b.issue(r)
 			plain := subject == strings.Repeat("a", 256) || subject == strings.Repeat("é", 128)
-			if sub := b.claims(s, "", &grant{}).Sub; plain != (sub == subject) || !plain && (!strings.HasPrefix(sub, "sha256:") || len(sub) != 71) {
+			if sub := b.tokens.claims(s, "", &grant{}).Sub; plain != (sub == subject) || !plain && (!strings.HasPrefix(sub, "sha256:") || len(sub) != 71) {
 				t.Errorf("%d bytes stand as %s", len(subject), sub)
 			}
 			if len(token) > MaxToken || s.Subject != subject {
@@ -166,7 +166,7 @@ func TestNamesThatAreTooLongForATokenStandInItAsDigests(t *testing.T) {
 			same(t, "subject", b.good(token, c).Subject, subject)
 			c.Principal = subject[:len(subject)-1]
 			b.bad(token, c, Binding)
-			c.Principal = b.claims(s, "", &grant{}).Sub
+			c.Principal = b.tokens.claims(s, "", &grant{}).Sub
 			if c.Principal != subject {
 				b.bad(token, c, Binding) // the digest is no name
 			}
@@ -270,7 +270,7 @@ func FuzzCheck(f *testing.F) {
 	p := payload{SID: newSID(), Sub: "uid:1000", Aud: "here", Iat: 1, Exp: 1 << 40, Scope: []string{Structural}, Bind: "b/1@2"}
 	text, err := p.write(keys.newest())
 	must(f, err)
-	k := &Keeper{aud: "here", o: Options{Now: func() time.Time { return time.Unix(100, 0) }, Gone: func(string) bool { return false }},
+	k := &Keeper{tokens: tokens{aud: "here"}, o: Options{Now: func() time.Time { return time.Unix(100, 0) }, Gone: func(string) bool { return false }},
 		sessions: make(map[string]*entry), grants: make(map[digest]*grant), live: make(map[string]int)}
 	k.ring.Store(keys)
 	e := newEntry(Session{ID: "0", Subject: p.Sub, Scope: p.Scope, Bind: p.Bind}, time.Hour)
@@ -301,7 +301,7 @@ func BenchmarkCheck(b *testing.B) {
 	keys := &ring{[]key{newKey(time.Unix(1, 0))}}
 	p := payload{SID: newSID(), Sub: "uid:1000", Aud: "here", Iat: 1, Exp: 1 << 40, Scope: []string{Structural}}
 	text, _ := p.write(keys.newest())
-	k := &Keeper{aud: "here", o: Options{Now: func() time.Time { return time.Unix(100, 0) }}, sessions: make(map[string]*entry), grants: make(map[digest]*grant), live: make(map[string]int)}
+	k := &Keeper{tokens: tokens{aud: "here"}, o: Options{Now: func() time.Time { return time.Unix(100, 0) }}, sessions: make(map[string]*entry), grants: make(map[digest]*grant), live: make(map[string]int)}
 	k.ring.Store(keys)
 	e := newEntry(Session{ID: "0", Subject: p.Sub, Scope: p.Scope}, time.Hour)
 	e.grants = []*grant{{id: digestOf(p.SID), of: e, iat: p.Iat, exp: p.Exp, until: time.Unix(1<<40, 0)}}
