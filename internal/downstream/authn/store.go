@@ -206,7 +206,7 @@ func validScope(scope string) bool {
 		kind, rest, named := strings.Cut(item, ":")
 		server, tool, slash := strings.Cut(rest, "/")
 		switch {
-		case !named && (item == "agent" || item == "instructions" || item == "admin"):
+		case !named && (item == "agent" || item == "instructions" || item == "admin" || item == "approve"):
 		case named && kind == "server" && rest != "" && !slash && isVisible(rest):
 		case named && kind == "tool" && server != "" && tool != "" && isVisible(rest):
 		default:

@@ -55,6 +55,9 @@ type Options struct {
 	SessionsPerPrincipal int
 	CallsPerPrincipal    int // a session may not have more under way; 0: 256
 	IdleSession          time.Duration
+	// Bounds are the sessions and the calls under way in one of them that a principal
+	// may have. nil: SessionsPerPrincipal and CallsPerPrincipal, whoever it is.
+	Bounds func(*principal.Principal) (sessions, calls int)
 	// Full answers what finds no room at the door; rule names the limit. It
 	// records the refusal. nil: there is no record.
 	Full func(x *Exchange, rule string) Reply
@@ -75,13 +78,13 @@ type Door struct {
 
 // New makes a door. Close ends its sessions.
 func New(o Options) *Door {
-	d := &Door{o: o, sessions: newSessions(o.Sessions, o.SessionsPerPrincipal, o.IdleSession), stop: make(chan struct{})}
+	d := &Door{o: o, sessions: newSessions(o.Sessions, o.each, o.IdleSession), stop: make(chan struct{})}
 	go d.sweep()
 	return d
 }
 
 // holdEvery is how often the right to a stream is looked at again: a revoked
-// token's streams end within five seconds (contract, "Methods and servers").
+// token's streams end within five seconds.
 const holdEvery = 3 * time.Second
 
 func (d *Door) sweep() {

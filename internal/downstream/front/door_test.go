@@ -114,11 +114,15 @@ func (h *house) Request(ctx context.Context, x *Exchange) Reply {
 	return Reply{Result: []byte(`{"echo":` + string(x.Params) + `}`)}
 }
 
-func (h *house) Notification(_ context.Context, x *Exchange) {
+func (h *house) Notification(_ context.Context, x *Exchange) *wire.Error {
 	h.note(x.Method)
 	if h.watch != nil {
 		h.watch(x)
 	}
+	if x.Method == "notifications/refused" {
+		return errNoSuchMethod
+	}
+	return nil
 }
 
 func (h *house) eventually(what string, ok func() bool) {

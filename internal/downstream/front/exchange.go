@@ -49,7 +49,12 @@ type Exchange struct {
 	// front; empty: none.
 	Delivery string
 	stream   *stream
+	client   context.Context // of the connection of a call in a session; nil: it is the call's own
 }
+
+// Left reports that the connection on which the message came is gone: in a
+// session that cancels nothing, and the answer may reach nobody.
+func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless
 // None says that nothing is to be sent (the client cancelled the request).
@@ -77,8 +82,8 @@ type Handler interface {
 	// Request serves one request and blocks until it is answered. ctx ends
 	// when the client cancels it or its session ends.
 	Request(ctx context.Context, x *Exchange) Reply
-	// Notification takes what wants no answer.
-	Notification(ctx context.Context, x *Exchange)
+	// Notification takes what wants no answer. The error says why it was not taken.
+	Notification(ctx context.Context, x *Exchange) *wire.Error
 }
 
 // Notify sends a notification to the client on the stream of this exchange.

@@ -31,8 +31,7 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 	case wire.Notification:
 		// No headers are defined for notifications, and none acts on a
 		// request: closing its stream is the cancellation.
-		d.o.Handler.Notification(in.r.Context(), d.modernExchange(in, m, version, nil))
-		in.w.WriteHeader(http.StatusAccepted)
+		accepted(in, d.o.Handler.Notification(in.r.Context(), d.modernExchange(in, m, version, nil)))
 		return
 	}
 	if e := checkModern(in, m, version); e != nil {

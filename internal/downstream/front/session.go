@@ -110,6 +110,15 @@ func (s *Session) Attached(make func() Attachment) Attachment {
 // Listening reports whether the client has its standalone stream open.
 func (s *Session) Listening() bool { return s.readers.Load() > 0 }
 
+// IdleSince reports since when a session has neither had a request nor an open stream;
+// false while a stream is open or a call under way.
+func (s *Session) IdleSince() (since time.Time, idle bool) {
+	s.mu.Lock()
+	calls := len(s.calls)
+	s.mu.Unlock()
+	return time.Unix(0, s.seen.Load()), calls == 0 && !s.Listening()
+}
+
 // Notify sends a notification on the standalone stream; it waits there until
 // the client opens it.
 func (s *Session) Notify(method string, params []byte) {

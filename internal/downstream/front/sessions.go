@@ -17,9 +17,10 @@ const (
 // sessions is the table of live sessions. A look-up needs the principal and
 // the route as well as the id, and a miss looks the same whatever missed.
 type sessions struct {
-	limit, each int
-	idle        time.Duration
-	now         func() time.Time
+	limit int
+	each  func(*principal.Principal) int
+	idle  time.Duration
+	now   func() time.Time
 
 	mu     sync.RWMutex
 	byID   map[string]*Session
@@ -28,18 +29,52 @@ type sessions struct {
 	closed bool
 }
 
-func newSessions(limit, each int, idle time.Duration) *sessions {
+func newSessions(limit int, each func(*principal.Principal) int, idle time.Duration) *sessions {
 	return &sessions{limit: limit, each: each, idle: idle, now: time.Now,
 		byID: make(map[string]*Session), counts: make(map[string]int)}
 }
 
 // reserve counts a session that is about to open; rule is the limit that has
-// no room for it, empty when there is.
+// no room for it, empty when there is. The longest idle session of the same
+// principal makes room.
 func (t *sessions) reserve(who *principal.Principal) (rule string) {
+	for rule = t.take(who); rule != ""; rule = t.take(who) {
+		old := t.longestIdle(who)
+		if old == nil {
+			return rule
+		}
+		t.remove(old)
+	}
+	return ""
+}
+
+// leftAfter is how long a session must have been idle to make room for another: a
+// client that left without a word, and none that thinks.
+const leftAfter = time.Minute
+
+// longestIdle is the session of a principal to which nothing has happened for the
+// longest time; nil when none is idle.
+func (t *sessions) longestIdle(who *principal.Principal) (oldest *Session) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	least := t.now().Add(-leftAfter)
+	for _, s := range t.byID {
+		if s.Who.Name() != who.Name() {
+			continue
+		}
+		if since, idle := s.IdleSince(); idle && since.Before(least) {
+			oldest, least = s, since
+		}
+	}
+	return oldest
+}
+
+// take counts a session unless it finds no room.
+func (t *sessions) take(who *principal.Principal) (rule string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.counts[who.Name()] >= t.each:
+	case t.counts[who.Name()] >= t.each(who):
 		return RulePerPrincipal
 	case t.closed || t.open >= t.limit:
 		return RuleSessions
@@ -58,9 +93,27 @@ func (t *sessions) release(who *principal.Principal) {
 	t.mu.Unlock()
 }
 
+// each is how many sessions a principal may have.
+func (o *Options) each(who *principal.Principal) int {
+	if o.Bounds == nil {
+		return o.SessionsPerPrincipal
+	}
+	n, _ := o.Bounds(who)
+	return n
+}
+
+// callsOf is how many calls a principal may have under way in a session.
+func (o *Options) callsOf(who *principal.Principal) int {
+	if o.Bounds == nil {
+		return o.CallsPerPrincipal
+	}
+	_, n := o.Bounds(who)
+	return n
+}
+
 func (d *Door) newSession(who *principal.Principal, server string, over transport) *Session {
 	s := newSession(who, server, over, d.sessions.now())
-	if s.most = d.o.CallsPerPrincipal; s.most <= 0 {
+	if s.most = d.o.callsOf(who); s.most <= 0 {
 		s.most = sessionCalls
 	}
 	return s

@@ -113,7 +113,9 @@ func sessionID(query string) (string, bool) {
 // with an error it is still its caller's.
 func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
 	if m.Kind != wire.Request {
-		d.oneWay(in, m, s)
+		if e := d.oneWay(in, m, s); e != nil {
+			return notTaken{e}
+		}
 		bodies.put(buf)
 		return nil
 	}

@@ -55,7 +55,7 @@ func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Messag
 func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
-		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r)}
+		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context()}
 }
 
 // full answers what finds no room at the door.
@@ -72,16 +72,28 @@ func (d *Door) noRoom(x *Exchange, rule string) Reply {
 	return d.o.Full(x, rule)
 }
 
-// notEntered answers a request that its session could not take in.
+// notEntered answers a message that its session could not take in.
 func (d *Door) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
 	if errors.Is(err, errAllBusy) {
 		d.full(in.w, m.ID, d.exchange(in, m, s, nil), RuleCalls)
 		return
 	}
+	var refused notTaken
+	if errors.As(err, &refused) {
+		accepted(in, refused.e)
+		return
+	}
 	fail(in.w, http.StatusBadRequest, m.ID, errTwice)
 }
 
-// inSession serves a POST that names a session.
+// notTaken is a notification that the Handler refused.
+type notTaken struct{ e *wire.Error }
+
+func (n notTaken) Error() string { return n.e.Message }
+
+// inSession serves a POST that names a session. The version in its header may be another
+// known one than was negotiated: the official conformance suite 0.1.16 sends such requests
+// and expects answers.
 func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
 	s := d.sessions.find(id, in.who, in.server, overStreamable)
 	if s == nil {
@@ -95,21 +107,31 @@ func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
 	case m.Kind == wire.Request:
 		d.request(in, m, s)
 	default:
-		d.oneWay(in, m, s)
-		in.w.WriteHeader(http.StatusAccepted)
+		accepted(in, d.oneWay(in, m, s))
 	}
 }
 
+// accepted answers a message that has no answer of its own: 202, or 400 with the reason
+// why it could not be taken (2025-11-25 Transports, "Sending Messages to the Server").
+func accepted(in *inbound, e *wire.Error) {
+	if e != nil {
+		fail(in.w, http.StatusBadRequest, nil, e)
+		return
+	}
+	in.w.WriteHeader(http.StatusAccepted)
+}
+
 // oneWay takes notifications and responses.
-func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) {
+func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error {
 	switch {
 	case m.Kind == wire.Response:
 		s.answer(m)
 	case m.Method == "notifications/cancelled":
 		s.cancel(m.Params)
 	case m.Method != "notifications/initialized":
-		d.o.Handler.Notification(s.ctx, d.exchange(in, m, s, nil))
+		return d.o.Handler.Notification(s.ctx, d.exchange(in, m, s, nil))
 	}
+	return nil
 }
 
 // request serves one request in a session. A client that disconnects has not

@@ -49,7 +49,7 @@ func classify(ctx context.Context, text string, lookup resolver) address {
 		a.name = host
 		return a
 	}
-	return address{problem: "not an IP address, localhost or a host name"}
+	return address{problem: "not an IP address, localhost or a host name; write host:port, such as 127.0.0.1:7866"}
 }
 
 // literal classifies an IP address. A mapped address binds its IPv4 form and a

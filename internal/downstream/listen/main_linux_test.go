@@ -85,6 +85,8 @@ func helper(mode string, args []string) error {
 			return err
 		}
 		return request(c)
+	case "serve-passed": // path: serves the socket that was passed, until its stdin ends
+		return servePassed(args[0])
 	case "hold":
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -156,6 +158,12 @@ func start(t *testing.T, attr *syscall.SysProcAttr, mode string, args ...string)
 	cmd.Env = []string{helperEnv + "=" + mode}
 	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
+	return launch(t, cmd)
+}
+
+// launch starts a helper and ends it with the test.
+func launch(t *testing.T, cmd *exec.Cmd) *helperProcess {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,10 @@ const SocketName = "doorward.sock"
 // unixSocket is what has to be given back when the socket is closed.
 type unixSocket struct {
 	path    string
-	file    os.FileInfo // as bound
+	file    os.FileInfo // as bound; nil when somebody else bound it, and removes it
 	lock    *os.File
 	watcher *peer.Watcher // of the peers' processes
+	binder  int           // the process that made the socket listen
 }
 
 // release removes the socket, if it is still ours, and then the lock, so that
@@ -54,8 +55,11 @@ func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, refuse(name, err)
 	}
-	u := &unixSocket{path: path, lock: lock}
-	socket, err := u.bind(ctx, dir)
+	u := &unixSocket{path: path, lock: lock, binder: os.Getpid()}
+	socket, err := u.inherit(dir, o.OnNotice)
+	if socket == nil && err == nil {
+		socket, err = u.bind(ctx, dir)
+	}
 	if err != nil {
 		u.release()
 		return nil, refuse(name, err)

@@ -10,7 +10,9 @@ import (
 )
 
 // A daemon proves to its clients that it holds the key of its state directory. A
-// client sends a nonce, and the daemon signs the nonce together with its own pid.
+// client sends a nonce, and the daemon signs the nonce together with the pid of the
+// process that bound its socket, which is its own or that of the service manager
+// which passed it.
 // The client compares that pid with the pid that the kernel reports for the
 // listener of the socket. A process in between therefore cannot pass the daemon's
 // answer on as its own.

@@ -169,8 +169,8 @@ func (p *stagehand) replace(pid int32) error {
 	if _, err := p.cmd.Process.Wait(); err != nil {
 		return err
 	}
-	for try := range 500 {
-		last := int(pid) - 1 - try%8 // threads, and what os/exec tries out, take numbers too
+	for try := range 3000 {
+		last := int(pid) - 1 - try%16 // threads, and what os/exec tries out, take numbers too
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(last)), 0); err != nil {
 			return err
 		}
