@@ -1,0 +1,123 @@
+package onboard
+
+// A Client is one MCP client: where its files are and how they are written.
+type Client struct {
+	Name    string   // as on the command line
+	Title   string   // as people call it
+	Format  Format   // of all its files
+	Keys    []string // the way from the root of a file to its servers
+	list    bool     // the servers are a list, each with its name
+	user    places
+	project []string // relative to the project's directory
+	shape   func(command string, args []string) object
+	expands syntax // what it replaces in the values of an entry
+}
+
+// syntax is how a client writes references in values.
+type syntax uint8
+
+const (
+	literal syntax = iota // a value is what it says
+	braces                // ${NAME}, ${NAME:-default}, ${env:NAME} and an editor's own
+	dollars               // the same and $NAME
+	curly                 // {env:NAME} and {file:PATH}
+)
+
+var mcpServers = []string{"mcpServers"}
+
+// Clients lists the clients in alphabetical order.
+func Clients() []*Client {
+	return []*Client{
+		{Name: "amp", Title: "Amp", Keys: []string{"amp.mcpServers"}, shape: plain, expands: braces,
+			user: everywhere("~/.config/amp/settings.json", "~/.config/amp/settings.jsonc"), project: []string{".amp/settings.json", ".amp/settings.jsonc"}},
+		{Name: "antigravity", Title: "Antigravity", Keys: mcpServers, shape: plain, expands: dollars,
+			user: everywhere("~/.gemini/antigravity/mcp_config.json")},
+		{Name: "claude-code", Title: "Claude Code", Keys: mcpServers, shape: typed("stdio"), expands: braces,
+			user: everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"), project: []string{".mcp.json"}},
+		{Name: "claude-desktop", Title: "Claude Desktop", Keys: mcpServers, shape: plain,
+			user: everywhere("$APP/Claude/claude_desktop_config.json")},
+		{Name: "cline", Title: "Cline", Keys: mcpServers, shape: plain, expands: braces,
+			user: everywhere("$APP/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")},
+		{Name: "codex", Title: "Codex", Format: TOML, Keys: []string{"mcp_servers"}, shape: plain,
+			user: everywhere("$CODEX_HOME/config.toml", "~/.codex/config.toml"), project: []string{".codex/config.toml"}},
+		{Name: "continue", Title: "Continue", Format: YAML, Keys: mcpServers, list: true, shape: named, expands: braces,
+			user: everywhere("~/.continue/config.yaml")},
+		{Name: "copilot", Title: "GitHub Copilot CLI", Keys: mcpServers, shape: copilot, expands: dollars,
+			user: everywhere("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"), project: []string{".github/mcp.json"}},
+		{Name: "crush", Title: "Crush", Keys: []string{"mcp"}, shape: typed("stdio"), expands: dollars,
+			user: everywhere("$XDG/crush/crush.json"), project: []string{"crush.json", ".crush.json"}},
+		{Name: "cursor", Title: "Cursor", Keys: mcpServers, shape: plain, expands: braces,
+			user: everywhere("~/.cursor/mcp.json"), project: []string{".cursor/mcp.json"}},
+		{Name: "gemini", Title: "Gemini CLI", Keys: mcpServers, shape: plain, expands: dollars,
+			user: everywhere("~/.gemini/settings.json"), project: []string{".gemini/settings.json"}},
+		{Name: "goose", Title: "Goose", Format: YAML, Keys: []string{"extensions"}, shape: goose,
+			user: places{linux: []string{"$XDG/goose/config.yaml"}, darwin: []string{"~/.config/goose/config.yaml"}, windows: []string{"$APP/Block/goose/config/config.yaml"}}},
+		{Name: "jetbrains", Title: "GitHub Copilot in JetBrains IDEs", Keys: []string{"servers"}, shape: typed("stdio"), expands: braces,
+			user: places{linux: []string{"$XDG/github-copilot/intellij/mcp.json"}, darwin: []string{"~/.config/github-copilot/intellij/mcp.json"}, windows: []string{"$LOCAL/github-copilot/intellij/mcp.json"}}},
+		{Name: "kiro", Title: "Kiro", Keys: mcpServers, shape: plain, expands: braces,
+			user: everywhere("~/.kiro/settings/mcp.json"), project: []string{".kiro/settings/mcp.json"}},
+		{Name: "lmstudio", Title: "LM Studio", Keys: mcpServers, shape: plain,
+			user: everywhere("~/.lmstudio/mcp.json")},
+		{Name: "opencode", Title: "opencode", Keys: []string{"mcp"}, shape: opencode, expands: curly,
+			user: everywhere("$XDG/opencode/opencode.json", "$XDG/opencode/opencode.jsonc"), project: []string{"opencode.json", "opencode.jsonc"}},
+		{Name: "qwen", Title: "Qwen Code", Keys: mcpServers, shape: plain, expands: dollars,
+			user: everywhere("~/.qwen/settings.json"), project: []string{".qwen/settings.json"}},
+		{Name: "roo", Title: "Roo Code", Keys: mcpServers, shape: plain, expands: braces,
+			user:    everywhere("$APP/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+			project: []string{".roo/mcp.json"}},
+		{Name: "vscode", Title: "VS Code", Keys: []string{"servers"}, shape: typed("stdio"), expands: braces,
+			user: everywhere("$APP/Code/User/mcp.json"), project: []string{".vscode/mcp.json"}},
+		{Name: "windsurf", Title: "Windsurf", Keys: mcpServers, shape: plain, expands: braces,
+			user: everywhere("~/.codeium/windsurf/mcp_config.json")},
+		{Name: "zed", Title: "Zed", Keys: []string{"context_servers"}, shape: zed,
+			user:    places{linux: []string{"$XDG/zed/settings.json"}, darwin: []string{"~/.config/zed/settings.json"}, windows: []string{"$APP/Zed/settings.json"}},
+			project: []string{".zed/settings.json"}},
+	}
+}
+
+// Find gives the client of a name; nil: there is none.
+func Find(name string) *Client {
+	for _, c := range Clients() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (c *Client) doc() document { return document{format: c.Format, keys: c.Keys, list: c.list} }
+
+func plain(command string, args []string) object {
+	return object{{"command", command}, {"args", args}}
+}
+
+// typed writes the transport first.
+func typed(transport string) func(string, []string) object {
+	return func(command string, args []string) object {
+		return append(object{{"type", transport}}, plain(command, args)...)
+	}
+}
+
+func named(command string, args []string) object {
+	return append(object{{"name", Name}}, plain(command, args)...)
+}
+
+// copilot offers no tool that its entry does not list.
+func copilot(command string, args []string) object {
+	return append(typed("local")(command, args), pair{"tools", []string{"*"}})
+}
+
+// opencode has the command and its arguments in one list.
+func opencode(command string, args []string) object {
+	return object{{"type", "local"}, {"command", append([]string{command}, args...)}, {"enabled", true}}
+}
+
+func zed(command string, args []string) object {
+	return append(object{{"source", "custom"}}, append(plain(command, args), pair{"env", object{}})...)
+}
+
+// goose has a timeout in seconds, which it requires in older versions.
+func goose(command string, args []string) object {
+	return object{{"enabled", true}, {"type", "stdio"}, {"name", Name}, {"description", "The MCP servers behind Doorward"},
+		{"cmd", command}, {"args", args}, {"envs", object{}}, {"timeout", 300}}
+}

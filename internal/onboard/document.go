@@ -1,0 +1,239 @@
+package onboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/tailscale/hujson"
+	"go.yaml.in/yaml/v3"
+)
+
+// document says where the servers of a file are.
+type document struct {
+	format Format
+	keys   []string
+	list   bool
+}
+
+// splice replaces the bytes from at to end of a text.
+type splice struct {
+	at, end int
+	text    string
+}
+
+// apply makes splices in their order. Those that overlap, or are outside of the
+// text, are an error: the text is laid out in a way that this package does not
+// know.
+func apply(text []byte, all ...splice) ([]byte, error) {
+	slices.SortStableFunc(all, func(a, b splice) int { return a.at - b.at })
+	out := []byte{}
+	done := 0
+	for _, s := range all {
+		if s.at < done || s.end < s.at || s.end > len(text) {
+			return nil, fmt.Errorf("%w: its lines are not where they should be", ErrShape)
+		}
+		out = append(append(out, text[done:s.at]...), s.text...)
+		done = s.end
+	}
+	return append(out, text[done:]...), nil
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
+
+// put gives text with the entry name. An entry that is there already is
+// replaced, and the text is the same when it has that value.
+func (d document) put(text []byte, name string, entry object) ([]byte, error) {
+	body, marked := bytes.CutPrefix(text, byteOrderMark)
+	before, err := decode(d.format, body)
+	if err != nil {
+		return nil, err
+	}
+	if old, found := d.find(before, name); found && d.same(old, entry) {
+		return text, nil
+	}
+	var out []byte
+	switch d.format {
+	case TOML:
+		out, err = d.putTOML(body, name, entry)
+	case YAML:
+		out, err = d.putYAML(body, name, entry)
+	default:
+		out, err = d.putJSON(body, name, entry)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.kept(before, out, name, true); err != nil {
+		return nil, err
+	}
+	return marking(out, marked), nil
+}
+
+// drop gives text without the entry name, and whether it was there.
+func (d document) drop(text []byte, name string) ([]byte, bool, error) {
+	body, marked := bytes.CutPrefix(text, byteOrderMark)
+	before, err := decode(d.format, body)
+	if err != nil {
+		return nil, false, err
+	}
+	if _, found := d.find(before, name); !found {
+		return text, false, nil
+	}
+	var out []byte
+	switch d.format {
+	case TOML:
+		out, err = d.dropTOML(body, name)
+	case YAML:
+		out, err = d.dropYAML(body, name)
+	default:
+		out, err = d.dropJSON(body, name)
+	}
+	if err == nil {
+		err = d.kept(before, out, name, false)
+	}
+	return marking(out, marked), err == nil, err
+}
+
+func marking(text []byte, marked bool) []byte {
+	if marked {
+		return append(slices.Clone(byteOrderMark), text...)
+	}
+	return text
+}
+
+// kept reports an edit that changed anything else than the entry, or left it as
+// it was.
+func (d document) kept(before any, text []byte, name string, there bool) error {
+	after, err := decode(d.format, text)
+	if err != nil {
+		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
+	}
+	if _, found := d.find(after, name); found != there || !reflect.DeepEqual(d.others(before, name), d.others(after, name)) {
+		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
+	}
+	return nil
+}
+
+// decode reads a text. A blank text is an empty map.
+func decode(f Format, text []byte) (any, error) {
+	body := bytes.TrimPrefix(text, byteOrderMark)
+	out := map[string]any{}
+	if blank(body) {
+		return out, nil
+	}
+	var err error
+	switch f {
+	case TOML:
+		err = toml.Unmarshal(body, &out)
+	case YAML:
+		err = decodeYAML(body, &out)
+	default:
+		err = decodeJSON(body, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	return out, nil
+}
+
+func decodeJSON(text []byte, out *map[string]any) error {
+	plain, err := hujson.Standardize(slices.Clone(text))
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(plain))
+	dec.UseNumber()
+	return dec.Decode(out)
+}
+
+func decodeYAML(text []byte, out *map[string]any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(out); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("it has more than one document")
+	}
+	return nil
+}
+
+// servers is the value that holds the servers; nil: there is none.
+func (d document) servers(tree any) any {
+	for _, key := range d.keys {
+		m, _ := tree.(map[string]any)
+		tree = m[key]
+	}
+	return tree
+}
+
+// find looks an entry up in a decoded text.
+func (d document) find(tree any, name string) (map[string]any, bool) {
+	if d.list {
+		all, _ := d.servers(tree).([]any)
+		for _, item := range all {
+			if m, ok := item.(map[string]any); ok && m["name"] == name {
+				return m, true
+			}
+		}
+		return nil, false
+	}
+	all, _ := d.servers(tree).(map[string]any)
+	v, found := all[name]
+	m, _ := v.(map[string]any)
+	return m, found
+}
+
+// others is a decoded text without an entry, and without the maps that hold
+// nothing else.
+func (d document) others(tree any, name string) any { return d.without(tree, d.keys, name) }
+
+func (d document) without(tree any, keys []string, name string) any {
+	m, ok := tree.(map[string]any)
+	if list, isList := tree.([]any); len(keys) == 0 && isList {
+		return emptied(slices.DeleteFunc(slices.Clone(list), func(item any) bool {
+			m, ok := item.(map[string]any)
+			return ok && m["name"] == name
+		}))
+	}
+	if !ok {
+		return tree
+	}
+	m = maps.Clone(m)
+	if len(keys) == 0 {
+		delete(m, name)
+	} else if below := d.without(m[keys[0]], keys[1:], name); below != nil {
+		m[keys[0]] = below
+	} else {
+		delete(m, keys[0])
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func emptied(list []any) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// same tells whether a decoded entry has the value of entry.
+func (d document) same(old map[string]any, entry object) bool {
+	var want, got any
+	b, err := json.Marshal(old)
+	if err != nil {
+		return false
+	}
+	return json.Unmarshal(b, &got) == nil && json.Unmarshal([]byte(flow(entry)), &want) == nil && reflect.DeepEqual(want, got)
+}

@@ -1,0 +1,235 @@
+package onboard
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Import takes servers of clients over into Doorward's configuration.
+type Import struct {
+	Places Places
+	Self   string // the path of this program
+	// Judge gives the first problem of a configuration that has one server;
+	// empty: there is none.
+	Judge func(text []byte) string
+	// Refer makes the reference that stands for a secret. nil: secrets stay in
+	// the configuration as they are.
+	Refer func(server, key string) string
+	// Resolve gives the value of a text of the configuration with the references
+	// that Refer made. nil: the text itself.
+	Resolve func(text string) string
+	// Lenient notes a file that cannot be read instead of failing.
+	Lenient bool
+}
+
+// Plan is what an import does.
+type Plan struct {
+	Change  Change   // of the configuration
+	Secrets []Secret // to be kept before the change is written
+	Notes   []string // what a person should know, one line each
+}
+
+// importing is an import under way.
+type importing struct {
+	Import
+	plan    Plan
+	text    []byte
+	have    map[string]server
+	clients []string
+}
+
+// configuration is Doorward's own file as a document.
+func configuration() document { return document{format: YAML, keys: mcpServers} }
+
+// Plan reads the sources and plans their servers as entries of conf.
+func (im Import) Plan(sources []Source, conf File) (Plan, error) {
+	w := &importing{Import: im, text: conf.Text, have: map[string]server{}}
+	tree, err := decode(YAML, conf.Text)
+	if err != nil {
+		return Plan{}, fmt.Errorf("%s: %w", conf.Path, err)
+	}
+	w.known(tree)
+	for _, s := range sources {
+		all, err := im.Places.entries(s)
+		if err != nil && im.Lenient {
+			w.note("%s is left out: %v", s.Client.Name, err)
+			continue
+		} else if err != nil {
+			return Plan{}, err
+		}
+		for _, e := range all {
+			if err := w.take(e); err != nil {
+				return Plan{}, fmt.Errorf("%s: %w", conf.Path, err)
+			}
+		}
+	}
+	w.plan.Change = Change{Client: strings.Join(w.clients, ","), File: conf, After: w.text}
+	return w.plan, w.plan.Change.possible()
+}
+
+func (w *importing) note(format string, a ...any) {
+	w.plan.Notes = append(w.plan.Notes, fmt.Sprintf(format, a...))
+}
+
+// known reads the servers that the configuration has.
+func (w *importing) known(tree any) {
+	own := &Client{Name: Name, expands: braces}
+	for _, e := range listed(Source{Client: own}, "", configuration().servers(tree), nil) {
+		s := server{}
+		if read := (&conversion{entry: e}).server(); read != nil {
+			s = *read
+		}
+		w.have[e.name] = s.with(w.Resolve)
+	}
+}
+
+// with is the server with its values resolved.
+func (s server) with(resolve func(string) string) server {
+	if resolve == nil {
+		return s
+	}
+	s.env, s.headers = maps.Clone(s.env), maps.Clone(s.headers)
+	for _, values := range []map[string]string{s.env, s.headers} {
+		for key, value := range values {
+			values[key] = resolve(value)
+		}
+	}
+	return s
+}
+
+// equal tells whether two servers do the same. How they are handled, and
+// whether they are on, is left to the one that is there.
+func (s server) equal(other server) bool { return flow(s.core()) == flow(other.core()) }
+
+func (s server) core() object {
+	s.disabled, s.allow, s.deny, s.allowPrivate = false, nil, nil, false
+	return s.object()
+}
+
+// take adds one entry of a client.
+func (w *importing) take(e entry) error {
+	c := &conversion{entry: e, home: w.Places.home()}
+	label := fmt.Sprintf("%s of %s", e.name, e.from.Client.Name)
+	s := c.server()
+	if s != nil && s.leadsBack(w.Self) {
+		w.note("%s is left out: it is Doorward itself", label)
+		return nil
+	}
+	for _, note := range c.notes {
+		w.note("%s: %s", label, note)
+	}
+	if s == nil {
+		return nil
+	}
+	name, is := w.name(e, *s)
+	if is {
+		return nil
+	}
+	if name != e.name {
+		w.note("%s is called %s here", label, name)
+	}
+	if problem := w.settle(name, s, label); problem != "" {
+		w.note("%s is left out: %s", label, problem)
+		return nil
+	}
+	if e.from.Dir != "" {
+		w.note("%s comes from a file of this project, %s; look at what it starts", label, e.from.Path)
+	}
+	w.have[name] = *s
+	return w.write(name, *s, e.from.Client.Name)
+}
+
+// write adds a server to the text of the configuration.
+func (w *importing) write(name string, s server, client string) (err error) {
+	s.env, s.headers = maps.Clone(s.env), maps.Clone(s.headers)
+	secrets := s.secrets(name, w.Refer)
+	if w.Refer == nil && len(secrets) > 0 {
+		var keys []string
+		for _, one := range secrets {
+			keys = append(keys, one.Key)
+		}
+		w.note("%s: what looks like a secret stays in the configuration: %s; --secrets file takes it out", name, strings.Join(keys, ", "))
+		secrets = nil
+	}
+	w.plan.Secrets = append(w.plan.Secrets, secrets...)
+	if !slices.Contains(w.clients, client) {
+		w.clients = append(w.clients, client)
+	}
+	w.text, err = configuration().put(w.text, name, s.object())
+	return err
+}
+
+// name is what a server is called in the configuration, and whether it is there
+// under that name already.
+func (w *importing) name(e entry, s server) (name string, is bool) {
+	plain := allowedName(e.name)
+	client := plain + "-" + e.from.Client.Name
+	candidates := []string{plain, client}
+	for n := 2; n < 100; n++ {
+		candidates = append(candidates, fmt.Sprintf("%s-%d", client, n))
+	}
+	for _, name := range candidates {
+		if builtIn(name) {
+			continue
+		}
+		have, taken := w.have[name]
+		if !taken || have.equal(s) {
+			return name, taken
+		}
+	}
+	return client, true
+}
+
+func builtIn(name string) bool {
+	return strings.EqualFold(name, "agent") || strings.EqualFold(name, "instructions")
+}
+
+// allowedName makes a name of 1 to 40 letters, digits, hyphens and single
+// underscores, which leaves room for the client's.
+func allowedName(name string) string {
+	name = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(name, "-")
+	name = regexp.MustCompile(`__+`).ReplaceAllString(name, "_")
+	name = strings.Trim(name, "-_")
+	name = strings.Trim(name[:min(len(name), 40)], "-_")
+	if name == "" {
+		return "server"
+	}
+	return name
+}
+
+// settle makes a server one that the configuration can have: an address of this
+// machine or network is allowed, and one that cannot be used as things are is
+// disabled. It gives the problem of one that cannot be had at all.
+func (w *importing) settle(name string, s *server, label string) string {
+	if s.disabled {
+		return w.judge(name, *s)
+	}
+	problem := w.judge(name, *s)
+	if problem == "" {
+		return ""
+	}
+	near := *s
+	near.allowPrivate = true
+	if s.url != "" && w.judge(name, near) == "" {
+		*s = near
+		w.note("%s: allow_private is set, since its address is on this machine or network", label)
+		return ""
+	}
+	s.disabled = true
+	if left := w.judge(name, *s); left != "" {
+		return left
+	}
+	w.note("%s is disabled: %s", label, problem)
+	return ""
+}
+
+func (w *importing) judge(name string, s server) string {
+	text, err := configuration().put(nil, name, s.object())
+	if err != nil {
+		return err.Error()
+	}
+	return w.Judge(text)
+}

@@ -1,0 +1,106 @@
+// Package onboard edits the configuration files of MCP clients: it adds Doorward
+// to a client, takes it out again, and reads the servers that a client has.
+//
+// Invariants: an edit inserts, replaces or removes one entry of the text and
+// leaves every other byte, comments and order included; a text that does not
+// parse is not edited; after an edit the text is parsed again, and an edit that
+// changed any other value is an error. A file is written as a whole by rename,
+// with its mode, after a copy of it was made; a file that changed since it was
+// read is not written.
+//
+// The package asks nobody, prints nothing and starts nothing.
+package onboard
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Name is the name of Doorward's entry in a client's file.
+const Name = "doorward"
+
+// Errors of this package, wrapped with the file.
+var (
+	ErrSyntax   = errors.New("it does not parse")
+	ErrShape    = errors.New("it has an unexpected shape")
+	ErrChanged  = errors.New("it has changed since it was read")
+	ErrReadOnly = errors.New("it is read-only")
+	ErrKind     = errors.New("it is not a regular file")
+	ErrLink     = errors.New("it is a link to nowhere")
+	ErrTooLarge = errors.New("it is larger than 64 MiB")
+	ErrScope    = errors.New("the client has no file for a project")
+	ErrNoHome   = errors.New("HOME is not set")
+)
+
+// A Format is the syntax of a file.
+type Format uint8
+
+// The formats.
+const (
+	JSON Format = iota // with comments and trailing commas
+	TOML
+	YAML
+)
+
+// Install gives text with an entry of Doorward, which runs command with args.
+// A nil text is that of a file to be made.
+func (c *Client) Install(text []byte, command string, args []string) ([]byte, error) {
+	return c.doc().put(text, Name, c.shape(command, args))
+}
+
+// Uninstall gives text without Doorward's entry. found is false, and the text
+// unchanged, when it has none.
+func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
+	return c.doc().drop(text, Name)
+}
+
+// Installed gives the command line of Doorward's entry in text; nil when it has
+// none.
+func (c *Client) Installed(text []byte) ([]string, error) {
+	tree, err := decode(c.Format, text)
+	if err != nil {
+		return nil, err
+	}
+	entry, found := c.doc().find(tree, Name)
+	if !found {
+		return nil, nil
+	}
+	words := commandLine(entry)
+	if words == nil {
+		return nil, fmt.Errorf("%w: the entry %s has no command", ErrShape, Name)
+	}
+	return words, nil
+}
+
+// commandLine is the command of an entry in any client's shape, and its
+// arguments.
+func commandLine(entry map[string]any) []string {
+	words := stringsOf(first(entry, "command", "cmd"))
+	return append(words, stringsOf(entry["args"])...)
+}
+
+func first(m map[string]any, keys ...string) any {
+	for _, key := range keys {
+		if v := m[key]; v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// stringsOf is a string or a list of them.
+func stringsOf(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, item := range v {
+			if s, ok := item.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}

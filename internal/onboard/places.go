@@ -1,0 +1,128 @@
+package onboard
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// places are the paths of a user's file by operating system. The first one that
+// exists is used, and the first one that has a place is made.
+//
+// A path begins with ~ for the home directory, $XDG for XDG_CONFIG_HOME or
+// ~/.config, $APP for the directory of applications' settings, $LOCAL for the
+// one that does not roam, or a variable of the client, without which the path
+// has no place.
+type places struct{ linux, darwin, windows []string }
+
+func everywhere(paths ...string) places { return places{paths, paths, paths} }
+
+// Places says where the files of a machine are.
+type Places struct {
+	Env func(name string) (string, bool) // environment variables
+	OS  string                           // as runtime.GOOS
+	Dir string                           // the directory of the project, absolute
+}
+
+// User gives the path of the client's file of the user. The error is ErrNoHome.
+func (p Places) User(c *Client) (string, error) {
+	var all []string
+	for _, path := range c.user.of(p.OS) {
+		if path = p.expand(path); path != "" {
+			all = append(all, path)
+		}
+	}
+	if len(all) == 0 {
+		return "", ErrNoHome
+	}
+	return present(all), nil
+}
+
+// Project gives the path of the client's file of the project. The error is
+// ErrScope.
+func (p Places) Project(c *Client) (string, error) {
+	var all []string
+	for _, path := range c.project {
+		all = append(all, filepath.Join(p.Dir, filepath.FromSlash(path)))
+	}
+	if len(all) == 0 {
+		return "", ErrScope
+	}
+	return present(all), nil
+}
+
+// present is the first path that exists, else the first.
+func present(paths []string) string {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+	}
+	return paths[0]
+}
+
+func (p places) of(system string) []string {
+	switch system {
+	case "darwin":
+		return p.darwin
+	case "windows":
+		return p.windows
+	}
+	return p.linux
+}
+
+// expand gives the path that a template stands for; empty: it has no place here.
+func (p Places) expand(template string) string {
+	begin, rest, _ := strings.Cut(template, "/")
+	dir := ""
+	switch begin {
+	case "~":
+		dir = p.home()
+	case "$XDG":
+		dir = p.or(p.variable("XDG_CONFIG_HOME"), ".config")
+	case "$APP":
+		dir = p.applications()
+	case "$LOCAL":
+		dir = p.or(p.variable("LOCALAPPDATA"), "AppData/Local")
+	default:
+		dir = p.variable(begin[1:])
+	}
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, filepath.FromSlash(rest))
+}
+
+// applications is where desktop programs keep their settings.
+func (p Places) applications() string {
+	switch p.OS {
+	case "darwin":
+		return p.or("", "Library/Application Support")
+	case "windows":
+		return p.or(p.variable("APPDATA"), "AppData/Roaming")
+	}
+	return p.or(p.variable("XDG_CONFIG_HOME"), ".config")
+}
+
+// or is dir, or the place under the home directory when it is empty.
+func (p Places) or(dir, underHome string) string {
+	if home := p.home(); dir == "" && home != "" {
+		return filepath.Join(home, filepath.FromSlash(underHome))
+	}
+	return dir
+}
+
+func (p Places) home() string {
+	if home := p.variable("HOME"); home != "" || p.OS != "windows" {
+		return home
+	}
+	return p.variable("USERPROFILE")
+}
+
+// variable is the value of a variable that is an absolute path.
+func (p Places) variable(name string) string {
+	if v, _ := p.Env(name); filepath.IsAbs(v) {
+		return v
+	}
+	return ""
+}

@@ -1,0 +1,61 @@
+package onboard
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// A Secret is a value of a server that looks like one, with the reference that
+// stands in the configuration for it.
+type Secret struct {
+	Server, Key string
+	Value       secret.Value
+	Ref         string // such as ${file:/path}
+}
+
+// secretName is the name of a variable or header that holds a secret.
+const secretName = `(?i)token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization|cookie|(^|[_-])(auth|pat|key|pwd)$`
+
+// secretText is a value that is one, whatever its name.
+const secretText = `^(sk-|gh[pousr]_|github_pat_|glpat-|xox[abps]-|AKIA|eyJ)|://[^/@:]*:[^/@]+@`
+
+// scheme is the part of a header before the secret.
+const scheme = `^(?i:bearer|basic|token)\s+`
+
+// secretIn finds the secret of a value, and what stands before it; empty: none.
+func secretIn(name, value string) (before, found string) {
+	if value == "" || strings.Contains(value, "${") {
+		return "", ""
+	}
+	before = regexp.MustCompile(scheme).FindString(value)
+	found = value[len(before):]
+	if !regexp.MustCompile(secretName).MatchString(name) && !regexp.MustCompile(secretText).MatchString(found) {
+		return "", ""
+	}
+	return before, found
+}
+
+// secrets lists what looks like secrets in a server. With refer they are
+// replaced by the references that it gives.
+func (s *server) secrets(name string, refer func(server, key string) string) []Secret {
+	var out []Secret
+	for _, values := range []map[string]string{s.env, s.headers} {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			before, found := secretIn(key, values[key])
+			if found == "" {
+				continue
+			}
+			one := Secret{Server: name, Key: key, Value: secret.New(found)}
+			if refer != nil {
+				one.Ref = refer(name, key)
+				values[key] = before + one.Ref
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package onboard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Source is a file that servers are read from.
+type Source struct {
+	Client *Client
+	Path   string
+	Dir    string // of the project whose file it is; empty: it is the user's
+}
+
+// Sources lists the files of clients on this machine, the user's before the
+// project's. They need not be there.
+func (p Places) Sources(clients []*Client) []Source {
+	var out []Source
+	for _, c := range clients {
+		if path, err := p.User(c); err == nil {
+			out = append(out, Source{c, path, ""})
+		}
+		if path, err := p.Project(c); err == nil {
+			out = append(out, Source{c, path, p.Dir})
+		}
+	}
+	return out
+}
+
+// File makes a source of a file of any place. Its client is the one whose file
+// it is, and otherwise the first that has servers under the same key.
+func (p Places) File(path string) (Source, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Source{}, err
+	}
+	for _, s := range p.Sources(Clients()) {
+		if s.Path == path {
+			return s, nil
+		}
+	}
+	f, err := Read(path)
+	if err != nil {
+		return Source{}, err
+	}
+	if f.Text == nil {
+		return Source{}, fmt.Errorf("%s: there is no such file", path)
+	}
+	c, err := recognized(path, f.Text)
+	if err != nil {
+		return Source{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return Source{c, path, ""}, nil
+}
+
+// recognized is the client that writes such a text.
+func recognized(path string, text []byte) (*Client, error) {
+	format := JSON
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".toml":
+		format = TOML
+	case ".yaml", ".yml":
+		format = YAML
+	}
+	tree, err := decode(format, text)
+	if err != nil {
+		return nil, err
+	}
+	// Several clients have mcpServers; Claude Code's reading of it is the widest.
+	for _, c := range append([]*Client{Find("claude-code"), Find("vscode")}, Clients()...) {
+		if c.doc().servers(tree) == nil {
+			continue
+		}
+		if _, list := c.doc().servers(tree).([]any); list == c.list {
+			it := *c
+			it.Format = format
+			return &it, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no client has its servers where this file has", ErrShape)
+}
+
+// entry is one server as a client has it.
+type entry struct {
+	from   Source
+	dir    string // where a project's servers start; empty: anywhere
+	name   string
+	values map[string]any
+	inputs map[string]string // what an editor asks for, by its id
+}
+
+// entries reads the servers of a source, sorted by name. There being no file is
+// no error: then there are none.
+func (p Places) entries(s Source) ([]entry, error) {
+	f, err := Read(s.Path)
+	if err != nil || f.Text == nil {
+		return nil, err
+	}
+	tree, err := decode(s.Client.Format, f.Text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	root, ok := tree.(map[string]any)
+	if !ok {
+		return nil, errors.New("the root is no map")
+	}
+	inputs := inputsOf(root)
+	out := listed(s, s.Dir, s.Client.doc().servers(tree), inputs)
+	if s.Client.Name == "claude-code" && s.Dir == "" {
+		projects, _ := root["projects"].(map[string]any)
+		mine, _ := projects[p.Dir].(map[string]any)
+		out = append(out, listed(s, p.Dir, mine["mcpServers"], inputs)...)
+	}
+	return out, nil
+}
+
+// listed are the servers of a map or of a list with names.
+func listed(s Source, dir string, servers any, inputs map[string]string) []entry {
+	byName, _ := servers.(map[string]any)
+	if below, ok := byName["servers"].(map[string]any); ok && s.Client.Name == "opencode" && below["type"] == nil {
+		byName = below // as its second version has them
+	}
+	if all, ok := servers.([]any); ok {
+		byName = map[string]any{}
+		for _, item := range all {
+			if m, ok := item.(map[string]any); ok {
+				name, _ := m["name"].(string)
+				byName[name] = m
+			}
+		}
+	}
+	var out []entry
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		values, _ := byName[name].(map[string]any)
+		out = append(out, entry{s, dir, name, values, inputs})
+	}
+	return out
+}
+
+// inputsOf reads what VS Code asks a person for.
+func inputsOf(root map[string]any) map[string]string {
+	out := map[string]string{}
+	all, _ := root["inputs"].([]any)
+	for _, item := range all {
+		m, _ := item.(map[string]any)
+		id, _ := m["id"].(string)
+		description, _ := m["description"].(string)
+		out[id] = description
+	}
+	return out
+}
