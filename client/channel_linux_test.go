@@ -40,7 +40,7 @@ func (b *mailbox) arrive(seq int, from, lineage, kind string) (id string) {
 	id = fmt.Sprintf("01JCMESSAGE%015d", seq)
 	id = strings.NewReplacer("U", "V", "L", "M", "I", "J", "O", "P").Replace(id)
 	b.mu.Lock()
-	b.unread = append(b.unread, map[string]any{"message_id": id, "from": from, "lineage": lineage, "kind": kind, "priority": "normal", "seq": seq, "sent_at": "2026-01-01T00:00:00Z"})
+	b.unread = append(b.unread, map[string]any{"message_id": id, "from": from, "lineage": lineage, "kind": kind, "seq": seq, "sent_at": "2026-01-01T00:00:00Z"})
 	b.text += "[peer-message 00ff id=" + id + " seq=1 from=" + from + "]\n| the body of " + id + "\n| [/peer-message 00ff]\n[/peer-message 00ff]\n"
 	b.mu.Unlock()
 	b.update()
@@ -69,7 +69,7 @@ type scripted struct {
 
 func (d *scripted) Known(*principal.Principal, string) bool { return true }
 
-func (d *scripted) Notification(context.Context, *front.Exchange) {}
+func (d *scripted) Notification(context.Context, *front.Exchange) *wire.Error { return nil }
 
 func (d *scripted) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	d.box.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,6 +127,8 @@ func (s *shim) take(line []byte) {
 	s.introduce(&m, modern)
 	switch {
 	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
+	case modern && m.Kind == wire.Notification:
+		s.tell(&m, line)
 	case m.Kind != wire.Request:
 		s.legacy.oneWay(s, &m, line)
 		if m.Method == "notifications/cancelled" {
@@ -180,6 +183,23 @@ func (s *shim) start(m *wire.Message, f func(context.Context)) {
 			s.mu.Unlock()
 		}
 	})
+}
+
+// tell passes a modern notification on, in order. Over stdio a refusal has no answer, so
+// the log has it.
+func (s *shim) tell(m *wire.Message, line []byte) {
+	resp, err := s.send(s.ctx, m, func() (*response, error) {
+		r, err := s.c.post(s.ctx, s.path, m, line, modernHeaders(m))
+		return &response{r, ""}, err
+	})
+	if err != nil {
+		s.o.Log.Warn("notification not delivered", "method", m.Method, "err", err)
+		return
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		s.o.Log.Warn("notification refused", "method", m.Method, "status", resp.StatusCode)
+	}
 }
 
 // cancelModern closes the stream of a modern request: that is the

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -298,8 +299,8 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 		}
 		time.Sleep(resumePause)
 		next, failed := l.get(s, s.ctx, last)
-		if failed != nil {
-			err = failed
+		if failed != nil { // that no daemon is there now does not say that none had the request
+			err = fmt.Errorf("taking the stream up again: %s", failed.Error())
 			break
 		}
 		resp = next

@@ -22,10 +22,12 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/console"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -62,11 +64,13 @@ type Daemon struct {
 	runner      *process.Runner
 	proof       proof // proves to clients of the socket whose daemon this is
 	checkpoints *checkpoints
+	retention   *retention
 	places      places // the state and the runtime directory
 	servers     *serverSet
 	policy      atomic.Pointer[policy.Set] // in force
 	outward     *outward
 	definitions *definitions
+	approvals   *approval.Queue
 	agents      *agents
 	key         *audit.Key
 	// contained says how the servers are shut in.
@@ -85,6 +89,8 @@ type Daemon struct {
 	reloading sync.Mutex
 
 	listeners *listeners
+	console   *console.Console
+	said      said // the last lines that servers wrote to standard error
 
 	cleanup undoing
 }
@@ -96,6 +102,7 @@ type Refused struct{ Network, Addr, Reason string }
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
+	d.callers.clients.program, _ = os.Executable() // without it a shim is a client like any other
 	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, d.openStored, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -127,8 +134,10 @@ func (d *Daemon) openAudit() error {
 		return err
 	}
 	d.key, d.checkpoints = key, newCheckpoints(d.o)
+	d.retention = newRetention(d.o, d.checkpoints)
 	log, err := audit.Open(AuditDir(d.o.StateDir, d.o.Config), audit.Options{
-		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.checkpoints.wake})
+		Always: d.o.Config.Audit.Sync == "always", Key: key, Log: d.log, Checkpointed: d.checkpoints.wake,
+		SegmentBytes: segmentBytes(d.o.Config.Audit.Retain), Rotated: d.retention.wake})
 	if errors.Is(err, audit.ErrLocked) {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
@@ -188,7 +197,7 @@ func (d *Daemon) openServers() error {
 		return err
 	}
 	d.policy.Store(rules)
-	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil, d.unseen.note)
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil, d.heard)
 	if err != nil {
 		return err
 	}
@@ -205,25 +214,31 @@ func (d *Daemon) openServers() error {
 		return err
 	}
 	l := d.o.Config.Limits
-	d.gate = gate.New(rules, d.audit, gate.Limits{
-		CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal})
+	d.gate = gate.New(rules, d.audit, limitsOf(l, d.uid))
 	d.issuer.gate = d.gate
 	d.openInstructing()
-	d.relay = relay.New(relay.Options{Gate: d.gate, Servers: set.relay, Seal: sealer, Log: d.log,
-		Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
+	hold, err := d.openApprovals()
+	if err != nil {
+		return err
+	}
+	d.relay = relay.New(relay.Options{Gate: d.gate, Hold: hold, Servers: set.relay, Seal: sealer, Log: d.log,
+		Owner: fmt.Sprintf("uid:%d", d.uid), Place: d.placeOf, Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
 	d.definitions.relay = d.relay
 	d.onClose(d.relay.Close)
 	return nil
 }
 
 func (d *Daemon) openDoor() error {
+	if err := d.openConsole(); err != nil {
+		return err
+	}
 	l := d.o.Config.Limits
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
-		Ahead:    d.callers.ahead, Delivery: d.instructing.server.Delivery,
+		Ahead:    d.ahead, Delivery: d.instructing.server.Delivery,
 		Seen: d.seen, Unread: listen.Unread,
-		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions,
+		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream,
 	})

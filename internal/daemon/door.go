@@ -24,6 +24,7 @@ type callers struct {
 	events   *doorEvents
 	observer *peer.Observer // looks at the programs of the socket's callers
 	sessions *deliver.Server
+	clients  clients
 }
 
 // connContext stamps a connection with what is known of it, once: the
@@ -35,7 +36,7 @@ func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn
 		if o == nil {
 			return ctx
 		}
-		return context.WithValue(ctx, callerKey{}, s.newCaller(o))
+		return noting(context.WithValue(ctx, callerKey{}, s.newCaller(o)))
 	}
 }
 
@@ -87,8 +88,16 @@ func sameSite(v []string) bool {
 	return true
 }
 
-// authenticate says who is calling.
+// authenticate says who is calling, and notes which process speaks MCP.
 func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
+	who, err := s.identify(r)
+	if err == nil {
+		s.clients.note(r)
+	}
+	return who, err
+}
+
+func (s *callers) identify(r *http.Request) (*principal.Principal, error) {
 	c := callerOf(r)
 	if c == nil {
 		return nil, authn.ErrUnauthenticated

@@ -12,7 +12,7 @@ import (
 )
 
 // sumTime is how long equal refusals at the door are counted before they are
-// written as one record (contract, "Audit").
+// written as one record (docs/security-model.md).
 const sumTime = time.Minute
 
 // doorEvents records refusals at the door: the first at once, its equals

@@ -23,6 +23,7 @@ func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 		}
 		rules[name] = policy.ServerRules{
 			Tools: policy.List{Allow: s.Doorward.Tools.Allow, Deny: s.Doorward.Tools.Deny},
+			Held:  s.Doorward.Tools.Ask,
 			Ask:   policy.List{Allow: s.Doorward.Ask.Allow, Deny: s.Doorward.Ask.Deny},
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -44,7 +43,8 @@ func (p proof) public() string {
 
 // proving answers on the Unix socket who serves it, before any authentication: a
 // client that does not know the daemon must not send it a token. Only the
-// client's nonce and this process's pid are signed.
+// client's nonce and the pid of the process that bound the socket are signed: this
+// one, or the service manager that passed it.
 func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 	if l.Network != "unix" {
 		return next
@@ -54,7 +54,7 @@ func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		signed, ok := peer.Prove(ed25519.PrivateKey(p), r.Header.Get(peer.ProofNonce), os.Getpid())
+		signed, ok := peer.Prove(ed25519.PrivateKey(p), r.Header.Get(peer.ProofNonce), l.Binder())
 		if !ok {
 			http.Error(w, "no nonce", http.StatusBadRequest)
 			return

@@ -22,7 +22,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
-	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers, d.unseen.note)
+	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers, d.heard)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
@@ -61,7 +61,7 @@ func needRestart(now, next *config.Config) []string {
 		a, b any
 	}{
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
-		{"log", now.Log, next.Log}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
+		{"log", now.Log, next.Log}, {"approvals", now.Approvals, next.Approvals}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
 		{"instructions", now.Instructions, next.Instructions},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {

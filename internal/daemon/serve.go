@@ -47,6 +47,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
 	go d.places.watch(watching, d.log, d.audit)
+	defer d.retention.start(watching)()
 	failed := make(chan error, len(d.listeners.open))
 	for _, l := range d.listeners.open {
 		go d.listeners.serve(l, failed)
@@ -154,6 +155,7 @@ func (ls *listeners) stop() {
 		m.server.Close() // who waits for mail is told
 	}
 	ls.d.instructing.server.Close()
+	ls.d.console.Close()
 	ls.d.relay.Close()
 	ls.d.door.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)

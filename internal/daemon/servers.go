@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/upstream"
@@ -54,7 +55,7 @@ func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, vers
 // server alone.
 func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out *outward, before *serverSet) {
 	h := s.Doorward
-	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, Protocol: h.Protocol,
+	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, PerSession: s.Kind == upstream.KindStdio && upstream.Stateful(s.Command, revealed(s.Args)), Protocol: h.Protocol,
 		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
 		def := definition(set.config, name, s)
@@ -81,11 +82,9 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out
 func definition(c *config.Config, name string, s *config.Server) upstream.Definition {
 	def := upstream.Definition{Name: name, Kind: s.Kind, Path: s.Path, Dir: s.Cwd, URL: s.URL.Reveal(),
 		AllowPrivate: s.Doorward.AllowPrivate, Timeout: s.Doorward.Timeout, Connect: s.Doorward.Connect,
-		FirstByte: s.Doorward.FirstByte, Idle: s.Doorward.Idle, MaxStreams: s.Doorward.MaxStreams, KeepStderr: c.Log.Level == "debug",
+		FirstByte: s.Doorward.FirstByte, Idle: s.Doorward.Idle, MaxStreams: s.Doorward.MaxStreams, MaxMessage: c.Limits.AnswerBytes, KeepStderr: c.Log.Level == "debug",
 		Sandbox: sandboxOf(c, serverHome(name), s)}
-	for _, a := range s.Args {
-		def.Args = append(def.Args, a.Reveal())
-	}
+	def.Args = revealed(s.Args)
 	env := make(map[string]string, len(s.Env))
 	for k, v := range s.Env {
 		env[k] = v.Reveal()
@@ -96,6 +95,14 @@ func definition(c *config.Config, name string, s *config.Server) upstream.Defini
 		def.Headers.Set(k, v.Reveal())
 	}
 	return def
+}
+
+// revealed are arguments as the program gets them.
+func revealed(args []secret.Value) (out []string) {
+	for _, a := range args {
+		out = append(out, a.Reveal())
+	}
+	return out
 }
 
 // opening is what a server is made of, before it is.

@@ -22,8 +22,11 @@ type api struct{ d *Daemon }
 
 // paths are what is served beside MCP.
 func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	paths := admin.Paths(admin.Options{Status: a.status, Enter: a.enterAdmin, Decide: a.decide, Policy: a.policyText, Measure: a.measure, Kept: a.d.checkpoints.answer,
-		Trust: admin.Truster{List: func() []admin.Trust { return a.d.definitions.trust("") }, Look: a.d.definitions.look, Approve: a.d.definitions.approve}})
+	paths := admin.Paths(admin.Options{Status: a.status, Enter: a.enterAdmin, Decide: a.decide, Policy: a.policyText, Measure: a.measure, Kept: a.d.checkpoints.answer, Prune: a.d.retention.order,
+		Trust:    admin.Truster{List: func() []admin.Trust { return a.d.definitions.trust("") }, Look: a.d.definitions.look, Approve: a.d.definitions.approve},
+		UI:       admin.UI{Open: a.openUI, SignOut: a.signOutUI, Above: above},
+		Approver: a.approver(),
+		Control:  admin.Control{Restart: a.restartServer, Stop: a.stopStarted}})
 	a.addMailPaths(paths)
 	paths["/auth/"] = a.d.instructing.server.Serve
 	return paths
@@ -70,10 +73,10 @@ func (a api) status() admin.Status {
 	}
 	children := a.d.runner.Children()
 	for _, b := range a.d.relay.Status() {
-		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: a.d.definitions.withheld(b.Name), Reason: b.Reason}
+		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: a.d.definitions.withheld(b.Name), Reason: b.Reason, Stderr: b.Stderr}
 		if v.Kind == relay.KindBuiltin && v.Reason == "" {
 			if v.Reason = a.builtinTrouble(v.Name); v.Reason != "" {
-				v.State = "unreachable"
+				v.State = relay.Failing
 			}
 		}
 		v.Unmatched = a.d.definitions.unmatched(a.d.policy.Load(), b.Name)

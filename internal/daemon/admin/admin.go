@@ -56,12 +56,14 @@ type Listener struct {
 
 // Server is one configured server.
 type Server struct {
-	Name      string   `json:"name"`
-	Kind      string   `json:"kind"`
-	State     string   `json:"state"` // idle, connected, refused, unreachable, sign-in needed or sign-in failed
-	Era       string   `json:"era"`   // legacy, modern, both or unknown
-	Instances int      `json:"instances"`
-	Sandbox   string   `json:"sandbox"` // the mode, and what of it does not hold in full
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	State     string `json:"state"` // idle, starting, connected, failing, refused or withheld
+	Era       string `json:"era"`   // legacy, modern, both or unknown
+	Instances int    `json:"instances"`
+	Sandbox   string `json:"sandbox"` // the mode, and what of it does not hold in full
+	// Stderr are the last lines of standard error of a server that is failing.
+	Stderr    []string `json:"stderr,omitempty"`
 	Withheld  []string `json:"withheld"`
 	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`
@@ -99,6 +101,18 @@ type Kept struct {
 	Unknown string       `json:"unknown,omitempty"` // why there are none
 }
 
+// Prune is the body of POST /admin/v1/audit/prune: one of the two.
+type Prune struct {
+	Turn    bool `json:"turn,omitempty"`    // close the open segment
+	Through int  `json:"through,omitempty"` // remove the segments up to this one
+}
+
+// Pruned is its answer.
+type Pruned struct {
+	Begins  uint64 `json:"begins,omitempty"`  // number of the first record that stays
+	Problem string `json:"problem,omitempty"` // why it was not done
+}
+
 // Whoami is the answer of /admin/v1/whoami.
 type Whoami struct {
 	Principal string          `json:"principal"`
@@ -111,6 +125,10 @@ type Explanation struct {
 	Rule     string `json:"rule"`
 	Reason   string `json:"reason"`
 	At       string `json:"at,omitempty"` // where the rule stands, FILE:LINE
+	// Ask is the rule by which the act is held for the operator, and Grant the id of the
+	// grant that lets it through all the same.
+	Ask   string `json:"ask,omitempty"`
+	Grant string `json:"grant,omitempty"`
 }
 
 // Policy is the answer of /admin/v1/policy.
@@ -127,11 +145,16 @@ type Options struct {
 	Policy func() string // in force, as text
 	Trust  Truster
 
+	Approver  Approver
 	Messaging Messaging
+	UI        UI
+	Control   Control
 	// Measure is what /metrics shows beside Status.
 	Measure func(ctx context.Context) Measures
 	// Kept is the answer about the audit log's checkpoint, a Kept, and its status.
 	Kept func(*http.Request) (any, int)
+	// Prune removes old records of the audit log: body and answer are Prune and Pruned.
+	Prune func(ctx context.Context, who *principal.Principal, body []byte) (any, int)
 }
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
@@ -145,6 +168,9 @@ func Paths(o Options) map[string]handler {
 		"/admin/v1/whoami":  whoami,
 
 		"/admin/v1/audit/kept": o.guarded("audit", func(r *http.Request) (any, int) { return o.Kept(r) }),
+		"/admin/v1/audit/prune": o.posted("audit/prune", func(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
+			return o.Prune(ctx, who, body)
+		}),
 
 		"/admin/v1/trust":      o.trust(),
 		"/admin/v1/trust/look": o.trustLook(),
@@ -152,6 +178,9 @@ func Paths(o Options) map[string]handler {
 		"/metrics": o.metrics(),
 	}
 	maps.Copy(paths, o.agentPaths())
+	maps.Copy(paths, o.uiPaths())
+	maps.Copy(paths, o.controlPaths())
+	maps.Copy(paths, o.approvalPaths())
 	return paths
 }
 
@@ -212,7 +241,7 @@ func (o Options) explain(r *http.Request) (any, int) {
 		return nil, http.StatusBadRequest
 	}
 	ask := policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name"),
-		Confirmed: q.Get("confirmed") == "true"}
+		Confirmed: q.Get("confirmed") == "true", Holds: true}
 	if q.Get("local") == "true" {
 		ask.Who = ask.Who.WithLocal()
 	}
@@ -222,7 +251,10 @@ func (o Options) explain(r *http.Request) (any, int) {
 	d := o.Decide(ask)
 	e := Explanation{Decision: "deny", Rule: d.Rule, Reason: d.Reason, At: d.At}
 	if d.Allow {
-		e.Decision = "allow"
+		e.Decision, e.Ask = "allow", d.Ask.Rule
+	}
+	if e.Ask != "" {
+		e.Grant = o.grantOf(ask)
 	}
 	return e, http.StatusOK
 }

@@ -139,7 +139,7 @@ func (a *AgentMeasures) collect(gauge, count sample) {
 	}
 	count(metricAccepted, float64(a.Accepted))
 	gauge(metricDifference, float64(difference))
-	for _, presence := range []string{"live", "away", "paused"} {
+	for _, presence := range []string{"awake", "asleep", "gone"} {
 		gauge(metricPeers, float64(a.Peers[presence]), presence)
 	}
 	gauge(metricWaits, float64(a.Waits))

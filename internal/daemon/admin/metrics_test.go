@@ -49,7 +49,7 @@ func TestMetricsShowTheMailAndThatNoneIsLost(t *testing.T) {
 	t.Parallel()
 	w := scrape(t, "GET", Measures{Messaging: true, Refused: map[string]uint64{"policy": 5},
 		Agent: &AgentMeasures{Accepted: 10, States: map[string]int64{mail.Acked: 6, mail.Queued: 3, mail.Held: 1},
-			Peers: map[string]int{"live": 2}, Waits: 1, Sends: map[string]uint64{"accepted": 9, "MAILBOX_FULL": 1}}}, nil)
+			Peers: map[string]int{"awake": 2}, Waits: 1, Sends: map[string]uint64{"accepted": 9, "MAILBOX_FULL": 1}}}, nil)
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Fatalf("%d %s", w.Code, w.Header())
 	}
@@ -59,8 +59,8 @@ func TestMetricsShowTheMailAndThatNoneIsLost(t *testing.T) {
 		`doorward_agent_messages{state="acked"}`:                   "6",
 		`doorward_agent_messages{state="evicted"}`:                 "0",
 		"doorward_agent_invariant_difference":                      "0",
-		`doorward_agent_peers{presence="live"}`:                    "2",
-		`doorward_agent_peers{presence="paused"}`:                  "0",
+		`doorward_agent_peers{presence="awake"}`:                   "2",
+		`doorward_agent_peers{presence="gone"}`:                    "0",
 		"doorward_agent_waits_open":                                "1",
 		`doorward_agent_sends_total{result="accepted"}`:            "9",
 		`doorward_agent_sends_total{result="MAILBOX_FULL"}`:        "1",

@@ -31,6 +31,7 @@ type Config struct {
 	Scan         Scanning           `yaml:"scan" doc:"The content rules of servers with doorward.scan."`
 	Egress       Egress             `yaml:"egress" doc:"The way out to servers over the network."`
 	Audit        Audit              `yaml:"audit" doc:"The audit log."`
+	Approvals    Approvals          `yaml:"approvals" doc:"Calls that are held for the operator; see approvals.md."`
 	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
 	Limits       Limits             `yaml:"limits" doc:"Limits that hold for the whole daemon."`
 	Log          Log                `yaml:"log" doc:"The daemon's own log, on standard error."`
@@ -108,7 +109,7 @@ type Server struct {
 type Handling struct {
 	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
-	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one a session for servers of the older protocol and one a principal for the newer."`
+	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one for all sessions of a principal that the server cannot tell apart; see sessions.md."`
 	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
 	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
 	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
@@ -138,6 +139,7 @@ type Scanning struct {
 // Tools lists tool names; * stands for any run of characters.
 type Tools struct {
 	Allow []string `yaml:"allow" default:"*" doc:"Tool names; * stands for any run of characters. [] allows none."`
+	Ask   []string `yaml:"ask" doc:"Tool names whose calls are held for the operator, and names that look like them; @destructive is every tool that declares destructiveHint, @writes every one that does not declare readOnlyHint. See approvals.md."`
 	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list of what is allowed is safer: it holds for tools that come later too."`
 }
 
@@ -164,7 +166,7 @@ type Agent struct {
 	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most open messages in one mailbox."`
 	MailboxBytes    int64  `yaml:"mailbox_bytes" default:"8388608" min:"1024" max:"1073741824" doc:"Most bytes of open messages in one mailbox."`
 	SenderMessages  int    `yaml:"sender_messages" default:"100" min:"1" max:"1000000" doc:"Most open messages from one sender in one mailbox."`
-	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one peer in a minute, of which it may have 20 at once or a third, whichever is more. A principal may register half as often, or 30 times, whichever is more."`
+	SendsPerMinute  int    `yaml:"sends_per_minute" default:"60" min:"1" max:"100000" doc:"Most sends of one peer in a minute, of which it may have 20 at once or a third, whichever is more."`
 	Peers           int    `yaml:"peers" default:"256" min:"1" max:"100000" doc:"Most registered peers in one namespace."`
 
 	TTL     time.Duration `yaml:"ttl" default:"24h" min:"60s" max:"168h" doc:"How long a message waits for its recipient where the sender does not say."`
@@ -174,9 +176,16 @@ type Agent struct {
 	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
 	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
 
+	Keep Keep `yaml:"keep" doc:"How long messages are kept that are over."`
+
 	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
 
 	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. None unless they stand here."`
+}
+
+// Keep is how long messages are kept that are over.
+type Keep struct {
+	Confirmed time.Duration `yaml:"confirmed" default:"168h" min:"1h" max:"8760h" doc:"How long the text of a message is kept after its recipient has confirmed it, for the tool read of those who wrote and got it. The text of one that was lost is kept for a day."`
 }
 
 // Instructions is instruction delivery.
@@ -200,6 +209,14 @@ type Instructions struct {
 type Audit struct {
 	Dir  string `yaml:"dir" refs:"env" path:"" doc:"Its directory. Empty is audit in the state directory."`
 	Sync string `yaml:"sync" default:"interval" enum:"interval|always" doc:"When records are forced to the disk: every 100 ms and at checkpoints, or before each act."`
+
+	Retain Retain `yaml:"retain" doc:"How much of it is kept. Whole segments are removed, the oldest first; the rest stays verifiable."`
+}
+
+// Retain is how much of the audit log is kept.
+type Retain struct {
+	Days  int   `yaml:"days" default:"90" min:"0" max:"36500" doc:"Days after which records are removed. 0 is no bound."`
+	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Most bytes of the whole record, beside the open segment: a quarter of this, from 64 KiB to 16 MiB. 0 is no bound."`
 }
 
 // Store is where state is kept.
@@ -213,12 +230,17 @@ type Store struct {
 // Limits hold for the whole daemon.
 type Limits struct {
 	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
+	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on."`
 	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
-	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one."`
+	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one. Held against the daemon's own user, on the socket and on loopback, only when it is set here."`
 	Children             int           `yaml:"children" default:"64" min:"1" max:"65536" doc:"Most child processes of all servers together."`
-	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Streams of subscriptions/listen are counted by sessions_per_principal instead."`
-	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429."`
+	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Calls that wait for mail do not count, and streams of subscriptions/listen are counted by sessions_per_principal instead. For the daemon's own user as above."`
+	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429. For the daemon's own user as above."`
 	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is held open; a client of 2025-11-25 is then asked to come back for the rest. For proxies in front that cut long responses. 0 is no limit."`
+
+	// Written are the keys of this section that stand in the file. What is counted for
+	// each principal holds for the daemon's own user only when it is written.
+	Written map[string]bool `yaml:"-"`
 }
 
 // Log is the daemon's own log.

@@ -54,10 +54,11 @@ func defaults() *config.Config {
 		OAuth:   config.OAuth{Algorithms: []string{"RS256", "PS256", "ES256", "EdDSA"}},
 		Agent: config.Agent{Enabled: true, Overflow: "reject", MessageBytes: 65536, MailboxMessages: 1000, MailboxBytes: 8 << 20,
 			SenderMessages: 100, SendsPerMinute: 60, Peers: 256, TTL: 24 * time.Hour, Hold: time.Hour, Lease: 2 * time.Minute,
-			Retries: 5, WaitCap: 55 * time.Second, Session: 90 * time.Second, SiblingJoin: "off"},
+			Retries: 5, WaitCap: 55 * time.Second, Session: 90 * time.Second, Keep: config.Keep{Confirmed: 168 * time.Hour}, SiblingJoin: "off"},
 		Instructions: config.Instructions{Dir: "/etc/doorward/instructions", Canary: "alert", OAuth: config.SignIn{Grant: "authorization_code"}},
-		Audit:        config.Audit{Sync: "interval"},
-		Limits:       config.Limits{BodyBytes: 4194304, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerPrincipal: 256, CallsPerSecond: 200},
+		Audit:        config.Audit{Sync: "interval", Retain: config.Retain{Days: 90}},
+		Approvals:    config.Approvals{Wait: "auto", Expire: time.Hour, Presence: "terminal"},
+		Limits:       config.Limits{BodyBytes: 4194304, AnswerBytes: 16777216, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerPrincipal: 256, CallsPerSecond: 200},
 		Log:          config.Log{Level: "info", Format: "text"},
 		Dir:          "/etc/doorward",
 	}
@@ -109,6 +110,7 @@ func TestManualExample(t *testing.T) {
 	want.Listen.HTTP[0].Hosts, want.Listen.HTTP[0].Origins, want.Listen.HTTP[0].Proxies = []string{}, []string{}, []string{}
 	want.Policy = "/etc/doorward/policy.cedar"
 	want.OAuth.Scopes = map[string][]string{}
+	want.Limits.Written = map[string]bool{"body_bytes": true, "answer_bytes": true, "calls_per_second": true, "children": true, "sessions": true, "sessions_per_principal": true}
 	handling := config.Handling{
 		Tools: config.Tools{Allow: []string{"*"}, Deny: []string{}}, Ask: config.Ask{Allow: []string{"elicitation"}},
 		Instances: "auto", Sandbox: "contain", Network: "inherit",
@@ -295,9 +297,9 @@ func TestProblemAsJSON(t *testing.T) {
 	t.Parallel()
 	_, ps := parse("doorward.yaml", "log: {level: x}\nmcpServers: {a: {command: missing, timeout: 1}}\n")
 	b, err := json.Marshal(ps)
-	want := `[{"file":"doorward.yaml","line":1,"key":"log.level","problem":"\"x\" is not one of debug, info, warn, error"},` +
-		`{"file":"doorward.yaml","line":2,"key":"mcpServers.a.command","problem":"finding the command: no such program on PATH","server":"a"},` +
-		`{"file":"doorward.yaml","line":2,"key":"mcpServers.a.timeout","problem":"ignored: belongs to a client; Doorward's own is doorward.timeout","server":"a","warning":true}]`
+	want := `[{"file":"doorward.yaml","line":1,"key":"log.level","problem":"\"x\" is not one of debug, info, warn, error","severity":"error"},` +
+		`{"file":"doorward.yaml","line":2,"key":"mcpServers.a.command","problem":"finding the command: no such program on PATH","server":"a","severity":"error"},` +
+		`{"file":"doorward.yaml","line":2,"key":"mcpServers.a.timeout","problem":"ignored: belongs to a client; Doorward's own is doorward.timeout","server":"a","warning":true,"severity":"warning"}]`
 	if err != nil || string(b) != want {
 		t.Errorf("got  %s\nwant %s", b, want)
 	}

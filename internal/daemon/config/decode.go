@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -107,7 +108,7 @@ func (d *decoder) setDefaults(v reflect.Value) {
 
 // structure decodes a mapping with known keys.
 func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
-	if !d.is(n, key, yaml.MappingNode, "a mapping") {
+	if !d.is(n, key, yaml.MappingNode, d.mappingOf(v.Type())) {
 		return
 	}
 	fields := d.fields(v.Type())
@@ -187,7 +188,7 @@ func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&y
 // is checks the kind of a node.
 func (d *decoder) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
 	if n.Kind != kind {
-		d.fail(key, fmt.Sprintf("this must be %s, not %s", want, kindName(n)))
+		d.fail(key, fmt.Sprintf("this must be %s, not %s%s", want, kindName(n), insteadOf(n, kind, want)))
 		return false
 	}
 	return true
@@ -222,6 +223,10 @@ func (d *decoder) text(n *yaml.Node, key string) (string, bool) {
 
 // stringValue decodes text: a choice, a path, or anything.
 func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value) {
+	if wrong := wrongText(n, f); wrong != "" {
+		d.fail(key, wrong)
+		return
+	}
 	text, ok := d.text(n, key)
 	if !ok {
 		return
@@ -260,6 +265,7 @@ func (d *decoder) path(text, key string, f field) string {
 		d.refuse(key, "~ is not expanded; write ${HOME}")
 		return text
 	}
+	d.profileAdvice(key, text, f)
 	return filepath.Join(d.dir, text)
 }
 
@@ -280,7 +286,7 @@ var bareInt = lazily(`^-?(0|[1-9][0-9]*)$`)
 // integer decodes a whole number.
 func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !bareInt.MatchString(n.Value) {
-		d.fail(key, "this must be a whole number in plain decimal digits, without quotes or units")
+		d.fail(key, "this must be a whole number in plain decimal digits, without quotes or units"+wholeNumber(n))
 		return
 	}
 	low, _ := strconv.ParseInt(f.min, 10, 64)
@@ -296,12 +302,13 @@ func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
 // duration decodes a time with its unit, or 0.
 func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
 	high, _ := time.ParseDuration(f.max)
+	low, _ := time.ParseDuration(f.min) // 0 without one
 	got, err := time.ParseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Value != "0" || err != nil:
-		d.fail(key, "this must be a time with its unit, such as 120s or 5m, or 0")
-	case got < 0 || got > high:
-		d.fail(key, fmt.Sprintf("%s is not between 0 and %s", plaintext.Clip(n.Value, maxShown), f.max))
+		d.fail(key, "this must be a time with its unit, such as 120s or 5m"+orZero(low)+withUnit(n.Value))
+	case got < low || got > high:
+		d.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), cmp.Or(f.min, "0"), f.max))
 	default:
 		v.SetInt(int64(got))
 	}
@@ -309,7 +316,11 @@ func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
 
 // list decodes a sequence.
 func (d *decoder) list(n *yaml.Node, key string, f field, v reflect.Value) {
-	if !d.is(n, key, yaml.SequenceNode, "a list") {
+	want := "a list"
+	if isStruct(v.Type().Elem()) {
+		want = "a list of mappings with " + strings.Join(d.keys(v.Type().Elem())[:1], "")
+	}
+	if !d.is(n, key, yaml.SequenceNode, want) {
 		return
 	}
 	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))

@@ -11,6 +11,8 @@ import (
 // maxFile is the size in bytes above which a file is no configuration.
 const maxFile = 1 << 20
 
+var errNoFile = errors.New("there is no such file")
+
 // readFile reads the configuration after judging who could have written it: the file contains commands, so any user
 // who may write it can run programs as the daemon's user. Links are followed and the opened file is judged. Renames
 // in its directory are not judged: a file of another user that is put there fails by its owner.
@@ -23,7 +25,7 @@ func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) 
 	}
 	f, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no such file")
+		return nil, errNoFile
 	} else if err != nil {
 		return nil, fmt.Errorf("opening the file: %w", err)
 	}

@@ -17,9 +17,15 @@ func (d *decoder) lint(root *yaml.Node) {
 		return at
 	}
 	plainyaml.Walk{
-		Key: func(in string, k, _ *yaml.Node) string { return noted(join(in, k.Value), k.Line) },
+		Key: func(in string, k, v *yaml.Node) string {
+			at := noted(join(in, k.Value), k.Line)
+			d.curly(at, v)
+			return at
+		},
 		Item: func(in string, i int, item *yaml.Node) string {
-			return noted(fmt.Sprintf("%s[%d]", in, i), item.Line)
+			at := noted(fmt.Sprintf("%s[%d]", in, i), item.Line)
+			d.curly(at, item)
+			return at
 		},
 		Fault: d.fault,
 	}.Tree(root)
@@ -29,6 +35,8 @@ func (d *decoder) lint(root *yaml.Node) {
 func (d *decoder) fault(at string, f plainyaml.Fault) {
 	switch {
 	case f.First > 0:
+		d.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
+	case f.InKey && f.Node.Kind == yaml.ScalarNode && f.Node.Tag != "!!merge" && f.Node.Value != "":
 		d.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
 	case f.InKey:
 		d.failAt(f.Node.Line, at, f.Text)

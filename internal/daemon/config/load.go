@@ -70,7 +70,9 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 
 	if root := d.tree(content); root != nil {
 		d.lint(root)
-		d.structure(root, "", reflect.ValueOf(c).Elem())
+		if !d.clientsFile(root) {
+			d.structure(root, "", reflect.ValueOf(c).Elem())
+		}
 	}
 	d.validate(c)
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
@@ -80,9 +82,24 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 		return nil, d.problems
 	}
 	c.Secrets = d.secrets
+	c.Limits.Written = d.written("limits", reflect.TypeFor[Limits]())
 	d.refuseServers(c)
 	d.refuseLaunchers(c)
 	return c, d.problems
+}
+
+// written are the keys of a section that stand in the file; nil for none.
+func (d *decoder) written(section string, t reflect.Type) map[string]bool {
+	var out map[string]bool
+	for _, key := range d.keys(t) {
+		if d.lines[join(section, key)] > 0 {
+			if out == nil {
+				out = make(map[string]bool)
+			}
+			out[key] = true
+		}
+	}
+	return out
 }
 
 // refuseServers writes the first problem of each server into it.

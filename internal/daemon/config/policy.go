@@ -23,6 +23,9 @@ func (c *Config) ReadPolicy(open func(path string) (*os.File, error)) error {
 	if err == nil && len(b) > maxFile {
 		err = fmt.Errorf("the file is larger than %d bytes", maxFile)
 	}
+	if errors.Is(err, errNoFile) {
+		return fmt.Errorf("%s: %w; make it, or leave the key out", c.Policy, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Policy, err)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -14,6 +15,19 @@ type Problem struct {
 	Problem string `json:"problem"`           // what is wrong and what to do, one line
 	Server  string `json:"server,omitempty"`  // not empty: only that server, or launcher:NAME, is refused, the rest runs
 	Warning bool   `json:"warning,omitempty"` // worth saying, stops nothing
+}
+
+// MarshalJSON adds severity, which is error or warning.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	type plain Problem
+	severity := "error"
+	if p.Warning {
+		severity = "warning"
+	}
+	return json.Marshal(struct {
+		plain
+		Severity string `json:"severity"`
+	}{plain(p), severity})
 }
 
 // String is the form for a terminal: FILE:LINE: KEY: PROBLEM.

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/doorward/doorward/internal/base/secret"
@@ -35,6 +36,7 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 		}
 	}
 	d.warnVisible(key, f, t)
+	d.warnUnbraced(key, text)
 	return v
 }
 
@@ -78,6 +80,8 @@ var editorVariables = []string{"workspaceFolder", "workspaceFolderBasename", "us
 func advice(err error) string {
 	unset, ok := errors.AsType[*secret.UnsetError](err)
 	switch {
+	case !ok && errors.Is(err, fs.ErrNotExist):
+		return "; make the file, readable by you alone, or correct the path"
 	case !ok:
 		return ""
 	case slices.Contains(editorVariables, unset.Name):

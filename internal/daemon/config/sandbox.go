@@ -65,7 +65,7 @@ func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 	got, ok := parseSize(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" || !ok:
-		d.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0")
+		d.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0"+withBinaryUnit(n.Value))
 	case got > high:
 		d.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
 	default:

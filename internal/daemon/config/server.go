@@ -36,6 +36,8 @@ func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
 	case isForeign(n):
 	case isNull(n):
 		d.fail(key, neither)
+	case n.Kind != yaml.MappingNode:
+		d.fail(key, fmt.Sprintf("this must be a mapping with command and args, or with url, not %s", kindName(n)))
 	default:
 		d.structure(n, key, reflect.ValueOf(s).Elem())
 		d.checkServer(n, key, s)
@@ -156,10 +158,11 @@ func (d *decoder) checkCommand(key string, s *Server) {
 		if strings.Contains(arg.Reveal(), "\x00") {
 			d.refuse(fmt.Sprintf("%s[%d]", join(key, "args"), i), "an argument cannot hold a NUL")
 		}
+		d.warnHome(fmt.Sprintf("%s[%d]", join(key, "args"), i), arg.Reveal())
 	}
 	at := join(key, "command")
 	switch {
-	case d.muted || s.Command == "" && d.failed[at]:
+	case d.muted || d.failed[at]:
 		return
 	case s.Command == "":
 		d.refuse(at, "the command is empty")
@@ -167,11 +170,17 @@ func (d *decoder) checkCommand(key string, s *Server) {
 		d.refuse(at, "~ is not expanded; write ${HOME}")
 	case strings.ContainsAny(s.Command, shellMeaning):
 		d.refuse(at, "no shell reads the command, so characters such as | & ; $ * and quotes mean nothing; give the program alone, and its arguments in args")
-	case strings.Contains(s.Command, " ") && !strings.Contains(s.Command, "/"):
+	case hasArguments(s.Command):
 		d.refuse(at, "the command is the program alone; give its arguments in args, one string each")
 	default:
 		d.resolveCommand(at, s)
 	}
+}
+
+// hasArguments tells a name of a program with words behind it from a path with spaces in it.
+func hasArguments(command string) bool {
+	program, _, more := strings.Cut(command, " ")
+	return more && !strings.Contains(program, "/")
 }
 
 // resolveCommand finds the program on the PATH that the child will have.
@@ -188,7 +197,7 @@ func (d *decoder) resolveCommand(key string, s *Server) {
 	}
 	resolved, err := d.o.ResolveCommand(command, path)
 	if err != nil {
-		d.refuse(key, "finding the command: "+err.Error())
+		d.refuse(key, "finding the command: "+err.Error()+commandAdvice(s.Command, err))
 		return
 	}
 	s.Path = resolved

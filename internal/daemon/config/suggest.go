@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // clientOnly are keys of a server that belong to the client from which a file was pasted. They are ignored with a
@@ -19,11 +22,16 @@ var clientOnly = []string{
 // elsewhere are keys of other dialects that mean something, and where Doorward has it. Some of them restrict, so
 // none is left out in silence.
 var elsewhere = map[string]string{
+	"arguments":            "args",
 	"baseUrl":              "url",
 	"bearer_token_env_var": `headers: {Authorization: "Bearer ${env:NAME}"}`,
+	"cmd":                  "command",
 	"disabledTools":        "doorward.tools.deny",
 	"disabled_tools":       "doorward.tools.deny",
-	"enabled":              "disabled",
+	"enabled":              "disabled, which is the other way round",
+	"endpoint":             "url",
+	"environment":          "env",
+	"envs":                 "env",
 	"enabledTools":         "doorward.tools.allow",
 	"enabled_tools":        "doorward.tools.allow",
 	"envFile":              "env, with ${env:NAME} or ${file:/path}",
@@ -36,6 +44,10 @@ var elsewhere = map[string]string{
 	"serverUrl":            "url",
 	"transport":            "type",
 	"transportType":        "type",
+	"uri":                  "url",
+	"workdir":              "cwd",
+	"workingDirectory":     "cwd",
+	"working_directory":    "cwd",
 }
 
 // elsewhereTop are top keys of other dialects.
@@ -43,12 +55,42 @@ var elsewhereTop = map[string]string{
 	"servers":         "this is VS Code's key; write mcpServers instead, with the same entries",
 	"mcp_servers":     "this is Codex's key; write mcpServers instead",
 	"context_servers": "this is Zed's key; write mcpServers instead",
+	"mcp":             "this is opencode's key; write mcpServers instead, or run doorward import opencode",
+	"extensions":      "this is Goose's key; write mcpServers instead, or run doorward import goose",
+	"addr":            inListen,
+	"bind":            inListen,
+	"host":            inListen,
+	"port":            inListen,
+	"token":           "a token is never in this file; set DOORWARD_TOKEN or --token-file, or run doorward token new",
+	"sandbox":         "it belongs to each server; write it under mcpServers.NAME.doorward",
+	"tools":           "it belongs to each server; write it under mcpServers.NAME.doorward",
+	"rules":           "rules stand in a Cedar file; name it with policy",
 	"inputs":          "inputs ask a person in an editor; use ${env:NAME}, ${file:/path} or ${keyring:service/name} instead",
+}
+
+const inListen = "an address stands under listen; write listen: {http: [{addr: \"127.0.0.1:7866\"}]}"
+
+// ownFile are keys that show that this is a client's own file with all that it keeps.
+var ownFile = map[string]string{"numStartups": "Claude Code's own file; run doorward import claude-code"}
+
+// clientsFile notes that the file is a client's own, in place of a problem for each of its keys.
+func (d *decoder) clientsFile(root *yaml.Node) bool {
+	if root.Kind != yaml.MappingNode {
+		return false
+	}
+	for name := range pairs(root) {
+		if whose := ownFile[name]; whose != "" {
+			d.fail(name, "unknown key: this is "+whose)
+			return true
+		}
+	}
+	return false
 }
 
 // unknown reports a key that a section does not have, with what was probably meant.
 func (d *decoder) unknown(section reflect.Type, key, name string) {
 	inServer := section == serverType
+	theirs := section == handlingType && slices.Contains(d.keys(serverType), name)
 	ours := inServer && slices.Contains(d.keys(handlingType), name)
 	switch {
 	case inServer && slices.Contains(clientOnly, name):
@@ -63,8 +105,12 @@ func (d *decoder) unknown(section reflect.Type, key, name string) {
 		d.fail(key, fmt.Sprintf("unknown key; it belongs under doorward: {%s: …}", name))
 	case section == reflect.TypeFor[Config]() && elsewhereTop[name] != "":
 		d.fail(key, "unknown key: "+elsewhereTop[name])
+	case theirs:
+		d.fail(key, fmt.Sprintf("unknown key; it belongs beside doorward, not below it: write %s: in the server", name))
+	case strings.HasPrefix(name, "//"), strings.HasPrefix(name, "/*"):
+		d.fail(key, "unknown key; this seems to be a comment, which begins with # here")
 	default:
-		d.fail(key, "unknown key"+suggest(name, d.keys(section)))
+		d.fail(key, "unknown key"+cmp.Or(suggest(name, d.keys(section)), thereAre(d.keys(section))))
 	}
 }
 

@@ -26,14 +26,17 @@ func (d *decoder) tree(content []byte) *yaml.Node {
 	// JSON is read as JSON, because YAML does not know all of its escapes. Content that only begins like JSON is YAML
 	// in flow style.
 	if trimmed := bytes.TrimLeft(content, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
-		if root, err := jsonTree(content); err == nil {
+		root, err := jsonTree(content)
+		if err == nil {
 			return root
-		} else if strings.HasSuffix(d.name, ".json") {
-			d.failAt(jsonErrorLine(content, err), "", "this is not valid JSON")
+		}
+		if _, notYAML := plainyaml.Parse(content); strings.HasSuffix(d.name, ".json") || notYAML != nil && looksLikeJSON(content) {
+			line, text := jsonProblem(content, err)
+			d.failAt(line, "", text)
 			return nil
 		}
 	}
-	return d.yamlTree(content, yaml.MappingNode, "the file must be a mapping, such as mcpServers: {}")
+	return d.yamlTree(content, yaml.MappingNode, "the file must be a mapping of sections, such as listen, mcpServers and log; write mcpServers: and the servers below it")
 }
 
 // yamlTree parses one YAML document and checks the kind of its root; wrong is what to say of another.
@@ -41,7 +44,7 @@ func (d *decoder) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.N
 	root, err := plainyaml.Parse(content)
 	switch {
 	case err != nil:
-		d.failAt(err.Line, "", syntaxText(err))
+		d.failAt(err.Line, "", syntaxText(err, content))
 		return nil
 	case root == nil || isNull(root):
 		return nil
@@ -52,21 +55,7 @@ func (d *decoder) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.N
 	return root
 }
 
-// syntaxText is what to say about content that is no plain YAML. A message that quotes the file is not repeated: what
-// it quotes may be a secret that should have been in quotation marks.
-func syntaxText(err *plainyaml.Error) string {
-	switch {
-	case err.Kind == plainyaml.Second:
-		return "a second document begins here; put everything into one, without ---"
-	case err.Kind == plainyaml.UnknownAlias:
-		return plainyaml.AliasText
-	case err.Kind != plainyaml.Malformed:
-		return err.Text
-	case strings.ContainsAny(err.Text, "'\"`\n"):
-		return "this is not valid YAML"
-	}
-	return "this is not valid YAML: " + err.Text
-}
+var errMoreValues = errors.New("more than one value")
 
 // jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
 func jsonTree(content []byte) (*yaml.Node, error) {
@@ -77,7 +66,7 @@ func jsonTree(content []byte) (*yaml.Node, error) {
 		return nil, err
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
+		return nil, errMoreValues
 	}
 	return root, nil
 }
@@ -133,14 +122,6 @@ func (j *jsonReader) children(n *yaml.Node) error {
 		}
 		n.Content = append(n.Content, child)
 	}
-}
-
-// jsonErrorLine is the line of a syntax error, 1 when it has none.
-func jsonErrorLine(content []byte, err error) int {
-	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return lineOf(content, int(e.ByteOffset))
-	}
-	return 1
 }
 
 // lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.

@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // validate checks what the values of the whole file mean together.
 func (d *decoder) validate(c *Config) {
+	d.checkApprovals(c.Approvals)
 	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
 		d.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
 	}
@@ -27,6 +29,7 @@ func (d *decoder) validate(c *Config) {
 	d.checkNames(c.Servers)
 	d.checkLaunchers(c)
 	d.checkOAuth(c.OAuth)
+	d.checkScopeServers(c)
 	d.checkEgress(c.Egress)
 	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {
 		d.also("store.sign_in_key", "this must have 32 characters or more")
@@ -156,6 +159,18 @@ func (d *decoder) checkOAuth(o OAuth) {
 	d.checkScopes(o)
 }
 
+// checkScopeServers warns of scopes that grant a server that is not there.
+func (d *decoder) checkScopeServers(c *Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
+		for i, w := range c.OAuth.Scopes[name] {
+			if server := serverOfRight(w); server != "" && c.Servers[server] == nil {
+				d.warn(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), fmt.Sprintf("no server %s is configured%s", plaintext.Clip(server, maxShown),
+					suggest(server, slices.Sorted(maps.Keys(c.Servers)))))
+			}
+		}
+	}
+}
+
 // checkIssuer judges the issuer's address.
 func (d *decoder) checkIssuer(o OAuth) {
 	switch {
@@ -218,6 +233,8 @@ func (d *decoder) checkServerURL(key string, s *Server) {
 	case d.o.CheckURL != nil:
 		if err := d.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
 			d.refuse(key, err.Error())
+		} else if scheme == "http" && !s.Doorward.AllowPrivate {
+			d.warn(key, "http is not encrypted, and whoever is on the way can read and change what is sent; write https")
 		}
 	}
 }
@@ -239,7 +256,7 @@ func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
 		at, folded := join(key, name), strings.ToLower(name)
 		switch {
 		case !headerName.MatchString(name):
-			d.refuse(at, "this cannot be the name of a header")
+			d.refuse(at, "this cannot be the name of a header, which has letters, digits and hyphens, and no space or colon; rename it")
 		case slices.Contains(ownHeaders, folded):
 			d.refuse(at, "this header is not for the configuration; leave it out")
 		case strings.ContainsFunc(headers[name].Reveal(), isControl):

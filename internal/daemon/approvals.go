@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/process"
+)
+
+// grantsFile is where grants are kept that outlive the daemon.
+const grantsFile = "approvals.json"
+
+// openApprovals makes the queue of held calls, with the grants of earlier runs.
+func (d *Daemon) openApprovals() (*relay.Hold, error) {
+	path := filepath.Join(d.o.StateDir, grantsFile)
+	saved, err := readGrants(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was approved: %w", err)
+	}
+	c := d.o.Config.Approvals
+	o := approval.Options{Expire: c.Expire, Record: d.audit.Append, Save: func(all []approval.Grant) error { return saveGrants(path, all) }}
+	if len(c.Notify.Command) > 0 {
+		o.Notify = func(q approval.Question) { d.notifyOperator(c.Notify.Command, q) }
+	}
+	d.approvals = approval.New(o, saved)
+	d.onClose(d.approvals.Close)
+	return &relay.Hold{Queue: d.approvals, Wait: waitOf(c), Page: d.decisionsPage}, nil
+}
+
+func readGrants(path string) (all []approval.Grant, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &all)
+	}
+	return all, err
+}
+
+func saveGrants(path string, all []approval.Grant) error {
+	b, err := json.Marshal(all)
+	if err == nil {
+		err = durable.ReplaceAt(path, b)
+	}
+	if err != nil {
+		return fmt.Errorf("writing what was approved: %w", err)
+	}
+	return nil
+}
+
+// How long a held call waits by default: shorter than the 60 s after which a client of
+// the TypeScript SDK gives up, and longer for clients whose documentation says that they
+// wait for minutes. The name is the client's own claim; it decides nothing else.
+const (
+	waitUsual   = 50 * time.Second
+	waitPatient = 5 * time.Minute
+)
+
+func patient() []string { return []string{"claude-code", "gemini-cli-mcp-client"} }
+
+func waitOf(c config.Approvals) func(client string) time.Duration {
+	given, fixed := c.WaitTime()
+	return func(client string) time.Duration {
+		if fixed {
+			return given
+		}
+		for _, name := range patient() {
+			if client == name {
+				return waitPatient
+			}
+		}
+		return waitUsual
+	}
+}
+
+// decisionsPage is the page of the console where held calls are decided.
+func (d *Daemon) decisionsPage() string {
+	if l := d.consoleListener(); l != nil {
+		return consoleURL(l) + "decisions"
+	}
+	return ""
+}
+
+// notifyOperator starts the program of approvals.notify.command.
+func (d *Daemon) notifyOperator(argv []string, q approval.Question) {
+	err := process.Notify(context.Background(), argv, []string{"DOORWARD_PENDING=" + strconv.FormatUint(q.N, 10), "DOORWARD_CLIENT=" + q.Client,
+		"DOORWARD_SERVER=" + q.Server, "DOORWARD_TOOL=" + q.Tool})
+	if err != nil {
+		d.log.Warn("the program of approvals.notify.command failed", "err", err)
+	}
+}
+
+// approver is what the admin API needs.
+func (a api) approver() admin.Approver {
+	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
+		Settle: func(who *principal.Principal, n uint64, s admin.Settlement) error {
+			return a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
+		},
+		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
+}
+
+// enterApprove lets an act of the operator through the gate as action approve. On TCP it
+// is for loopback listeners alone.
+func (a api) enterApprove(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
+	act := gate.Act{Who: who, Action: policy.ActionApprove, Name: what, Kind: gate.Administration}
+	if o := listen.From(r.Context()); o == nil || !o.Listener.Local() {
+		return nil, a.d.gate.Refuse(act, "default.admin-local", gate.CodeDenied, 0)
+	}
+	pass, err := a.d.gate.Enter(act)
+	if err != nil {
+		return nil, err
+	}
+	return func() { pass.Leave("ok", 0) }, nil
+}
+
+// mustBeOperator lets a token with the scope approve through, and on the socket the
+// daemon's own user at a terminal that is not below an agent.
+func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
+	if !overUnix(r) {
+		return nil // policy has asked for the scope
+	}
+	if _, err := a.d.operator(r, who); err != nil {
+		return fmt.Errorf("%w: %w", agent.ErrAgentShell, err)
+	}
+	if !peer.Terminal(listen.From(r.Context()).Peer) {
+		return admin.ErrNoTerminal
+	}
+	return nil
+}
+
+func (a api) pending() []admin.PendingCall {
+	out := []admin.PendingCall{}
+	for _, q := range a.d.approvals.Pending() {
+		c := admin.PendingCall{N: q.N, Time: stamp(q.Time), Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action,
+			Args: json.RawMessage(q.Args), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}
+		if q.Args == "" {
+			c.Args = json.RawMessage("{}")
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (a api) grants() []admin.Grant {
+	out := []admin.Grant{}
+	for _, g := range a.d.approvals.Grants() {
+		v := admin.Grant{ID: g.ID, Tool: g.Tool, Server: g.Server, Principal: g.Principal, For: g.For, Granted: stamp(g.Granted)}
+		if !g.Expires.IsZero() {
+			v.Expires = stamp(g.Expires)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// heldCalls is the queue as the console shows it.
+type heldCalls struct{ d *Daemon }
+
+// Pending implements console.Approvals.
+func (h heldCalls) Pending(context.Context, console.Caller) ([]console.Held, error) {
+	var out []console.Held
+	for _, q := range h.d.approvals.Pending() {
+		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
+			Server: q.Server, Tool: q.Tool, Args: q.Args, Notes: q.Notes})
+	}
+	return out, nil
+}
+
+// Settle implements console.Approvals. The console's own session is the operator's.
+func (h heldCalls) Settle(_ context.Context, by console.Caller, n uint64, v console.Verdict) error {
+	act := gate.Act{Who: by.Who, Action: policy.ActionApprove, Name: "approvals/settle", Kind: gate.Administration, Source: sourceConsole}
+	pass, err := h.d.gate.Enter(act)
+	if err != nil {
+		return err
+	}
+	defer pass.Leave("ok", 0)
+	err = h.d.approvals.Settle(by.Who, n, "", approval.Verdict{Approve: v.Decision == "approve", For: v.For, Why: v.Why})
+	if errors.Is(err, approval.ErrSettled) {
+		return admin.ErrStale
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// sourceConsole is the source of the records of the console.
+const sourceConsole = "ui"
+
+// openConsole makes the web console.
+func (d *Daemon) openConsole() error {
+	a := api{d}
+	c, err := console.New(console.Options{
+		Enter: d.enterConsole, Allows: d.allowsConsole, Event: d.consoleEvent,
+		Refused: func(r *http.Request, reason string) { d.callers.events.request(r, sourceConsole, "http", reason) },
+		Status:  a.status, Refusals: d.gate.Refused, Limits: limitSettings(d.o.Config), AuditDir: AuditDir(d.o.StateDir, d.o.Config),
+		Seq: func() uint64 { return d.audit.State().Seq }, Checkpoint: d.audit.Checkpointed,
+		Trust:     admin.Truster{List: func() []admin.Trust { return d.definitions.trust("") }, Look: d.definitions.look, Approve: d.definitions.approve},
+		Approvals: heldCalls{d},
+		Agents:    d.agentsOfConsole, StopAgent: d.stopAgent,
+		Instructions: func() console.Instructions { return d.instructing.server.Operator() },
+		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers{d}, Log: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("making the console: %w", err)
+	}
+	d.console = c
+	d.onClose(c.Close)
+	return nil
+}
+
+// ahead serves what needs no principal of its own: the console, whose cookie
+// says in whose name it acts, and the routes of callers.ahead.
+func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+	if !strings.HasPrefix(path, console.Prefix) {
+		return d.callers.ahead(w, r, path)
+	}
+	v, ok := visitOf(r)
+	if !ok || listen.From(r.Context()).Listener.AuthEnforced && !d.console.Expected(r, v) {
+		return d.callers.ahead(w, r, path)
+	}
+	d.console.Serve(w, r, v)
+	return true
+}
+
+// visitOf is what is known of a request to the console. ok is false where there
+// is none: on the Unix socket, on a listener that is not loopback, and for
+// another user or a server of the daemon where a listener lets these connect.
+func visitOf(r *http.Request) (v console.Visit, ok bool) {
+	o := listen.From(r.Context())
+	if o == nil || !o.Listener.Loopback || o.Owner == listen.OwnerOther {
+		return v, false
+	}
+	v = console.Visit{Listener: o.Listener.Addr(), Scheme: "http"}
+	if o.Listener.TLS {
+		v.Scheme = "https"
+	}
+	if h, err := o.Holder(); err == nil {
+		if h.Inside {
+			return v, false
+		}
+		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", h.PID)) // not everywhere, and not of everybody
+		v.Program = strings.TrimSuffix(program, " (deleted)")         // a browser that was updated while it runs
+	}
+	return v, true
+}
+
+// enterConsole lets an act of the console through the gate.
+func (d *Daemon) enterConsole(ctx context.Context, by console.Caller, what string) (leave func(), err error) {
+	act := gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration, Source: sourceConsole}
+	if err := d.shell(ctx, by.Processes, true); err != nil {
+		d.gate.Refuse(act, "ui.agent-shell", gate.CodeDenied, 0)
+		return nil, err
+	}
+	pass, err := d.gate.Enter(act)
+	if err != nil {
+		return nil, err
+	}
+	return func() { pass.Leave("ok", 0) }, nil
+}
+
+func (d *Daemon) allowsConsole(ctx context.Context, by console.Caller, what string) bool {
+	return d.shell(ctx, by.Processes, true) == nil &&
+		d.gate.Allows(policy.Request{Who: by.Who, Action: policy.ActionAdmin, Name: what}).Allow
+}
+
+func (d *Daemon) consoleEvent(who *principal.Principal, action, reason string) {
+	d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceConsole, Who: who, Action: action, Reason: reason})
+}
+
+func (d *Daemon) agentsOfConsole() admin.Agents {
+	if m := d.messaging.Load(); m != nil {
+		return m.server.Operator()
+	}
+	return nil
+}
+
+// stopGrace is how long a started agent may take to end.
+const stopGrace = 5 * time.Second
+
+func (d *Daemon) stopAgent(spawn string) error {
+	m := d.agents.manager.Load()
+	if m == nil || m.Find(spawn) == nil {
+		return admin.ErrNotFound
+	}
+	return m.Stop(spawn, stopGrace)
+}
+
+// consoleServers is what the console does with servers.
+type consoleServers struct{ d *Daemon }
+
+func (s consoleServers) Definitions(server string) map[string][]byte {
+	return s.d.definitions.pins.Definitions(server)
+}
+
+func (s consoleServers) Stderr(server string) []string { return s.d.said.of(server) }
+
+func (s consoleServers) Restart(server string) (ended int, err error) {
+	n, found := s.d.relay.RestartServer(server)
+	if !found {
+		return 0, admin.ErrNotFound
+	}
+	return n, nil
+}
+
+// limitSettings are the limits in force, as the configuration names them.
+func limitSettings(c *config.Config) []console.Setting {
+	l := c.Limits
+	return []console.Setting{
+		{Key: "limits.body_bytes", Value: fmt.Sprint(l.BodyBytes)}, {Key: "limits.sessions", Value: fmt.Sprint(l.Sessions)},
+		{Key: "limits.sessions_per_principal", Value: fmt.Sprint(l.SessionsPerPrincipal)}, {Key: "limits.children", Value: fmt.Sprint(l.Children)},
+		{Key: "limits.calls_per_principal", Value: fmt.Sprint(l.CallsPerPrincipal)}, {Key: "limits.calls_per_second", Value: fmt.Sprint(l.CallsPerSecond)},
+	}
+}
+
+// operator is the daemon's own user on the Unix socket, in a process that
+// neither a registered agent nor any other MCP client is above: an agent that
+// did not register could sign in otherwise, and approve what it asks for.
+func (d *Daemon) operator(r *http.Request, who *principal.Principal) (console.Caller, error) {
+	if !overUnix(r) || !d.owner(who) {
+		return console.Caller{}, &gate.Refusal{Code: gate.CodeDenied, Rule: "ui.operator", Err: errors.New("not the operator on the socket")}
+	}
+	processes, complete := above(r)
+	if err := d.shell(r.Context(), processes, complete); err != nil {
+		return console.Caller{}, err
+	}
+	if d.callers.clients.above(processes) {
+		return console.Caller{}, agent.ErrAgentShell
+	}
+	// Without the witness: the command ends before its session does.
+	return console.Caller{Who: principal.New(who.Name(), who.Facts()...).WithLocal(), Processes: processes}, nil
+}
+
+// openUI answers POST /admin/v1/ui.
+func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, error) {
+	by, err := a.d.operator(r, who)
+	if err != nil {
+		a.d.consoleEvent(who, "ui.refused", "not the operator, or below an agent")
+		return admin.UIOpened{}, err
+	}
+	l := a.d.consoleListener()
+	if l == nil {
+		return admin.UIOpened{}, admin.ErrNoConsole
+	}
+	code, until := a.d.console.Issue(by, l.Addr())
+	return admin.UIOpened{URL: consoleURL(l) + "#" + code, Expires: until.UTC().Format(time.RFC3339)}, nil
+}
+
+func (a api) signOutUI(r *http.Request, who *principal.Principal) (admin.UISignedOut, error) {
+	if _, err := a.d.operator(r, who); err != nil {
+		return admin.UISignedOut{}, err
+	}
+	return admin.UISignedOut{Ended: a.d.console.SignOut()}, nil
+}
+
+// restartServer and stopStarted answer the paths that end processes. They are
+// the operator's, and refused to the shells of agents.
+func (a api) restartServer(r *http.Request, server string) (ended int, err error) {
+	processes, complete := above(r)
+	if err := a.d.shell(r.Context(), processes, complete); err != nil {
+		return 0, err
+	}
+	return consoleServers(a).Restart(server)
+}
+
+func (a api) stopStarted(r *http.Request, spawn string) error {
+	processes, complete := above(r)
+	if err := a.d.shell(r.Context(), processes, complete); err != nil {
+		return err
+	}
+	return a.d.stopAgent(spawn)
+}
+
+// consoleListener is the first loopback listener; nil: there is none.
+func (d *Daemon) consoleListener() *listen.Listener {
+	d.listeners.mu.Lock()
+	defer d.listeners.mu.Unlock()
+	for _, l := range d.listeners.open {
+		if l.Loopback {
+			return l
+		}
+	}
+	return nil
+}
+
+// consoleURL is the console's address on a listener: by the name localhost,
+// which passkeys need, where that leads to it.
+func consoleURL(l *listen.Listener) string {
+	scheme := "http"
+	if l.TLS {
+		scheme = "https"
+	}
+	at, err := netip.ParseAddrPort(l.Addr())
+	if err != nil || at.Addr() == netip.IPv6Loopback() || at.Addr() == netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		return fmt.Sprintf("%s://localhost:%d%s", scheme, at.Port(), console.Prefix)
+	}
+	return scheme + "://" + l.Addr() + console.Prefix
+}

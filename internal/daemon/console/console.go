@@ -1,0 +1,190 @@
+// Package console is the web console at /ui/: what the daemon does and what
+// waits for a person, in a browser on this machine.
+//
+// Invariants: nobody is signed in by a GET, by an address or by being local; a
+// session begins with a code that the operator fetched on the Unix socket, and
+// acts in the operator's name through the same functions and the same gate as
+// the command line. Every text is text: templates escape markup, and each page
+// goes out through plaintext, so that what cannot be seen is written as an
+// escape. A page is bounded: lists have pages, and long texts are cut.
+package console
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Prefix is where the console lives.
+const Prefix = "/ui/"
+
+// Caller is the operator in whose name a session acts: who ran `doorward ui`,
+// and the processes that were above that command, in the form of peer.Ancestors.
+type Caller struct {
+	Who       *principal.Principal
+	Processes []string
+}
+
+// Visit is what the daemon knows of the connection of a request.
+type Visit struct {
+	Listener string // the address as bound; cookies and codes belong to one listener
+	Scheme   string // http or https
+	Program  string // the path of the one that holds the other end; empty: the system cannot tell
+}
+
+// Options are what the console needs from the daemon. All functions are safe
+// for concurrent use.
+type Options struct {
+	// Enter passes the gate as action `admin` and the rule about an agent's
+	// shell; leave records the end.
+	Enter func(ctx context.Context, by Caller, what string) (leave func(), err error)
+	// Allows is Enter without a record, for what goes on from a recorded act.
+	Allows func(ctx context.Context, by Caller, what string) bool
+	// Event records what happened to a session; who may be nil.
+	Event func(who *principal.Principal, action, reason string)
+	// Refused records a request that was refused before a session was known.
+	Refused func(r *http.Request, reason string)
+
+	Status   func() admin.Status
+	Refusals func() map[string]uint64 // since the start, by kind
+	Limits   []Setting
+	AuditDir string
+	Seq      func() uint64 // of the last record
+	// Checkpoint is the last signed one of the log; false: there is none yet.
+	Checkpoint func() (audit.Mark, bool)
+	Trust      admin.Truster
+	// Agents is the operator's side of messaging; nil from it: off, or its
+	// database is away.
+	Agents    func() admin.Agents
+	StopAgent func(spawn string) error
+	// Instructions is the operator's side of delivery.
+	Instructions func() Instructions
+	Policy       func() string
+	Decide       func(policy.Request) policy.Decision
+	Approvals    Approvals // nil: this daemon holds no calls
+	Servers      Servers
+	Log          *slog.Logger
+	Now          func() time.Time // nil: time.Now
+}
+
+// Setting is one key of the configuration with its value.
+type Setting struct{ Key, Value string }
+
+// Servers is what the console shows and does with configured servers beside
+// their status.
+type Servers interface {
+	// Definitions are what was approved of a server, canonical JSON by item
+	// (tool:NAME and its like).
+	Definitions(server string) map[string][]byte
+	// Stderr returns the last lines of standard error, the oldest first.
+	Stderr(server string) []string
+	// Restart ends the processes of a server, which start again at the next
+	// call. It returns how many there were; admin.ErrNotFound: no such server.
+	Restart(server string) (ended int, err error)
+}
+
+// Approvals is the queue of held calls.
+type Approvals interface {
+	Pending(ctx context.Context, by Caller) ([]Held, error)
+	// Settle decides question n. Errors are those of a question that is not
+	// open, and of a caller who may not decide.
+	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
+}
+
+// Held is one call that waits for a person. Args is a JSON text.
+type Held struct {
+	N                               uint64
+	Time, Expires                   time.Time
+	Client, Principal, Server, Tool string
+	Args                            string
+	Notes                           []string
+}
+
+// Verdict is what a person decided: Decision is approve or deny, For once,
+// session, 1h or always, Why the reason of a denial.
+type Verdict struct{ Decision, For, Why string }
+
+// Console serves /ui/.
+type Console struct {
+	o        Options
+	sessions *book
+	hour     *hour
+	views    *views
+	routes   map[string]route
+	streams  atomic.Int32 // live ones
+	stop     context.CancelFunc
+	stopped  context.Context
+}
+
+// New makes a console. Close ends its sessions and streams.
+func New(o Options) (*Console, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	v, err := newViews(o.Now)
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{o: o, sessions: newBook(o.Now), hour: newHour(o.AuditDir, o.Now), views: v}
+	c.stopped, c.stop = context.WithCancel(context.Background())
+	c.routes = c.allRoutes()
+	return c, nil
+}
+
+// Close ends every session and stream. It may be called more than once.
+func (c *Console) Close() {
+	c.sessions.endAll()
+	c.stop()
+}
+
+// Issue makes a code that begins one session on a listener, once, within a
+// minute.
+func (c *Console) Issue(by Caller, listener string) (code string, until time.Time) {
+	return c.sessions.issue(by, listener)
+}
+
+// SignOut ends all sessions and forgets all codes. It returns how many sessions
+// there were.
+func (c *Console) SignOut() int { return c.sessions.endAll() }
+
+// Expected reports whether a request is of a session, or may begin one: a code
+// was fetched for its listener. On a listener that asks for a token everybody
+// else gets the answer of every path without one.
+func (c *Console) Expected(r *http.Request, v Visit) bool {
+	return c.sessions.waits(v.Listener) || c.sessions.find(cookie(r, v), v) != nil
+}
+
+// Serve answers a request below Prefix. Host and Origin were checked as
+// everywhere; what is stricter here is checked here.
+func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
+	protect(w.Header())
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	path = "/" + strings.TrimPrefix(path, Prefix)
+	if name, ok := strings.CutPrefix(path, "/static/"); ok {
+		c.views.serveStatic(w, r, name)
+		return
+	}
+	if !loopbackHost(r.Host) {
+		c.o.Refused(r, "the console is asked for under a name that is not this machine's")
+		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
+		return
+	}
+	if path == "/session" {
+		c.signIn(w, r, v)
+		return
+	}
+	s := c.sessions.find(cookie(r, v), v)
+	if s == nil {
+		c.signInPage(w, r, path)
+		return
+	}
+	c.route(w, r, v, s, path)
+}

@@ -1,0 +1,168 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// decisionsData is the page Decisions.
+type decisionsData struct {
+	Calls    []Held
+	Others   int  // calls that are not shown
+	NoCalls  bool // this daemon holds none
+	Changes  []definitionChange
+	More     int // changes that are not shown
+	Messages []agent.Letter
+	Mail     bool // messaging is on
+}
+
+// definitionChange is one definition that is withheld.
+type definitionChange struct {
+	Server, Item, Digest, Detail string
+	Reason                       pin.Reason
+	Changes                      []pin.Change
+	Cut                          bool // it is not shown as a whole, so it is not approved here
+	Approvable                   bool
+}
+
+// The most that a page shows: things, and bytes of all of a kind together.
+const (
+	mostHeld   = 50
+	mostBytes  = 24 << 10
+	mostPlaces = 100
+)
+
+func (c *Console) pending(q *request) ([]Held, error) {
+	if c.o.Approvals == nil {
+		return nil, nil
+	}
+	return c.o.Approvals.Pending(q.ctx, q.s.by)
+}
+
+// decisions shows what waits for a person.
+func (c *Console) decisions(q *request) (page, error) {
+	d := decisionsData{NoCalls: c.o.Approvals == nil}
+	all, err := c.pending(q)
+	if err != nil {
+		return page{}, err
+	}
+	d.Calls = fitting(all)
+	d.Others = len(all) - len(d.Calls)
+	d.Changes, d.More = changesOf(c.o.Trust.List())
+	if a := c.o.Agents(); a != nil {
+		d.Mail = true
+		if d.Messages, err = a.Holds(q.ctx, q.mailCaller()); err != nil {
+			return page{}, err
+		}
+		d.Messages = d.Messages[:min(len(d.Messages), mostHeld)]
+	}
+	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil
+}
+
+// Cut reports that the arguments are too long to be shown as a whole, so that
+// the call is not approved here.
+func (h Held) Cut() bool { return len(h.Args) > mostBytes }
+
+// fitting are the first calls whose arguments fit on a page together, at least
+// one.
+func fitting(all []Held) []Held {
+	left := mostBytes
+	for i, h := range all {
+		if left -= len(h.Args); left < 0 && i > 0 || i == mostHeld {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// changesOf are the first definitions that fit on a page, and how many do not.
+func changesOf(all []admin.Trust) (shown []definitionChange, more int) {
+	left := mostBytes
+	for _, t := range all {
+		for _, w := range t.Withheld {
+			if left <= 0 || len(shown) == mostHeld {
+				more++
+				continue
+			}
+			c, bytes := changeOf(t.Server, w, left)
+			shown, left = append(shown, c), left-bytes
+		}
+	}
+	return shown, more
+}
+
+// changeOf is one definition, as much of it as fits in that many bytes.
+func changeOf(server string, w pin.Withheld, most int) (out definitionChange, bytes int) {
+	out = definitionChange{Server: server, Item: w.Item, Digest: w.Digest, Detail: w.Detail, Reason: w.Reason,
+		Approvable: w.Reason != pin.Refused && w.Digest != ""}
+	for _, place := range pin.Diff(w.Before, w.After) {
+		bytes += len(place.Path) + len(place.Before) + len(place.After)
+		if out.Cut = bytes > most || len(out.Changes) == mostPlaces; out.Cut {
+			break
+		}
+		out.Changes = append(out.Changes, place)
+	}
+	return out, bytes
+}
+
+// approveDefinition approves one definition as it was shown: by its digest.
+func (c *Console) approveDefinition(q *request) (said, next string, err error) {
+	server, want := q.in.Get("server"), q.in.Get("digest")
+	for _, t := range c.o.Trust.List() {
+		for _, w := range t.Withheld {
+			if t.Server != server || want == "" || w.Digest != want || w.Reason == pin.Refused {
+				continue
+			}
+			err := c.o.Trust.Approve(q.s.by.Who, server, []pin.Approval{{Item: w.Item, Digest: w.Digest}})
+			return "Approved: " + server + " " + w.Item, "decisions", err
+		}
+	}
+	return "", "", admin.ErrStale
+}
+
+// settleCall decides a held call.
+func (c *Console) settleCall(q *request) (said, next string, err error) {
+	if c.o.Approvals == nil {
+		return "", "", errAway
+	}
+	n, err := number(q.in.Get("n"))
+	v := Verdict{Decision: q.in.Get("decision"), For: q.in.Get("for"), Why: strings.TrimSpace(q.in.Get("why"))}
+	if err != nil || v.Decision != "approve" && v.Decision != "deny" {
+		return "", "", errForm
+	}
+	if v.Decision == "approve" {
+		v.Why = ""
+	} else {
+		v.For = ""
+	}
+	if err := c.o.Approvals.Settle(q.ctx, q.s.by, n, v); err != nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("Call %d: %s.", n, v.Decision), "decisions", nil
+}
+
+// settleMessage decides about a held message.
+func (c *Console) settleMessage(q *request) (said, next string, err error) {
+	a := c.o.Agents()
+	if a == nil {
+		return "", "", errAway
+	}
+	done, err := a.Settle(q.ctx, q.mailCaller(), q.in.Get("do"), q.in.Get("message"))
+	if err != nil {
+		return "", "", err
+	}
+	var text []string
+	for _, s := range done {
+		text = append(text, s.MessageID+": "+s.State)
+	}
+	return strings.Join(text, ", "), "decisions", nil
+}
+
+// mailCaller is the operator as messaging knows callers.
+func (q *request) mailCaller() agent.Caller {
+	return agent.Caller{Who: q.s.by.Who, Processes: q.s.by.Processes, Complete: true}
+}

@@ -1,0 +1,100 @@
+package console
+
+import (
+	"crypto/subtle"
+	"errors"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// contentPolicy: nothing from outside, nothing inline, no frame around it, and
+// no string becomes markup but through the one function of console.js.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types doorward"
+
+// protect sets the headers of every answer. Referrer-Policy is not no-referrer:
+// with that a browser hides the Origin of a form that is posted.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Cache-Control", "no-store")
+}
+
+// loopbackHost reports whether a Host names this machine: localhost or a
+// loopback literal. A further name of `listen.http.hosts` is one that somebody
+// else may resolve.
+func loopbackHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err == nil && ip.IsLoopback()
+}
+
+// cookieName is a name for each port: cookies do not tell ports apart.
+func cookieName(v Visit) string {
+	_, port, err := net.SplitHostPort(v.Listener)
+	if err != nil {
+		port = "0"
+	}
+	return "doorward-" + port
+}
+
+// cookie is the secret of a request; empty: there is none, or there are two.
+func cookie(r *http.Request, v Visit) string {
+	all := r.CookiesNamed(cookieName(v))
+	if len(all) != 1 {
+		return ""
+	}
+	return all[0].Value
+}
+
+func setCookie(w http.ResponseWriter, v Visit, secret string) {
+	c := &http.Cookie{Name: cookieName(v), Value: secret, Path: Prefix, HttpOnly: true, Secure: v.Scheme == "https", SameSite: http.SameSiteStrictMode}
+	if secret == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// maxForm bounds a form: a message of the largest size that can be configured.
+const maxForm = 2 << 20
+
+var (
+	errOrigin = errors.New("a form that does not come from the console")
+	errForm   = errors.New("a form that cannot be read")
+)
+
+// form reads the fields of a POST that a page of the console sent: its Origin
+// is this very address, whatever other origins the listener takes.
+func form(w http.ResponseWriter, r *http.Request, v Visit) (url.Values, error) {
+	if o := r.Header["Origin"]; len(o) != 1 || o[0] != v.Scheme+"://"+r.Host {
+		return nil, errOrigin
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		return nil, errForm
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return nil, errForm
+	}
+	return r.PostForm, nil
+}
+
+// sameToken compares the token of a form with that of its session.
+func sameToken(given, want string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
+}

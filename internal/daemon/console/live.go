@@ -1,0 +1,100 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/doorward/doorward/internal/daemon/history"
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+const (
+	// liveEvery is how often the log is looked at for a page that is open.
+	liveEvery = 2 * time.Second
+	liveBeat  = 15 * time.Second
+	liveWrite = 10 * time.Second
+	// liveLook is how many new lines are looked at to find one that is not of
+	// the operator's own looking.
+	liveLook = 200
+	// mostLive is how many streams there are at once.
+	mostLive = 32
+)
+
+// live is an event stream that says that there is something new, and never
+// what: the page asks for that. It is one act, however long it lasts, and ends
+// with its session. It does not keep the session alive.
+func (c *Console) live(q *request) error {
+	defer c.streams.Add(-1)
+	if c.streams.Add(1) > mostLive {
+		http.Error(q.w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
+		return nil
+	}
+	q.w.Header().Set("Content-Type", "text/event-stream")
+	l := &liveStream{request: q, rc: http.NewResponseController(q.w), seq: c.o.Seq(), said: time.Now()}
+	defer l.rc.SetWriteDeadline(time.Time{})
+	tick := time.NewTicker(liveEvery)
+	defer tick.Stop()
+	for ok := l.send(": open\n\n"); ok; {
+		select {
+		case <-q.ctx.Done():
+			return nil
+		case <-c.stopped.Done():
+			return nil
+		case <-q.s.over:
+			l.send("event: over\ndata:\n\n")
+			return nil
+		case <-tick.C:
+			ok = l.look()
+		}
+	}
+	return nil
+}
+
+// liveStream is one stream.
+type liveStream struct {
+	*request
+	rc   *http.ResponseController
+	seq  uint64    // what the page has been told of
+	said time.Time // when something was sent
+}
+
+// look says what is new, or now and then that the stream is there, so that a
+// page which has gone shows. false: the stream is over.
+func (l *liveStream) look() bool {
+	before := l.seq
+	l.seq = l.c.o.Seq()
+	switch {
+	case l.seq != before && l.c.news(l.ctx, before):
+		return l.send("event: changed\ndata:\n\n")
+	case time.Since(l.said) > liveBeat:
+		return l.c.sessions.find(cookie(l.r, l.v), l.v) != nil && l.send(": beat\n\n")
+	}
+	return true
+}
+
+func (l *liveStream) send(text string) bool {
+	l.said = time.Now()
+	if l.rc.SetWriteDeadline(time.Now().Add(liveWrite)) != nil {
+		return false
+	}
+	_, err := fmt.Fprint(l.w, text)
+	return err == nil && l.rc.Flush() == nil
+}
+
+// news reports whether a record behind seq is of something else than the
+// operator's looking, which would keep the page busy with itself.
+func (c *Console) news(ctx context.Context, seq uint64) bool {
+	looked := 0
+	for line, err := range audit.Backwards(ctx, c.o.AuditDir) {
+		if err != nil || history.SeqOf(line) <= seq {
+			return false
+		}
+		if looked++; looked > liveLook || !bytes.Contains(line, []byte(`"action":"admin"`)) {
+			return true
+		}
+	}
+	return false
+}

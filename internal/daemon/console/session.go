@@ -1,0 +1,196 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	codeLife = time.Minute
+	silence  = 12 * time.Hour // after which a session is over
+	// The most there are at once; the oldest makes room.
+	mostSessions, mostCodes = 32, 16
+)
+
+// errCode refuses a code that is unknown, too old, or of another listener.
+var errCode = errors.New("a code that is not good")
+
+// errSpent refuses a code that was used before: one of the two who had it is
+// not the operator, so the session that it began is over.
+var errSpent = errors.New("a code that was used before; its session was ended")
+
+type digest = [sha256.Size]byte
+
+// book is the codes and sessions. Only digests of what opens a session are kept.
+type book struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	codes    map[digest]*code
+	sessions map[digest]*session
+}
+
+// code is a way into one session.
+type code struct {
+	by       Caller
+	listener string
+	until    time.Time
+	began    *session // nil: it is not spent
+}
+
+// session is one signed-in browser.
+type session struct {
+	key      digest
+	by       Caller
+	listener string
+	program  string // that holds the browser's connections; empty: it could not be told
+	csrf     string
+	over     chan struct{} // closed when it ends
+
+	// guarded by book.mu
+	seen  time.Time
+	flash string // said once, on the next page
+}
+
+func newBook(now func() time.Time) *book {
+	return &book{now: now, codes: make(map[digest]*code), sessions: make(map[digest]*session)}
+}
+
+func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
+
+func (b *book) issue(by Caller, listener string) (text string, until time.Time) {
+	text, until = rand.Text(), b.now().Add(codeLife)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	if len(b.codes) >= mostCodes {
+		delete(b.codes, oldest(b.codes, func(c *code) time.Time { return c.until }))
+	}
+	b.codes[digestOf(text)] = &code{by: by, listener: listener, until: until}
+	return text, until
+}
+
+// waits reports whether a code for a listener was fetched within its minute.
+func (b *book) waits(listener string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	for _, c := range b.codes {
+		if c.listener == listener {
+			return true
+		}
+	}
+	return false
+}
+
+// redeem begins a session with a code, and returns the secret of its cookie.
+func (b *book) redeem(text string, v Visit) (secret string, s *session, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep()
+	c := b.codes[digestOf(text)]
+	switch {
+	case c == nil || c.listener != v.Listener:
+		return "", nil, errCode
+	case c.began != nil:
+		b.end(c.began)
+		return "", nil, errSpent
+	}
+	if len(b.sessions) >= mostSessions {
+		b.end(b.sessions[oldest(b.sessions, func(s *session) time.Time { return s.seen })])
+	}
+	secret = rand.Text()
+	s = &session{key: digestOf(secret), by: c.by, listener: v.Listener, program: v.Program, csrf: rand.Text(), over: make(chan struct{}), seen: b.now()}
+	c.began, b.sessions[s.key] = s, s
+	return secret, s, nil
+}
+
+// find returns the session of a cookie on its own listener, shown by the
+// program that signed in; nil: there is none. Cookies are shared by all ports
+// of a host, so a server on another port can be handed this one: a cookie that
+// another program shows has been taken, and ends the session. Where the program
+// cannot be told at that moment the request is that of nobody.
+func (b *book) find(secret string, v Visit) *session {
+	if secret == "" {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.sessions[digestOf(secret)]
+	switch {
+	case s == nil || s.listener != v.Listener, v.Program == "" && s.program != "":
+		return nil
+	case b.now().Sub(s.seen) > silence, s.program != v.Program:
+		b.end(s)
+		return nil
+	}
+	return s
+}
+
+// touch notes that a person did something, and returns what is to be said.
+func (b *book) touch(s *session) (flash string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.seen = b.now()
+	flash, s.flash = s.flash, ""
+	return flash
+}
+
+func (b *book) say(s *session, text string) {
+	b.mu.Lock()
+	s.flash = text
+	b.mu.Unlock()
+}
+
+func (b *book) close(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(s)
+}
+
+func (b *book) endAll() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.sessions)
+	for _, s := range b.sessions {
+		b.end(s)
+	}
+	clear(b.codes)
+	return n
+}
+
+// end ends a session, once. The caller holds mu.
+func (b *book) end(s *session) {
+	if b.sessions[s.key] == s {
+		delete(b.sessions, s.key)
+		close(s.over)
+	}
+}
+
+// sweep forgets what is too old. The caller holds mu.
+func (b *book) sweep() {
+	now := b.now()
+	for k, c := range b.codes {
+		if !now.Before(c.until) {
+			delete(b.codes, k)
+		}
+	}
+	for _, s := range b.sessions {
+		if now.Sub(s.seen) > silence {
+			b.end(s)
+		}
+	}
+}
+
+func oldest[T any](all map[digest]T, at func(T) time.Time) (first digest) {
+	var since time.Time
+	for k, v := range all {
+		if t := at(v); since.IsZero() || t.Before(since) {
+			first, since = k, t
+		}
+	}
+	return first
+}

@@ -1,0 +1,87 @@
+// The console's own script: signing in, live parts, and the one place where
+// text becomes markup.
+'use strict';
+(() => {
+  // htmx puts what the daemon answers into the page. Templates escape all text
+  // in it, so every "<" begins a tag of theirs. Anything but these tags with
+  // these attributes is refused, whatever a name in it says.
+  const tags = 'a|button|caption|code|dd|del|details|div|dl|dt|form|h2|h3|input|ins|label|li|ol|option|p|pre|rect|section|select|span|strong|summary|svg|table|tbody|td|template|textarea|th|thead|time|tr|ul';
+  const attributes = 'action|aria-[a-z]+|checked|class|colspan|data-hx-[a-z]+|datetime|disabled|height|href|id|method|name|open|preserveaspectratio|rel|role|rows|scope|selected|tabindex|type|value|viewbox|width|x|y';
+  const tag = new RegExp('</?(?:' + tags + ')(?:\\s+(?:' + attributes + ')(?:="[^"<>]*")?)*\\s*/?>', 'gi');
+  const address = /\s(?:href|action|data-hx-[a-z]+)="(?!\/ui\/|#|live from:body"|innerHTML")/i;
+  const checked = (text) => {
+    if (/[<]/.test(text.replace(tag, '')) || (text.match(tag) || []).some((t) => address.test(t))) {
+      throw new TypeError('markup that is not the console\'s');
+    }
+    return text;
+  };
+  const rules = { createHTML: checked, createScript: () => '' };
+  const policy = window.trustedTypes ? trustedTypes.createPolicy('doorward', rules) : rules;
+  htmx.registerExtension('doorward', { init: (api) => api.initSecurity(policy) });
+
+  // Signing in: the code stands behind the # of the address, which no server
+  // and no log sees, and leaves the address before it is used.
+  const say = (text) => {
+    const p = document.getElementById('signin');
+    if (p) p.textContent = text; else location.reload();
+  };
+  const signIn = async (code) => {
+    history.replaceState(null, '', '/ui/');
+    const answer = await fetch('/ui/session', { method: 'POST', body: new URLSearchParams({ code }), redirect: 'manual' });
+    if (answer.type === 'opaqueredirect' || answer.ok) {
+      location.replace('/ui/');
+      return;
+    }
+    say('This code is not good: it was used, or is older than a minute. Run doorward ui again.');
+  };
+  const enter = () => {
+    const code = location.hash.slice(1);
+    if (location.pathname === '/ui/' && /^[A-Z2-7]{20,}$/.test(code)) {
+      signIn(code).catch(() => say('The daemon does not answer.'));
+    }
+  };
+  enter();
+  window.addEventListener('hashchange', enter);
+
+  // Live parts: the daemon says that there is something new, and the page asks
+  // for it, unless a person is at work in that part.
+  const busy = () => {
+    const live = document.getElementById('live');
+    const at = document.activeElement;
+    return document.hidden || !live || (live.contains(at) && /^(INPUT|SELECT|TEXTAREA|BUTTON|A)$/.test(at.tagName)) ||
+      (getSelection() && !getSelection().isCollapsed);
+  };
+  let late = false;
+  const refresh = () => {
+    late = busy();
+    if (!late) document.body.dispatchEvent(new Event('live'));
+  };
+  // A browser has few connections to one address: a page that nobody sees gives
+  // its own back.
+  let source = null;
+  // A stream that is refused for good is that of a session which is over, or one
+  // too many.
+  const refused = async () => {
+    if (source && source.readyState === EventSource.CLOSED) {
+      const answer = await fetch('/ui/live', { method: 'HEAD' });
+      if (answer.status === 401) location.reload();
+    }
+  };
+  const listen = () => {
+    if (document.hidden) {
+      if (source) source.close();
+      source = null;
+    } else if (!source) {
+      source = new EventSource('/ui/live');
+      source.addEventListener('changed', refresh);
+      source.addEventListener('over', () => { source.close(); location.reload(); });
+      source.addEventListener('error', refused);
+    }
+  };
+  if (document.body.dataset.live) {
+    listen();
+    document.addEventListener('visibilitychange', () => { listen(); if (!document.hidden) refresh(); });
+    setInterval(() => { if (late) refresh(); }, 2000);
+    window.addEventListener('pagehide', () => { if (source) source.close(); });
+  }
+})();

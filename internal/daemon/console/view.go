@@ -1,0 +1,207 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+)
+
+//go:embed static
+var static embed.FS
+
+//go:embed pages
+var pages embed.FS
+
+// page is what a template is filled with.
+type page struct {
+	View  string // the template
+	Title string
+	Who   string // in whose name; empty: nobody is signed in
+	CSRF  string
+	Flash string
+	Live  bool   // has a part that is kept up to date
+	Part  string // the address of that part
+	Data  any
+}
+
+// views are the templates and files.
+type views struct {
+	byName map[string]*template.Template
+	files  map[string]file
+}
+
+type file struct {
+	body      []byte
+	kind, tag string
+}
+
+// How many bytes of one text a page shows: of one in a list, of one line, and
+// of one that is the page.
+const (
+	maxText  = 512
+	maxBrief = 1 << 10
+	maxPage  = 32 << 10
+)
+
+func newViews(now func() time.Time) (*views, error) {
+	v := &views{byName: make(map[string]*template.Template), files: make(map[string]file)}
+	names, err := fs.Glob(pages, "pages/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("finding the pages: %w", err)
+	}
+	for _, name := range names {
+		if path.Base(name) == "layout.html" {
+			continue
+		}
+		t, err := template.New("layout.html").Funcs(functions(now)).ParseFS(pages, "pages/layout.html", name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a page: %w", err)
+		}
+		v.byName[strings.TrimSuffix(path.Base(name), ".html")] = t
+	}
+	return v, v.readStatic()
+}
+
+func (v *views) readStatic() error {
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".LICENSE": "text/plain; charset=utf-8"}
+	all, err := static.ReadDir("static")
+	if err != nil {
+		return fmt.Errorf("finding the files: %w", err)
+	}
+	for _, e := range all {
+		body, err := static.ReadFile("static/" + e.Name())
+		if err != nil {
+			return fmt.Errorf("reading a file: %w", err)
+		}
+		sum := sha256.Sum256(body)
+		v.files[e.Name()] = file{body: body, kind: kinds[path.Ext(e.Name())], tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+	}
+	return nil
+}
+
+// serveStatic serves what is the same for everybody.
+func (v *views) serveStatic(w http.ResponseWriter, r *http.Request, name string) {
+	f, ok := v.files[name]
+	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.tag)
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(f.body)))
+	if r.Method == http.MethodGet {
+		w.Write(f.body)
+	}
+}
+
+// write sends a page. Templates escape markup; plaintext.Text then escapes what
+// cannot be seen, wherever on the page it stands.
+func (v *views) write(w http.ResponseWriter, status int, view, part string, p page) {
+	var b bytes.Buffer
+	t := v.byName[view]
+	if t == nil {
+		http.Error(w, http.StatusText(http.StatusNotFound), http.StatusNotFound)
+		return
+	}
+	if err := t.ExecuteTemplate(&b, part, p); err != nil {
+		http.Error(w, "The page cannot be shown: "+plaintext.Line(err.Error()), http.StatusInternalServerError)
+		return
+	}
+	body := plaintext.Text(b.String())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write([]byte(body))
+}
+
+// functions are what templates call.
+func functions(now func() time.Time) template.FuncMap {
+	return template.FuncMap{
+		"clip": func(s string) string { return plaintext.Clip(s, maxText) },
+		"ago":  func(t time.Time) string { return ago(now().Sub(t)) },
+		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") + " UTC" },
+		"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"size": size,
+		"short": func(s string) string {
+			if len(s) > 16 {
+				return plaintext.Cut(s, 12) + "…"
+			}
+			return s
+		},
+		"join":     func(s []string) string { return strings.Join(s, ", ") },
+		"tab":      newTab,
+		"outcomes": outcomes,
+		"holds":    holds,
+		"milli":    time.UnixMilli,
+		"brief":    func(s string) string { return plaintext.Clip(s, maxBrief) },
+		"page":     func(s string) string { return plaintext.Clip(s, maxPage) },
+	}
+}
+
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", max(0, int(d/time.Second)))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d/time.Hour))
+	}
+	return fmt.Sprintf("%d days ago", int(d/(24*time.Hour)))
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// tab is one entry of the navigation.
+type tab struct {
+	Path, Text string
+	Here       bool
+}
+
+// newTab is the tab of a page; views are the templates that belong to it.
+func newTab(view, name, path, text string) tab {
+	below := map[string]string{"record": "activity", "server": "servers", "definition": "servers", "peer": "agents", "message": "agents", "document": "instructions"}
+	return tab{Path: path, Text: text, Here: view == name || below[view] == name}
+}
+
+// holds is what can be done to a message in a state.
+func holds(state string) []choice {
+	if state == mail.Held {
+		return []choice{{agent.HoldApprove, "Approve"}, {agent.HoldRefuse, "Refuse"}}
+	}
+	return []choice{{agent.HoldRequeue, "Send again"}, {agent.HoldPurge, "Purge"}}
+}
+
+type choice struct{ Value, Text string }
+
+// outcomes are what Activity can be filtered by.
+func outcomes() []choice {
+	return []choice{{"", "all"}, {"ok", "ok"}, {"error", "failed"}, {"denied", "denied"}, {"open", "not over"}}
+}

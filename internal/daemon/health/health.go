@@ -1,0 +1,64 @@
+// Package health judges the state of a daemon for a person: what was looked at, what was
+// found, and what to do.
+//
+// Invariant: it reads what the daemon says of itself and changes nothing.
+package health
+
+import (
+	"fmt"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // OK, Warn or Fail
+	Found string `json:"found"`
+	Todo  string `json:"todo"` // empty: nothing
+}
+
+// The states of a check.
+const (
+	OK   = "ok"
+	Warn = "warn"
+	Fail = "fail"
+)
+
+// OfStatus judges listeners, servers and the record.
+func OfStatus(s admin.Status) []Check {
+	var out []Check
+	for _, l := range s.Listeners {
+		k := Check{Name: "listener " + l.Addr, State: OK, Found: l.State}
+		switch {
+		case l.State != "listening":
+			k.State, k.Found, k.Todo = Fail, l.Reason, "Correct listen in the configuration and start the daemon again."
+		case l.Reason != "":
+			k.State, k.Found = Warn, l.Reason
+		}
+		out = append(out, k)
+	}
+	for _, v := range s.Servers {
+		out = append(out, ofServer(v))
+	}
+	record := Check{Name: "record", State: OK, Found: fmt.Sprintf("%d records", s.Audit.Seq)}
+	if s.Audit.State != "ok" {
+		record.State, record.Found, record.Todo = Fail, s.Audit.State+": "+s.Audit.Reason, "Make room on the disk, or run doorward audit verify."
+	}
+	return append(out, record)
+}
+
+func ofServer(v admin.Server) Check {
+	k := Check{Name: "server " + v.Name, State: OK, Found: v.State}
+	switch {
+	case v.State != "connected" && v.State != "idle" && v.State != "starting":
+		k.State, k.Found, k.Todo = Fail, v.State+": "+v.Reason, "Run doorward status for what it printed."
+	case len(v.Withheld) > 0:
+		k.State, k.Found, k.Todo = Warn, fmt.Sprintf("%d definitions are withheld", len(v.Withheld)), "Look at Decisions, or run doorward trust "+v.Name+"."
+	case len(v.Unseen) > 0:
+		k.State, k.Found, k.Todo = Warn, "it asked for paths that it is not granted", "Run doorward status for the keys that grant them."
+	case len(v.Unmatched) > 0:
+		k.State, k.Found, k.Todo = Warn, "a deny pattern matches no tool", "Correct tools.deny of the server."
+	}
+	return k
+}

@@ -1,0 +1,269 @@
+// Package history reads the audit log as a person looks at it: acts with their outcomes,
+// the newest first.
+//
+// Invariant: it reads and never writes; what it shows of an act stands in the record.
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/policy"
+)
+
+// Record is one line of the audit log.
+type Record struct {
+	Seq       uint64            `json:"seq"`
+	Time      time.Time         `json:"time"`
+	Kind      string            `json:"kind"`
+	Source    string            `json:"source"`
+	Principal string            `json:"principal"`
+	Facts     []Fact            `json:"facts"`
+	Session   string            `json:"session"`
+	Action    string            `json:"action"`
+	Resource  string            `json:"resource"`
+	Decision  string            `json:"decision"`
+	Rule      string            `json:"rule"`
+	Result    string            `json:"result"`
+	Bytes     int64             `json:"bytes"`
+	Count     int64             `json:"count"`
+	Reason    string            `json:"reason"`
+	Detail    map[string]string `json:"detail"`
+	Ref       uint64            `json:"ref"`
+}
+
+// Fact is what was known of a caller.
+type Fact struct{ Name, Value, Grade string }
+
+// Entry is one act as a list shows it: a decision with its outcome, or an event.
+type Entry struct {
+	Record
+	Server, Name, Client string
+	Outcome              string // ok, denied, pending, open, event, or how it failed
+	Took                 string // empty: it is not over
+	After                time.Duration
+	Answered             int64 // bytes of the answer
+}
+
+// Failed reports an outcome that a person may want to look at.
+func (e Entry) Failed() bool {
+	return e.Outcome != "ok" && e.Outcome != "open" && e.Outcome != "event" && e.Outcome != "pending"
+}
+
+// ending is the outcome of an act.
+type ending struct {
+	result string
+	at     time.Time
+	bytes  int64
+}
+
+func entryOf(r Record, end *ending) Entry {
+	e := Entry{Record: r, Client: Client(r.Facts), Outcome: "open"}
+	e.Server, e.Name, _ = strings.Cut(r.Resource, "/")
+	switch {
+	case r.Decision == audit.Deny:
+		e.Outcome = "denied"
+	case r.Action == "approval.asked":
+		e.Outcome = "pending"
+	case r.Kind != audit.Decision:
+		e.Outcome = "event"
+	case end != nil:
+		e.After = end.at.Sub(r.Time)
+		e.Outcome, e.Took, e.Answered = end.result, took(e.After), end.bytes
+	case len(r.Detail) > 0: // recorded with its effect
+		e.Outcome = "ok"
+	}
+	return e
+}
+
+func took(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
+	}
+	if d < 10*time.Second {
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// Client is the program of a caller: of a shim the one that started it.
+func Client(facts []Fact) string {
+	value := func(name string) string {
+		for _, f := range facts {
+			if f.Name == name {
+				return f.Value
+			}
+		}
+		return ""
+	}
+	exe := path.Base(value("exe"))
+	if parent := value("parent_exe"); exe == "doorward" && parent != "" {
+		return path.Base(parent)
+	}
+	if exe == "." {
+		return ""
+	}
+	return exe
+}
+
+// SeqOf is the number of a line: `{"seq":N,` stands in front of every one.
+func SeqOf(line []byte) uint64 {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
+	if !ok {
+		return 0
+	}
+	digits, _, _ := bytes.Cut(rest, []byte(","))
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Filter is which entries of the log are wanted.
+type Filter struct {
+	Client, Server, Tool, Outcome, Session string
+	All                                    bool // events and the operator's own acts too
+	From, To                               time.Time
+	Rule                                   string
+	Lines                                  int // how many are looked at; 0: MaxLines
+}
+
+func (f Filter) takes(e Entry) bool {
+	switch {
+	case !f.All && (e.Outcome == "event" || e.Action == policy.ActionAdmin || e.Action == policy.ActionApprove),
+		f.Client != "" && !contains(e.Client, f.Client) && !contains(e.Principal, f.Client),
+		f.Server != "" && e.Server != f.Server,
+		f.Tool != "" && !contains(e.Name, f.Tool),
+		f.Session != "" && e.Session != f.Session,
+		f.Rule != "" && e.Rule != f.Rule,
+		e.Time.Before(f.From),
+		!f.To.IsZero() && e.Time.After(f.To):
+		return false
+	}
+	switch f.Outcome {
+	case "":
+		return true
+	case "error":
+		return e.Failed() && e.Outcome != "denied"
+	}
+	return e.Outcome == f.Outcome
+}
+
+// plain is a part that every line has which the filter takes; empty: any line
+// may be meant.
+func (f Filter) plain() []byte {
+	switch {
+	case f.Session != "" && plainName(f.Session):
+		return []byte(`"session":"` + f.Session)
+	case f.Outcome == "denied":
+		return []byte(`"decision":"deny"`)
+	case f.Server != "" && plainName(f.Server):
+		return []byte(`"resource":"` + f.Server)
+	}
+	return nil
+}
+
+// plainName reports whether a name stands in a line as it is.
+func plainName(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+}
+
+func contains(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// MaxLines is how many lines one search looks at where its filter does not say; the next
+// page goes on.
+const MaxLines = 20_000
+
+// Found is one page of entries, the newest first.
+type Found struct {
+	Entries []Entry
+	Next    uint64 // what the next page begins before; 0: this was the last one
+}
+
+// Search reads the log backwards from before (0: its end).
+func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
+	s := &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending)}
+	for line, err := range audit.Backwards(ctx, dir) {
+		if err != nil {
+			return s.out, err
+		}
+		if s.over(line) {
+			break
+		}
+	}
+	return s.out, nil
+}
+
+// searching is one Search on its way.
+type searching struct {
+	Filter
+	before      uint64
+	most, lines int
+	part        []byte // of every line that is meant
+	ends        map[uint64]*ending
+	out         Found
+}
+
+// over takes a line in. An outcome stands behind its decision, so it is met
+// first.
+func (s *searching) over(line []byte) bool {
+	if isEnding(line) {
+		noteEnding(s.ends, line)
+		return false
+	}
+	seq := SeqOf(line)
+	if seq == 0 || s.before != 0 && seq >= s.before {
+		return false
+	}
+	if s.lines--; len(s.out.Entries) == s.most || s.lines < 0 {
+		s.out.Next = seq + 1
+		return true
+	}
+	var r Record
+	if !bytes.Contains(line, s.part) || json.Unmarshal(line, &r) != nil {
+		return false
+	}
+	if e := entryOf(r, s.ends[r.Seq]); s.takes(e) {
+		s.out.Entries = append(s.out.Entries, e)
+	}
+	return !s.From.IsZero() && r.Time.Before(s.From)
+}
+
+// isEnding looks at the members that stand in front of every line.
+func isEnding(line []byte) bool {
+	return bytes.Contains(line[:min(len(line), 120)], []byte(`"kind":"outcome"`))
+}
+
+func noteEnding(ends map[uint64]*ending, line []byte) {
+	ref, err := strconv.ParseUint(Member(line, "ref"), 10, 64)
+	at, wrong := time.Parse(time.RFC3339Nano, Member(line, "time"))
+	if err != nil || wrong != nil {
+		return
+	}
+	size, _ := strconv.ParseInt(Member(line, "bytes"), 10, 64) // none is 0
+	ends[ref] = &ending{result: Member(line, "result"), at: at, bytes: size}
+}
+
+// Member is a number or a plain text of a line, without a parser: quotes inside
+// texts are escaped, so the name of a member stands nowhere else.
+func Member(line []byte, name string) string {
+	_, rest, found := bytes.Cut(line, []byte(`,"`+name+`":`))
+	if !found {
+		return ""
+	}
+	if text, quoted := bytes.CutPrefix(rest, []byte(`"`)); quoted {
+		text, _, _ = bytes.Cut(text, []byte(`"`))
+		return string(text)
+	}
+	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))])
+}

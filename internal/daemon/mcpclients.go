@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// clients are the processes that have spoken MCP to the daemon and still run,
+// registered as agents or not. What runs below one is an agent's doing.
+type clients struct {
+	program string // of the daemon: the shim `doorward connect` is the same
+
+	mu    sync.Mutex
+	known map[string][]string // by process: itself, and of a shim the one that started it
+}
+
+// mostClients bounds them; those that have ended make room.
+const mostClients = 4096
+
+type notedKey struct{}
+
+// noting stamps a connection with what notes its process once.
+func noting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, notedKey{}, new(sync.Once))
+}
+
+// note remembers the process behind a request to an MCP route.
+func (c *clients) note(r *http.Request) {
+	once, ok := r.Context().Value(notedKey{}).(*sync.Once)
+	if !ok || !isMCP(r.RequestURI) {
+		return
+	}
+	once.Do(func() {
+		if all := c.processes(r); len(all) > 0 {
+			c.add(all)
+		}
+	})
+}
+
+func isMCP(uri string) bool {
+	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
+}
+
+// processes are the one behind a request and, of a shim, the one above it; none
+// where they cannot be told.
+func (c *clients) processes(r *http.Request) []string {
+	o := listen.From(r.Context())
+	var all []string
+	var pid int32
+	switch {
+	case o == nil:
+		return nil
+	case o.Peer != nil:
+		all, _ = peer.Ancestors(o.Peer) // as far as they can be read
+		pid = o.Peer.PID
+	default:
+		h, err := o.Holder()
+		if err != nil {
+			return nil
+		}
+		all, pid = []string{h.Process}, h.PID
+	}
+	most := 1
+	if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && program == c.program {
+		most = 2
+	}
+	return slices.Clone(all[:min(len(all), most)])
+}
+
+func (c *clients) add(all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = make(map[string][]string)
+	}
+	if len(c.known) >= mostClients {
+		c.forget()
+	}
+	for process := range c.known {
+		if len(c.known) < mostClients {
+			break
+		}
+		delete(c.known, process)
+	}
+	c.known[all[0]] = all
+}
+
+// forget drops those that have ended. The caller holds mu.
+func (c *clients) forget() {
+	for process := range c.known {
+		if peer.Gone(process) {
+			delete(c.known, process)
+		}
+	}
+}
+
+// above reports whether one of the processes is a client that runs, or started
+// a shim that runs.
+func (c *clients) above(processes []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget()
+	for _, all := range c.known {
+		if slices.ContainsFunc(all, func(p string) bool { return slices.Contains(processes, p) }) {
+			return true
+		}
+	}
+	return false
+}

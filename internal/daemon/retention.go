@@ -1,0 +1,271 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/retain"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// retention removes old records: in the background as audit.retain says, and by hand.
+type retention struct {
+	c           config.Retain
+	dir         string
+	checkpoints *checkpoints
+	rotated     chan struct{} // a segment was closed
+
+	mu sync.Mutex // one prune at a time
+}
+
+func newRetention(o Options, c *checkpoints) *retention {
+	return &retention{c: o.Config.Audit.Retain, dir: AuditDir(o.StateDir, o.Config), checkpoints: c, rotated: make(chan struct{}, 1)}
+}
+
+// Bounds of a segment: small enough that audit.retain is held, and large enough that
+// there are few.
+const (
+	mostSegment  = 16 << 20
+	leastSegment = 64 << 10
+)
+
+// segmentBytes is how large a segment grows.
+func segmentBytes(r config.Retain) int64 {
+	if r.Bytes == 0 {
+		return mostSegment
+	}
+	return min(max(r.Bytes/4, leastSegment), mostSegment)
+}
+
+// segmentAge is how long a segment is written to where records are kept for some
+// days: a segment is removed whole, so it must not span much of that time.
+func segmentAge(r config.Retain) time.Duration {
+	return max(time.Duration(r.Days)*24*time.Hour/30, time.Hour)
+}
+
+// wake has the log looked at. It must not block.
+func (r *retention) wake() {
+	select {
+	case r.rotated <- struct{}{}:
+	default:
+	}
+}
+
+// How often the log is looked at, without a closed segment, and after a failure.
+const (
+	retainEvery = time.Hour
+	retainAgain = time.Minute
+)
+
+// start prunes in the background until end is called.
+func (r *retention) start(ctx context.Context) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { r.run(ctx) })
+	return func() { stop(); done.Wait() }
+}
+
+func (r *retention) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	said, until := "", time.Time{} // what is not whole is not verified with each segment
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.rotated:
+			if time.Now().Before(until) {
+				continue
+			}
+		case <-timer.C:
+		}
+		pause := retainEvery
+		err := r.keep(ctx)
+		if err != nil && ctx.Err() == nil {
+			if pause = retainAgain; errors.Is(err, audit.ErrDamaged) {
+				pause = retainEvery
+			}
+			until = time.Now().Add(pause)
+			if said != err.Error() {
+				said = err.Error()
+				r.checkpoints.o.Log.Warn("the audit log is not pruned; trying again", "err", err)
+			}
+		}
+		timer.Reset(pause)
+	}
+}
+
+// keep finishes a prune that was interrupted, and removes what audit.retain does not
+// keep.
+func (r *retention) keep(ctx context.Context) error {
+	if err := r.finish(); err != nil {
+		return err
+	}
+	now := time.Now()
+	bounds := r.bounds(now)
+	if err := r.turnOld(now); err != nil {
+		return err
+	}
+	plan, err := bounds.Plan(r.dir, now)
+	if err != nil || plan.Through == 0 {
+		return err
+	}
+	_, err = r.prune(ctx, plan.Through, nil)
+	return err
+}
+
+func (r *retention) bounds(now time.Time) retain.Bounds {
+	b := retain.Bounds{Bytes: -1, Closed: true}
+	if r.c.Days > 0 {
+		b.Before = now.AddDate(0, 0, -r.c.Days)
+	}
+	if r.c.Bytes > 0 {
+		b.Bytes = r.c.Bytes
+	}
+	return b
+}
+
+// turnOld has the next record begin a segment when the open one is old, or is larger
+// than it would become now.
+func (r *retention) turnOld(now time.Time) error {
+	began, size, err := retain.Opened(r.dir)
+	if err != nil || began.IsZero() {
+		return err
+	}
+	if r.c.Days > 0 && now.Sub(began) > segmentAge(r.c) || size > 2*segmentBytes(r.c) {
+		r.checkpoints.log.Turn()
+	}
+	return nil
+}
+
+func (r *retention) finish() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return retain.Pruner{Log: r.checkpoints.log, Dir: r.dir}.Finish()
+}
+
+// prune removes the segments up to through, which is closed, for who; nil: for
+// audit.retain. The record says so first, and the database has a checkpoint of what
+// stays: without both nothing is removed.
+func (r *retention) prune(ctx context.Context, through int, who *principal.Principal) (audit.Beginning, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.checkpoints.current(ctx); err != nil {
+		return audit.Beginning{}, err
+	}
+	by := "audit.retain"
+	if who != nil {
+		by = "operator"
+	}
+	before := func(b audit.Beginning) error {
+		_, err := r.checkpoints.log.Append(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.prune", Who: who, Detail: []audit.Field{
+			{Name: "through_segment", Value: strconv.Itoa(through)}, {Name: "begins", Value: strconv.FormatUint(b.Seq+1, 10)}, {Name: "by", Value: by}}})
+		return err
+	}
+	b, err := retain.Pruner{Log: r.checkpoints.log, Dir: r.dir, Before: before}.Through(ctx, through)
+	if err == nil {
+		r.checkpoints.o.Log.Info("audit log pruned", "by", by, "begins", b.Seq+1)
+	}
+	return b, err
+}
+
+// current has the database keep the newest checkpoint. A log that lacks one that the
+// database keeps is evidence, and is not touched.
+func (c *checkpoints) current(ctx context.Context) error {
+	db := c.db.Load()
+	if db == nil {
+		return errors.New("the database that keeps the audit log's checkpoints cannot be used now")
+	}
+	if c.lacking.Load() != nil {
+		return errors.New("the audit log lacks records that the database knows of: see doorward audit verify")
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	defer cancel()
+	return c.newest(ctx, db)
+}
+
+// turn closes the open segment, and returns when there is a new one.
+func (r *retention) turn(who *principal.Principal) error {
+	r.checkpoints.log.Turn()
+	_, err := r.checkpoints.log.Append(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.turn", Who: who})
+	return err
+}
+
+// order does what `doorward audit prune` asks of a running daemon.
+func (r *retention) order(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
+	var ask admin.Prune
+	if err := json.Unmarshal(body, &ask); err != nil || ask.Turn == (ask.Through > 0) {
+		return nil, http.StatusBadRequest
+	}
+	var done admin.Pruned
+	var err error
+	if ask.Turn {
+		err = r.turn(who)
+	} else {
+		var b audit.Beginning
+		b, err = r.prune(ctx, ask.Through, who)
+		done.Begins = b.Seq + 1
+	}
+	if err != nil {
+		done.Problem = err.Error()
+	}
+	return done, http.StatusOK
+}
+
+// Pruning removes records where no daemon runs.
+type Pruning struct{ d *Daemon }
+
+// OpenPruning opens the log and the database for it. A daemon that runs on the state
+// directory is an error. Call end when done.
+func OpenPruning(ctx context.Context, o Options) (p Pruning, end func(), err error) {
+	p.d = &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
+	if err := p.d.openPruning(ctx); err != nil {
+		p.d.Close()
+		return p, nil, fmt.Errorf("opening the audit log to prune it: %w", err)
+	}
+	return p, p.d.Close, nil
+}
+
+func (d *Daemon) openPruning(ctx context.Context) error {
+	for _, step := range []func() error{d.openState, d.openAudit} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log})
+	if err != nil {
+		return err
+	}
+	d.onClose(func() {
+		if err := db.Close(); err != nil {
+			d.log.Error("closing the store", "err", err)
+		}
+	})
+	stop, err := d.checkpoints.keep(ctx, db)
+	if err != nil {
+		return err
+	}
+	d.onClose(stop)
+	return d.retention.finish()
+}
+
+// Turn closes the open segment.
+func (p Pruning) Turn() error { return p.d.retention.turn(nil) }
+
+// Through removes the segments up to n for the operator, who is this process's own
+// user, and returns the number of the first record that stays.
+func (p Pruning) Through(ctx context.Context, n int) (begins uint64, err error) {
+	b, err := p.d.retention.prune(ctx, n, principal.New(principal.UID(p.d.uid)).WithLocal())
+	return b.Seq + 1, err
+}

@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/doorward/doorward/internal/trust/plaintext"
+)
+
+// said keeps the last lines that each server wrote to standard error.
+type said struct {
+	mu    sync.Mutex
+	lines map[string][]string // by server, the oldest first
+}
+
+// What is kept of one server: lines, and bytes of each.
+const (
+	mostSaid = 50
+	longSaid = 500
+)
+
+func (s *said) note(server, line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines == nil {
+		s.lines = make(map[string][]string)
+	}
+	all := s.lines[server]
+	if len(all) == mostSaid {
+		all = append(all[:0], all[1:]...)
+	}
+	s.lines[server] = append(all, plaintext.Clip(line, longSaid))
+}
+
+func (s *said) of(server string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines[server])
+}
+
+// heard takes a line that a server wrote to standard error.
+func (d *Daemon) heard(server, line string) {
+	d.said.note(server, line)
+	d.unseen.note(server, line)
+}
