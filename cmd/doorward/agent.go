@@ -17,7 +17,7 @@ import (
 // shells of agents.
 func newAgent() *cobra.Command {
 	return group("agent", "manage the messages of agents",
-		newPeers(), newSend(), newInbox(), newTail(), newTrace(), newHold(), newTransfer(), newFsck(), newHook())
+		newPeers(), newSend(), newInbox(), newTail(), newTrace(), newHold(), newTransfer(), newStop(), newFsck(), newHook())
 }
 
 // pathAgent is the operator's side of messaging in the local API.

@@ -17,6 +17,7 @@ import (
 // newPeers lists the registered agents, shows one, or takes a name out of use.
 func newPeers() *cobra.Command {
 	o := newInvocation()
+	o.narrows()
 	return o.command("peers [show|retire] [PEER] [--json]", "list, show and retire registered agents", "doorward agent peers", 0, 2,
 		func(ctx context.Context, args []string) error { return managePeers(ctx, o, args) })
 }
@@ -50,10 +51,18 @@ func listPeers(ctx context.Context, o *invocation) error {
 	}
 	rows := [][]string{{"PEER", "PRESENCE", "OWNER", "GRADE", "EPOCH", "UNREAD", "HELD", "ID"}}
 	for _, p := range all.Peers {
-		rows = append(rows, []string{address(p), oneWord(p.Presence), oneWord(p.Principal), oneWord(p.Grade),
+		rows = append(rows, []string{address(p), presenceWord(p), oneWord(p.Principal), oneWord(p.Grade),
 			fmt.Sprint(p.Epoch), fmt.Sprint(p.Pending), fmt.Sprint(p.Held), oneWord(p.PeerID)})
 	}
-	return o.print(all.Peers, table(rows...))
+	return o.print(all.Peers, o.narrowed(table(rows...)))
+}
+
+// presenceWord is a peer's presence, and whether its mail is held.
+func presenceWord(p agent.PeerInfo) string {
+	if p.Paused {
+		return oneWord(p.Presence) + ",paused"
+	}
+	return oneWord(p.Presence)
 }
 
 func showPeer(ctx context.Context, o *invocation, name string) error {
@@ -81,7 +90,7 @@ func peerText(p agent.PeerInfo) string {
 	line("node", oneWord(p.Node))
 	line("grade", oneWord(p.Grade))
 	line("epoch", fmt.Sprint(p.Epoch))
-	line("presence", oneWord(p.Presence))
+	line("presence", presenceWord(p))
 	line("last seen", oneWord(p.LastSeen))
 	line("lease", oneWord(p.LeaseUntil))
 	line("inbound", oneWord(p.Inbound))

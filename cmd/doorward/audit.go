@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -15,17 +15,20 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // newAudit reads the record, with and without a running daemon.
 func newAudit() *cobra.Command {
-	tail, verify, export := newInvocation(), newInvocation(), newInvocation()
+	tail, show, verify, export := newInvocation(), newInvocation(), newInvocation(), newInvocation()
 	n := tail.set.IntP("n", "n", 20, "how many records")
 	follow := tail.set.Bool("follow", false, "go on with new records")
+	archive := verify.set.String("archive", "", "check the archive in this `directory` instead")
+	key := verify.set.String("key", "", "the `file` with the public key (default audit.pub of the state directory)")
+	to := export.set.String("archive", "", "copy the record to this `directory`, as it stands and with its checkpoints")
 	accept := verify.set.Bool("accept", false, "accept the log as it is, though it lacks records that the database knows of")
 	return group("audit", "read and check the record",
 		tail.command("tail [-n N] [--follow] [--json]", "print the last records", "doorward audit tail -n 100 --json", 0, 0,
@@ -36,22 +39,36 @@ func newAudit() *cobra.Command {
 				}
 				return auditTail(ctx, tail.options, dir, *n, *follow)
 			}),
-		verify.command("verify [--accept] [--json]", "check that no record was changed or removed", "doorward audit verify", 0, 0,
+		show.command("show SEQ [--json]", "print one record", "doorward audit show 42", 1, 1,
+			func(ctx context.Context, args []string) error {
+				dir, _, err := show.auditDir()
+				if err != nil {
+					return err
+				}
+				return auditShow(ctx, show.options, dir, args[0])
+			}),
+		verify.command("verify [--accept] [--archive DIR] [--key FILE] [--json]", "check that no record was changed or removed", "doorward audit verify", 0, 0,
 			func(ctx context.Context, _ []string) error {
+				if *archive != "" {
+					return verifyArchive(verify, *archive, *key)
+				}
 				dir, state, err := verify.auditDir()
 				if err != nil {
 					return err
 				}
-				return auditVerify(ctx, verify, dir, state, *accept)
+				return auditVerify(ctx, verify, dir, state, *key, *accept)
 			}),
-		export.command("export", "print all records", "doorward audit export > audit.jsonl", 0, 0,
+		export.command("export [--archive DIR]", "print all records", "doorward audit export > audit.jsonl", 0, 0,
 			func(ctx context.Context, _ []string) error {
 				dir, _, err := export.auditDir()
 				if err != nil {
 					return err
 				}
+				if *to != "" {
+					return exportArchive(export, dir, *to)
+				}
 				return audit.Export(ctx, dir, exactly())
-			}))
+			}), newAuditPrune())
 }
 
 // auditDir returns the directory of the record and the state directory.
@@ -92,6 +109,55 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		return nil
 	}
 	return err
+}
+
+// auditShow prints one record: with --json as it stands, else a member a line.
+func auditShow(ctx context.Context, o *options, dir, number string) error {
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || seq == 0 {
+		return fail(exitUsage, "%q is no number of a record", number)
+	}
+	for line, err := range audit.Backwards(ctx, dir) {
+		if err != nil {
+			return err
+		}
+		switch n := seqOf(line); {
+		case n > seq:
+			continue
+		case n < seq:
+			return fail(exitFailed, "there is no record %d", seq)
+		}
+		if o.json {
+			_, err := fmt.Fprintln(stdout(), string(line))
+			return err
+		}
+		return printMembers(line)
+	}
+	return fail(exitFailed, "there is no record %d", seq)
+}
+
+// printMembers prints a record for people: facts each on a line, and last the chain.
+func printMembers(line []byte) error {
+	var rows [][]string
+	for key, value := range wire.Members(line) {
+		if key == "facts" {
+			for fact := range wire.Elements(value) {
+				rows = append(rows, []string{"fact", plaintext.Line(rawText(wire.Get(fact, "name")) + " = " + rawText(wire.Get(fact, "value")) + " (" + rawText(wire.Get(fact, "grade")) + ")")})
+			}
+			continue
+		}
+		rows = append(rows, []string{key, plaintext.Line(rawText(value))})
+	}
+	_, err := fmt.Fprint(stdout(), table(rows...))
+	return err
+}
+
+// rawText is a string without its quotes, and any other value as it stands.
+func rawText(raw []byte) string {
+	if text, ok := wire.Text(raw); ok {
+		return text
+	}
+	return string(raw)
 }
 
 // record is what a person wants to see of one line.
@@ -139,8 +205,8 @@ type auditVerified struct {
 
 // auditVerify checks the chain and its checkpoints, and compares them with the
 // checkpoint that the database keeps.
-func auditVerify(ctx context.Context, o *invocation, dir, state string, accept bool) error {
-	v, err := auditkey.LoadVerifier(filepath.Join(state, auditkey.PublicName))
+func auditVerify(ctx context.Context, o *invocation, dir, state, key string, accept bool) error {
+	v, err := o.verifier(key)
 	if err != nil {
 		return err
 	}
@@ -154,11 +220,19 @@ func auditVerify(ctx context.Context, o *invocation, dir, state string, accept b
 	if err != nil {
 		return err
 	}
+	return printVerified(o, auditVerified{report, unknown})
+}
+
+func printVerified(o *invocation, a auditVerified) error {
+	report, unknown := a.Report, a.Unknown
 	text := ""
 	if report.OK {
 		text = fmt.Sprintf("ok: %d records, %d checkpoints\n", report.Records, report.Checkpoints)
 	}
-	if err := o.print(auditVerified{report, unknown}, text); err != nil {
+	if report.OK && report.Begins > 1 {
+		text += fmt.Sprintf("begins with record %d: older ones were pruned on %s\n", report.Begins, report.BegunAt)
+	}
+	if err := o.print(a, text); err != nil {
 		return err
 	}
 	if report.OK && !o.json {

@@ -34,6 +34,7 @@ type deliverySession struct {
 // newAuthToken makes tokens for CI, and lists and ends sessions of any kind.
 func newAuthToken() *cobra.Command {
 	create, list, revoke := newInvocation(), newInvocation(), newInvocation()
+	list.narrows()
 	scope := create.set.String("scope", "structural", "structural is all that CI may read")
 	ttl := create.set.Duration("ttl", 24*time.Hour, "how long it is valid; at most a day")
 	name := create.set.String("name", "ci", "who it is for")
@@ -94,7 +95,7 @@ func listSessions(ctx context.Context, o *invocation) error {
 		rows = append(rows, []string{oneWord(s.ID), oneWord(s.Subject), oneWord(strings.Join(s.Scope, ",")), oneWord(s.Expires),
 			oneWord(state), oneWord(s.Client), oneWord(s.Project)})
 	}
-	return o.print(all.Sessions, table(rows...))
+	return o.print(all.Sessions, o.narrowed(table(rows...)))
 }
 
 func revokeSession(ctx context.Context, o *invocation, id string) error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -148,24 +149,27 @@ func bindTable(t *testing.T) []*listener {
 		t.Run("IPv6", func(t *testing.T) { t.Skip("this host has no ::1: the rows of IPv6 addresses are left out") })
 		all = slices.DeleteFunc(all, func(l *listener) bool { return strings.Contains(l.bound, "::") })
 	}
-	for _, l := range all {
-		l.port = freePort(t)
+	ports := freePorts(t, len(all))
+	for i, l := range all {
+		l.port = ports[i]
 	}
 	return all
 }
 
-// freePort looks below the range from which the kernel serves port 0.
-func freePort(t *testing.T) int {
-	port := 0
-	found := poll(5*time.Second, func() bool {
-		port = 12000 + int(time.Now().UnixNano()/1000%20000)
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		return err == nil && l.Close() == nil
-	})
-	if !found {
-		t.Fatal("no free port")
+// freePorts looks for n different ports below the range from which the kernel
+// serves port 0.
+func freePorts(t *testing.T, n int) (ports []int) {
+	for _, i := range rand.Perm(20000) {
+		if len(ports) == n {
+			return ports
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", 12000+i))
+		if err == nil && l.Close() == nil {
+			ports = append(ports, 12000+i)
+		}
 	}
-	return port
+	t.Fatalf("%d free ports of %d", len(ports), n)
+	return nil
 }
 
 func (l *listener) text() string {

@@ -34,19 +34,7 @@ func check(o *invocation, tokenFile string) error {
 	if o.noTokenFile() {
 		return errNoTokenFile
 	}
-	w := o.loadWhole()
-	problems := w.problems
-	if c := w.config; c != nil {
-		problems = append(problems, w.tried()...)
-		problems = append(problems, patternProblems(c)...)
-		problems = append(problems, denyProblems(o.options, c)...)
-		problems = append(problems, bindProblems(o.options, c, tokenFile)...)
-		problems = append(problems, sandboxProblems(o.options, c, tokenFile)...)
-	}
-	problems = append(problems, o.notAllowed(w)...)
-	if problems == nil {
-		problems = []config.Problem{}
-	}
+	problems := o.allProblems(tokenFile)
 	ok := config.OK(problems)
 	text := "ok\n"
 	if !ok {
@@ -59,6 +47,21 @@ func check(o *invocation, tokenFile string) error {
 		return err
 	}
 	return &failure{status: exitFailed, err: errors.New("the configuration has problems"), quiet: true}
+}
+
+// allProblems are those of the configuration, the policy, the listeners and the sandboxes.
+func (o *invocation) allProblems(tokenFile string) []config.Problem {
+	w := o.loadWhole()
+	problems := append([]config.Problem{}, w.problems...)
+	if c := w.config; c != nil {
+		problems = append(problems, w.tried()...)
+		problems = append(problems, patternProblems(o.options, c)...)
+		problems = append(problems, denyProblems(o.options, c)...)
+		problems = append(problems, bindProblems(o.options, c, tokenFile)...)
+		problems = append(problems, placeProblems(o.options, c)...)
+		problems = append(problems, sandboxProblems(o.options, c, tokenFile)...)
+	}
+	return append(problems, o.notAllowed(w)...)
 }
 
 // denyProblems is a warning for each pattern of a deny list that matches no tool
@@ -76,7 +79,8 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 			continue
 		}
 		for _, p := range policy.Unmatched(s.Doorward.Tools.Deny, names) {
-			out = append(out, config.Problem{File: o.configFile(), Key: "mcpServers." + name + ".doorward.tools.deny", Warning: true,
+			key := "mcpServers." + name + ".doorward.tools.deny"
+			out = append(out, config.Problem{File: o.configFile(), Line: config.LineOf(o.configFile(), key), Key: key, Warning: true,
 				Problem: fmt.Sprintf("%q matches no tool of this server; say with tools.allow what may be used", p)})
 		}
 	}
@@ -125,9 +129,13 @@ func bindProblems(o *options, c *config.Config, tokenFile string) []config.Probl
 		return []config.Problem{{File: o.configFile(), Problem: err.Error()}}
 	}
 	cred := daemon.Credential(authn.New(authn.Options{Env: secret.New(os.Getenv("DOORWARD_TOKEN")), File: tokenFile, Store: authn.NewStore(state)}), c)
+	at := -1
 	for _, s := range daemon.Specs(c) {
+		if s.Network == "tcp" {
+			at++
+		}
 		d := listen.Plan(s, cred)
-		p := config.Problem{File: o.configFile(), Key: "listen", Problem: s.Addr + ": " + d.Reason}
+		p := o.problemAt(fmt.Sprintf("listen.http[%d].addr", max(at, 0)), s.Addr+": "+d.Reason)
 		if d.Listen {
 			if d.Warning == "" {
 				continue

@@ -20,6 +20,7 @@ import (
 // a running daemon. A running daemon finds the tokens by itself.
 func newLogin() *cobra.Command {
 	o := newInvocation()
+	o.narrows()
 	list := o.set.Bool("list", false, "show the sign-ins that there are")
 	wait := o.set.Duration("wait", 10*time.Minute, "how long to wait for the browser")
 	return o.command("login SERVER | --list [--json]", "sign in to a server that asks for OAuth", "doorward login docs", 0, 1,
@@ -135,7 +136,7 @@ func loginList(o *invocation) error {
 	for _, l := range all {
 		rows = append(rows, []string{l.Server, string(l.State), plaintext.Line(l.Issuer), strings.Join(l.Scopes, " "), "since " + l.Signed.Format(time.RFC3339)})
 	}
-	return o.print(all, table(rows...))
+	return o.print(all, o.narrowed(table(rows...)))
 }
 
 // newLogout forgets a sign-in here, and tells the authorization server.

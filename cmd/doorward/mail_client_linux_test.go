@@ -140,7 +140,7 @@ func (r *mailReply) what() string {
 		return fmt.Sprintf("http %d", r.status)
 	case r.code != "":
 		return r.code
-	case r.failed || r.out == nil:
+	case r.failed || r.out == nil && r.text == "":
 		return "odd"
 	}
 	return "ok"
@@ -242,6 +242,7 @@ func (c *mailClient) try(ctx context.Context, tool string, arguments any) *mailR
 		}
 		args = string(b)
 	}
+	args = structured(tool, args)
 	more, name := "", ""
 	if c.session == "" {
 		more, name = ","+meta, "tools/call "+tool

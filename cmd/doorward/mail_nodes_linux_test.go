@@ -119,9 +119,9 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 		}
 		return "unknown"
 	}
-	same(t, "before the stop", presence(), "live")
+	same(t, "before the stop", presence(), "asleep")
 	east.stop()
-	same(t, "after the stop", presence(), "away")
+	same(t, "after the stop", presence(), "gone")
 	east.start()
 	east.client("unix").mustOpen().takes("planner", 2, 0)
 

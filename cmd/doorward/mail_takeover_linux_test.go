@@ -173,7 +173,7 @@ func (s *shim) call(tool string, arguments obj) *mailReply {
 	s.t.Helper()
 	args, err := json.Marshal(arguments)
 	if err == nil {
-		_, err = fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`+"\n", tool, args, meta)
+		_, err = fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`+"\n", tool, structured(tool, string(args)), meta)
 	}
 	if err != nil {
 		s.t.Fatal(err)

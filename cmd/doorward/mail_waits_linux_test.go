@@ -170,7 +170,7 @@ func (c *mailClient) start(got chan<- *mailReply, tool string, arguments obj) (g
 	}
 	go func() {
 		defer stop()
-		got <- c.post(ctx, "/mcp/agent", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, b, more), name, nil)
+		got <- c.post(ctx, "/mcp/agent", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, structured(tool, string(b)), more), name, nil)
 	}()
 	if c.session == "" {
 		return stop

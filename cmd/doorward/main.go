@@ -41,7 +41,7 @@ func newRoot() *cobra.Command {
 	root := group("doorward COMMAND [arguments]", "a daemon between AI agents and MCP servers",
 		newServe(), newConnect(), newTools(), newCall(), newStatus(), newCheck(), newAllow(), newSchema(), newVersion(),
 		newWhoami(), newExplain(), newPolicy(), newLogin(), newLogout(), newTrust(), newToken(), newAgent(), newAuth(),
-		newInstructions(), newAudit(), newMan())
+		newInstructions(), newAudit(), newHistory(), newDoctor(), newUI(), newPending(), newApprove(), newDeny(), newApprovals(), newRestart(), newImport(), newInstall(), newUninstall(), newMan())
 	root.Example = "doorward serve &\ndoorward tools\ndoorward call notes add_note text=hello"
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Flags().Bool("version", false, "print the version")

@@ -21,6 +21,7 @@ type options struct {
 	state   string
 	runtime string
 	json    bool
+	verbose bool // of commands that narrow what they print
 
 	takesHere bool          // takes ./doorward.yaml whether or not it was allowed
 	unvetted  bool          // and reads it, to say what is in it
@@ -94,7 +95,14 @@ func checkURL(raw string, allowPrivate bool) error {
 	if err != nil {
 		return err
 	}
-	return egress.CheckLiteral(u, allowPrivate)
+	err = egress.CheckLiteral(u, allowPrivate)
+	switch {
+	case err == nil:
+		return nil
+	case !allowPrivate && egress.CheckLiteral(u, true) == nil:
+		return fmt.Errorf("%w; allow_private: true allows it", err)
+	}
+	return fmt.Errorf("%w; write another address", err)
 }
 
 // socket returns the path of the daemon's socket: the configured path, else the
@@ -109,6 +117,9 @@ func (o *options) socket() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "doorward.sock")
+	if o.runtime == "" && os.Getenv("DOORWARD_RUNTIME_DIR") == "" {
+		path = sessionSocket(userRuntime, path, lookup)
+	}
 	nowhere := func() bool { return false }
 	if c, _ := o.loadFrom(config.FindConfig(o.config, lookup, nowhere, exists)); c != nil && c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
 		path = c.Listen.Unix

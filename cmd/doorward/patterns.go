@@ -12,7 +12,7 @@ import (
 // patternProblems checks the pattern files of servers that are scanned. Loading
 // does not check them: when a file becomes invalid, a running daemon keeps its
 // earlier rules.
-func patternProblems(c *config.Config) []config.Problem {
+func patternProblems(o *options, c *config.Config) []config.Problem {
 	var out []config.Problem
 	seen := make(map[string]bool)
 	for _, s := range c.Servers {
@@ -22,15 +22,23 @@ func patternProblems(c *config.Config) []config.Problem {
 		}
 		seen[path] = true
 		for _, err := range split(scan.CheckFile(path)) {
-			p := config.Problem{File: path, Problem: err.Error()}
+			p := o.problemAt(patternKey(s), path+": "+err.Error()+"; make it, or leave the key out")
 			var line *scan.LineError
 			if errors.As(err, &line) {
-				p.Line, p.Problem = line.Line, fmt.Sprint(line.Err)
+				p = config.Problem{File: path, Line: line.Line, Problem: fmt.Sprint(line.Err)}
 			}
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// patternKey names the key that the pattern file of a server comes from.
+func patternKey(s *config.Server) string {
+	if s.Doorward.ScanPatterns != "" {
+		return "mcpServers." + s.Name + ".doorward.scan_patterns"
+	}
+	return "scan.patterns"
 }
 
 // split takes joined errors apart.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +42,7 @@ func (o *options) loadWhole() whole {
 	}
 	if err != nil {
 		w.config = nil
-		w.problems = append(w.problems, config.Problem{File: file, Line: lineOf(file, "policy"), Key: "policy", Problem: err.Error()})
+		w.problems = append(w.problems, o.problemAt("policy", err.Error()))
 		return w
 	}
 	set, wrong := daemon.Policy(c, uint32(os.Geteuid()))
@@ -114,20 +113,4 @@ func policyOnDisk(o *options) (string, error) {
 		return "", fail(exitFailed, "the configuration has problems")
 	}
 	return w.policy.Text(), nil
-}
-
-// lineOf finds a top-level key; 0 when it does not stand at the start of a
-// line, as in JSON on one line.
-func lineOf(file, key string) int {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for i, line := range strings.Split(string(b), "\n") {
-		line = strings.TrimLeft(line, " \t")
-		if strings.HasPrefix(line, key+":") || strings.HasPrefix(line, `"`+key+`"`) {
-			return i + 1
-		}
-	}
-	return 0
 }

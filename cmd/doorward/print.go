@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"golang.org/x/term"
 
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/plaintext"
@@ -36,6 +39,36 @@ func exactly() io.Writer {
 func terminal(f *os.File) bool {
 	fi, err := f.Stat()
 	return err == nil && fi.Mode()&os.ModeCharDevice != 0
+}
+
+// colour is an escape sequence for text at a terminal.
+type colour string
+
+const (
+	red    colour = "\x1b[31m"
+	yellow colour = "\x1b[33m"
+)
+
+// printLine writes a line in a colour, where stdout is a terminal and the user has not
+// said otherwise (https://no-color.org).
+func printLine(line string, c colour) error {
+	if c == "" || !terminal(os.Stdout) || os.Getenv("NO_COLOR") != "" {
+		_, err := fmt.Fprintln(stdout(), line)
+		return err
+	}
+	_, err := fmt.Fprint(os.Stdout, string(c), plaintext.Line(line), "\x1b[0m\n")
+	return err
+}
+
+// columns is the width of the terminal in characters, 80 where it is unknown.
+func columns() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
+		return n
+	}
+	if n, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && n >= 40 {
+		return n
+	}
+	return 80
 }
 
 // printJSON writes one JSON value on one line.

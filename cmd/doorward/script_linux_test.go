@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift})
+	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift, "pty": ptyMain})
 }
 
 func TestScripts(t *testing.T) {

@@ -23,8 +23,9 @@ import (
 // newStatus shows listeners and servers.
 func newStatus() *cobra.Command {
 	o := newInvocation()
+	o.narrows()
 	wait := o.set.Duration("wait", 0, "wait so long for the daemon to be ready")
-	return o.command("status [--wait 10s] [--json]", "show listeners, servers and what is enforced", "doorward status --wait 10s", 0, 0,
+	return o.command("status [--wait 10s] [--json] [-v]", "show listeners, servers and what is enforced", "doorward status --wait 10s", 0, 0,
 		func(ctx context.Context, _ []string) (err error) {
 			var s admin.Status
 			for deadline := time.Now().Add(*wait); ; time.Sleep(50 * time.Millisecond) {
@@ -36,7 +37,10 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.print(s, statusText(s))
+			if o.verbose {
+				return o.print(s, statusText(s))
+			}
+			return o.print(s, statusNarrow(s, columns()))
 		})
 }
 
@@ -59,6 +63,9 @@ func statusText(s admin.Status) string {
 	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
+		for _, line := range v.Stderr {
+			fmt.Fprintf(w, "%s\tstandard error\t%s\n", v.Name, plaintext.Line(line))
+		}
 		printContainment(w, v)
 		for _, hint := range v.Unseen {
 			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
@@ -93,7 +100,8 @@ func printContainment(w io.Writer, v admin.Server) {
 // newWhoami shows what the daemon knows of this caller.
 func newWhoami() *cobra.Command {
 	o := newInvocation()
-	return o.command("whoami [--json]", "show what the daemon knows of this caller, each fact with its grade", "doorward whoami", 0, 0,
+	o.narrows()
+	return o.command("whoami [--json] [-v]", "show what the daemon knows of this caller, each fact with its grade", "doorward whoami", 0, 0,
 		func(ctx context.Context, _ []string) error { return showCaller(ctx, o) })
 }
 
@@ -113,7 +121,7 @@ func showCaller(ctx context.Context, o *invocation) error {
 	for _, f := range who.Facts {
 		rows = append(rows, []string{"  " + plaintext.Line(f.Name), plaintext.Line(f.Value), f.Grade})
 	}
-	return o.print(who, table(rows...))
+	return o.print(who, o.narrowed(table(rows...)))
 }
 
 // newExplain asks for the decision on an act of any principal.
@@ -161,5 +169,12 @@ func explained(e admin.Explanation) string {
 	if e.At != "" && e.At != e.Rule {
 		rule += " (" + e.At + ")"
 	}
-	return fmt.Sprintf("%s by %s: %s", e.Decision, rule, e.Reason)
+	text := fmt.Sprintf("%s by %s: %s", e.Decision, rule, e.Reason)
+	switch {
+	case e.Grant != "":
+		text += fmt.Sprintf("; %s would hold it for the operator, and grant %s lets it through", e.Ask, e.Grant)
+	case e.Ask != "":
+		text += "; held for the operator by " + e.Ask
+	}
+	return text
 }

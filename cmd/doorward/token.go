@@ -19,6 +19,7 @@ func newToken() *cobra.Command {
 	n.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
 	n.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
 	list, revoke := newInvocation(), newInvocation()
+	list.narrows()
 	return group("token", "manage bearer tokens for TCP listeners",
 		n.command("new NAME [--scope S] [--expires 720h] [--overlap 24h] [--json]", "make a token and print it once",
 			"doorward token new ci --scope server:notes --expires 720h", 1, 1,
@@ -116,7 +117,7 @@ func tokenList(o *invocation) error {
 	for _, t := range shown(all) {
 		rows = append(rows, []string{t.ID, t.Name, "scope " + orDash(t.Scope), "expires " + orDash(t.Expires), fmt.Sprint("revoked ", t.Revoked)})
 	}
-	return o.print(shown(all), table(rows...))
+	return o.print(shown(all), o.narrowed(table(rows...)))
 }
 
 // tokenLine is a token as `token list --json` gives it.

@@ -16,12 +16,16 @@ import (
 //	tool PATH NAME ARGUMENTS [http FLAG…]
 //
 // With -session it is a call of a legacy client, else a one-shot request of
-// 2026-07-28. In ARGUMENTS $NAME is replaced.
+// 2026-07-28. In ARGUMENTS $NAME is replaced. Of inbox and read of the server
+// agent it asks for JSON where ARGUMENTS name no format.
 func cmdTool(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) >= 3, "tool PATH NAME ARGUMENTS [http FLAG…]")
 	arguments := args[2]
 	if arguments == "" {
 		arguments = "{}"
+	}
+	if !strings.Contains(args[0]+args[1], "instructions") {
+		arguments = structured(args[1], arguments)
 	}
 	more, meta := args[3:], ""
 	if !contains(more, "-session") {
@@ -32,6 +36,18 @@ func cmdTool(ts *testscript.TestScript, neg bool, args []string) {
 	var answer bytes.Buffer
 	send(ts, &answer, append([]string{"POST", args[0], "-d", body}, more...))
 	fmt.Fprint(ts.Stdout(), toolText(answer.String()))
+}
+
+// structured asks for JSON, as programs do, where a tool gives text by default.
+func structured(tool, arguments string) string {
+	name := tool[strings.LastIndexByte(tool, '_')+1:]
+	if name != "inbox" && name != "read" || strings.Contains(arguments, `"format"`) || !strings.HasPrefix(arguments, "{") {
+		return arguments
+	}
+	if strings.TrimSpace(arguments[1:]) == "}" {
+		return `{"format":"json"}`
+	}
+	return `{"format":"json",` + arguments[1:]
 }
 
 func contains(list []string, word string) bool {

@@ -24,7 +24,8 @@ type tool struct {
 // newTools lists the tools that the caller can use.
 func newTools() *cobra.Command {
 	o := newInvocation()
-	return o.command("tools [SERVER] [--json]", "list the tools that the caller can use", "doorward tools notes", 0, 1,
+	o.narrows()
+	return o.command("tools [SERVER] [--json] [-v]", "list the tools that the caller can use", "doorward tools notes", 0, 1,
 		func(ctx context.Context, args []string) error {
 			c, err := o.connect()
 			if err != nil {
@@ -40,7 +41,7 @@ func newTools() *cobra.Command {
 				first, _, _ := strings.Cut(t.Description, "\n")
 				rows = append(rows, []string{plaintext.Line(t.Server), plaintext.Line(t.Name), plaintext.Line(first)})
 			}
-			return o.print(all, table(rows...))
+			return o.print(all, o.narrowed(table(rows...)))
 		})
 }
 

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+)
+
+// pathApprovals is where the daemon keeps the calls that wait.
+const pathApprovals = "/admin/v1/approvals"
+
+// newPending shows the calls that wait for the operator.
+func newPending() *cobra.Command {
+	o := newInvocation()
+	follow := o.set.Bool("follow", false, "wait for calls, and ask about each at this terminal")
+	return o.command("pending [--follow] [--json]", "show the calls that wait for you", "doorward pending", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			if *follow {
+				return followPending(ctx, o)
+			}
+			var all []admin.PendingCall
+			if err := o.ask(ctx, pathApprovals, &all); err != nil {
+				return approvalFailure(err)
+			}
+			return o.print(all, pendingText(all))
+		})
+}
+
+func pendingText(all []admin.PendingCall) string {
+	var b strings.Builder
+	for _, c := range all {
+		b.WriteString(pendingCall(c))
+	}
+	if len(all) == 0 {
+		return "nothing waits\n"
+	}
+	return b.String()
+}
+
+// pendingCall shows one call. What a server or an agent wrote is escaped.
+func pendingCall(c admin.PendingCall) string {
+	var b strings.Builder
+	name := c.Tool
+	if c.Action != "tools/call" {
+		name = c.Action + " " + name
+	}
+	fmt.Fprintf(&b, "%d  %s  %s\n", c.N, plaintext.Line(c.Server+"/"+name), plaintext.Line(string(c.Args)))
+	who := c.Principal
+	if c.Client != "" {
+		who = c.Client + ", " + who
+	}
+	fmt.Fprintf(&b, "   by %s, until %s\n   held by %s: %s\n", plaintext.Line(who), localTime(c.Expires), plaintext.Line(c.Rule), plaintext.Line(c.Reason))
+	for _, n := range c.Notes {
+		fmt.Fprintf(&b, "   note: %s\n", plaintext.Line(n))
+	}
+	return b.String()
+}
+
+func localTime(stamp string) string {
+	t, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return plaintext.Line(stamp)
+	}
+	return t.Local().Format("15:04:05")
+}
+
+// followEvery is how often --follow looks.
+const followEvery = time.Second
+
+// followPending asks about each call once.
+func followPending(ctx context.Context, o *invocation) error {
+	seen := map[uint64]bool{}
+	keys := newKeys()
+	defer keys.close()
+	for {
+		var all []admin.PendingCall
+		if err := o.ask(ctx, pathApprovals, &all); err != nil {
+			return approvalFailure(err)
+		}
+		for _, c := range all {
+			if seen[c.N] {
+				continue
+			}
+			seen[c.N] = true
+			if err := askAbout(ctx, o, keys, c); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// askAbout shows a call and settles it by a key.
+func askAbout(ctx context.Context, o *invocation, keys *keys, c admin.PendingCall) error {
+	fmt.Fprint(stdout(), pendingCall(c))
+	fmt.Fprint(stdout(), "   y yes, n no, s yes for this session, h yes for an hour, any other key later: ")
+	key, err := keys.next(ctx)
+	fmt.Fprintln(stdout())
+	if err != nil {
+		return nil // the terminal is gone
+	}
+	s := admin.Settlement{Decision: "approve", Preview: c.Preview}
+	switch key {
+	case 'y':
+	case 's':
+		s.For = "session"
+	case 'h':
+		s.For = "1h"
+	case 'n':
+		s.Decision = "deny"
+	default:
+		return nil
+	}
+	err = settle(ctx, o, c.N, s)
+	if err != nil {
+		fmt.Fprintf(stderr(), "doorward: %v\n", err)
+	}
+	return nil
+}
+
+func settle(ctx context.Context, o *invocation, n uint64, s admin.Settlement) error {
+	err := o.tell(ctx, pathApprovals+"/"+strconv.FormatUint(n, 10), s, &struct{}{})
+	if err != nil {
+		return approvalFailure(err)
+	}
+	return nil
+}
+
+// newApprove lets a held call happen.
+func newApprove() *cobra.Command {
+	o := newInvocation()
+	life := o.set.String("for", "once", "once, session, 1h or always: how long further calls of the tool pass too")
+	return o.command("approve N [--for once|session|1h|always] [--json]", "let a held call happen", "doorward approve 7", 1, 1,
+		func(ctx context.Context, args []string) error {
+			n, err := callNumber(args[0])
+			if err != nil {
+				return err
+			}
+			if err := settle(ctx, o, n, admin.Settlement{Decision: "approve", For: *life}); err != nil {
+				return err
+			}
+			return o.print(map[string]uint64{"approved": n}, fmt.Sprintf("approved %d (%s)\n", n, *life))
+		})
+}
+
+// newDeny refuses a held call.
+func newDeny() *cobra.Command {
+	o := newInvocation()
+	why := o.set.String("why", "", "the reason, which the caller is told")
+	return o.command("deny N [--why TEXT] [--json]", "refuse a held call", `doorward deny 7 --why "not on a Friday"`, 1, 1,
+		func(ctx context.Context, args []string) error {
+			n, err := callNumber(args[0])
+			if err != nil {
+				return err
+			}
+			if err := settle(ctx, o, n, admin.Settlement{Decision: "deny", Why: *why}); err != nil {
+				return err
+			}
+			return o.print(map[string]uint64{"denied": n}, fmt.Sprintf("denied %d\n", n))
+		})
+}
+
+func callNumber(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%w: %s is no number of a call; see doorward pending", errUsage, plaintext.Quote(text))
+	}
+	return n, nil
+}
+
+// newApprovals shows and revokes what was approved for longer than once.
+func newApprovals() *cobra.Command {
+	return group("approvals", "what was approved for longer than once", newGrantList(), newGrantRevoke())
+}
+
+func newGrantList() *cobra.Command {
+	o := newInvocation()
+	return o.command("list [--json]", "show what was approved for longer than once", "doorward approvals list", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			var all []admin.Grant
+			if err := o.ask(ctx, "/admin/v1/grants", &all); err != nil {
+				return approvalFailure(err)
+			}
+			var b strings.Builder
+			for _, g := range all {
+				until := ""
+				if g.Expires != "" {
+					until = ", until " + localTime(g.Expires)
+				}
+				fmt.Fprintf(&b, "%s  %s  for %s, %s%s\n", oneWord(g.ID), plaintext.Line(g.Server+"/"+g.Tool), plaintext.Line(g.Principal), oneWord(g.For), until)
+			}
+			if len(all) == 0 {
+				b.WriteString("nothing is approved for longer than once\n")
+			}
+			return o.print(all, b.String())
+		})
+}
+
+func newGrantRevoke() *cobra.Command {
+	o := newInvocation()
+	return o.command("revoke ID [--json]", "have calls of the tool held again", "doorward approvals revoke abcdefgh2345", 1, 1,
+		func(ctx context.Context, args []string) error {
+			if err := o.tell(ctx, "/admin/v1/grants", admin.Revocation{ID: args[0]}, &struct{}{}); err != nil {
+				return approvalFailure(err)
+			}
+			return o.print(map[string]string{"revoked": args[0]}, fmt.Sprintf("revoked %s\n", oneWord(args[0])))
+		})
+}
+
+// approvalFailure says what a refusal means.
+func approvalFailure(err error) error {
+	var e *client.AdminError
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Code == "AGENT_SHELL":
+		return shellFailure(e.Why)
+	case e.Code == "NO_TERMINAL":
+		return fail(exitRefused, "refused: only a person decides; use a terminal of your own, or the console (doorward ui)")
+	case e.Status == http.StatusNotFound:
+		return fail(exitFailed, "nothing of that number waits; see doorward pending and doorward approvals list")
+	case e.Status == http.StatusBadRequest:
+		return fmt.Errorf("%w: --for is once, session, 1h or always, and a reason has at most 400 bytes", errUsage)
+	case e.Status == http.StatusForbidden:
+		return fail(exitRefused, "refused: this is for the operator, or a token with the scope approve")
+	}
+	return fail(exitFailed, "%w", err)
+}

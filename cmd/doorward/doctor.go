@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
+	"github.com/doorward/doorward/internal/daemon/health"
+	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+)
+
+// diagnosis is what `doctor --json` prints.
+type diagnosis struct {
+	OK     bool           `json:"ok"`
+	Checks []health.Check `json:"checks"`
+}
+
+// newDoctor looks at all that a start and a call need.
+func newDoctor() *cobra.Command {
+	o := newInvocation()
+	o.takesHere, o.unvetted = true, true
+	tokenFile := o.set.String("token-file", "", "as for serve")
+	return o.command("doctor [--token-file F] [--json]", "say what is wrong here, and what to do", "doorward doctor", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			if o.noTokenFile() {
+				return errNoTokenFile
+			}
+			return doctor(ctx, o, *tokenFile)
+		})
+}
+
+func doctor(ctx context.Context, o *invocation, tokenFile string) error {
+	all := configurationChecks(o, tokenFile)
+	all = append(all, directoryChecks(o)...)
+	all = append(all, daemonChecks(ctx, o)...)
+	all = append(all, recordCheck(ctx, o))
+	d := diagnosis{OK: !slices.ContainsFunc(all, func(c health.Check) bool { return c.State == health.Fail }), Checks: all}
+	if err := printDiagnosis(o, d); err != nil || d.OK {
+		return err
+	}
+	return &failure{status: exitFailed, err: errors.New("something is wrong"), quiet: true}
+}
+
+func printDiagnosis(o *invocation, d diagnosis) error {
+	if o.json {
+		return printJSON(d)
+	}
+	for _, c := range d.Checks {
+		text := fmt.Sprintf("%-4s  %s: %s", c.State, plaintext.Line(c.Name), plaintext.Line(c.Found))
+		if c.Todo != "" {
+			text += "\n      " + plaintext.Line(c.Todo)
+		}
+		for i, line := range wrapped(text, columns()) {
+			if i > 0 {
+				line = "      " + strings.TrimSpace(line)
+			}
+			if err := printLine(line, map[string]colour{health.Warn: yellow, health.Fail: red}[c.State]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wrapped breaks a text at spaces into lines of a width. A longer word stays whole.
+func wrapped(text string, width int) (lines []string) {
+	for part := range strings.SplitSeq(text, "\n") {
+		line := ""
+		for word := range strings.SplitSeq(part, " ") {
+			if line != "" && len([]rune(line))+1+len([]rune(word)) > width-6 && strings.TrimSpace(line) != "" {
+				lines, line = append(lines, line), word
+				continue
+			}
+			if line == "" {
+				line = word
+			} else {
+				line += " " + word
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// configurationChecks are the problems that check reports, one each.
+func configurationChecks(o *invocation, tokenFile string) []health.Check {
+	name, file := "configuration", o.configFile()
+	if file == "" {
+		file = "none: the built-in defaults hold"
+	}
+	var out []health.Check
+	for _, p := range o.allProblems(tokenFile) {
+		k := health.Check{Name: name, State: health.Fail, Found: p.String(), Todo: "Correct it; doorward check shows all problems."}
+		if p.Warning {
+			k.State, k.Todo = health.Warn, ""
+		}
+		out = append(out, k)
+	}
+	if len(out) == 0 {
+		out = append(out, health.Check{Name: name, State: health.OK, Found: file})
+	}
+	return out
+}
+
+// directoryChecks look at who may enter the directories of the daemon.
+func directoryChecks(o *invocation) []health.Check {
+	var out []health.Check
+	for _, d := range []struct {
+		name string
+		find func() (string, error)
+	}{{"state directory", o.stateDir}, {"runtime directory", o.runtimeDir}} {
+		path, err := d.find()
+		if err != nil {
+			out = append(out, health.Check{Name: d.name, State: health.Fail, Found: err.Error(), Todo: "Name one with --state-dir or --runtime-dir."})
+			continue
+		}
+		out = append(out, directoryCheck(d.name, path))
+	}
+	return out
+}
+
+func directoryCheck(name, path string) health.Check {
+	k := health.Check{Name: name, State: health.OK, Found: path}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k.Found += " (made at the first start)"
+	case err != nil:
+		k.State, k.Found, k.Todo = health.Fail, err.Error(), "Make the directory yours."
+	case !info.IsDir():
+		k.State, k.Found, k.Todo = health.Fail, path+" is no directory", "Remove it, or name another one."
+	case info.Mode().Perm()&0o077 != 0:
+		k.State, k.Found, k.Todo = health.Fail, fmt.Sprintf("%s may be used by others (mode %#o)", path, info.Mode().Perm()), "Run chmod 700 "+path+"."
+	}
+	return k
+}
+
+// daemonChecks look at the daemon that runs, and without one at what it would bind.
+func daemonChecks(ctx context.Context, o *invocation) []health.Check {
+	var s admin.Status
+	err := o.ask(ctx, "/admin/v1/status", &s)
+	switch {
+	case errors.Is(err, client.ErrNoDaemon):
+		none := health.Check{Name: "daemon", State: health.Warn, Found: "none is running", Todo: "Run doorward serve."}
+		return append([]health.Check{none}, portChecks(o)...)
+	case err != nil:
+		return []health.Check{{Name: "daemon", State: health.Fail, Found: err.Error(), Todo: "Run doorward whoami for what the daemon knows of this program."}}
+	}
+	k := health.Check{Name: "daemon", State: health.OK, Found: "version " + s.Version}
+	if s.Version != version {
+		k.State, k.Found, k.Todo = health.Warn, fmt.Sprintf("the daemon has version %s, this program %s", s.Version, version), "Start the daemon again."
+	}
+	return append([]health.Check{k}, health.OfStatus(s)...)
+}
+
+// portChecks look for another program at the addresses of the configuration.
+func portChecks(o *invocation) (out []health.Check) {
+	c, _ := o.load()
+	if c == nil {
+		return nil
+	}
+	for _, l := range c.Listen.HTTP {
+		k := health.Check{Name: "address " + l.Addr, State: health.OK, Found: "free"}
+		if err := listen.Free(l.Addr); err != nil {
+			k.State, k.Found, k.Todo = health.Fail, err.Error(), "End the other program, or name another address under listen.http."
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// mostVerified is how many bytes of a record doctor verifies.
+const mostVerified = 64 << 20
+
+// recordCheck verifies the record, where that is quick.
+func recordCheck(ctx context.Context, o *invocation) health.Check {
+	k := health.Check{Name: "chain of the record", State: health.OK}
+	dir, state, err := o.auditDir()
+	if err != nil {
+		return health.Check{Name: k.Name, State: health.Fail, Found: err.Error()}
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.jsonl")) // the pattern is valid
+	size := int64(0)
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			size += info.Size()
+		}
+	}
+	switch {
+	case len(files) == 0:
+		k.Found = "there is none yet"
+		return k
+	case size > mostVerified:
+		k.Found, k.Todo = fmt.Sprintf("%s, not verified here", sizeOf(size)), "Run doorward audit verify."
+		return k
+	}
+	return verifiedRecord(ctx, o, k, dir, state)
+}
+
+func verifiedRecord(ctx context.Context, o *invocation, k health.Check, dir, state string) health.Check {
+	v, err := auditkey.LoadVerifier(filepath.Join(state, auditkey.PublicName))
+	if err == nil {
+		var report audit.Report
+		kept, _ := keptMarks(ctx, o, state)
+		if report, err = audit.Verify(dir, v, kept...); err == nil && !report.OK {
+			err = fmt.Errorf("record %d: %s", report.FirstBad, report.Reason)
+		}
+		k.Found = fmt.Sprintf("%d records, %d checkpoints, the last one at %s", report.Records, report.Checkpoints, lastCheckpoint(report))
+	}
+	if err != nil {
+		k.State, k.Found, k.Todo = health.Fail, err.Error(), "Keep a copy of "+dir+" and find out who changed it."
+	}
+	return k
+}
+
+func lastCheckpoint(r audit.Report) string {
+	if r.Kept == nil {
+		return "an unknown time"
+	}
+	t, err := time.Parse(time.RFC3339Nano, r.Kept.Time)
+	if err != nil {
+		return r.Kept.Time
+	}
+	return t.Local().Format(time.DateTime)
+}

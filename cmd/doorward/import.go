@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/onboard"
+	"github.com/doorward/doorward/internal/upstream/process"
+)
+
+// newImport takes servers over from clients' configurations.
+func newImport() *cobra.Command {
+	o := newInvocation()
+	all := o.set.Bool("all", false, "from every client whose file is found, as without arguments")
+	yes := o.set.Bool("yes", false, "write without a question")
+	secrets := o.set.String("secrets", "keep", "where values that look like secrets go: keep, file or keyring")
+	c := o.command("import [FILE|CLIENT…|--all] [--secrets keep|file|keyring] [--yes]", "take servers over from clients' configurations",
+		"doorward import claude-code cursor --secrets file", 0, many,
+		func(_ context.Context, args []string) error {
+			if *all && len(args) > 0 {
+				return fmt.Errorf("%w: --all or names, not both", errUsage)
+			}
+			return importServers(o, args, *secrets, *yes)
+		})
+	c.ValidArgs = clientNames()
+	return c
+}
+
+func importServers(o *invocation, args []string, where string, yes bool) error {
+	places, err := placesHere()
+	if err != nil {
+		return err
+	}
+	sources, err := sourcesOf(places, args)
+	if err != nil {
+		return err
+	}
+	conf, err := o.ownFile()
+	if err != nil {
+		return err
+	}
+	hidden, err := o.hiding(where)
+	if err != nil {
+		return err
+	}
+	self, _ := os.Executable() // without it an entry is known by its name
+	im := onboard.Import{Places: places, Self: self, Judge: judged, Refer: hidden.refer, Resolve: hidden.resolve, Lenient: len(args) == 0}
+	if where == "keep" {
+		im.Refer = nil
+	}
+	plan, err := im.Plan(sources, conf)
+	if err != nil {
+		return err
+	}
+	if plan.Change.Client == "" { // nothing is taken from any
+		plan.Change.Client = "import"
+	}
+	return o.settle(&outcome{changes: []onboard.Change{plan.Change}, notes: plan.Notes, before: func() error { return hidden.keep(plan.Secrets) }}, yes)
+}
+
+// sourcesOf finds the files of the arguments, each a client or a file. None
+// stands for all clients.
+func sourcesOf(p onboard.Places, args []string) ([]onboard.Source, error) {
+	if len(args) == 0 {
+		return p.Sources(onboard.Clients()), nil
+	}
+	var out []onboard.Source
+	for _, arg := range args {
+		if c := onboard.Find(arg); c != nil {
+			out = append(out, p.Sources([]*onboard.Client{c})...)
+			continue
+		}
+		if !exists(arg) && !strings.ContainsAny(arg, `./\`) {
+			return nil, fmt.Errorf("%w: %q is no file and no client; the clients are %s", errUsage, arg, strings.Join(clientNames(), ", "))
+		}
+		s, err := p.File(arg)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ownFile reads the configuration of the user: the one that is named, else that
+// of the XDG directory, never that of the working directory.
+func (o *options) ownFile() (onboard.File, error) {
+	always := func(string) bool { return true }
+	found := config.FindConfig(o.config, lookup, func() bool { return false }, always)
+	if found.Path == "" {
+		return onboard.File{}, config.ErrNoHome
+	}
+	path, err := filepath.Abs(found.Path)
+	if err != nil {
+		return onboard.File{}, err
+	}
+	return onboard.Read(path)
+}
+
+// judged is the first problem that check would have with a configuration.
+func judged(text []byte) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err.Error()
+	}
+	_, problems := config.Parse("", dir, text, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: process.Resolve})
+	for _, p := range problems {
+		if !p.Warning {
+			return p.Problem
+		}
+	}
+	return ""
+}
+
+// hiding puts secrets where the configuration refers to them.
+type hiding struct {
+	dir  string // of the files; empty: the keyring
+	used map[string]bool
+}
+
+func (o *options) hiding(where string) (*hiding, error) {
+	if !slices.Contains([]string{"keep", "file", "keyring"}, where) {
+		return nil, fmt.Errorf("%w: --secrets is keep, file or keyring", errUsage)
+	}
+	if where == "keyring" {
+		return &hiding{}, nil
+	}
+	state, err := o.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	if state, err = filepath.Abs(state); err != nil {
+		return nil, err
+	}
+	return &hiding{dir: filepath.Join(state, "secrets"), used: map[string]bool{}}, nil
+}
+
+// keyringService is the attribute service of the entries that import makes.
+const keyringService = "doorward"
+
+// refer names the place of a secret. A file that is there is left to what
+// refers to it.
+func (k *hiding) refer(server, key string) string {
+	name := server + "." + regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(key, "-")
+	if k.dir == "" {
+		return "${keyring:" + keyringService + "/" + name + "}"
+	}
+	path := filepath.Join(k.dir, name)
+	for n := 2; k.used[path] || exists(path); n++ {
+		path = filepath.Join(k.dir, fmt.Sprintf("%s-%d", name, n))
+	}
+	k.used[path] = true
+	return "${file:" + path + "}"
+}
+
+// resolve gives the value of a text that refers to a secret kept here, and any
+// other text as it is.
+func (k *hiding) resolve(text string) string {
+	t, err := secret.Parse(text)
+	if err != nil {
+		return text
+	}
+	for _, r := range t.Refs() {
+		ours := r.Kind == secret.File && k.dir != "" && filepath.Dir(r.Name) == k.dir || r.Kind == secret.Keyring && strings.HasPrefix(r.Name, keyringService+"/")
+		if !ours {
+			return text
+		}
+	}
+	if v, err := t.Resolve(secret.Sources{Env: lookup}); err == nil && len(t.Refs()) > 0 {
+		return v.Reveal()
+	}
+	return text
+}
+
+// keep writes secrets. A line end at the end of one is doubled, because reading
+// takes one away.
+func (k *hiding) keep(all []onboard.Secret) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if k.dir == "" {
+		return k.keepInKeyring(all)
+	}
+	if err := k.open(); err != nil {
+		return err
+	}
+	for _, one := range all {
+		path := strings.TrimSuffix(strings.TrimPrefix(one.Ref, "${file:"), "}")
+		value := one.Value.Reveal()
+		if strings.HasSuffix(value, "\n") || strings.HasSuffix(value, "\r") {
+			value += "\n"
+		}
+		if err := durable.ReplaceAt(path, []byte(value)); err != nil {
+			return fmt.Errorf("keeping a secret of %s: %w", one.Server, err)
+		}
+	}
+	return nil
+}
+
+// open makes the directory private, and the state directory above it.
+func (k *hiding) open() error {
+	for _, dir := range []string{filepath.Dir(k.dir), k.dir} {
+		d, err := peer.PrivateDir(dir)
+		if err != nil {
+			return fmt.Errorf("keeping secrets: %w", err)
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *hiding) keepInKeyring(all []onboard.Secret) error {
+	for _, one := range all {
+		name := strings.TrimSuffix(strings.TrimPrefix(one.Ref, "${keyring:"+keyringService+"/"), "}")
+		if err := secret.StoreKeyring(lookup, keyringService, name, one.Value); err != nil {
+			return fail(exitFailed, "%w; nothing was written, and --secrets file needs no keyring", err)
+		}
+	}
+	return nil
+}

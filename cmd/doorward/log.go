@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/internal/daemon/history"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+)
+
+// logged is one act as `log --json` prints it.
+type logged struct {
+	Time      time.Time `json:"time"`
+	Client    string    `json:"client"`
+	Principal string    `json:"principal"`
+	Server    string    `json:"server"`
+	Tool      string    `json:"tool"`
+	Action    string    `json:"action"`
+	Outcome   string    `json:"outcome"` // ok, error, denied or pending
+	MS        float64   `json:"ms"`      // until the answer; 0 while pending
+	Bytes     int64     `json:"bytes"`   // of the answer
+	Reason    string    `json:"reason"`  // the rule that denied, or how the act failed
+	Ref       uint64    `json:"ref"`
+}
+
+// logWanted are the flags of log.
+type logWanted struct {
+	since, client, server, tool string
+	denied, follow              bool
+	n                           int
+}
+
+// newHistory shows what happened, for people.
+func newHistory() *cobra.Command {
+	o := newInvocation()
+	var w logWanted
+	o.set.StringVar(&w.since, "since", "", "from when: a duration such as 2h or 3d, or a date")
+	o.set.StringVar(&w.client, "client", "", "a part of the client program's name or of the principal")
+	o.set.StringVar(&w.server, "server", "", "one server")
+	o.set.StringVar(&w.tool, "tool", "", "a part of a tool's name")
+	o.set.BoolVar(&w.denied, "denied", false, "what was denied alone")
+	o.set.BoolVar(&w.follow, "follow", false, "go on with what happens")
+	o.set.IntVarP(&w.n, "n", "n", 0, "at most so many acts, the last ones (default 50, all with --since)")
+	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print what happened",
+		"doorward log --since 2h --denied", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			dir, _, err := o.auditDir()
+			if err != nil {
+				return err
+			}
+			return w.run(ctx, o.json, dir)
+		})
+}
+
+func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
+	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
+	if w.denied {
+		f.Outcome = "denied"
+	}
+	most := cmp.Or(w.n, 50)
+	if w.since != "" {
+		from, err := sinceTime(w.since, time.Now())
+		if err != nil {
+			return fail(exitUsage, "--since %q: %v", w.since, err)
+		}
+		f.From, most = from, cmp.Or(w.n, 1<<40)
+	}
+	found, err := history.Search(ctx, dir, f, 0, most)
+	if err != nil {
+		return err
+	}
+	show := printerOf(asJSON)
+	var last uint64
+	for _, e := range slices.Backward(found.Entries) {
+		last = e.Seq
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	if !w.follow {
+		return nil
+	}
+	return w.goOn(ctx, dir, f, last, show)
+}
+
+// goOn prints acts when they are over. Those that were pending are printed again.
+func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last uint64, show func(history.Entry) error) error {
+	joined := history.NewJoin(f)
+	from := uint64(0)
+	if last > 0 {
+		from = last + 1
+	}
+	err := audit.Follow(ctx, dir, from, func(line []byte) error {
+		if e, ok := joined.Take(line); ok {
+			return show(e)
+		}
+		return nil
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// sinceTime reads a duration, with d for days, or a date in local time.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errors.New("write a duration such as 2h or 3d, or a date such as 2006-01-02")
+}
+
+func printerOf(asJSON bool) func(history.Entry) error {
+	if asJSON {
+		return func(e history.Entry) error { return printJSON(loggedOf(e)) }
+	}
+	width := columns()
+	return func(e history.Entry) error { return printAct(loggedOf(e), width) }
+}
+
+func loggedOf(e history.Entry) logged {
+	l := logged{Time: e.Time, Client: e.Client, Principal: e.Principal, Server: e.Server, Tool: e.Name, Action: e.Action,
+		MS: float64(e.After.Microseconds()) / 1000, Bytes: e.Answered, Ref: e.Seq, Outcome: "error"}
+	switch e.Outcome {
+	case "ok", "denied":
+		l.Outcome = e.Outcome
+	case "open":
+		l.Outcome = "pending"
+	default:
+		l.Reason = e.Outcome
+	}
+	if e.Outcome == "denied" {
+		l.Reason = cmp.Or(e.Reason, e.Rule)
+	}
+	return l
+}
+
+// printAct writes one line: when, which program, what, how it ended.
+func printAct(l logged, width int) error {
+	what := l.Server
+	if l.Tool != "" {
+		what += "/" + l.Tool
+	}
+	if l.Action != "tools/call" || what == "" {
+		what = strings.TrimSpace(l.Action + " " + what)
+	}
+	end := fmt.Sprintf("%-7s", l.Outcome)
+	switch {
+	case l.Reason != "":
+		end += "  " + plaintext.Line(l.Reason)
+	case l.Outcome == "ok" && l.MS > 0:
+		end += fmt.Sprintf("  %5.0f ms  %s", l.MS, sizeOf(l.Bytes))
+	}
+	room := (width - 41) * 3 / 5
+	line := fmt.Sprintf("%s  %-12s  %-*s  %s", l.Time.Local().Format("01-02 15:04:05"), fit(plaintext.Line(cmp.Or(l.Client, l.Principal)), 12),
+		room, fit(plaintext.Line(what), room), end)
+	line = strings.TrimRight(fit(line, width), " ")
+	return printLine(line, colourOf(l.Outcome))
+}
+
+func colourOf(outcome string) colour {
+	return map[string]colour{"error": red, "denied": red, "pending": yellow}[outcome]
+}
+
+// fit cuts a text to a number of characters.
+func fit(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}
+
+func sizeOf(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d B", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%d kB", n/1000)
+	}
+	return fmt.Sprintf("%d MB", n/1_000_000)
+}

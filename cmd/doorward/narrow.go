@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/upstream/process"
+)
+
+// What commands print by default fits the terminal; with -v it is whole.
+
+// mostFolded is how many lines of one text are shown without -v.
+const mostFolded = 3
+
+// narrows gives a command the flag -v.
+func (o *options) narrows() {
+	o.set.BoolVarP(&o.verbose, "verbose", "v", false, "print all, in lines of any length")
+}
+
+// narrowed cuts each line of a text to the terminal's width, unless all is wanted.
+func (o *options) narrowed(text string) string {
+	if o.verbose {
+		return text
+	}
+	width := columns()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = fit(strings.TrimRight(line, " "), width)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// folded breaks a text into indented lines of a width, of which it shows so many. The
+// last ends with an ellipsis when there is more.
+func folded(text string, indent, width, most int) string {
+	var lines []string
+	room := width - indent
+	line := ""
+	for word := range strings.FieldsSeq(plaintext.Line(text)) {
+		switch {
+		case line == "":
+			line = word
+		case len([]rune(line))+1+len([]rune(word)) <= room:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	lines = append(lines, line)
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = fit(lines[most-1]+" …", room)
+	}
+	pad := strings.Repeat(" ", indent)
+	for i := range lines {
+		lines[i] = pad + fit(lines[i], room)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// statusNarrow is the state of the daemon in lines of a width: one for each listener
+// and server, and below it what is wrong with it.
+func statusNarrow(s admin.Status, width int) string {
+	var b strings.Builder
+	ready := "ready"
+	if !s.Ready {
+		ready = "not ready"
+	}
+	head := fmt.Sprintf("doorward %s  %s  sessions %d  audit %s at %d", s.Version, ready, s.Sessions, s.Audit.State, s.Audit.Seq)
+	b.WriteString(fit(head, width) + "\n\n")
+	for _, l := range s.Listeners {
+		line := fmt.Sprintf("%-9s  %-4s  auth %-5s  ", l.State, l.Network, l.Auth)
+		b.WriteString(strings.TrimRight(line+shortPath(plaintext.Line(l.Addr), width-len(line)), " ") + "\n")
+		if l.Reason != "" {
+			b.WriteString(folded(l.Reason, 4, width, mostFolded))
+		}
+		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {
+			b.WriteString(folded(fmt.Sprintf("turned away %d: %s", l.Refused[reason], reason), 4, width, 1))
+		}
+	}
+	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
+		b.WriteString(fit(fmt.Sprintf("not authenticated: no token %d, not good %d, not looked at %d", a.Missing, a.Invalid, a.Limited), width) + "\n")
+	}
+	b.WriteString("\n")
+	for _, v := range s.Servers {
+		serverNarrow(&b, v, width)
+	}
+	b.WriteString("\n" + fit("doorward status -v shows all, the sandboxes too.", width) + "\n")
+	return b.String()
+}
+
+// shortPath cuts an address at its beginning, whose end tells more.
+func shortPath(addr string, most int) string {
+	if r := []rune(addr); len(r) > most && most > 1 {
+		return "…" + string(r[len(r)-most+1:])
+	}
+	return addr
+}
+
+func serverNarrow(b *strings.Builder, v admin.Server, width int) {
+	mode, _, _ := strings.Cut(v.Sandbox, " ")
+	line := fmt.Sprintf("%-24s  %-7s  %-9s  %-7s  %2d  %s", fit(plaintext.Line(v.Name), 24), v.Kind, v.State, v.Era, v.Instances, mode)
+	b.WriteString(fit(strings.TrimRight(line, " "), width) + "\n")
+	say := func(most int, format string, a ...any) {
+		b.WriteString(folded(fmt.Sprintf(format, a...), 4, width, most))
+	}
+	if v.Reason != "" {
+		say(mostFolded, "%s", v.Reason)
+	}
+	for _, line := range v.Stderr {
+		say(1, "standard error: %s", line)
+	}
+	for _, m := range v.Containment {
+		if m.State == process.Unavailable {
+			say(1, "not available: %s: %s", m.Name, m.Detail)
+		}
+	}
+	for _, hint := range v.Unseen {
+		say(mostFolded, "not seen: %s", hint)
+	}
+	for _, p := range v.Unmatched {
+		say(1, "denies nothing: %q", p)
+	}
+	if n := len(v.Withheld); n > 0 {
+		say(1, "withheld: %d; doorward trust %s shows them", n, v.Name)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/store"
+	"github.com/doorward/doorward/internal/daemon/config"
+)
+
+// problemAt is a problem of the configuration on the line of its key.
+func (o *options) problemAt(key, text string) config.Problem {
+	file := o.configFile()
+	return config.Problem{File: file, Line: config.LineOf(file, key), Key: key, Problem: text}
+}
+
+// placeProblems looks at what the configuration names outside of itself: files,
+// directories, addresses that two listeners share, a database. The daemon meets
+// them when it needs them.
+func placeProblems(o *options, c *config.Config) []config.Problem {
+	out := append(certificateProblems(o, c), sharedAddresses(o, c)...)
+	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
+		s := c.Servers[name]
+		if s.Usable() && s.Cwd != "" && !isDirectory(s.Cwd) {
+			p := o.problemAt("mcpServers."+name+".cwd", s.Cwd+" is no directory; make it, or name another one")
+			p.Server = name
+			out = append(out, p)
+		}
+	}
+	if i := c.Instructions; i.Given && i.URL == "" && !isDirectory(i.Dir) {
+		out = append(out, o.problemAt("instructions.dir", i.Dir+" is no directory; make it, or leave the key out"))
+	}
+	if dsn := c.Store.Postgres; !dsn.Empty() {
+		if err := store.CheckPostgres(dsn.Reveal()); err != nil {
+			out = append(out, o.problemAt("store.postgres", err.Error()))
+		}
+	}
+	return out
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// certificateProblems reads what the listeners will read.
+func certificateProblems(o *options, c *config.Config) (out []config.Problem) {
+	for i, l := range c.Listen.HTTP {
+		if l.TLS == nil {
+			continue
+		}
+		key := fmt.Sprintf("listen.http[%d].tls", i)
+		if _, err := tls.LoadX509KeyPair(l.TLS.Cert, l.TLS.Key); err != nil {
+			out = append(out, o.problemAt(key, fmt.Sprintf("the certificate cannot be used: %v; cert must be a chain and key its private key, both PEM", err)))
+		}
+		if info, err := os.Stat(l.TLS.Key); err == nil && info.Mode().Perm()&0o007 != 0 {
+			p := o.problemAt(key+".key", fmt.Sprintf("every user of the machine can use %s (mode %#o); run chmod o= on it", l.TLS.Key, info.Mode().Perm()))
+			p.Warning = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// sharedAddresses finds listeners of which the second cannot have its port.
+func sharedAddresses(o *options, c *config.Config) (out []config.Problem) {
+	for i, l := range c.Listen.HTTP {
+		for j, before := range c.Listen.HTTP[:i] {
+			if sameAddress(l.Addr, before.Addr) {
+				out = append(out, o.problemAt(fmt.Sprintf("listen.http[%d].addr", i), fmt.Sprintf("listen.http[%d] has the same address; give this one another port", j)))
+				break
+			}
+		}
+	}
+	return out
+}
+
+func sameAddress(a, b string) bool {
+	host, port, err := net.SplitHostPort(a)
+	otherHost, otherPort, otherErr := net.SplitHostPort(b)
+	return err == nil && otherErr == nil && host == otherHost && port == otherPort && port != "0"
+}

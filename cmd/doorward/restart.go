@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/daemon/admin"
+)
+
+// newRestart ends the processes of a server, which start again at the next call.
+func newRestart() *cobra.Command {
+	o := newInvocation()
+	return o.command("restart SERVER [--json]", "end the processes of a server", "doorward restart notes", 1, 1,
+		func(ctx context.Context, args []string) error {
+			var done admin.ServerRestarted
+			if err := o.tell(ctx, "/admin/v1/servers/restart", admin.ServerRestart{Server: args[0]}, &done); err != nil {
+				return controlFailure(err, "there is no server "+args[0])
+			}
+			return o.print(done, fmt.Sprintf("ended %d; %s starts again at the next call\n", done.Ended, oneWord(args[0])))
+		})
+}
+
+// newStop ends an agent that Doorward started.
+func newStop() *cobra.Command {
+	o := newInvocation()
+	return o.command("stop SPAWN-ID [--json]", "end an agent that was started by another", "doorward agent stop 01JC000000000000000000000A", 1, 1,
+		func(ctx context.Context, args []string) error {
+			var done admin.AgentStop
+			if err := o.tell(ctx, pathAgent+"stop", admin.AgentStop{Spawn: args[0]}, &done); err != nil {
+				return controlFailure(err, "no agent that runs was started as "+args[0])
+			}
+			return o.print(done, fmt.Sprintf("%s is being ended\n", oneWord(done.Spawn)))
+		})
+}
+
+// controlFailure says what a refusal means; missing is what a 404 means.
+func controlFailure(err error, missing string) error {
+	var e *client.AdminError
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Code == "AGENT_SHELL":
+		return shellFailure(e.Why)
+	case e.Status == http.StatusNotFound:
+		return fail(exitFailed, "%s", missing)
+	case e.Status == http.StatusForbidden:
+		return fail(exitRefused, "refused: this is for administrators")
+	}
+	return fail(exitFailed, "%w", err)
+}
