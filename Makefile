@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit powerloss interop conformance bench fuzz mutate clean install dependencies clients postgres servers
+.PHONY: build run check test lint unit powerloss interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium console packages packages-test
 
 build:
 	@mkdir -p $(BIN)
@@ -35,11 +35,23 @@ install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/doorward $(DESTDIR)$(PREFIX)/bin/doorward
 
-dependencies: clients postgres servers
+# packages writes the files of a release into dist/. The same commit gives the
+# same bytes. A tag gives the version; PACKAGES takes flags, for instance
+# -version 1.2.3 or -targets linux/amd64.
+packages:
+	cd tools/packages && $(GO) run . -root $(CURDIR) -dist $(CURDIR)/dist $(PACKAGES)
+
+# packages-test builds them twice, and follows the documents on a machine that it
+# makes with debootstrap and systemd-nspawn. Without root or these programs that
+# part is skipped, and said so.
+packages-test:
+	$(GO) run ./test/count -tags packages -count=1 -timeout 30m ./test/packages/...
+
+dependencies: clients postgres servers chromium
 
 # clients are the foreign programs of interop and conformance; postgres is the
 # other store of the unit tests; servers are what interop pastes.
-clients postgres servers:
+clients postgres servers chromium:
 	test/install.sh $@
 
 lint:
@@ -67,10 +79,18 @@ powerloss: build
 interop: build clients servers
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
 
+# console drives the web console with Chromium. IMAGES=docs/images keeps the
+# screenshots of the documentation.
+IMAGES ?=
+console: build clients chromium
+	cd test/console && $(GO) vet ./...
+	$(GO) build -o $(BIN)/count ./test/count
+	cd test/console && DOORWARD_BIN=$(BIN)/doorward CONSOLE_IMAGES=$(abspath $(IMAGES)) $(BIN)/count -count=1 -timeout 10m ./...
+
 conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
-test: lint unit powerloss interop
+test: lint unit powerloss interop console
 	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build
@@ -96,4 +116,4 @@ mutate:
 	done; test -z "$$failed"
 
 clean:
-	rm -rf $(BIN) test/node_modules
+	rm -rf $(BIN) dist test/node_modules

@@ -3,6 +3,7 @@
 #
 #	install.sh clients    the pinned MCP clients, servers and conformance suites, under test/node_modules
 #	install.sh postgres   PostgreSQL 15 or later: Debian's package, as root
+#	install.sh chromium   Debian's Chromium, as root
 #	install.sh servers    the servers of servers/pasted.json, in a home below ~/.cache/doorward-test
 #
 # No install script of any npm package runs; Node itself comes as a package too.
@@ -37,6 +38,19 @@ postgres() {
 	apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql >/dev/null
 }
 
+# The browser for the tests of the console.
+chromium() {
+	for name in chromium chromium-browser google-chrome; do
+		! command -v $name >/dev/null || return 0
+	done
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "test/install.sh: Chromium is missing, the tests of the console are skipped (Debian: apt-get install chromium, or this script as root)" >&2
+		return
+	fi
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+}
+
 # A home as npx leaves it after the first start of each server, so that a test
 # downloads nothing. mcp-grafana is no npm package.
 servers() {
@@ -56,7 +70,7 @@ servers() {
 }
 
 case "${1:-}" in
-clients | postgres | servers) "$1" ;;
-'') clients && postgres && servers ;;
-*) echo "usage: test/install.sh [clients|postgres|servers]" >&2 && exit 2 ;;
+clients | postgres | servers | chromium) "$1" ;;
+'') clients && postgres && servers && chromium ;;
+*) echo "usage: test/install.sh [clients|postgres|servers|chromium]" >&2 && exit 2 ;;
 esac

@@ -108,7 +108,7 @@ func (b *book) send(worker, box int, n int64) error {
 }
 
 func (b *book) draft(to mail.Recipient, worker int, n int64) mail.Draft {
-	return mail.Draft{To: []mail.Recipient{to}, Body: textOf(worker, n), Kind: "inform", Priority: "normal"}
+	return mail.Draft{To: []mail.Recipient{to}, Body: textOf(worker, n), Kind: "inform"}
 }
 
 // fetch takes the next batch of a mailbox and acknowledges the one before; it says how many came.

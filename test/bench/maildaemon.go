@@ -106,7 +106,7 @@ func (d *mailDaemon) send(worker, box int, n int64) error {
 }
 
 func (d *mailDaemon) fetch(box int) (int, error) {
-	args := `{"max":` + strconv.Itoa(batchSize) + `,"max_bytes":131072`
+	args := `{"max":` + strconv.Itoa(batchSize) + `,"max_bytes":131072,"format":"json"`
 	if d.cursors[box] != "" {
 		args += `,"after":"` + d.cursors[box] + `"`
 	}

@@ -38,6 +38,9 @@ function negotiation(era) {
   return { mode: era === 'modern' ? { pin: '2026-07-28' } : era };
 }
 
+// Servers ask for the roots of every client that declares them.
+const always = { 'roots/list': () => ({ roots: [] }) };
+
 // open connects a client and collects what comes unasked in client.seen.
 export async function open(spec, handlers = {}) {
   const client = spec.sdk === 'v1'
@@ -46,7 +49,7 @@ export async function open(spec, handlers = {}) {
   const on = spec.sdk === 'v1'
     ? [(m, f) => client.setRequestHandler(requests[m], f), (m, f) => client.setNotificationHandler(notifications[m], f)]
     : [(m, f) => client.setRequestHandler(m, f), (m, f) => client.setNotificationHandler(m, f)];
-  for (const [method, handler] of Object.entries(handlers)) on[0](method, handler);
+  for (const [method, handler] of Object.entries({ ...always, ...handlers })) on[0](method, handler);
   const seen = [];
   for (const method of Object.keys(notifications)) on[1](method, (n) => { seen.push(n); });
   const wire = transport(spec);

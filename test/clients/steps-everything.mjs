@@ -36,8 +36,9 @@ export const everything = {
     const options = client.getProtocolEra ? [{ onprogress }] : [undefined, { onprogress }];
     const done = await client.callTool({ name: `${prefix}trigger-long-running-operation`, arguments: { duration: 0.4, steps: 4 } }, ...options);
     assert.match(textOf(done), /completed/);
-    // The last step's progress and the result may be written in one go.
-    assert.deepEqual(got.slice(0, 3), [1, 2, 3]);
+    // The last step's progress and the result may be written in one go. The SDK counts
+    // the rounds of a call as progress too.
+    assert.deepEqual([...new Set(got)].slice(0, 3), [1, 2, 3]);
   },
 
   async 'everything-elicitation'(connect, { prefix, label }) {

@@ -26,9 +26,15 @@ import (
 // It returns what it printed at the end.
 func thinking(t *testing.T, d *doortest.Daemon, m *fixture.Model, project, server string) string {
 	t.Helper()
+	return at(t, m, project, connectEntry(d, server))
+}
+
+// at is thinking with an entry of Claude Code's own configuration.
+func at(t *testing.T, m *fixture.Model, project string, entry map[string]any) string {
+	t.Helper()
 	home := t.TempDir()
 	config := filepath.Join(home, "mcp.json")
-	write(t, config, map[string]any{"mcpServers": map[string]any{"door": connectEntry(d, server)}})
+	write(t, config, map[string]any{"mcpServers": map[string]any{"door": entry}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fixture.Claude(t), "--print", "Do what there is to do.", "--output-format", "json",
@@ -73,6 +79,38 @@ func TestClaudeCodeCallsAToolThroughConnect(t *testing.T) {
 	}
 }
 
+// TestClaudeCodeLosesNothing compares Claude Code at a server with Claude Code at the same
+// server behind Doorward: the model is offered the same tools, some of which the server
+// has only for clients that can be asked, and the server asks it for its roots.
+func TestClaudeCodeLosesNothing(t *testing.T) {
+	t.Parallel()
+	command := fixture.PublicEverything(t, "stdio")
+	d := house{servers: map[string]server{"everything": stdio(command, nil)}}.start(t)
+	project := t.TempDir()
+	ask := func(entry map[string]any) (tools []string, roots string) {
+		m := fixture.NewModel(t,
+			func(fixture.Talk) fixture.Answer { return fixture.Use("mcp__door__get-roots-list", map[string]any{}) },
+			func(talk fixture.Talk) fixture.Answer { return fixture.Say(talk.Results[0].Text) },
+		)
+		roots = at(t, m, project, entry)
+		for _, tool := range m.Talks()[0].Tools {
+			if strings.HasPrefix(tool, "mcp__door__") {
+				tools = append(tools, tool)
+			}
+		}
+		return tools, roots
+	}
+	wantTools, wantRoots := ask(map[string]any{"command": command[0], "args": command[1:]})
+	gotTools, gotRoots := ask(connectEntry(d, "everything"))
+	if !slices.Equal(gotTools, wantTools) || len(wantTools) == 0 {
+		t.Errorf("offered %q, directly %q", gotTools, wantTools)
+	}
+	if gotRoots != wantRoots || !strings.Contains(gotRoots, project) {
+		t.Errorf("roots %q, directly %q", gotRoots, wantRoots)
+	}
+	t.Logf("%d tools each", len(wantTools))
+}
+
 // canary is in the body of a message and must be nowhere but in the store and
 // before the recipient's model.
 const canary = "canary-7d1f0a"
@@ -108,7 +146,7 @@ func TestTwoAgentProgramsTalk(t *testing.T) {
 			isListening()
 			return fixture.Use("mcp__door__wait", map[string]any{"wait_ms": 25000})
 		},
-		use("mcp__door__inbox", nil),
+		use("mcp__door__inbox", map[string]any{"format": "json"}),
 		func(talk fixture.Talk) fixture.Answer {
 			id := theMessage(t, talk)
 			given.Store(id)

@@ -105,7 +105,7 @@ type box struct {
 // readAndAck takes some messages and acknowledges them.
 func readAndAck(a *agent) error {
 	var got box
-	if err := a.call("inbox", map[string]any{"max": 5, "wait_ms": 100}, &got); err != nil {
+	if err := a.call("inbox", map[string]any{"max": 5, "wait_ms": 100, "format": "json"}, &got); err != nil {
 		return err
 	}
 	var ids []string
@@ -183,7 +183,7 @@ func stateOf(a *agent, key string) (string, error) {
 // empty reads a mailbox to its end, each answer acknowledging the one before,
 // and fails when the messages are out of order.
 func empty(a *agent, name string) error {
-	args := map[string]any{"max": 50, "max_bytes": 131072}
+	args := map[string]any{"max": 50, "max_bytes": 131072, "format": "json"}
 	for last := int64(0); ; {
 		var got box
 		if err := a.call("inbox", args, &got); err != nil {

@@ -1,0 +1,202 @@
+//go:build packages
+
+package packages
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// needMachine skips where no machine can be made inside of this one.
+func needMachine(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to start a machine with systemd")
+	}
+	for _, name := range []string{"debootstrap", "systemd-nspawn"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("needs %s (Debian's packages debootstrap and systemd-container)", name)
+		}
+	}
+}
+
+// newMachine makes the files of a Debian system with a user ann, who may sudo.
+func newMachine(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "doorward-machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // it becomes the root directory
+		t.Fatal(err)
+	}
+	run(t, 10*time.Minute, "sh", "-c", `. /etc/os-release && exec debootstrap --variant=minbase --include="$0" "$VERSION_CODENAME" "$1"`,
+		"systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,sudo,curl,openssl,ca-certificates,procps", dir)
+	run(t, time.Minute, "chroot", dir, "useradd", "-m", "-s", "/bin/bash", "ann")
+	write(t, dir+"/etc/sudoers.d/ann", "ann ALL=(ALL) NOPASSWD:SETENV: ALL\n", 0o440)
+	write(t, dir+"/etc/hosts", "127.0.0.1 localhost doorward.example.com vm\n", 0o644)
+	write(t, dir+"/etc/machine-id", "", 0o644)
+	return dir
+}
+
+// boot starts the machine without a network, lets it run the script as root, and
+// returns what that printed. The machine switches itself off.
+func boot(t *testing.T, dir, script string) string {
+	t.Helper()
+	write(t, dir+"/root/script", script, 0o755)
+	write(t, dir+"/etc/systemd/system/script.service", `[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/bin/bash /root/script
+ExecStopPost=/bin/systemctl poweroff --no-block
+StandardOutput=file:/root/output
+StandardError=inherit
+`, 0o644)
+	link := dir + "/etc/systemd/system/multi-user.target.wants/script.service"
+	if err := os.Symlink("../script.service", link); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	args := []string{"-D", dir, "--boot", "-q", "--private-network", "--register=no",
+		"--system-call-filter=@keyring landlock_create_ruleset landlock_add_rule landlock_restrict_self"}
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		args = append(args, "--keep-unit")
+	}
+	c := exec.Command("timeout", append([]string{"180", "systemd-nspawn"}, args...)...)
+	c.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
+	console, _ := c.CombinedOutput() // its status is that of the unmounting
+	out, err := os.ReadFile(dir + "/root/output")
+	if err != nil {
+		t.Fatalf("the machine did not run the script: %v\n%s", err, console)
+	}
+	return string(out)
+}
+
+func run(t *testing.T, limit time.Duration, name string, args ...string) {
+	t.Helper()
+	c := exec.Command("timeout", append([]string{fmt.Sprint(limit.Seconds()), name}, args...)...)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The documents are followed from installation to removal, command by command,
+// on a machine with systemd, by a user who may sudo.
+func TestTheDocumentsInstallRunUpgradeAndRemove(t *testing.T) {
+	t.Parallel()
+	needMachine(t)
+	root, dir := moduleRoot(t), newMachine(t)
+	for i, version := range []string{"1.0.0", "1.1.0"} {
+		release(t, root, fmt.Sprintf("%s/home/ann/release-%d", dir, i+1), version)
+	}
+	run(t, time.Minute, "go", "build", "-C", root, "-o", dir+"/usr/local/bin/notes-server", "./examples/notes-server")
+	write(t, dir+"/home/ann/walk", walk(t, root), 0o755)
+	run(t, time.Minute, "chroot", dir, "chown", "-R", "ann:", "/home/ann")
+	out := boot(t, dir, `set -x
+loginctl enable-linger ann
+for i in $(seq 100); do [ -S /run/user/1000/systemd/private ] && break; sleep 0.1; done
+runuser -u ann -- env -i HOME=/home/ann USER=ann PATH=/usr/bin:/bin:/usr/sbin:/sbin XDG_RUNTIME_DIR=/run/user/1000 bash -ex /home/ann/walk
+[ $? = 0 ] || { journalctl --no-pager -n 60; exit 1; }
+`)
+	if !strings.Contains(out, "\nthe walk is over\n") {
+		t.Errorf("a command failed:\n%s", out)
+	}
+	if left := remains(t, dir); left != "" {
+		t.Errorf("the documents leave behind:\n%s", left)
+	}
+}
+
+// remains lists what is named after Doorward on the machine, the releases and
+// the journal aside.
+func remains(t *testing.T, dir string) string {
+	t.Helper()
+	c := exec.Command("find", "etc", "usr", "var", "run", "home", "-name", "*doorward*", "-not", "-path", "home/ann/release-*", "-not", "-path", "var/lib/dpkg/*",
+		"-not", "-path", "home/ann/.local/bin/*", "-not", "-path", "home/ann/.local/share/*", "-not", "-path", "home/ann/doorward-state.tar.gz",
+		"-not", "-path", "home/ann/.local/state/doorward.before*")
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// walk is the script of the documents, with what must hold in between.
+func walk(t *testing.T, root string) string {
+	t.Helper()
+	var s strings.Builder
+	follow := func(name string, from, to int) {
+		all := blocks(t, root, name)
+		if to > len(all) {
+			t.Fatalf("%s has %d blocks of commands", name, len(all))
+		}
+		for i, block := range all[from:to] {
+			fmt.Fprintf(&s, ": %s, block %d\n%s", name, from+i+1, block)
+		}
+	}
+	s.WriteString("cd ~/release-1\n")
+	follow("install.md", 0, len(blocks(t, root, "install.md")))
+	s.WriteString(serversRun)
+	s.WriteString("cd ~\n")
+	follow("certificates.md", 0, len(blocks(t, root, "certificates.md")))
+	follow("second-machine.md", 0, len(blocks(t, root, "second-machine.md")))
+	s.WriteString("doorward token new kept > /dev/null\n")
+	follow("backup.md", 0, len(blocks(t, root, "backup.md")))
+	s.WriteString("doorward token list | grep kept\ncd ~/release-2\n")
+	follow("upgrade.md", 0, len(blocks(t, root, "upgrade.md")))
+	s.WriteString(upgraded)
+	follow("uninstall.md", 0, 1)
+	s.WriteString(removed)
+	follow("uninstall.md", 1, 2)
+	s.WriteString("echo the walk is over\n")
+	return s.String()
+}
+
+// serversRun: a server that is a program runs behind the hardened unit with all
+// of its walls.
+const serversRun = `sudo tee /etc/doorward/doorward.yaml > /dev/null <<'YAML'
+listen: {http: [{addr: 127.0.0.1:7867, auth: required}]}
+mcpServers:
+  notes: {command: /usr/local/bin/notes-server}
+  walled: {command: /usr/local/bin/notes-server, doorward: {sandbox: strict}}
+YAML
+sudo systemctl restart doorward-servers.service
+dw call notes add_note title=Milk
+dw call walled add_note title=Milk
+dw status
+test -z "$(dw status | grep -E '^[a-z]+ +(partial|unavailable) ' | grep -v ' memory limit ')"
+test "$(dw status | grep -c '^[a-z]* *enforced .*user namespace.*own /proc.*root by allow-list.*no abstract sockets')" = 2
+`
+
+// upgraded: the new version has the old one's state, and what ran runs.
+const upgraded = `doorward version | grep 1.1.0
+doorward status | grep 'doorward 1.1.0'
+doorward token list | grep kept
+dw status | grep 'doorward 1.1.0'
+dw token list | grep desk
+grep doorward.example.com /etc/doorward/doorward.yaml
+`
+
+// removed: the state is all that is left, and nothing runs. What is in /run ends
+// with the login.
+const removed = `test -z "$(pgrep -x doorward)"
+sudo test -f /var/lib/doorward/doorward.db
+test -f ~/.local/state/doorward/doorward.db
+test -z "$(dpkg-query -W doorward 2> /dev/null)"
+test -z "$(sudo find /etc /usr -name '*doorward*' -not -path '/etc/doorward/*' -not -path /etc/doorward)"
+`

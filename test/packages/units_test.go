@@ -1,0 +1,23 @@
+//go:build packages
+
+package packages
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// The threshold is ten times the exposure that systemd counts.
+func TestTheUnitsOfTheMachineAreHardened(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("needs systemd-analyze (Debian's package systemd)")
+	}
+	for unit, threshold := range map[string]string{"doorward.service": "15", "doorward-servers.service": "26"} {
+		c := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold="+threshold, "packaging/system/"+unit)
+		c.Dir = moduleRoot(t)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", unit, err, out)
+		}
+	}
+}
