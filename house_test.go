@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	"internal/trust/resolve":   "trust/wire",
 	"internal/trust/policy":    "trust/principal trust/lookalike trust/plaintext",
 	"internal/trust/audit":     "trust/principal",
-	"internal/trust/gate":      "trust/principal trust/policy trust/audit",
+	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
 
 	"internal/downstream/peer":       "",
 	"internal/downstream/listen":     "downstream/peer trust/plaintext base/durable",
@@ -51,7 +51,8 @@ var mayImport = map[string]string{
 	"internal/upstream/scan":    "trust/wire base/durable",
 	"internal/upstream/signin":  "upstream/egress downstream/peer base/secret base/durable",
 
-	"internal/relay": "downstream/front upstream upstream/pin upstream/scan trust/",
+	"internal/relay":          "downstream/front upstream upstream/pin upstream/scan relay/approval trust/",
+	"internal/relay/approval": "trust/",
 
 	"internal/messaging/mail":  "base/store trust/plaintext",
 	"internal/messaging/spawn": "messaging/mail upstream/process downstream/peer trust/principal trust/policy base/secret trust/plaintext",
@@ -63,9 +64,15 @@ var mayImport = map[string]string{
 	"internal/instructions/session":   "downstream/peer trust/wire base/store base/durable trust/plaintext",
 	"internal/instructions/deliver":   "instructions/ downstream/credential upstream upstream/builtin trust/ base/sse",
 
+	"internal/onboard": "base/",
+
 	"internal/daemon/auditkey": "trust/audit base/durable",
+	"internal/daemon/retain":   "trust/audit base/durable",
 	"internal/daemon/config":   "trust/policy trust/plaintext base/",
-	"internal/daemon/admin":    "messaging/ upstream/pin downstream/peer trust/",
+	"internal/daemon/admin":    "messaging/ relay/approval upstream/pin downstream/peer trust/",
+	"internal/daemon/console":  "daemon/admin daemon/health daemon/history messaging/ instructions/ upstream/pin trust/",
+	"internal/daemon/health":   "daemon/admin",
+	"internal/daemon/history":  "trust/",
 	"internal/daemon":          "*",
 
 	"client":       "base/sse downstream/peer downstream/credential trust/wire",

@@ -29,17 +29,18 @@ var unrecorded = map[string]string{
 // owned are the exported functions that act without a caller. Their records are
 // made by the recorder that Open demands.
 var owned = map[string]string{
-	"mail.End":           "Options.Upkeep",
-	"mail.Sweep":         "Options.Upkeep",
-	"library.Run":        "Options.Entered",
-	"session.Open":       "Options.Record",
-	"session.Run":        "Options.Record",
-	"mail.Open":          "mark alone",
-	"mail.Touch":         "mark alone",
-	"library.Close":      "counts alone",
-	"library.Deliveries": "counts alone",
-	"library.Delivered":  "counts alone",
-	"library.Recent":     "counts alone",
+	"mail.End":            "Options.Upkeep",
+	"mail.Sweep":          "Options.Upkeep",
+	"mail.ForgetSessions": "Options.Upkeep",
+	"library.Run":         "Options.Entered",
+	"session.Open":        "Options.Record",
+	"session.Run":         "Options.Record",
+	"mail.Open":           "mark alone",
+	"mail.Touch":          "mark alone",
+	"library.Close":       "counts alone",
+	"library.Deliveries":  "counts alone",
+	"library.Delivered":   "counts alone",
+	"library.Recent":      "counts alone",
 }
 
 // recorders are the types of what makes a record.
