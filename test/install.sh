@@ -38,8 +38,9 @@ postgres() {
 	apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql >/dev/null
 }
 
-# The browser for the tests of the console.
-chromium() {
+# The browser for the tests of the console. A function of the same name would be found
+# as the command.
+browser() {
 	for name in chromium chromium-browser google-chrome; do
 		! command -v $name >/dev/null || return 0
 	done
@@ -70,7 +71,8 @@ servers() {
 }
 
 case "${1:-}" in
-clients | postgres | servers | chromium) "$1" ;;
-'') clients && postgres && servers && chromium ;;
+clients | postgres | servers) "$1" ;;
+chromium) browser ;;
+'') clients && postgres && servers && browser ;;
 *) echo "usage: test/install.sh [clients|postgres|servers|chromium]" >&2 && exit 2 ;;
 esac
