@@ -182,6 +182,12 @@ func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte)
 	if !c.awaitStatus() {
 		return begun, err
 	}
+	// Until the reader, which is in a hurry, has ended the connection, a caller that is
+	// told of the end would find it open, and send there again.
+	select {
+	case <-c.done:
+	case <-time.After(2 * lastWords): // a slow receiver keeps the reader
+	}
 	if begun {
 		return begun, newFault(ErrLost, "the server ended")
 	}

@@ -29,6 +29,7 @@ type reply struct {
 	Method string          `json:"method"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
+	Params json.RawMessage `json:"params"`
 }
 
 const (

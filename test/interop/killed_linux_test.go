@@ -1,0 +1,438 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/fixture"
+)
+
+// patience is longer than any wait that these tests allow: behind it a call hangs.
+const patience = 30 * time.Second
+
+// answerer is a client in the middle of a call of the tool ask, which has two
+// questions one after the other.
+type answerer struct {
+	t      *testing.T
+	modern bool
+	send   func(line string)
+	got    chan reply
+	kill   func()
+	calls  int
+	seen   int                                      // questions
+	given  int                                      // answers
+	params struct{ key, state, id json.RawMessage } // of the open question
+}
+
+// turn is what comes next in a call: a question, or its end.
+type turn struct{ question, result, failure string }
+
+const (
+	asksInit = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1"}}`
+	asksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}`
+)
+
+// newAnswerer connects a client over HTTP, or through a process of `doorward connect`.
+func newAnswerer(t *testing.T, d *doortest.Daemon, transport string, modern bool) *answerer {
+	t.Helper()
+	a := &answerer{t: t, modern: modern, got: make(chan reply, 64)}
+	if transport == "connect" {
+		a.overConnect(d)
+	} else {
+		a.overHTTP(d)
+	}
+	if modern {
+		return a
+	}
+	a.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":` + asksInit + `}`)
+	if r := a.next(); r.Result == nil {
+		t.Fatalf("initialize: %s", r.Error)
+	}
+	a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return a
+}
+
+func (a *answerer) overConnect(d *doortest.Daemon) {
+	a.t.Helper()
+	cmd := d.Command("connect", "recorder")
+	in, err := cmd.StdinPipe()
+	must(a.t, err)
+	out, err := cmd.StdoutPipe()
+	must(a.t, err)
+	must(a.t, cmd.Start())
+	a.kill = func() { _ = cmd.Process.Kill() }
+	a.send = func(line string) { _, _ = fmt.Fprintln(in, line) }
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for dec := json.NewDecoder(out); ; {
+			var r reply
+			if dec.Decode(&r) != nil {
+				return
+			}
+			a.got <- r
+		}
+	}()
+	a.t.Cleanup(func() {
+		in.Close()
+		hurry := time.AfterFunc(5*time.Second, a.kill)
+		<-over
+		_ = cmd.Wait()
+		hurry.Stop()
+	})
+}
+
+func (a *answerer) overHTTP(d *doortest.Daemon) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: transport}
+	ctx, cancel := context.WithCancel(a.t.Context())
+	a.kill = cancel
+	session := ""
+	a.send = func(line string) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.MCP("recorder"), strings.NewReader(line))
+		must(a.t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		if a.modern {
+			req.Header.Set("MCP-Protocol-Version", "2026-07-28")
+			req.Header.Set("Mcp-Method", "tools/call")
+			req.Header.Set("Mcp-Name", "ask")
+		}
+		if session != "" {
+			req.Header.Set("Mcp-Session-Id", session)
+			req.Header.Set("MCP-Protocol-Version", "2025-11-25")
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return // the other side is gone, and next says so
+		}
+		if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+			session = id
+		}
+		go a.take(resp)
+	}
+}
+
+// take reads every message of one HTTP answer.
+func (a *answerer) take(resp *http.Response) {
+	defer resp.Body.Close()
+	take := func(text []byte) {
+		var r reply
+		if json.Unmarshal(text, &r) == nil {
+			a.got <- r
+		}
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		var b bytes.Buffer
+		_, _ = b.ReadFrom(resp.Body)
+		take(b.Bytes())
+		return
+	}
+	for events := newEvents(resp.Body); ; {
+		e, err := events.next()
+		if err != nil {
+			return
+		}
+		take(e.data)
+	}
+}
+
+// next is the next message that is a question or an answer.
+func (a *answerer) next() reply {
+	a.t.Helper()
+	for limit := time.After(patience); ; {
+		select {
+		case r := <-a.got:
+			if r.Method == "" || r.Method == "elicitation/create" {
+				return r
+			}
+		case <-limit:
+			a.t.Fatal("the call hangs")
+		}
+	}
+}
+
+// call calls the tool.
+func (a *answerer) call() turn {
+	a.t.Helper()
+	return a.request("")
+}
+
+func (a *answerer) request(more string) turn {
+	a.t.Helper()
+	a.calls++
+	meta := ""
+	if a.modern {
+		meta = "," + asksMeta
+	}
+	a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":"call-%d","method":"tools/call","params":{"name":"ask","arguments":{}%s%s}}`, a.calls, more, meta))
+	return a.turn()
+}
+
+// answer answers the open question.
+func (a *answerer) answer(value string) turn {
+	a.t.Helper()
+	a.given++
+	answer := `{"action":"accept","content":{"value":"` + value + `"}}`
+	if !a.modern {
+		a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, a.params.id, answer))
+		return a.turn()
+	}
+	more := fmt.Sprintf(`,"inputResponses":{%s:%s}`, a.params.key, answer)
+	if a.params.state != nil {
+		more += `,"requestState":` + string(a.params.state)
+	}
+	return a.request(more)
+}
+
+// turn waits for the next question or the end of the call.
+func (a *answerer) turn() turn {
+	a.t.Helper()
+	r := a.next()
+	if r.Method != "" {
+		a.params.id = r.ID
+		a.seen++
+		return turn{question: message(a.t, r.Params)}
+	}
+	if r.Result == nil {
+		return turn{failure: string(r.Error)}
+	}
+	var result struct {
+		ResultType    string
+		RequestState  json.RawMessage
+		InputRequests map[string]struct{ Params json.RawMessage }
+		IsError       bool
+		Content       []struct{ Text string }
+	}
+	must(a.t, json.Unmarshal(r.Result, &result))
+	if result.ResultType == "input_required" {
+		for key, q := range result.InputRequests {
+			a.seen++
+			a.params.key, a.params.state = json.RawMessage(strconv.Quote(key)), result.RequestState
+			return turn{question: message(a.t, q.Params)}
+		}
+	}
+	if len(result.Content) == 0 || result.IsError {
+		return turn{failure: string(r.Result)}
+	}
+	return turn{result: result.Content[0].Text}
+}
+
+func message(t *testing.T, params json.RawMessage) string {
+	t.Helper()
+	var p struct{ Message string }
+	must(t, json.Unmarshal(params, &p))
+	return p.Message
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledInRounds kills the server, the client or the daemon with SIGKILL while
+// the first or the second question of a call is open. No call hangs. A call of a
+// server that keeps its state in the message goes on in the next process; any other
+// ends with an error, and the next call works. The record has each question that
+// was asked, and no answer that was not given.
+func TestKilledInRounds(t *testing.T) {
+	for _, transport := range words("http connect") {
+		for _, modern := range []bool{false, true} {
+			for _, server := range words("legacy modern") {
+				for _, round := range []int{1, 2} {
+					for _, victim := range words("server client daemon") {
+						k := killing{transport, modern, server, round, victim}
+						t.Run(k.String(), func(t *testing.T) { t.Parallel(); k.run(t) })
+					}
+				}
+			}
+		}
+	}
+}
+
+type killing struct {
+	transport string
+	modern    bool
+	server    string
+	round     int
+	victim    string
+}
+
+func (k killing) String() string {
+	client := "legacy"
+	if k.modern {
+		client = "modern"
+	}
+	return fmt.Sprintf("%s/%s client/%s server/round %d/%s", k.transport, client, k.server, k.round, k.victim)
+}
+
+// run is one case: the call up to the open question, the kill, and what follows.
+func (k killing) run(t *testing.T) {
+	servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, k.server), nil)}}
+	yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
+	d := doortest.Start(t, yaml, doortest.Options{})
+	a := newAnswerer(t, d, k.transport, k.modern)
+	at := a.call()
+	if k.round == 2 && at.question == "[recorder] first?" {
+		at = a.answer("1")
+	}
+	if at.question != map[int]string{1: "[recorder] first?", 2: "[recorder] second?"}[k.round] {
+		t.Fatalf("before the kill: %+v", at)
+	}
+	switch k.victim {
+	case "server":
+		killServers(t, d)
+		k.afterServer(a)
+	case "client":
+		a.kill()
+	case "daemon":
+		d.Kill9()
+		d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
+		k.afterDaemon(a)
+	}
+	other := newAnswerer(t, d, k.transport, k.modern)
+	whole(t, other)
+	k.recorded(t, d, a.seen+other.seen, a.given+other.given)
+}
+
+// afterServer: a modern server's call goes on in its next process.
+func (k killing) afterServer(a *answerer) {
+	a.t.Helper()
+	end := a.answer(strconv.Itoa(k.round))
+	if k.round == 1 && end.question == "[recorder] second?" {
+		end = a.answer("2")
+	}
+	if goesOn := end.result == "first=1 second=2"; goesOn != (k.server == "modern") || !goesOn && end.failure == "" {
+		a.t.Errorf("after the server was killed: %+v", end)
+	}
+}
+
+// afterDaemon: the message has the state of a modern client's call of a modern
+// server, whichever daemon it meets. A legacy client over connect hears that its call
+// is over; over HTTP its connection broke.
+func (k killing) afterDaemon(a *answerer) {
+	a.t.Helper()
+	switch {
+	case k.modern:
+		end := a.answer(strconv.Itoa(k.round))
+		if k.round == 1 && end.question == "[recorder] second?" {
+			end = a.answer("2")
+		}
+		if goesOn := end.result == "first=1 second=2"; goesOn != (k.server == "modern") || !goesOn && end.failure == "" {
+			a.t.Errorf("after the daemon was killed: %+v", end)
+		}
+	case k.transport == "connect":
+		if end := a.turn(); end.failure == "" {
+			a.t.Errorf("after the daemon was killed: %+v", end)
+		}
+	}
+}
+
+// recorded: each question is on record, and at most the given answers are.
+func (k killing) recorded(t *testing.T, d *doortest.Daemon, seen, given int) {
+	t.Helper()
+	out, err := d.Command("audit", "export").Output()
+	must(t, err)
+	decided, answered := 0, 0
+	for line := range strings.Lines(string(out)) {
+		var r struct{ Kind, Action, Result string }
+		must(t, json.Unmarshal([]byte(line), &r))
+		switch {
+		case r.Action != "elicitation/create":
+		case r.Kind == "decision":
+			decided++
+		case r.Result == "ok":
+			answered++
+		}
+	}
+	if decided != seen || answered > given {
+		t.Errorf("%d questions on record, %d seen; %d answers on record, %d given", decided, seen, answered, given)
+	}
+	if out, err := d.Command("audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v\n%s", err, out)
+	}
+}
+
+// whole is a call that nothing disturbs.
+func whole(t *testing.T, a *answerer) {
+	t.Helper()
+	a.call()
+	a.answer("1")
+	if end := a.answer("2"); end.result != "first=1 second=2" {
+		t.Errorf("the call of the next client: %+v", end)
+	}
+}
+
+// killServers ends every process of the recorder below a daemon.
+func killServers(t *testing.T, d *doortest.Daemon) {
+	t.Helper()
+	var killed []int
+	for _, pid := range below(d.PID()) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.Contains(line, []byte("recorder.mjs")) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed = append(killed, pid)
+		}
+	}
+	if len(killed) == 0 {
+		t.Fatal("no process of the server found")
+	}
+	for end := time.Now().Add(patience); slices.ContainsFunc(killed, executes); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a process survives SIGKILL")
+		}
+	}
+}
+
+// executes reports that a thread of a process has not ended. What is sent to a process
+// that is about to end may reach it.
+func executes(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if state := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[0]; state != "Z" && state != "X" {
+			return true
+		}
+	}
+	return false
+}
+
+// below are the processes whose ancestor is pid.
+func below(pid int) []int {
+	children := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, _ := os.ReadFile(path)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || len(fields) < 2 {
+			continue
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		children[parent] = append(children[parent], child)
+	}
+	var all []int
+	for open := []int{pid}; len(open) > 0; {
+		all = append(all, children[open[0]]...)
+		open = append(open[1:], children[open[0]]...)
+	}
+	return all
+}
