@@ -37,11 +37,12 @@ var mayImport = map[string]string{
 	"internal/trust/audit":     "trust/principal",
 	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
 
-	"internal/downstream/peer":       "",
-	"internal/downstream/listen":     "downstream/peer trust/plaintext base/durable",
-	"internal/downstream/credential": "downstream/peer base/durable",
-	"internal/downstream/authn":      "downstream/peer trust/principal trust/plaintext base/",
-	"internal/downstream/front":      "base/sse trust/wire trust/principal",
+	"internal/downstream/peer":         "",
+	"internal/downstream/listen":       "downstream/peer trust/plaintext base/durable",
+	"internal/downstream/credential":   "downstream/peer base/durable",
+	"internal/downstream/authn":        "downstream/peer trust/principal trust/plaintext base/",
+	"internal/downstream/front":        "base/sse trust/wire trust/principal",
+	"internal/downstream/sessionstore": "",
 
 	"internal/upstream":         "base/sse upstream/egress upstream/process trust/wire",
 	"internal/upstream/builtin": "upstream trust/wire",

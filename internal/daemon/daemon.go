@@ -233,6 +233,11 @@ func (d *Daemon) openDoor() error {
 		return err
 	}
 	l := d.o.Config.Limits
+	keeper, err := openKeeper(d.o.StateDir, d.log)
+	if err != nil {
+		return err
+	}
+	d.onClose(func() { _ = keeper.Close() }) // nothing is written by closing a directory
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
@@ -240,7 +245,7 @@ func (d *Daemon) openDoor() error {
 		Seen: d.seen, Unread: listen.Unread,
 		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
-		IdleSession: idleSession, StreamTime: l.Stream,
+		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper,
 	})
 	d.onClose(d.door.Close)
 	return nil

@@ -66,7 +66,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 	if err != nil {
 		return r.refused(err)
 	}
-	r.bindingOf(x.Session)
+	r.bindingOf(x.Session).subscribeAgain(x)
 	result := append([]byte(`{"protocolVersion":`), wire.AppendQuote(nil, x.Version)...)
 	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)
 	result = append(result, `,"serverInfo":`...)

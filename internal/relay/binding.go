@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ func (r *Relay) bindingOf(s *front.Session) *binding {
 
 func newBinding(r *Relay, s *front.Session) *binding {
 	d := &binding{r: r, session: s, links: make(map[*backend]*held)}
+	d.recall()
 	d.leave = r.audience.join(d.announce)
 	r.bindings.Store(d, nil)
 	return d
@@ -56,6 +58,7 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	h := &held{watcher: &watcher{want: lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
 	if uris := d.kept[b.Name]; uris != nil {
+		maps.DeleteFunc(uris, func(uri string, _ bool) bool { return !d.mayRead(b, uri) })
 		h.watcher.want.uris = uris
 		delete(d.kept, b.Name)
 	}
@@ -66,6 +69,10 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		h.close()
 	}
 	return h.link
+}
+
+func (d *binding) mayRead(b *backend, uri string) bool {
+	return d.r.mayRead(d.session.Owner(), b, uri, d.session.Confirmed()).Allow
 }
 
 // replaced lets go of what the session held of an earlier server of b's name.
@@ -179,8 +186,9 @@ func (d *binding) heldOf(l *link) *held {
 
 func (d *binding) setLevel(params []byte) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.level = append([]byte(nil), params...)
+	d.mu.Unlock()
+	d.note()
 }
 
 // levelOf is the log level that the session has asked for, raw.

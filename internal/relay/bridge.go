@@ -32,10 +32,12 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 }
 
 func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (done bool, err error) {
-	h := l.r.bindingOf(x.Session).heldOf(l)
+	d := l.r.bindingOf(x.Session)
+	h := d.heldOf(l)
 	if h == nil {
 		return true, front.ErrCannotAsk
 	}
+	defer d.note()
 	modern := c.era == front.Modern
 	l.hub.adjust(h.watcher, func(w *watcher) {
 		w.want = w.want.with(uri, true)
@@ -55,10 +57,12 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 // unsubscribe reports whether the server needs no message: it is told only when
 // no other session on the connection is subscribed to the resource.
 func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done bool) {
-	h := l.r.bindingOf(x.Session).heldOf(l)
+	d := l.r.bindingOf(x.Session)
+	h := d.heldOf(l)
 	if h == nil {
 		return true
 	}
+	defer d.note()
 	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, false) })
 	return c.era == front.Modern || l.hub.wanted(uri, h.watcher)
 }

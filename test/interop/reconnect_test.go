@@ -3,11 +3,16 @@
 package interop
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
@@ -93,24 +98,79 @@ func TestResumeIsPrivate(t *testing.T) {
 	}
 }
 
-// TestRestart: a client whose daemon was killed learns with 404 that its
-// session is gone, and a new one works at the same address.
+// TestRestart: the client of a daemon that was ended or killed goes on in its session, in
+// which it calls and is asked, whatever the SDK and the era. To anyone else the session's
+// id is unknown.
 func TestRestart(t *testing.T) {
-	servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}
-	yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
-	d := doortest.Start(t, yaml, doortest.Options{})
-	w := dialWeb(t, d.MCP("recorder"), false)
-	d.Kill9()
-
-	doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
-	resp := w.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, nil)
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
-		t.Errorf("HTTP %d for a session of the killed daemon", resp.StatusCode)
+	for name, end := range map[string]func(*doortest.Daemon){
+		"ended": func(d *doortest.Daemon) { d.Stop() }, "killed": func(d *doortest.Daemon) { d.Kill9() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}
+			yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
+			d := doortest.Start(t, yaml, doortest.Options{})
+			var clients []*lasting
+			for _, s := range []spec{{SDK: "v1"}, {SDK: "v2"}, {SDK: "v2", Era: "auto"}, {SDK: "v2", Era: "modern"}} {
+				one, all := s, s
+				one.URL, all.URL, all.Prefix = d.MCP("recorder"), d.MCP(""), "recorder__"
+				clients = append(clients, one.lasts(t), all.lasts(t))
+			}
+			for round := range 2 {
+				end(d)
+				d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
+				for _, c := range clients {
+					c.goesOn(t, round)
+				}
+			}
+		})
 	}
-	result, rpcError := dialWeb(t, w.url, false).call(t, "tools/call", `{"name":"echo","arguments":{"again":true}}`)
-	var got struct{ Content []struct{ Text string } }
-	if err := json.Unmarshal(result, &got); err != nil || rpcError != nil || got.Content[0].Text != `{"again":true}` {
-		t.Errorf("after the restart: %s %s %v", result, rpcError, err)
+}
+
+// lasting is a client of test/clients/restart.mjs.
+type lasting struct {
+	spec spec
+	in   io.Writer
+	out  *bufio.Scanner
+}
+
+// lasts starts the client and waits until it has called.
+func (s spec) lasts(t *testing.T) *lasting {
+	t.Helper()
+	s.Transport = "http"
+	if s.Era == "" {
+		s.Era = "legacy"
+	}
+	argument, err := json.Marshal(s)
+	must(t, err)
+	cmd := exec.Command(fixture.Node(t), fixture.Script(t, "clients", "restart.mjs"), string(argument))
+	cmd.Env = fixture.ClientEnv(t.TempDir())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		hurry := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		hurry.Stop()
+	})
+	l := &lasting{s, in, bufio.NewScanner(out)}
+	if !l.out.Scan() || l.out.Text() != "waiting" {
+		t.Fatalf("%+v: %q", s, l.out.Text())
+	}
+	return l
+}
+
+// goesOn has the client call again.
+func (l *lasting) goesOn(t *testing.T, round int) {
+	t.Helper()
+	fmt.Fprintln(l.in, round)
+	l.out.Scan()
+	want := fmt.Sprintf(`{"line":"%d","tools":5,"echo":"{\"after\":\"%d\"}","ask":"first=yes second=yes"}`, round, round)
+	if got := l.out.Text(); got != want {
+		t.Errorf("%s %s at %s: %s, want %s", l.spec.SDK, l.spec.Era, l.spec.URL, got, want)
 	}
 }

@@ -61,6 +61,8 @@ type Options struct {
 	// Full answers what finds no room at the door; rule names the limit. It
 	// records the refusal. nil: there is no record.
 	Full func(x *Exchange, rule string) Reply
+	// Keeper keeps sessions for the next run of the daemon. nil: they end with it.
+	Keeper Keeper
 	// StreamTime is how long the event stream of one call is held open; after
 	// it a client of 2025-11-25 is asked to come back for the rest (SEP-1699).
 	// 0: as long as the call takes.
@@ -71,6 +73,7 @@ type Options struct {
 type Door struct {
 	o        Options
 	sessions *sessions
+	earlier  earlier
 	leases   sync.Map // *lease -> nil: what is under way for those who can lose it
 	stop     chan struct{}
 	closing  sync.Once
@@ -79,6 +82,7 @@ type Door struct {
 // New makes a door. Close ends its sessions.
 func New(o Options) *Door {
 	d := &Door{o: o, sessions: newSessions(o.Sessions, o.each, o.IdleSession), stop: make(chan struct{})}
+	d.earlier.door, d.earlier.keeper = d, o.Keeper
 	go d.sweep()
 	return d
 }

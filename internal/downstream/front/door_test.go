@@ -646,7 +646,7 @@ func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
 
 func TestASessionKeepsABoundedAmountForResumption(t *testing.T) {
 	t.Parallel()
-	s := newSession(alice, "s", overStreamable, time.Now())
+	s := newSession(newSessionID(), alice, "s", overStreamable, time.Now())
 	big := bytes.Repeat([]byte("x"), 300<<10)
 	for range 100 {
 		l := s.openLog()

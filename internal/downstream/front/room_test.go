@@ -22,7 +22,7 @@ func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
 		if rule := table.reserve(who); rule != "" {
 			t.Fatalf("refused by %s", rule)
 		}
-		s := newSession(who, "", overStreamable, table.now())
+		s := newSession(newSessionID(), who, "", overStreamable, table.now())
 		s.most = 1
 		table.publish(s)
 		return s

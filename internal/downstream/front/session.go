@@ -47,7 +47,9 @@ type Session struct {
 	transport transport
 	ctx       context.Context
 	end       context.CancelFunc
-	main      *eventLog // the standalone stream
+	main      *eventLog    // the standalone stream
+	place     place        // where it is kept for the next run
+	state     atomic.Value // []byte: what the Handler remembers
 	seen      atomic.Int64
 	readers   atomic.Int32 // open standalone streams
 
@@ -71,8 +73,7 @@ const (
 	sessionCalls   = 256     // requests in flight, where no other limit is set
 )
 
-func newSession(who *principal.Principal, server string, t transport, now time.Time) *Session {
-	id := newSessionID()
+func newSession(id string, who *principal.Principal, server string, t transport, now time.Time) *Session {
 	sum := sha256.Sum256([]byte(id))
 	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t, Version: wire.V20241105}
 	s.main = newEventLog(0, t == overStreamable)

@@ -111,8 +111,11 @@ func (o *Options) callsOf(who *principal.Principal) int {
 	return n
 }
 
-func (d *Door) newSession(who *principal.Principal, server string, over transport) *Session {
-	s := newSession(who, server, over, d.sessions.now())
+func (d *Door) newSession(id string, who *principal.Principal, server string, over transport) *Session {
+	s := newSession(id, who, server, over, d.sessions.now())
+	if d.o.Keeper != nil && over == overStreamable {
+		s.place = place{keeper: d.o.Keeper, name: nameOf(id, who, server)}
+	}
 	if s.most = d.o.callsOf(who); s.most <= 0 {
 		s.most = sessionCalls
 	}
@@ -151,6 +154,13 @@ func (t *sessions) find(id string, who *principal.Principal, server string, over
 	return s
 }
 
+// has reports a session of this run, whoever owns it.
+func (t *sessions) has(id string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID[id] != nil
+}
+
 // wellFormedID is ^[A-Za-z0-9_-]{8,128}$ (requirements E2).
 func wellFormedID(id string) bool {
 	if len(id) < 8 || len(id) > 128 {
@@ -175,20 +185,36 @@ func (t *sessions) remove(s *Session) {
 		t.release(s.Who)
 	}
 	s.close()
+	if !t.over() {
+		s.place.drop()
+	}
+}
+
+// over reports that the daemon ends: its sessions end, and stay kept.
+func (t *sessions) over() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.closed
 }
 
 // sweep ends the sessions that were not used for the idle time. An open stream
 // counts as use: a client that is gone fails its keep-alive.
 func (t *sessions) sweep() {
-	limit := t.now().Add(-t.idle).UnixNano()
-	var old []*Session
+	now := t.now()
+	limit := now.Add(-t.idle).UnixNano()
+	var old, used []*Session
 	t.mu.RLock()
 	for _, s := range t.byID {
 		if s.seen.Load() < limit && !s.Listening() {
 			old = append(old, s)
+			continue
 		}
+		used = append(used, s)
 	}
 	t.mu.RUnlock()
+	for _, s := range used {
+		s.place.used(now)
+	}
 	for _, s := range old {
 		t.remove(s)
 	}

@@ -29,7 +29,7 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		d.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
 		return
 	}
-	s := d.newSession(who, server, overSSE)
+	s := d.newSession(newSessionID(), who, server, overSSE)
 	d.sessions.publish(s)
 	d.seen(who, s)
 	out, err := d.takeOver(w, r)

@@ -22,13 +22,14 @@ func (d *Door) initialize(in *inbound, m *wire.Message) {
 		d.full(in.w, m.ID, &Exchange{Who: in.who, Server: in.server, Era: Legacy, Method: m.Method, Size: in.size}, rule)
 		return
 	}
-	s := d.newSession(in.who, in.server, overStreamable)
+	s := d.newSession(newSessionID(), in.who, in.server, overStreamable)
 	reply := d.open(in.r.Context(), s, in, m)
 	if reply.Error != nil {
 		d.sessions.release(in.who)
 		s.close()
 	} else {
 		d.sessions.publish(s)
+		s.place.keep(s)
 		d.seen(in.who, s)
 		in.w.Header()["Mcp-Session-Id"] = []string{s.id}
 	}
@@ -95,9 +96,9 @@ func (n notTaken) Error() string { return n.e.Message }
 // known one than was negotiated: the official conformance suite 0.1.16 sends such requests
 // and expects answers.
 func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
-	s := d.sessions.find(id, in.who, in.server, overStreamable)
+	s, e := d.earlier.found(in.r, id, in.who, in.server)
 	if s == nil {
-		fail(in.w, http.StatusNotFound, m.ID, errUnknownSession)
+		fail(in.w, statusOfMiss(e), m.ID, e)
 		return
 	}
 	d.seen(in.who, s)
@@ -181,7 +182,7 @@ func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exch
 // batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview,
 // "Batching"). Every element is an exchange of its own and decided by itself.
 func (d *Door) batch(in *inbound, body []byte) {
-	s := d.sessions.find(in.r.Header.Get("Mcp-Session-Id"), in.who, in.server, overStreamable)
+	s, _ := d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
 	if s == nil || s.Version != wire.V20250326 {
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
 		return
@@ -277,11 +278,21 @@ func (d *Door) named(w http.ResponseWriter, r *http.Request, who *principal.Prin
 		plain(w, http.StatusMethodNotAllowed)
 		return nil
 	}
-	s := d.sessions.find(id, who, server, overStreamable)
+	s, e := d.earlier.found(r, id, who, server)
 	if s == nil {
-		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		fail(w, statusOfMiss(e), nil, e)
 	}
 	return s
+}
+
+// statusOfMiss is the status of a request whose session is not there: 404 tells its
+// client to begin anew (2025-11-25 Transports, "Session Management"), and a failure to
+// open it again does not.
+func statusOfMiss(e *wire.Error) int {
+	if e == errUnknownSession {
+		return http.StatusNotFound
+	}
+	return statusOf(Legacy, e)
 }
 
 // listen serves GET: the standalone stream, or with Last-Event-ID the rest of
@@ -358,6 +369,10 @@ func (s *Session) resume(id string) (*eventLog, uint64) {
 
 // endSession serves DELETE.
 func (d *Door) endSession(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if d.earlier.forgotten(r, who, server) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	s := d.named(w, r, who, server)
 	if s == nil {
 		return

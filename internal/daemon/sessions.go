@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"github.com/doorward/doorward/internal/downstream/sessionstore"
+)
+
+// keeper keeps the sessions of HTTP clients for the next run of the daemon.
+type keeper struct {
+	*sessionstore.Store
+	log *slog.Logger
+}
+
+// openKeeper opens the sessions in the state directory.
+func openKeeper(state string, log *slog.Logger) (keeper, error) {
+	store, err := sessionstore.Open(filepath.Join(state, "mcp-sessions"))
+	return keeper{store, log}, err
+}
+
+// Keep implements front.Keeper. A session that is not kept works until the daemon ends.
+func (k keeper) Keep(name string, content []byte) {
+	if err := k.Store.Keep(name, content); err != nil {
+		k.log.Warn("a session will not be found again after a restart", "err", err)
+	}
+}

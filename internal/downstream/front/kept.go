@@ -1,0 +1,179 @@
+package front
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Keeper keeps entries for the next run of the daemon. Find fails with fs.ErrNotExist
+// where there is no entry of that name. What cannot be kept is the Keeper's to report.
+type Keeper interface {
+	Keep(name string, content []byte)
+	Find(name string) ([]byte, error)
+	Used(name string)
+	Drop(name string) bool
+}
+
+// kept is a session as it is kept for the next run.
+type kept struct {
+	Init  json.RawMessage `json:"init"`            // the client's initialize params
+	State json.RawMessage `json:"state,omitempty"` // what the Handler remembers
+}
+
+// nameOf is what a session is kept under: a digest of all that a request must have to
+// find it. Whoever lacks a part of it asks for another name.
+func nameOf(id string, who *principal.Principal, server string) string {
+	h := sha256.New()
+	for _, part := range []string{id, server, who.Key(), factOf(who, "exe"), factOf(who, "exe_sha256")} {
+		sum := sha256.Sum256([]byte(part))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// factOf is the value of a fact. What a process executes is part of the name, because a
+// session is not for the next program of its process.
+func factOf(who *principal.Principal, name string) string {
+	f, _ := who.Fact(name)
+	return f.Value
+}
+
+// place is where one session is kept. The zero place keeps nothing.
+type place struct {
+	keeper Keeper
+	name   string
+	marked time.Time // when it was marked as used
+}
+
+// keep writes a session down. It works without, until the daemon ends.
+func (p *place) keep(s *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.keeper == nil || s.closed {
+		return
+	}
+	if text, err := json.Marshal(kept{Init: s.Init, State: s.Remembered()}); err == nil {
+		p.keeper.Keep(p.name, text)
+	}
+}
+
+// used says at most every usedEvery that the session is used.
+func (p *place) used(now time.Time) {
+	if p.keeper == nil || now.Sub(p.marked) < usedEvery {
+		return
+	}
+	p.marked = now
+	p.keeper.Used(p.name)
+}
+
+const usedEvery = 5 * time.Minute
+
+func (p *place) drop() {
+	if p.keeper != nil {
+		p.keeper.Drop(p.name)
+	}
+}
+
+// Remember keeps what the Handler has to know of the session after a restart; state is
+// one JSON value.
+func (s *Session) Remember(state []byte) {
+	s.state.Store(state)
+	s.place.keep(s)
+}
+
+// Remembered is what Remember was given last, also in an earlier run; nil: nothing.
+func (s *Session) Remembered() []byte {
+	state, _ := s.state.Load().([]byte)
+	return state
+}
+
+// earlier finds the sessions of earlier runs of the daemon. Without a Keeper there are
+// none.
+type earlier struct {
+	door    *Door
+	keeper  Keeper
+	opening singleflight.Group // by name
+}
+
+// found is the session that a request names: one of this run, or one of an earlier run,
+// which is opened again. nil: there is none, and e is the answer.
+func (y *earlier) found(r *http.Request, id string, who *principal.Principal, server string) (s *Session, e *wire.Error) {
+	if s := y.door.sessions.find(id, who, server, overStreamable); s != nil {
+		return s, nil
+	}
+	if y.keeper == nil || !wellFormedID(id) || y.door.sessions.has(id) {
+		return nil, errUnknownSession
+	}
+	name := nameOf(id, who, server)
+	_, err, _ := y.opening.Do(name, func() (any, error) { return nil, y.reopen(r, name, id, who, server) })
+	var refused notReopened
+	if errors.As(err, &refused) {
+		return nil, refused.e
+	}
+	if s := y.door.sessions.find(id, who, server, overStreamable); s != nil {
+		return s, nil
+	}
+	return nil, errUnknownSession
+}
+
+// notReopened is the answer of the Handler to the initialize of a session that is opened
+// again. The session stays kept.
+type notReopened struct{ e *wire.Error }
+
+func (n notReopened) Error() string { return n.e.Message }
+
+// reopen opens a session of an earlier run under its id, with what its client declared
+// then. For the Handler it is an initialize like any other: decided, recorded, and its
+// servers start anew.
+func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Principal, server string) error {
+	text, err := y.keeper.Find(name)
+	if err != nil {
+		return err
+	}
+	var k kept
+	if json.Unmarshal(text, &k) != nil || len(k.Init) == 0 {
+		return fs.ErrNotExist
+	}
+	in := &inbound{r: r, who: who, server: server, size: int64(len(k.Init))}
+	m := &wire.Message{Kind: wire.Request, ID: wire.IntID(0), Method: "initialize", Params: k.Init}
+	if rule := y.door.sessions.reserve(who); rule != "" {
+		return notReopened{y.door.noRoom(&Exchange{Who: who, Server: server, Era: Legacy, Method: m.Method, Size: in.size}, rule).Error}
+	}
+	s := y.door.newSession(id, who, server, overStreamable)
+	s.state.Store([]byte(k.State))
+	goOn(s, y.door.sessions.now())
+	if reply := y.door.open(context.WithoutCancel(r.Context()), s, in, m); reply.Error != nil {
+		y.door.sessions.release(who)
+		s.close()
+		return notReopened{reply.Error}
+	}
+	y.door.sessions.publish(s)
+	return nil
+}
+
+// goOn lets a session count its streams, events and questions from the time on, so that none has
+// the number of one of the run before: an answer to that one must not be taken for an
+// answer to this one.
+func goOn(s *Session, now time.Time) {
+	from := now.UnixMicro() // below 2^53, so every client can read it
+	s.main.base, s.streams, s.asked = uint64(from), uint64(from), from
+}
+
+// forgotten ends a session of an earlier run that was not opened again; false: there is
+// none.
+func (y *earlier) forgotten(r *http.Request, who *principal.Principal, server string) bool {
+	id := r.Header.Get("Mcp-Session-Id")
+	return y.keeper != nil && once(r.Header) && y.door.sessions.find(id, who, server, overStreamable) == nil &&
+		y.keeper.Drop(nameOf(id, who, server))
+}

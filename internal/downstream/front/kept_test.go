@@ -1,0 +1,298 @@
+package front
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/sessionstore"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// disk is a Keeper on a real directory.
+type disk struct {
+	t *testing.T
+	*sessionstore.Store
+}
+
+func (d disk) Keep(name string, content []byte) {
+	if err := d.Store.Keep(name, content); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// run opens a house with the sessions in dir, as each run of the daemon does.
+func run(t *testing.T, dir string) *house {
+	t.Helper()
+	store, err := sessionstore.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return open(t, Options{Sessions: 200, SessionsPerPrincipal: 100, Keeper: disk{t, store}})
+}
+
+// methods are those that have reached the Handler.
+func (h *house) methods() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.seen)
+}
+
+const echo = `{"jsonrpc":"2.0","id":7,"method":"x/y","params":{"a":1}}`
+
+// A session goes on in the next run of the daemon, for every verb, with what its client
+// declared and what the Handler remembered. The Handler sees it as one initialize.
+func TestASessionGoesOnInTheNextRun(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"call", "batch", "notification", "stream"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "sessions")
+			first := run(t, dir)
+			version := "2025-11-25"
+			if verb == "batch" {
+				version = "2025-03-26"
+			}
+			id := first.session(version)
+			digest := first.door.only(t).Digest
+			first.door.only(t).Remember([]byte(`{"level":"debug"}`))
+			first.door.Close()
+
+			next := run(t, dir)
+			var a answer
+			switch verb {
+			case "call":
+				a = next.do("POST", "/mcp/s", echo, "Mcp-Session-Id", id)
+			case "batch":
+				a = next.do("POST", "/mcp/s", "["+echo+"]", "Mcp-Session-Id", id)
+			case "notification":
+				a = next.do("POST", "/mcp/s", `{"jsonrpc":"2.0","method":"notifications/x"}`, "Mcp-Session-Id", id)
+			case "stream":
+				resp, _ := next.stream("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", "0-9")
+				a.status = resp.StatusCode
+			}
+			if a.status/100 != 2 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			s := next.door.only(t)
+			if s.Version != version || !strings.Contains(string(s.Init), version) || s.Digest != digest || string(s.Remembered()) != `{"level":"debug"}` {
+				t.Errorf("version %s, init %s, digest %s, remembered %s", s.Version, s.Init, s.Digest, s.Remembered())
+			}
+			if seen := next.methods(); seen[0] != "initialize" {
+				t.Errorf("the Handler saw %v", seen)
+			}
+		})
+	}
+}
+
+// A session of an earlier run is found with all that it was opened with, and with
+// nothing less: any other request gets the answer for an unknown id, byte for byte, and
+// does not reach the Handler.
+func TestASessionOfAnEarlierRunIsFoundByItsOwnerAlone(t *testing.T) {
+	t.Parallel()
+	exe := func(name, exe string) *principal.Principal {
+		return principal.New(name, principal.Fact{Name: principal.FactInstance, Value: "7", Grade: principal.Attested},
+			principal.Fact{Name: "exe", Value: exe, Grade: principal.Observed})
+	}
+	who := map[string]*principal.Principal{
+		"owner": exe("uid:1", "/bin/a"), "exec": exe("uid:1", "/bin/b"), "other": exe("uid:2", "/bin/a"),
+		"instance": principal.New("uid:1", principal.Fact{Name: principal.FactInstance, Value: "8", Grade: principal.Attested}, principal.Fact{Name: "exe", Value: "/bin/a", Grade: principal.Observed}),
+		"token":    principal.New("token:1"), "plain": principal.New("uid:1"),
+	}
+	dir := filepath.Join(t.TempDir(), "sessions")
+	first := run(t, dir)
+	first.who = who
+	id := first.session("2025-11-25", "Who", "owner")
+	first.door.Close()
+	for _, name := range tree(t, dir) {
+		if strings.Contains(name, id) {
+			t.Errorf("the id is in %s", name)
+		}
+	}
+	next := run(t, dir)
+	next.who = who
+	all := func(who, path, id string) []answer {
+		return []answer{
+			next.do("POST", path, echo, "Mcp-Session-Id", id, "Who", who),
+			next.do("POST", path, "["+echo+"]", "Mcp-Session-Id", id, "Who", who),
+			next.do("POST", path, `{"jsonrpc":"2.0","method":"notifications/x"}`, "Mcp-Session-Id", id, "Who", who),
+			next.do("GET", path, "", "Mcp-Session-Id", id, "Who", who),
+			next.do("GET", path, "", "Mcp-Session-Id", id, "Last-Event-Id", "0-1", "Who", who),
+			next.do("DELETE", path, "", "Mcp-Session-Id", id, "Who", who),
+		}
+	}
+	ids := []string{id[1:], id + "A", strings.ToUpper(id), strings.ToLower(id), "../" + id, filepath.Base(tree(t, dir)[0]), ".new-" + id}
+	for name := range who {
+		for _, path := range []string{"/mcp/s", "/mcp", "/mcp/t"} {
+			for _, tried := range append(ids, id) {
+				if name == "owner" && path == "/mcp/s" && tried == id {
+					continue
+				}
+				unknown := all(name, path, unknownID)
+				for i, a := range all(name, path, tried) {
+					same(t, fmt.Sprintf("%s on %s with %q, request %d", name, path, tried, i), a, unknown[i])
+				}
+			}
+		}
+	}
+	if n := next.reached(); n != 0 {
+		t.Errorf("%d requests reached the Handler", n)
+	}
+	if a := next.do("POST", "/mcp/s", echo, "Mcp-Session-Id", id, "Who", "owner"); a.status != 200 {
+		t.Errorf("its owner: %d %s", a.status, a.body)
+	}
+}
+
+// tree are the names and contents of the files of a directory.
+func tree(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, f.Name(), string(text))
+	}
+	return all
+}
+
+// A session that has ended is not found in the next run, however it ended.
+func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
+	t.Parallel()
+	gone := &program{}
+	for name, end := range map[string]func(h *house, id, dir string){
+		"DELETE": func(h *house, id, _ string) { h.do("DELETE", "/mcp/s", "", "Mcp-Session-Id", id, "Who", "one") },
+		"idle": func(h *house, _, _ string) {
+			h.door.sessions.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+			h.door.sessions.sweep()
+		},
+		"its program is gone": func(h *house, _, _ string) {
+			gone.gone.Store(true)
+			h.door.sweepLost()
+			gone.gone.Store(false)
+		},
+		"remembered afterwards": func(h *house, id, _ string) {
+			s := h.door.only(h.t)
+			h.do("DELETE", "/mcp/s", "", "Mcp-Session-Id", id, "Who", "one")
+			s.Remember([]byte("{}"))
+		},
+		"a day later": func(h *house, _, dir string) {
+			h.door.Close()
+			for _, f := range tree(h.t, dir) {
+				old := time.Now().Add(-sessionstore.Life)
+				_ = os.Chtimes(filepath.Join(dir, f), old, old) // contents are no names
+			}
+		},
+		"DELETE in the next run": func(h *house, id, dir string) {
+			h.door.Close()
+			next := run(h.t, dir)
+			next.who = h.who
+			if a := next.do("DELETE", "/mcp/s", "", "Mcp-Session-Id", id, "Who", "one"); a.status != http.StatusNoContent || next.reached() != 0 {
+				h.t.Errorf("%d, %d requests reached the Handler", a.status, next.reached())
+			}
+			next.door.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "sessions")
+			h := run(t, dir)
+			h.who = map[string]*principal.Principal{"one": process("1", &program{})}
+			if name == "its program is gone" {
+				h.who["one"] = process("1", gone)
+			}
+			id := h.session("2025-11-25", "Who", "one")
+			end(h, id, dir)
+			h.door.Close()
+			next := run(t, dir)
+			next.who = h.who
+			if a := next.do("POST", "/mcp/s", echo, "Mcp-Session-Id", id, "Who", "one"); a.status != http.StatusNotFound {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// Requests that come at once open a session again once. A refusal by the Handler is the
+// answer, and the session is found later.
+func TestASessionIsOpenedAgainOnce(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "sessions")
+	first := run(t, dir)
+	id := first.session("2025-11-25")
+	first.door.Close()
+	next := run(t, dir)
+	next.refuseHello.Store(true)
+	if a := next.do("POST", "/mcp/s", echo, "Mcp-Session-Id", id); a.status != 200 || !strings.Contains(a.body, errNoSuchMethod.Message) || !strings.Contains(a.body, `"id":7`) {
+		t.Errorf("refused: %d %s", a.status, a.body)
+	}
+	next.refuseHello.Store(false)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			body := strings.Replace(echo, `"id":7`, fmt.Sprintf(`"id":%d`, i), 1)
+			if a := next.do("POST", "/mcp/s", body, "Mcp-Session-Id", id); a.status != 200 || !strings.Contains(a.body, "echo") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+	all.Wait()
+	hellos := 0
+	for _, m := range next.methods() {
+		if m == "initialize" {
+			hellos++
+		}
+	}
+	if hellos != 2 || next.door.Sessions() != 1 { // with the refused one
+		t.Errorf("%d times initialize, %d sessions", hellos, next.door.Sessions())
+	}
+}
+
+// What a session numbers has other numbers in the next run: a late answer to a question
+// of the run before answers nothing, and an event id of it leads to no other stream.
+func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "sessions")
+	first := run(t, dir)
+	id := first.session("2025-11-25")
+	first.door.Close()
+	next := run(t, dir)
+	_, events := next.stream("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", "0-500")
+	s := next.door.only(t)
+	asked := make(chan Reply, 1)
+	go func() {
+		r, _ := s.Ask(t.Context(), "roots/list", nil)
+		asked <- r
+	}()
+	question := frame(t, events)
+	for n := range 20 {
+		next.do("POST", "/mcp/s", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"forged":true}}`, n), "Mcp-Session-Id", id)
+	}
+	select {
+	case r := <-asked:
+		t.Fatalf("a late answer was taken: %s", r.Result)
+	default:
+	}
+	number := string(wire.Get(question.Data, "id"))
+	next.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":`+number+`,"result":{"roots":[]}}`, "Mcp-Session-Id", id)
+	if r := <-asked; string(r.Result) != `{"roots":[]}` {
+		t.Errorf("answered %s", r.Result)
+	}
+	for stream := 1; stream < 5; stream++ {
+		if a := next.do("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", fmt.Sprintf("%d-1", stream)); a.status != http.StatusNotFound {
+			t.Errorf("stream %d: %d", stream, a.status)
+		}
+	}
+}
