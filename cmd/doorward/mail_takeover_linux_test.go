@@ -350,7 +350,7 @@ func TestMailAStreamThatIsReadKeepsTheName(t *testing.T) {
 
 // After kill -9 of the daemon a name is free for its principal at once, with
 // its mail; to others it is not. A process that goes on as it was needs no
-// second registration.
+// second registration, and neither does a session over HTTP that is used again.
 func TestMailNamesAfterAKillOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	for engine, postgres := range mailEngines {
@@ -359,6 +359,8 @@ func TestMailNamesAfterAKillOfTheDaemon(t *testing.T) {
 			d := startMail(t, "one", mailConfig("one", postgres(t), ""))
 			other := d.token("other")
 			owner, writer, stays := d.client("tcp").mustOpen(), d.client("tcp").mustOpen(), d.client(d.proxy("stays"))
+			goesOn := d.client("tcp").mustOpen()
+			goesOn.register("goes-on")
 			owner.register("target")
 			writer.register("writer")
 			stays.register("stays")
@@ -369,9 +371,9 @@ func TestMailNamesAfterAKillOfTheDaemon(t *testing.T) {
 			same(t, "before", stays.queue(nil), []string{"to myself 1 false"})
 			d.kill()
 			d.start()
-			if r := owner.call("inbox", obj{}); r.status != http.StatusNotFound {
-				t.Errorf("a session of the daemon before: %s", r)
-			}
+			goesOn.send("goes-on", "over HTTP")
+			same(t, "in its session", goesOn.queue(nil), []string{"over HTTP 1 false"})
+			d.client("tcp").mustOpen().inUse("goes-on")
 			d.client("tcp").with(other).mustOpen().refused("NAME_OWNED", "register", obj{"name": "target"})
 			next := d.client("tcp").mustOpen()
 			next.takes("target", 2, 2)

@@ -34,19 +34,29 @@ func (d *binding) recall() {
 	}
 }
 
-// note keeps what the session has set up by now.
+// note keeps what the session has set up by now. A subscription at a server that is part
+// of the daemon belongs to more than the session, so it is not set up again, and a session
+// that has one ends with the daemon.
 func (d *binding) note() {
+	builtin := false
 	d.mu.Lock()
 	now := remembered{Level: d.level, Resources: make(map[string][]string)}
 	for server, uris := range d.kept {
+		b := d.r.table.Load().byName[server]
+		builtin = builtin || b != nil && b.Builtin != nil
 		now.Resources[server] = slices.Sorted(maps.Keys(uris))
 	}
 	for b, h := range d.links {
 		if uris := h.subscribed(); len(uris) > 0 {
 			now.Resources[b.Name] = slices.Sorted(maps.Keys(uris))
+			builtin = builtin || b.Builtin != nil
 		}
 	}
 	d.mu.Unlock()
+	if builtin {
+		d.session.Remember(nil)
+		return
+	}
 	if text, err := json.Marshal(now); err == nil {
 		d.session.Remember(text)
 	}

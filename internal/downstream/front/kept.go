@@ -35,18 +35,11 @@ type kept struct {
 // find it. Whoever lacks a part of it asks for another name.
 func nameOf(id string, who *principal.Principal, server string) string {
 	h := sha256.New()
-	for _, part := range []string{id, server, who.Key(), factOf(who, "exe"), factOf(who, "exe_sha256")} {
+	for _, part := range []string{id, server, who.Key()} {
 		sum := sha256.Sum256([]byte(part))
 		h.Write(sum[:])
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// factOf is the value of a fact. What a process executes is part of the name, because a
-// session is not for the next program of its process.
-func factOf(who *principal.Principal, name string) string {
-	f, _ := who.Fact(name)
-	return f.Value
 }
 
 // place is where one session is kept. The zero place keeps nothing.
@@ -54,6 +47,16 @@ type place struct {
 	keeper Keeper
 	name   string
 	marked time.Time // when it was marked as used
+}
+
+// placeOf is the place of a session over Streamable HTTP. A session that belongs to one
+// process, on the Unix socket, has none: what that process executes after a restart would
+// have to be compared, and `doorward connect` begins anew by itself.
+func placeOf(keeper Keeper, s *Session) place {
+	if keeper == nil || s.transport != overStreamable || s.Who.Key() != s.Who.Name() {
+		return place{}
+	}
+	return place{keeper: keeper, name: nameOf(s.id, s.Who, s.Server)}
 }
 
 // keep writes a session down. It works without, until the daemon ends.
@@ -86,9 +89,14 @@ func (p *place) drop() {
 }
 
 // Remember keeps what the Handler has to know of the session after a restart; state is
-// one JSON value.
+// one JSON value. An empty one says that the Handler cannot go on: the session ends with
+// the daemon, and its client begins anew.
 func (s *Session) Remember(state []byte) {
 	s.state.Store(state)
+	if len(state) == 0 {
+		s.place.drop()
+		return
+	}
 	s.place.keep(s)
 }
 

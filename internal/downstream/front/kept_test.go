@@ -98,14 +98,9 @@ func TestASessionGoesOnInTheNextRun(t *testing.T) {
 // does not reach the Handler.
 func TestASessionOfAnEarlierRunIsFoundByItsOwnerAlone(t *testing.T) {
 	t.Parallel()
-	exe := func(name, exe string) *principal.Principal {
-		return principal.New(name, principal.Fact{Name: principal.FactInstance, Value: "7", Grade: principal.Attested},
-			principal.Fact{Name: "exe", Value: exe, Grade: principal.Observed})
-	}
 	who := map[string]*principal.Principal{
-		"owner": exe("uid:1", "/bin/a"), "exec": exe("uid:1", "/bin/b"), "other": exe("uid:2", "/bin/a"),
-		"instance": principal.New("uid:1", principal.Fact{Name: principal.FactInstance, Value: "8", Grade: principal.Attested}, principal.Fact{Name: "exe", Value: "/bin/a", Grade: principal.Observed}),
-		"token":    principal.New("token:1"), "plain": principal.New("uid:1"),
+		"owner": principal.New("token:1"), "other": principal.New("token:2"), "longer": principal.New("token:11"),
+		"user": principal.New("uid:1"), "process": process("1", &program{}),
 	}
 	dir := filepath.Join(t.TempDir(), "sessions")
 	first := run(t, dir)
@@ -171,17 +166,16 @@ func tree(t *testing.T, dir string) (all []string) {
 // A session that has ended is not found in the next run, however it ended.
 func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
 	t.Parallel()
-	gone := &program{}
 	for name, end := range map[string]func(h *house, id, dir string){
 		"DELETE": func(h *house, id, _ string) { h.do("DELETE", "/mcp/s", "", "Mcp-Session-Id", id, "Who", "one") },
 		"idle": func(h *house, _, _ string) {
 			h.door.sessions.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 			h.door.sessions.sweep()
 		},
-		"its program is gone": func(h *house, _, _ string) {
-			gone.gone.Store(true)
-			h.door.sweepLost()
-			gone.gone.Store(false)
+		"of a process": func(h *house, _, _ string) {},
+		"of which the Handler cannot remember all": func(h *house, _, _ string) {
+			h.door.only(h.t).Remember([]byte("{}"))
+			h.door.only(h.t).Remember(nil)
 		},
 		"remembered afterwards": func(h *house, id, _ string) {
 			s := h.door.only(h.t)
@@ -209,9 +203,9 @@ func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "sessions")
 			h := run(t, dir)
-			h.who = map[string]*principal.Principal{"one": process("1", &program{})}
-			if name == "its program is gone" {
-				h.who["one"] = process("1", gone)
+			h.who = map[string]*principal.Principal{"one": principal.New("token:1")}
+			if name == "of a process" {
+				h.who["one"] = process("1", &program{})
 			}
 			id := h.session("2025-11-25", "Who", "one")
 			end(h, id, dir)

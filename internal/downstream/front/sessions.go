@@ -113,9 +113,7 @@ func (o *Options) callsOf(who *principal.Principal) int {
 
 func (d *Door) newSession(id string, who *principal.Principal, server string, over transport) *Session {
 	s := newSession(id, who, server, over, d.sessions.now())
-	if d.o.Keeper != nil && over == overStreamable {
-		s.place = place{keeper: d.o.Keeper, name: nameOf(id, who, server)}
-	}
+	s.place = placeOf(d.o.Keeper, s)
 	if s.most = d.o.callsOf(who); s.most <= 0 {
 		s.most = sessionCalls
 	}

@@ -64,7 +64,7 @@ func TestWhatAnAgentPrintsIsLookedAtFirst(t *testing.T) {
 			w := &watch{mode: c.mode}
 			s.o.Look = w.look
 			id := s.start(c.prompt)
-			e := s.over(id, 20*time.Second)
+			e := s.over(id, time.Minute)
 			if len(e.Output) > resultBytes || !strings.HasPrefix(e.Output, c.begins) && !strings.Contains(e.Output, c.begins) || len(e.Rest) != c.refs {
 				t.Errorf("%d bytes that begin with %q, %d refs", len(e.Output), e.Output[:min(len(e.Output), 90)], len(e.Rest))
 			}
