@@ -58,7 +58,7 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	h := &held{watcher: &watcher{want: lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
 	if uris := d.kept[b.Name]; uris != nil {
-		maps.DeleteFunc(uris, func(uri string, _ bool) bool { return !d.mayRead(b, uri) })
+		maps.DeleteFunc(uris, func(uri string, _ bool) bool { return !d.subscribesAgain(b, uri) })
 		h.watcher.want.uris = uris
 		delete(d.kept, b.Name)
 	}
@@ -69,10 +69,6 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		h.close()
 	}
 	return h.link
-}
-
-func (d *binding) mayRead(b *backend, uri string) bool {
-	return d.r.mayRead(d.session.Owner(), b, uri, d.session.Confirmed()).Allow
 }
 
 // replaced lets go of what the session held of an earlier server of b's name.

@@ -30,6 +30,7 @@ type house struct {
 	unix   string // the socket that serves it too; "" until one is asked for
 	rules  map[string]policy.ServerRules
 	limits gate.Limits
+	keeper front.Keeper // nil: sessions end with the house
 }
 
 // option changes how a house is built.
@@ -72,7 +73,7 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 		Delivery: func(r *http.Request, _ *principal.Principal) (string, error) {
 			return r.Header.Get("Doorward-Session"), nil
 		},
-		Refused: func(*http.Request, int, error) {}, BodyBytes: 1 << 20, Sessions: 500, SessionsPerPrincipal: 200, IdleSession: time.Hour})
+		Refused: func(*http.Request, int, error) {}, BodyBytes: 1 << 20, Keeper: h.keeper, Sessions: 500, SessionsPerPrincipal: 200, IdleSession: time.Hour})
 	srv := httptest.NewServer(h.door)
 	h.url = srv.URL
 	t.Cleanup(func() { h.end(srv) })

@@ -81,6 +81,14 @@ func (d *binding) subscribeAgain(x *front.Exchange) {
 	}
 }
 
+// subscribesAgain decides and records a subscription that is set up again: policy may
+// have changed since the client asked for it.
+func (d *binding) subscribesAgain(b *backend, uri string) bool {
+	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
+	act := d.r.act(&x, b.Name, "resources/subscribe", uri)
+	return entersListed(d.r, b, act)
+}
+
 // awaited are the servers whose links the session gave up, or has not got yet.
 func (d *binding) awaited() []string {
 	d.mu.Lock()

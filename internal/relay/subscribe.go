@@ -184,12 +184,18 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 // a resource is not told of its changes.
 func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) bool {
 	act := s.r.actOn(s.x, t)
-	act.Kind, act.With = gate.Stream, with
-	if d := s.r.mayRead(s.x.Who, b, t.Name(), s.x.Confirmed); !d.Allow {
-		s.r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
+	act.With = with
+	return entersListed(s.r, b, act)
+}
+
+// entersListed decides and records that a caller is told of a resource's changes.
+func entersListed(r *Relay, b *backend, act gate.Act) bool {
+	act.Kind = gate.Stream
+	if d := r.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {
+		r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 		return false
 	}
-	pass, err := s.r.gate.Enter(act)
+	pass, err := r.gate.Enter(act)
 	if err == nil {
 		pass.Leave("ok", 0)
 	}
