@@ -101,7 +101,7 @@ func promises(text string) map[int]string {
 func TestCommentsCiteWhatAReaderHas(t *testing.T) {
 	t.Parallel()
 	page := regexp.MustCompile(`\b[a-zA-Z-]+\.md\b`)
-	row := regexp.MustCompile(`\((?:threats )?(?:AH|H|R|F|G|S|I|D|P)[0-9]{1,3}\b`)
+	row := regexp.MustCompile(`\([A-Z]{1,2}[0-9]{1,2}[),;]|\b(?:requirements?|threats|findings|contract|design) [A-Z]{1,2}[0-9]{1,3}\b`)
 	for _, p := range packages(t) {
 		for _, name := range p.GoFiles {
 			fset := token.NewFileSet()

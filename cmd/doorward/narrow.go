@@ -11,7 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// What commands print by default fits the terminal; with -v it is whole.
+// Commands shorten what they print to the width of the terminal, and print all of it
+// with -v.
 
 // mostFolded is how many lines of one text are shown without -v.
 const mostFolded = 3

@@ -12,9 +12,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// What is counted for each principal holds for the daemon's own user, on the socket and
-// on loopback, only when the configuration sets it: 3,000 calls at once pass by default.
-// For others it always holds.
+// The limits of a principal hold for the daemon's own user, on the socket and on
+// loopback, only when the configuration sets them: 3,000 calls at once pass by default.
+// They always hold for others.
 func TestLimitsOfTheDaemonsOwnUser(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

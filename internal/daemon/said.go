@@ -13,7 +13,7 @@ type said struct {
 	lines map[string][]string // by server, the oldest first
 }
 
-// What is kept of one server: lines, and bytes of each.
+// Bounds of the standard error that is kept for one server: lines, and bytes of a line.
 const (
 	mostSaid = 50
 	longSaid = 500

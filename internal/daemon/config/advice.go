@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What to write instead, where a value is of another kind than its key takes.
+// The advice of a problem says what to write instead of a value of the wrong kind.
 
 // mostNamed is how many keys or words a problem lists.
 const mostNamed = 8

@@ -1,7 +1,7 @@
 // Package console is the web console at /ui/: what the daemon does and what
 // waits for a person, in a browser on this machine.
 //
-// Invariants: nobody is signed in by a GET, by an address or by being local; a
+// Invariants: a GET, an address or a local origin signs no caller in; a
 // session begins with a code that the operator fetched on the Unix socket, and
 // acts in the operator's name through the same functions and the same gate as
 // the command line. Every text is text: templates escape markup, and each page

@@ -112,7 +112,7 @@ func (b *book) redeem(text string, v Visit) (secret string, s *session, err erro
 // program that signed in; nil: there is none. Cookies are shared by all ports
 // of a host, so a server on another port can be handed this one: a cookie that
 // another program shows has been taken, and ends the session. Where the program
-// cannot be told at that moment the request is that of nobody.
+// cannot be told at that moment, the request has no session.
 func (b *book) find(secret string, v Visit) *session {
 	if secret == "" {
 		return nil

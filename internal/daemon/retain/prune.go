@@ -15,7 +15,7 @@ type Pruner struct {
 	// Before makes the record of a prune, whose beginning it is told; an error ends it.
 	Before func(audit.Beginning) error
 	// Step is called between two changes of the disk, with the name of the one that
-	// follows; an error ends the prune there. Tests stop at each. Nil: nobody is asked.
+	// follows; an error ends the prune there. Tests stop at each. Nil: nothing is called.
 	Step func(next string) error
 }
 

@@ -52,8 +52,8 @@ type Exchange struct {
 	client   context.Context // of the connection of a call in a session; nil: it is the call's own
 }
 
-// Left reports that the connection on which the message came is gone: in a
-// session that cancels nothing, and the answer may reach nobody.
+// Left reports that the connection on which the message came is gone. In a session
+// that cancels no call, and the answer may be lost.
 func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless

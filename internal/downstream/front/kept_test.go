@@ -254,8 +254,9 @@ func TestASessionIsOpenedAgainOnce(t *testing.T) {
 	}
 }
 
-// What a session numbers has other numbers in the next run: a late answer to a question
-// of the run before answers nothing, and an event id of it leads to no other stream.
+// A session numbers its questions, events and streams anew in the next run, from where the
+// run before did not come: a late answer to an old question answers no new one, and an old
+// event id leads to no stream.
 func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "sessions")

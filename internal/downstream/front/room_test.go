@@ -50,7 +50,7 @@ func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
 	}
 }
 
-// Whom no bound is set for has as many sessions as there are at all.
+// A principal without a bound of its own has as many sessions as the door has.
 func TestSessionsWithoutABound(t *testing.T) {
 	t.Parallel()
 	o := Options{SessionsPerPrincipal: 1, Bounds: func(who *principal.Principal) (int, int) {

@@ -159,7 +159,8 @@ func (t *sessions) has(id string) bool {
 	return t.byID[id] != nil
 }
 
-// wellFormedID is ^[A-Za-z0-9_-]{8,128}$ (requirements E2).
+// wellFormedID admits ^[A-Za-z0-9_-]{8,128}$: every id that is given out here, and nothing
+// that means more than itself in a header or a path.
 func wellFormedID(id string) bool {
 	if len(id) < 8 || len(id) > 128 {
 		return false

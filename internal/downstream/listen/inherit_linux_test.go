@@ -109,8 +109,8 @@ func TestAPassedSocketKnowsItsWriters(t *testing.T) {
 	}
 }
 
-// Without PassCredentials=yes nobody can say who wrote what was sent before the
-// daemon was there. Later clients are served.
+// A client that wrote before the daemon was there is turned away without
+// PassCredentials=yes, since the kernel does not say who it is. Later clients are served.
 func TestAWaitingClientWithoutCredentialsIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")

@@ -95,7 +95,7 @@ func unfit(s Spec, a address) string {
 	return ""
 }
 
-// refusal is the loud line of requirements A5: the reason and both remedies.
+// refusal is the line that says why a listener is not opened, with both remedies.
 func refusal(s Spec, c Credential) string {
 	why := "not a loopback address, and no token is set"
 	if c.Problem != "" {

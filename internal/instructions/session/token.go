@@ -141,7 +141,7 @@ func isToken(s string) bool {
 }
 
 // sameText compares in constant time, and over digests, so that a length shows
-// nothing either (A9).
+// nothing either.
 func sameText(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

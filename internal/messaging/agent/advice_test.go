@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// Who is told that a message was a repeat is told which one counts, however it
-// was addressed.
+// The answer to a message that was suppressed as a repeat names the first one, however
+// it was addressed.
 func TestASuppressedMessageNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

@@ -18,7 +18,7 @@ import (
 
 // Signer signs envelopes with the node's key, for mail.Options.Sign: ed25519
 // over the fields, each with its length in front, so that no two lists of
-// fields read the same (requirements B20).
+// fields read the same.
 func Signer(key ed25519.PrivateKey) func(fields ...string) string {
 	return func(fields ...string) string {
 		return base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, signed(fields)))

@@ -122,7 +122,7 @@ func (p *Principal) appendIdentity(dst []byte) []byte {
 }
 
 // appendCounted puts the length before the text, so that no two lists of texts
-// read the same (requirements B20).
+// read the same.
 func appendCounted(dst []byte, s string) []byte {
 	return append(append(strconv.AppendInt(dst, int64(len(s)), 10), ':'), s...)
 }
