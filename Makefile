@@ -104,15 +104,15 @@ fuzz:
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 	  done; done
 
-# mutate changes the code of the trust base, one expression at a time, and runs
+# mutate changes the code of the trust base and of resolve, one expression at a time, and runs
 # the package's tests each time. It fails when fewer than MUTATE_KILLED percent of
 # the changes are noticed. docs/mutation.md explains the survivors.
 MUTATE_KILLED   ?= 95
-MUTATE_PACKAGES ?= principal wire resolve policy audit gate
+MUTATE_PACKAGES ?= trust/principal trust/wire trust/policy trust/audit trust/gate relay/resolve
 GREMLINS        := $(GO) tool -modfile=$(CURDIR)/tools/gremlins/go.mod gremlins
 mutate:
 	@for p in $(MUTATE_PACKAGES); do echo "$$p"; \
-	  $(GREMLINS) unleash ./internal/trust/$$p --invert-logical --timeout-coefficient 30 -S lt --threshold-efficacy $(MUTATE_KILLED) || failed=1; \
+	  $(GREMLINS) unleash ./internal/$$p --invert-logical --timeout-coefficient 30 -S lt --threshold-efficacy $(MUTATE_KILLED) || failed=1; \
 	done; test -z "$$failed"
 
 clean:

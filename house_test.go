@@ -27,12 +27,13 @@ var mayImport = map[string]string{
 	"internal/base/plainyaml": "",
 	"internal/base/secret":    "",
 	"internal/base/store":     "",
+	"internal/base/protocol":  "",
+	"internal/base/rawjson":   "trust/wire", // it writes what wire reads
 
 	"internal/trust/plaintext": "",
 	"internal/trust/lookalike": "trust/plaintext",
 	"internal/trust/principal": "trust/plaintext",
 	"internal/trust/wire":      "",
-	"internal/trust/resolve":   "trust/wire",
 	"internal/trust/policy":    "trust/principal trust/lookalike trust/plaintext",
 	"internal/trust/audit":     "trust/principal",
 	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
@@ -41,29 +42,30 @@ var mayImport = map[string]string{
 	"internal/downstream/listen":       "downstream/peer trust/plaintext base/durable",
 	"internal/downstream/credential":   "downstream/peer base/durable",
 	"internal/downstream/authn":        "downstream/peer trust/principal trust/plaintext base/",
-	"internal/downstream/front":        "base/sse trust/wire trust/principal",
+	"internal/downstream/front":        "base/protocol base/rawjson base/sse trust/wire trust/principal",
 	"internal/downstream/sessionstore": "",
 
-	"internal/upstream":         "base/sse upstream/egress upstream/process trust/wire",
-	"internal/upstream/builtin": "upstream trust/wire",
+	"internal/upstream":         "base/protocol base/rawjson base/sse upstream/egress upstream/process trust/wire",
+	"internal/upstream/builtin": "base/protocol base/rawjson upstream trust/wire",
 	"internal/upstream/egress":  "base/secret",
-	"internal/upstream/pin":     "downstream/peer trust/wire base/durable trust/lookalike trust/plaintext",
+	"internal/upstream/pin":     "base/rawjson downstream/peer trust/wire base/durable trust/lookalike trust/plaintext",
 	"internal/upstream/process": "base/secret trust/plaintext",
-	"internal/upstream/scan":    "trust/wire base/durable",
+	"internal/upstream/scan":    "base/rawjson trust/wire base/durable",
 	"internal/upstream/signin":  "upstream/egress downstream/peer base/secret base/durable",
 
-	"internal/relay":          "downstream/front upstream upstream/pin upstream/scan relay/approval trust/",
+	"internal/relay":          "base/protocol base/rawjson relay/resolve downstream/front upstream upstream/pin upstream/scan relay/approval trust/",
 	"internal/relay/approval": "trust/",
+	"internal/relay/resolve":  "base/rawjson trust/wire",
 
 	"internal/messaging/mail":  "base/store trust/plaintext",
 	"internal/messaging/spawn": "messaging/mail upstream/process downstream/peer trust/principal trust/policy base/secret trust/plaintext",
-	"internal/messaging/agent": "messaging/mail messaging/spawn upstream upstream/builtin trust/ base/store trust/plaintext",
+	"internal/messaging/agent": "base/protocol base/rawjson messaging/mail messaging/spawn upstream upstream/builtin trust/ base/store trust/plaintext",
 
 	"internal/instructions/document":  "base/plainyaml trust/plaintext",
-	"internal/instructions/watermark": "trust/wire trust/plaintext",
+	"internal/instructions/watermark": "base/rawjson trust/wire trust/plaintext",
 	"internal/instructions/library":   "instructions/document upstream/egress downstream/peer trust/plaintext base/",
-	"internal/instructions/session":   "downstream/peer trust/wire base/store base/durable trust/plaintext",
-	"internal/instructions/deliver":   "instructions/ downstream/credential upstream upstream/builtin trust/ base/sse",
+	"internal/instructions/session":   "base/protocol downstream/peer trust/wire base/store base/durable trust/plaintext",
+	"internal/instructions/deliver":   "base/protocol base/rawjson instructions/ downstream/credential upstream upstream/builtin trust/ base/sse",
 
 	"internal/onboard": "base/",
 
@@ -76,7 +78,7 @@ var mayImport = map[string]string{
 	"internal/daemon/history":  "trust/",
 	"internal/daemon":          "*",
 
-	"client":       "base/sse downstream/peer downstream/credential trust/wire",
+	"client":       "base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",
 	"cmd/doorward": "*",
 }
 

@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/protocol"
 )
 
 // question is one request for JSON.
@@ -60,7 +60,7 @@ func (q question) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if q.token != "" {
-		req.Header.Set(wire.HeaderSession, q.token)
+		req.Header.Set(protocol.HeaderSession, q.token)
 	}
 	return req, nil
 }

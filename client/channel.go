@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -75,8 +76,8 @@ func (ch *channel) declare(answer []byte) []byte {
 	if ch == nil || len(result) == 0 || result[0] != '{' {
 		return answer
 	}
-	caps := wire.SetIn(wire.Get(result, "capabilities"), "experimental", wire.Edit{Key: channelCapability, Value: []byte("{}")})
-	return wire.SetIn(answer, "result", wire.Edit{Key: "capabilities", Value: caps})
+	caps := rawjson.SetIn(wire.Get(result, "capabilities"), "experimental", rawjson.Edit{Key: channelCapability, Value: []byte("{}")})
+	return rawjson.SetIn(answer, "result", rawjson.Edit{Key: "capabilities", Value: caps})
 }
 
 // The eras that a channel can have begun in.
@@ -118,7 +119,7 @@ func (ch *channel) subscribe() {
 }
 
 func (ch *channel) about(uri string) []byte {
-	return append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
+	return append(rawjson.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
 // beginModern listens beside the client's requests, once one was answered.
@@ -138,7 +139,7 @@ const (
 
 // listen keeps one listen open.
 func (ch *channel) listen() {
-	params := append(wire.AppendQuote([]byte(`{"notifications":{"resourceSubscriptions":[`), ch.uri), `]}}`...)
+	params := append(rawjson.AppendQuote([]byte(`{"notifications":{"resourceSubscriptions":[`), ch.uri), `]}}`...)
 	for ch.s.ctx.Err() == nil {
 		pause := listenAgain
 		err := ch.s.c.listen(ch.s.ctx, ch.s.o.Server, params, ch.poke)
@@ -251,7 +252,7 @@ func pointers(result []byte) ([]pointer, error) {
 // peek is the mailbox as text, with the daemon's frames round what peers wrote;
 // nothing is acknowledged by it. Empty when it cannot be read.
 func (ch *channel) peek() string {
-	params := append(wire.AppendQuote([]byte(`{"name":`), ch.tool), `,"arguments":{"peek":true,"max":50}}`...)
+	params := append(rawjson.AppendQuote([]byte(`{"name":`), ch.tool), `,"arguments":{"peek":true,"max":50}}`...)
 	result, err := ch.ask("tools/call", params)
 	if err != nil {
 		ch.s.o.Log.Debug("the mailbox cannot be read in full", "err", err)
@@ -308,7 +309,7 @@ func (ch *channel) tell(p pointer, frame string) {
 	if err != nil {
 		return // strings can always be written
 	}
-	ch.s.write(wire.AppendNotification(nil, channelMethod, params))
+	ch.s.write(rawjson.AppendNotification(nil, channelMethod, params))
 	ch.told[p.ID] = true
 	if ch.oldest = append(ch.oldest, p.ID); len(ch.oldest) > maxTold {
 		delete(ch.told, ch.oldest[0])

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -100,7 +101,7 @@ func (d *scripted) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	return front.Reply{Result: []byte(`{"method":"` + x.Method + `"}`)}
 }
 
-func uriOf(uri string) []byte { return append(wire.AppendQuote([]byte(`{"uri":`), uri), '}') }
+func uriOf(uri string) []byte { return append(rawjson.AppendQuote([]byte(`{"uri":`), uri), '}') }
 
 func (d *scripted) subscribe(who, uri string, tell func()) {
 	if uri != d.uri {

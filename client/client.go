@@ -19,6 +19,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -56,7 +58,7 @@ type Client struct {
 // version is the caller's own, for clientInfo.
 func New(socket, version string) *Client {
 	c := &Client{socket: socket}
-	c.info = append([]byte(`{"name":"doorward-cli","version":`), wire.AppendQuote(nil, version)...)
+	c.info = append([]byte(`{"name":"doorward-cli","version":`), rawjson.AppendQuote(nil, version)...)
 	c.info = append(c.info, '}')
 	c.http = &http.Client{
 		Transport:     &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 64, DisableCompression: true},
@@ -157,12 +159,12 @@ func (c *Client) listen(ctx context.Context, server string, params []byte, chang
 // request is Request; meanwhile hears the notifications that come before the
 // result.
 func (c *Client) request(ctx context.Context, server, method string, params []byte, meanwhile func(*wire.Message)) ([]byte, error) {
-	params = wire.SetIn(params, "_meta",
-		wire.Edit{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
-		wire.Edit{Key: wire.MetaCapabilities, Value: []byte(`{}`)},
-		wire.Edit{Key: wire.MetaClientInfo, Value: c.info})
+	params = rawjson.SetIn(params, "_meta",
+		rawjson.Edit{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
+		rawjson.Edit{Key: wire.MetaCapabilities, Value: []byte(`{}`)},
+		rawjson.Edit{Key: wire.MetaClientInfo, Value: c.info})
 	msg := wire.Message{Kind: wire.Request, ID: wire.IntID(1), Method: method, Params: params}
-	resp, err := c.post(ctx, Path(server), &msg, wire.AppendRequest(nil, msg.ID, method, params), modernHeaders(&msg))
+	resp, err := c.post(ctx, Path(server), &msg, rawjson.AppendRequest(nil, msg.ID, method, params), modernHeaders(&msg))
 	if err != nil {
 		return nil, err
 	}
@@ -191,13 +193,13 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 
 // modernHeaders are the headers that repeat a modern message's body.
 func modernHeaders(m *wire.Message) http.Header {
-	h := http.Header{"Mcp-Protocol-Version": {wire.LatestModern}, "Mcp-Method": {m.Method}, wire.HeaderStdio: {"1"}}
+	h := http.Header{"Mcp-Protocol-Version": {protocol.LatestModern}, "Mcp-Method": {m.Method}, protocol.HeaderStdio: {"1"}}
 	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
 		h["Mcp-Protocol-Version"] = []string{v}
 	}
-	member := wire.NameMember(m.Method)
+	member := protocol.NameMember(m.Method)
 	if name, ok := wire.GetString(m.Params, member); ok && member != "" {
-		h["Mcp-Name"] = []string{wire.EncodeHeader(name)}
+		h["Mcp-Name"] = []string{protocol.EncodeHeader(name)}
 	}
 	return h
 }

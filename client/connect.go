@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -123,7 +125,7 @@ func (s *shim) take(line []byte) {
 		s.refuse(nil, int64(bad.Code), map[int]string{-32700: "Parse error", -32600: "Invalid request"}[bad.Code])
 		return
 	}
-	modern := wire.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))
+	modern := protocol.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))
 	s.introduce(&m, modern)
 	switch {
 	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
@@ -247,7 +249,7 @@ func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
 // request: it is this one's answer, and over stdio nothing else says so.
 func named(id wire.ID, got *wire.Message, raw []byte) []byte {
 	if got.Kind == wire.Response && got.ID == nil {
-		return wire.AppendError(nil, id, got.Error)
+		return rawjson.AppendError(nil, id, got.Error)
 	}
 	return raw
 }
@@ -282,7 +284,7 @@ func (s *shim) lost(ctx context.Context, id wire.ID, err error) {
 }
 
 func (s *shim) refuse(id wire.ID, code int64, message string) {
-	s.write(wire.AppendError(nil, id, &wire.Error{Code: code, Message: message}))
+	s.write(rawjson.AppendError(nil, id, &wire.Error{Code: code, Message: message}))
 }
 
 // deliver passes a message of the daemon on to the client.

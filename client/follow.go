@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -108,7 +110,7 @@ func (s *shim) round(ctx context.Context, l *listening) (followed bool, err erro
 	var other atomic.Bool
 	go func() {
 		select {
-		case <-s.c.guide.other(resp.Request.Header.Get(wire.HeaderSession)):
+		case <-s.c.guide.other(resp.Request.Header.Get(protocol.HeaderSession)):
 			other.Store(true)
 			cancel()
 		case <-ctx.Done():
@@ -146,9 +148,9 @@ func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 // depends on the session.
 func (s *shim) lookAgain(l *listening) {
 	want := wire.Get(l.m.Params, "notifications")
-	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
-	tell := func(method string, edits ...wire.Edit) {
-		s.write(wire.AppendNotification(nil, method, wire.Set(nil, append(edits, wire.Edit{Key: "_meta", Value: tag})...)))
+	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
+	tell := func(method string, edits ...rawjson.Edit) {
+		s.write(rawjson.AppendNotification(nil, method, rawjson.Set(nil, append(edits, rawjson.Edit{Key: "_meta", Value: tag})...)))
 	}
 	if string(wire.Get(want, "promptsListChanged")) == "true" {
 		tell("notifications/prompts/list_changed")
@@ -158,7 +160,7 @@ func (s *shim) lookAgain(l *listening) {
 	}
 	for uri := range wire.Elements(wire.Get(want, "resourceSubscriptions")) {
 		if ofGuidance(string(uri)) {
-			tell("notifications/resources/updated", wire.Edit{Key: "uri", Value: uri})
+			tell("notifications/resources/updated", rawjson.Edit{Key: "uri", Value: uri})
 		}
 	}
 }

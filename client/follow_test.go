@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -27,19 +28,19 @@ func (k *keeper) listen(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	k.mu.Unlock()
 	if refused {
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(wire.AppendError(nil, m.ID, &wire.Error{Code: 1429, Message: "Too many"}))
+		w.Write(rawjson.AppendError(nil, m.ID, &wire.Error{Code: 1429, Message: "Too many"}))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
 	time.Sleep(k.slow)
-	fmt.Fprintf(w, "data: %s\n\n", wire.AppendNotification(nil, acknowledged, []byte(`{}`)))
+	fmt.Fprintf(w, "data: %s\n\n", rawjson.AppendNotification(nil, acknowledged, []byte(`{}`)))
 	w.(http.Flusher).Flush()
 	switch {
 	case short && k.polite:
-		fmt.Fprintf(w, "data: %s\n\n", wire.AppendNotification(nil, "notifications/cancelled", []byte(`{"requestId":7}`)))
-		fmt.Fprintf(w, "data: %s\n\n", wire.AppendResult(nil, m.ID, []byte(`{"resultType":"complete"}`)))
+		fmt.Fprintf(w, "data: %s\n\n", rawjson.AppendNotification(nil, "notifications/cancelled", []byte(`{"requestId":7}`)))
+		fmt.Fprintf(w, "data: %s\n\n", rawjson.AppendResult(nil, m.ID, []byte(`{"resultType":"complete"}`)))
 	case !short:
 		<-r.Context().Done()
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/protocol"
 )
 
 // GuideOptions say where the token of a delivery session comes from.
@@ -322,11 +322,11 @@ func (g *guide) do(req *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 		}
-		req.Header.Del(wire.HeaderSession)
-		req.Header.Del(wire.HeaderRenews)
+		req.Header.Del(protocol.HeaderSession)
+		req.Header.Del(protocol.HeaderRenews)
 		if token != "" {
-			req.Header.Set(wire.HeaderSession, token)
-			req.Header.Set(wire.HeaderRenews, "1")
+			req.Header.Set(protocol.HeaderSession, token)
+			req.Header.Set(protocol.HeaderRenews, "1")
 		}
 		resp, err := g.c.http.Do(req)
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || token == "" {

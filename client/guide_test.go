@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/credential"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -128,7 +130,7 @@ func (k *keeper) issue(w http.ResponseWriter, status int) {
 func (k *keeper) renew(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	token := r.Header.Get(wire.HeaderSession)
+	token := r.Header.Get(protocol.HeaderSession)
 	k.renewed = append(k.renewed, token)
 	if !k.good[token] {
 		problem(w, http.StatusUnauthorized, "unauthenticated")
@@ -148,7 +150,7 @@ func (k *keeper) renew(w http.ResponseWriter, r *http.Request) {
 func (k *keeper) end(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ended = append(k.ended, r.Header.Get(wire.HeaderSession))
+	k.ended = append(k.ended, r.Header.Get(protocol.HeaderSession))
 	if k.stay {
 		k.mu.Unlock()
 		<-r.Context().Done()
@@ -161,7 +163,7 @@ func (k *keeper) end(w http.ResponseWriter, r *http.Request) {
 func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body, wire.FromClient)
-	token := strings.Join(r.Header[wire.HeaderSession], ",")
+	token := strings.Join(r.Header[protocol.HeaderSession], ",")
 	k.mu.Lock()
 	k.seen = append(k.seen, strings.TrimSpace(r.Method+" "+m.Method+" "+token))
 	bad, deny := token != "" && !k.good[token], k.deny
@@ -191,12 +193,12 @@ func (k *keeper) answer(w http.ResponseWriter, m *wire.Message, refuse bool, den
 		if deny != "policy" {
 			data = []byte(`{"ref":1,"reason":"` + deny + `"}`)
 		}
-		return wire.AppendError(nil, m.ID, &wire.Error{Code: codeDenied, Message: "Refused", Data: data})
+		return rawjson.AppendError(nil, m.ID, &wire.Error{Code: codeDenied, Message: "Refused", Data: data})
 	case m.Method == "initialize":
 		w.Header().Set("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAA")
-		return wire.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+		return rawjson.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
 	}
-	return wire.AppendResult(nil, m.ID, []byte(`{"method":"`+m.Method+`"}`))
+	return rawjson.AppendResult(nil, m.ID, []byte(`{"method":"`+m.Method+`"}`))
 }
 
 // with changes what it does, and looks.

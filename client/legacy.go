@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -229,9 +230,9 @@ func (l *legacySession) subscribed(uri string) bool {
 // ask sends a request of our own in the client's session and waits for its
 // result. An *RPCError is what the other side answered.
 func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, error) {
-	id := wire.ID(wire.AppendQuote(nil, "doorward-"+strconv.FormatInt(l.asked.Add(1), 10)))
+	id := wire.ID(rawjson.AppendQuote(nil, "doorward-"+strconv.FormatInt(l.asked.Add(1), 10)))
 	m := &wire.Message{Kind: wire.Request, ID: id, Method: method, Params: params}
-	line := wire.AppendRequest(nil, id, method, params)
+	line := rawjson.AppendRequest(nil, id, method, params)
 	for again := true; ; again = false {
 		h, session := l.headers()
 		resp, err := s.c.post(s.ctx, s.path, m, line, h)

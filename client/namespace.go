@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/protocol"
 )
 
 // maxLabel is the length of a name or namespace.
@@ -53,7 +53,7 @@ func labelByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9
 
 // ValidNamespace reports whether the daemon takes it: ^[a-z0-9][a-z0-9._-]{0,62}$.
 func ValidNamespace(s string) bool {
-	return wire.ValidNamespace(s)
+	return protocol.ValidNamespace(s)
 }
 
 // within is the same client, whose requests carry the label of a project.
@@ -66,7 +66,7 @@ func (c *Client) within(namespace string) *Client {
 // do sends a request with what every request carries.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.namespace != "" {
-		req.Header.Set(wire.HeaderNamespace, c.namespace)
+		req.Header.Set(protocol.HeaderNamespace, c.namespace)
 	}
 	if c.guide != nil {
 		return c.guide.do(req)

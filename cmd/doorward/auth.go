@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/credential"
 	"github.com/doorward/doorward/internal/trust/plaintext"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // newAuth manages sessions of instruction delivery: the hooks of clients, the
@@ -199,7 +199,7 @@ func newAuthHeader() *cobra.Command {
 			}
 			header := map[string]string{}
 			if token != "" {
-				header[wire.HeaderSession] = token
+				header[protocol.HeaderSession] = token
 			}
 			return printJSON(header)
 		})

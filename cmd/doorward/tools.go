@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -66,7 +67,7 @@ func listTools(ctx context.Context, c *client.Client, server string) ([]tool, er
 		if next == nil {
 			return all, nil
 		}
-		params = wire.Set(nil, wire.Edit{Key: "cursor", Value: next})
+		params = rawjson.Set(nil, rawjson.Edit{Key: "cursor", Value: next})
 	}
 }
 
@@ -94,7 +95,7 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 		return err
 	}
 	o.guide(c, client.GuideOptions{})
-	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, name)}, wire.Edit{Key: "arguments", Value: arguments})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
 		return rpcFailure(err)
@@ -130,7 +131,7 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 			return nil, fmt.Errorf("%w: --args is not a JSON object", errUsage)
 		}
 	}
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for _, p := range pairs {
 		key, value, ok := strings.Cut(p, "=")
 		if !ok || key == "" {
@@ -138,11 +139,11 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 		}
 		v := []byte(value)
 		if wire.ValidateValue(v) != nil || v[0] == '"' {
-			v = wire.AppendQuote(nil, value)
+			v = rawjson.AppendQuote(nil, value)
 		}
-		edits = append(edits, wire.Edit{Key: key, Value: v})
+		edits = append(edits, rawjson.Edit{Key: key, Value: v})
 	}
-	return wire.Set(obj, edits...), nil
+	return rawjson.Set(obj, edits...), nil
 }
 
 func printContent(result []byte) {

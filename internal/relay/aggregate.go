@@ -5,9 +5,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -48,17 +49,17 @@ func (r *Relay) capabilities(x *front.Exchange) []byte {
 		caps := capabilitiesFor(x.Era, c)
 		for name, value := range wire.Members(wire.Get(caps, "extensions")) {
 			if wire.Get(extensions, name) == nil {
-				extensions = wire.Set(extensions, wire.Edit{Key: name, Value: value})
+				extensions = rawjson.Set(extensions, rawjson.Edit{Key: name, Value: value})
 			}
 		}
 		if tasks := wire.Get(caps, "tasks"); tasks != nil && wire.Get(out, "tasks") == nil {
-			out = wire.Set(out, wire.Edit{Key: "tasks", Value: tasks})
+			out = rawjson.Set(out, rawjson.Edit{Key: "tasks", Value: tasks})
 		}
 	}
 	if extensions == nil {
 		return out
 	}
-	return wire.Set(out, wire.Edit{Key: "extensions", Value: extensions})
+	return rawjson.Set(out, rawjson.Edit{Key: "extensions", Value: extensions})
 }
 
 func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
@@ -67,7 +68,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 		return r.refused(err)
 	}
 	r.bindingOf(x.Session).subscribeAgain(x)
-	result := append([]byte(`{"protocolVersion":`), wire.AppendQuote(nil, x.Version)...)
+	result := append([]byte(`{"protocolVersion":`), rawjson.AppendQuote(nil, x.Version)...)
 	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)
 	result = append(result, `,"serverInfo":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), '}'))
@@ -123,7 +124,7 @@ func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Tar
 	}
 	if args := argsOf(t); args != nil {
 		own := naming{t.b.Name}.arguments(args)
-		if t.Target, ok = t.With(wire.Set(t.Params(), wire.Edit{Key: "arguments", Value: own})); !ok {
+		if t.Target, ok = t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "arguments", Value: own})); !ok {
 			return front.Reply{Error: errParams}
 		}
 	}

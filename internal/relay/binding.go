@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -124,11 +125,11 @@ func withoutListen(params []byte) []byte {
 	if wire.Get(meta, wire.MetaSubscription) == nil {
 		return params
 	}
-	meta = wire.Set(meta, wire.Edit{Key: wire.MetaSubscription})
+	meta = rawjson.Set(meta, rawjson.Edit{Key: wire.MetaSubscription})
 	for range wire.Members(meta) {
-		return wire.Set(params, wire.Edit{Key: "_meta", Value: meta})
+		return rawjson.Set(params, rawjson.Edit{Key: "_meta", Value: meta})
 	}
-	return wire.Set(params, wire.Edit{Key: "_meta"})
+	return rawjson.Set(params, rawjson.Edit{Key: "_meta"})
 }
 
 // all are the links in use.

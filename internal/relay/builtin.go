@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -109,7 +111,7 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 // labelled passes the caller's project on to a server that is part of the daemon.
 func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	if b.Builtin != nil && x.Namespace != "" {
-		req.Headers = http.Header{wire.HeaderNamespace: {x.Namespace}}
+		req.Headers = http.Header{protocol.HeaderNamespace: {x.Namespace}}
 	}
 }
 
@@ -130,7 +132,7 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, wire.Edit{Key: "notifications", Value: w.want.json()})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.json()})}
 	granted, refused := make(chan *filter, 1), make(chan error, 1)
 	go func() {
 		acked := false

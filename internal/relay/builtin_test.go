@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -52,7 +54,7 @@ func (d *desk) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	case "resources/subscribe":
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	case "subscriptions/listen":
-		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
+		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
 		on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
 		select {
 		case <-d.clerk.over:
@@ -76,11 +78,11 @@ func (d *desk) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	}
 	g := d.clerk.gate()
-	if _, err := g.Record(pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(wire.HeaderNamespace)})); err != nil {
+	if _, err := g.Record(pass.As("clerk.who", "desk", "clerk.rule").Line(audit.Field{Name: "label", Value: r.Headers.Get(protocol.HeaderNamespace)})); err != nil {
 		return upstream.Reply{}, err
 	}
 	text := fmt.Sprintf("%s in %q, on the connection of %s in %q", pass.Act().Who.Name(), pass.Act().Session, d.who.Name(), d.session)
-	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "said", Value: wire.AppendQuote(nil, text)})}, nil
+	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "said", Value: rawjson.AppendQuote(nil, text)})}, nil
 }
 
 func (d *desk) Notify(context.Context, string, []byte) error          { return nil }

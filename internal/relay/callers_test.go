@@ -17,6 +17,8 @@ import (
 	"time"
 
 	doorward "github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -94,13 +96,13 @@ func (l *line) answered(id string) {
 	delete(l.ids, "")
 }
 
-func (l *line) modern() bool { return wire.IsModernVersion(l.era) }
+func (l *line) modern() bool { return protocol.IsModernVersion(l.era) }
 
 // message makes the text of one message, with what the era wants in it.
 func (l *line) message(method, params string, id bool) (text, number string) {
 	if l.modern() {
-		params = string(wire.SetIn([]byte(params), "_meta", wire.Edit{Key: wire.MetaVersion, Value: wire.AppendQuote(nil, l.era)},
-			wire.Edit{Key: wire.MetaCapabilities, Value: []byte(l.caps)}))
+		params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: rawjson.AppendQuote(nil, l.era)},
+			rawjson.Edit{Key: wire.MetaCapabilities, Value: []byte(l.caps)}))
 	}
 	if params != "" {
 		params = `,"params":` + params
@@ -108,9 +110,9 @@ func (l *line) message(method, params string, id bool) (text, number string) {
 	if id {
 		l.last++
 		number = fmt.Sprint(l.last)
-		return `{"jsonrpc":"2.0","id":` + number + `,"method":` + string(wire.AppendQuote(nil, method)) + params + `}`, number
+		return `{"jsonrpc":"2.0","id":` + number + `,"method":` + string(rawjson.AppendQuote(nil, method)) + params + `}`, number
 	}
-	return `{"jsonrpc":"2.0","method":` + string(wire.AppendQuote(nil, method)) + params + `}`, ""
+	return `{"jsonrpc":"2.0","method":` + string(rawjson.AppendQuote(nil, method)) + params + `}`, ""
 }
 
 func (l *line) hello() string {
@@ -230,9 +232,9 @@ func (s *streamable) say(method, params string, id bool) {
 	header := map[string]string{}
 	if s.modern() {
 		header["Mcp-Protocol-Version"], header["Mcp-Method"] = s.era, strings.TrimSpace(method)
-		if m := wire.NameMember(method); m != "" {
+		if m := protocol.NameMember(method); m != "" {
 			if v, ok := wire.GetString([]byte(params), m); ok {
-				header["Mcp-Name"] = wire.EncodeHeader(v)
+				header["Mcp-Name"] = protocol.EncodeHeader(v)
 			}
 		}
 	}
@@ -386,15 +388,15 @@ var callers = []struct {
 	era  string
 	open func(h *house, route, era, caps string) caller
 }{
-	{"http", wire.V20250326, overHTTP},
-	{"http", wire.V20250618, overHTTP},
-	{"http", wire.V20251125, overHTTP},
-	{"http", wire.V20260728, overHTTP},
-	{"sse", wire.V20241105, overSSE},
-	{"sse", wire.V20251125, overSSE},
-	{"connect", wire.V20241105, overConnect},
-	{"connect", wire.V20251125, overConnect},
-	{"connect", wire.V20260728, overConnect},
+	{"http", protocol.V20250326, overHTTP},
+	{"http", protocol.V20250618, overHTTP},
+	{"http", protocol.V20251125, overHTTP},
+	{"http", protocol.V20260728, overHTTP},
+	{"sse", protocol.V20241105, overSSE},
+	{"sse", protocol.V20251125, overSSE},
+	{"connect", protocol.V20241105, overConnect},
+	{"connect", protocol.V20251125, overConnect},
+	{"connect", protocol.V20260728, overConnect},
 }
 
 // everyCaller runs f for each of them in parallel, on the aggregate and on one

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -113,7 +114,7 @@ func TestCancellation(t *testing.T) {
 			}
 			h := build(t, []Server{s.server()})
 			m := h.modern("/mcp/s", "uid:1000")
-			m.meta = []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"info"`)}}
+			m.meta = []rawjson.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"info"`)}}
 			r := m.begin("tools/call", `{"name":"t"}`)
 			r.next()
 			r.stop()
@@ -166,7 +167,7 @@ func TestLogMessages(t *testing.T) {
 				s.serve = speak
 				m := build(t, []Server{s.server()}).modern("/mcp/s", "uid:1000")
 				if c.level != "" {
-					m.meta = []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + c.level + `"`)}}
+					m.meta = []rawjson.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + c.level + `"`)}}
 				}
 				equal(t, "levels", levelsOf(m.begin("tools/call", `{"name":"t"}`)), c.want)
 			})

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
-	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -228,7 +230,7 @@ type modern struct {
 	*house
 	who, path string
 	caps      string
-	meta      []wire.Edit // further _meta
+	meta      []rawjson.Edit // further _meta
 	header    []string
 	last      int
 }
@@ -241,12 +243,12 @@ func (h *house) modern(path, who string) *modern {
 func (m *modern) begin(method, params string, header ...string) *reply {
 	m.t.Helper()
 	m.last++
-	edits := append([]wire.Edit{{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, {Key: wire.MetaCapabilities, Value: []byte(m.caps)}}, m.meta...)
-	p := wire.SetIn([]byte(params), "_meta", edits...)
+	edits := append([]rawjson.Edit{{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, {Key: wire.MetaCapabilities, Value: []byte(m.caps)}}, m.meta...)
+	p := rawjson.SetIn([]byte(params), "_meta", edits...)
 	h := append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method}, m.header...)
 	for _, key := range []string{"name", "uri", "taskId"} {
 		if v, ok := wire.GetString(p, key); ok {
-			h = append(h, "Mcp-Name", wire.EncodeHeader(v))
+			h = append(h, "Mcp-Name", protocol.EncodeHeader(v))
 		}
 	}
 	return m.send("POST", m.path, m.who, request(fmt.Sprint(m.last), method, string(p)), append(h, header...)...)

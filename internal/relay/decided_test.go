@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -118,7 +120,7 @@ func (a attempts) name() string {
 
 // value is a name as JSON, or something in its place.
 func (a attempts) value() string {
-	name := string(wire.AppendQuote(nil, a.name()))
+	name := string(rawjson.AppendQuote(nil, a.name()))
 	switch a.IntN(12) {
 	case 0:
 		return "null"
@@ -140,7 +142,7 @@ func (a attempts) params(method string) string {
 		return pick(a, "", "{}")
 	}
 	var members []string
-	add := func(key, value string) { members = append(members, string(wire.AppendQuote(nil, key))+":"+value) }
+	add := func(key, value string) { members = append(members, string(rawjson.AppendQuote(nil, key))+":"+value) }
 	switch {
 	case strings.EqualFold(strings.TrimSpace(method), "completion/complete"):
 		add("ref", a.ref())
@@ -166,7 +168,7 @@ func (a attempts) ref() string {
 		members = append(members, `"type":`+pick(a, `"ref/prompt"`, `"ref/prompt"`, `"ref/resource"`, `"ref/resource"`, `"ref/tool"`, "null"))
 	}
 	for range 1 + a.IntN(2) {
-		members = append(members, string(wire.AppendQuote(nil, pick(a, "name", "name", "uri", "uri", "Name", "URI", "title")))+":"+a.value())
+		members = append(members, string(rawjson.AppendQuote(nil, pick(a, "name", "name", "uri", "uri", "Name", "URI", "title")))+":"+a.value())
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
@@ -440,7 +442,7 @@ func TestRequestsWithoutAnIDGoNowhere(t *testing.T) {
 	t.Run("in a batch", func(t *testing.T) {
 		t.Parallel()
 		h, servers := hurdles(t)
-		s := &session{house: h, who: "uid:1000", path: "/mcp/text", version: wire.V20250326}
+		s := &session{house: h, who: "uid:1000", path: "/mcp/text", version: protocol.V20250326}
 		r := s.hello0(`{}`)
 		r.end()
 		s.id = r.header.Get("Mcp-Session-Id")
@@ -459,7 +461,7 @@ func TestLogLevelOfANewConnectionIsDecided(t *testing.T) {
 	t.Parallel()
 	h, servers := hurdles(t)
 	h.obey(`forbid (principal, action == Action::"logging/setLevel", resource == Server::"notes");`)
-	c := overHTTP(h, "", wire.V20251125, `{}`)
+	c := overHTTP(h, "", protocol.V20251125, `{}`)
 	c.say("logging/setLevel", `{"level":"info"}`, true)
 	reach(c, "", servers)
 	equal(t, "decision", h.decided("logging/setLevel", "notes").Decision, audit.Deny)

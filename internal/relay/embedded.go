@@ -3,6 +3,7 @@ package relay
 import (
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -91,17 +92,17 @@ func (w *questionWalk) value(raw []byte) ([]byte, error) {
 
 // object rewrites each member.
 func (w *questionWalk) object(raw []byte, member func(string, []byte) ([]byte, error)) ([]byte, error) {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for key, value := range wire.Members(raw) {
 		out, err := member(key, value)
 		if err != nil {
 			return nil, err
 		}
 		if !same(out, value) {
-			edits = append(edits, wire.Edit{Key: key, Value: out})
+			edits = append(edits, rawjson.Edit{Key: key, Value: out})
 		}
 	}
-	return wire.Set(raw, edits...), nil
+	return rawjson.Set(raw, edits...), nil
 }
 
 // array rewrites each element.
@@ -153,7 +154,7 @@ func (w *questionWalk) request(ask []byte) ([]byte, error) {
 	if same(out, params) {
 		return ask, nil
 	}
-	return wire.Set(ask, wire.Edit{Key: "params", Value: out}), nil
+	return rawjson.Set(ask, rawjson.Edit{Key: "params", Value: out}), nil
 }
 
 // elicitation is one question of an error: params that open a URL. Anything else
@@ -179,7 +180,7 @@ func (w *questionWalk) ask(to asked, method string, params []byte) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if _, err := wire.Parse(wire.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
+	if _, err := wire.Parse(rawjson.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
 		pass.Leave("invalid", 0)
 		return nil, errAsksTooMuch
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -68,7 +69,7 @@ func TestModernClientOnALegacyServer(t *testing.T) {
 			h := build(t, []Server{s.server()})
 			m := h.modern("/mcp/s", "uid:1000")
 			m.caps = elicits
-			m.meta = []wire.Edit{{Key: wire.MetaClientInfo, Value: []byte(`{"name":"t"}`)}, {Key: wire.MetaLogLevel, Value: []byte(`"info"`)}}
+			m.meta = []rawjson.Edit{{Key: wire.MetaClientInfo, Value: []byte(`{"name":"t"}`)}, {Key: wire.MetaLogLevel, Value: []byte(`"info"`)}}
 			discover := m.call("server/discover", `{}`)
 			contains(t, "discover", discover, `"supportedVersions":["2026-07-28"`, `"capabilities":`+allCaps, `"resultType":"complete"`, `"ttlMs":0`, `"cacheScope":"private"`, `"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}`, `"instructions":"be kind"`)
 			equal(t, "tools/list", field(m.call("tools/list", `{}`), "result"), `{"tools":[{"name":"echo","inputSchema":{"type":"object"}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -162,7 +163,7 @@ func ownLimit(err error) bool {
 func (r *Relay) local(code int64, text string, ref uint64, detail error) *wire.Error {
 	data := append([]byte(`{"ref":`), strconv.FormatUint(ref, 10)...)
 	if r.dev && detail != nil {
-		data = wire.AppendQuote(append(data, `,"detail":`...), detail.Error())
+		data = rawjson.AppendQuote(append(data, `,"detail":`...), detail.Error())
 	}
 	return &wire.Error{Code: code, Message: text, Data: append(data, '}')}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -90,7 +91,7 @@ func (f *filter) json() []byte {
 	out = appendTexts(out, "resourceSubscriptions", f.uris)
 	out = appendTexts(out, "taskIds", f.tasks)
 	for _, key := range slices.Sorted(maps.Keys(f.rest)) {
-		out = append(append(wire.AppendQuote(comma(out), key), ':'), f.rest[key]...)
+		out = append(append(rawjson.AppendQuote(comma(out), key), ':'), f.rest[key]...)
 	}
 	return append(out, '}')
 }
@@ -105,7 +106,7 @@ func appendTexts(out []byte, member string, texts map[string]bool) []byte {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = wire.AppendQuote(out, text)
+		out = rawjson.AppendQuote(out, text)
 	}
 	return append(out, ']')
 }

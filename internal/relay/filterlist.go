@@ -3,6 +3,7 @@ package relay
 import (
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -53,24 +54,24 @@ func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method strin
 	if method == "tools/list" && (x.Era == front.Modern || c.era == front.Modern) {
 		l.b.params.learn(l.b.params.now.Load(), entries, false)
 	}
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	if kept, changed := r.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
-		edits = append(edits, wire.Edit{Key: kind.member, Value: kept})
+		edits = append(edits, rawjson.Edit{Key: kind.member, Value: kept})
 	}
 	if x.Era == front.Modern && isText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
-		edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
+		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
 	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
 		sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method)
 		if err != nil {
 			r.log.Error("sealing a cursor", "err", err)
 		}
-		edits = append(edits, wire.Edit{Key: "nextCursor", Value: sealed}) // none rather than a bare one
+		edits = append(edits, rawjson.Edit{Key: "nextCursor", Value: sealed}) // none rather than a bare one
 	}
 	if edits == nil {
 		return result
 	}
-	return wire.Set(result, edits...)
+	return rawjson.Set(result, edits...)
 }
 
 // seals reports whether cursors of this connection are bound to their

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -57,9 +59,9 @@ func (r *Relay) greet(ctx context.Context, x *front.Exchange, result []byte) []b
 	if x.Server == "" {
 		text = r.withServers(x, text)
 	}
-	result = wire.Set(result, wire.Edit{Key: "instructions", Value: wire.AppendQuote(nil, text)})
+	result = rawjson.Set(result, rawjson.Edit{Key: "instructions", Value: rawjson.AppendQuote(nil, text)})
 	if less != "" {
-		result = wire.SetIn(result, "_meta", wire.Edit{Key: "doorward/degraded", Value: []byte("true")})
+		result = rawjson.SetIn(result, "_meta", rawjson.Edit{Key: "doorward/degraded", Value: []byte("true")})
 	}
 	return result
 }
@@ -104,7 +106,7 @@ func (r *Relay) saidBy(x *front.Exchange, b *backend) (string, bool) {
 		if c == nil {
 			continue
 		}
-		own, ok := wire.GetString(b.greeting(c, initializeResult(c, wire.LatestLegacy)), "instructions")
+		own, ok := wire.GetString(b.greeting(c, initializeResult(c, protocol.LatestLegacy)), "instructions")
 		own = oneLine(own)
 		return own, ok && own != ""
 	}
@@ -125,7 +127,7 @@ func (r *Relay) unguidedCall(x *front.Exchange, t target) *front.Reply {
 	reply := r.refused(r.gate.Refuse(act, ruleGuidance, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = "Refused until restricted guidance is available"
-		e.Data = wire.Set(e.Data, wire.Edit{Key: "reason", Value: wire.AppendQuote(nil, reason)})
+		e.Data = rawjson.Set(e.Data, rawjson.Edit{Key: "reason", Value: rawjson.AppendQuote(nil, reason)})
 	}
 	return &reply
 }
@@ -161,7 +163,7 @@ func (r *Relay) outward(act gate.Act, params []byte, beside ...string) ([]byte, 
 	}
 	all := []byte{'['}
 	for _, text := range beside {
-		all = append(wire.AppendQuote(all, text), ',')
+		all = append(rawjson.AppendQuote(all, text), ',')
 	}
 	from := len(all)
 	all = append(all, params...)
@@ -200,7 +202,7 @@ func beside(method string, h http.Header) (texts []string) {
 		}
 		texts = append(texts, name)
 		for _, v := range values {
-			text, err := wire.DecodeHeader(v)
+			text, err := protocol.DecodeHeader(v)
 			if err != nil {
 				text = v
 			}
@@ -216,7 +218,7 @@ func (r *Relay) leavingAnswer(act gate.Act, reply front.Reply) (upstream.Reply, 
 	if e := reply.Error; e != nil {
 		raw := e.Raw
 		if raw == nil {
-			raw = wire.Set([]byte("{}"), wire.Edit{Key: "message", Value: wire.AppendQuote(nil, e.Message)}, wire.Edit{Key: "data", Value: e.Data})
+			raw = rawjson.Set([]byte("{}"), rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, e.Message)}, rawjson.Edit{Key: "data", Value: e.Data})
 		}
 		out, ok := r.outward(act, raw)
 		return upstream.Reply{Error: e}, ok && same(out, raw)

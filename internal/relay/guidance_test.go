@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -166,7 +167,7 @@ func (d mirrorDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 	if _, err := pass.As("clerk.who", "mirror", "clerk.rule").Record(); err != nil {
 		return upstream.Reply{}, err
 	}
-	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil
+	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil
 }
 
 func TestWhatIsCutArrivesCut(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -45,7 +46,7 @@ func (d heraldDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 	d.mu.Lock()
 	d.ears[id], d.asks[id] = on, string(want)
 	d.mu.Unlock()
-	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: want})})
+	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: want})})
 	<-ctx.Done()
 	d.mu.Lock()
 	defer d.mu.Unlock()

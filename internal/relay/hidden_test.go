@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -86,7 +88,7 @@ func (b *baits) nested(object string) string {
 func (b *baits) carrying(canary string) string {
 	method := pick(b.attempts, "elicitation/create", "sampling/createMessage", "roots/list", "Sampling/createMessage", "sampling/createMessage ")
 	params := b.params(method, canary)
-	name := string(wire.AppendQuote(nil, method))
+	name := string(rawjson.AppendQuote(nil, method))
 	ask := pick(b.attempts, `{"method":`+name+`,"params":`+params+`}`, `{"params":`+params+`,"x":1,"method":`+name+`}`, `{"method":`+name+`,"params":`+params+`}`,
 		`{"METHOD":`+name+`,"params":`+params+`}`, `{"method":`+name+`,"params":{},"Params":`+params+`}`, `{"method":`+name+`,"p\u0061rams":`+params+`}`)
 	return pick(b.attempts, `{"inputRequests":{"k":`+ask+`}}`, `{"inputRequests":{"k":`+ask+`}}`, `{"inputRequests":{"a":{"method":"roots/list"},"k":`+ask+`}}`,
@@ -96,7 +98,7 @@ func (b *baits) carrying(canary string) string {
 
 // params are those of one question.
 func (b *baits) params(method, canary string) string {
-	text := string(wire.AppendQuote(nil, canary))
+	text := string(rawjson.AppendQuote(nil, canary))
 	switch bare := strings.ToLower(strings.TrimSpace(method)); bare {
 	case "sampling/createmessage":
 		return `{"messages":[{"role":"user","content":{"type":"text","text":` + text + `}}],"maxTokens":1}`
@@ -150,7 +152,7 @@ func (p *trap) spring(q *query) {
 	case "notification":
 		body := x.body
 		if token := field(string(q.Params), "_meta", "progressToken"); token != "" {
-			body = string(wire.Set([]byte(body), wire.Edit{Key: "progressToken", Value: []byte(token)}, wire.Edit{Key: "progress", Value: []byte("1")}))
+			body = string(rawjson.Set([]byte(body), rawjson.Edit{Key: "progressToken", Value: []byte(token)}, rawjson.Edit{Key: "progress", Value: []byte("1")}))
 		}
 		q.notify(x.method, body)
 	case "late notification":
@@ -158,9 +160,9 @@ func (p *trap) spring(q *query) {
 	case "request as notification":
 		q.notify(x.method, x.body)
 	case "request":
-		q.emit(wire.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body)))
+		q.emit(rawjson.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body)))
 	case "late request":
-		late = func() { q.say(wire.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body))) }
+		late = func() { q.say(rawjson.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body))) }
 	}
 	q.result(`{"tools":[],"resources":[]}`)
 	late()
@@ -258,7 +260,7 @@ func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 			if withName > 0 && (strings.Contains(msg, "sampling/") || strings.Contains(msg, "roots/")) {
 				t.Errorf("more than elicitation: %s", msg)
 			}
-			if withName > 0 && !strings.Contains(t.Name(), wire.V20260728) && field(msg, "method") != `"elicitation/create"` && strings.Contains(msg, `elicitation/create`) {
+			if withName > 0 && !strings.Contains(t.Name(), protocol.V20260728) && field(msg, "method") != `"elicitation/create"` && strings.Contains(msg, `elicitation/create`) {
 				t.Errorf("a question that this era has no answer to: %s", msg)
 			}
 			labelled += withName
@@ -277,13 +279,13 @@ func TestQuestionsPassWhereTheProtocolHasThem(t *testing.T) {
 		what, server, client string
 		x                    bait
 	}{
-		{"a result", "modern", wire.V20260728, bait{request: "tools/call", carrier: "result", body: `{"resultType":"input_required","inputRequests":{"k":` + ask + `}}`}},
-		{"a task that is asked for", "modern", wire.V20260728, bait{request: "tasks/get", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
-		{"a task that is answered", "modern", wire.V20260728, bait{request: "tasks/update", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
-		{"a task's notification", "modern", wire.V20260728, bait{request: "tools/call", carrier: "notification", method: "notifications/tasks", body: `{"taskId":"task-1","inputRequests":{"k":` + ask + `}}`}},
-		{"a request", "legacy", wire.V20251125, bait{request: "tools/call", carrier: "request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
-		{"a request outside a call", "legacy", wire.V20251125, bait{request: "tools/call", carrier: "late request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
-		{"an error", "legacy", wire.V20251125, bait{request: "tools/call", carrier: "url error", body: `{"elicitations":[{"mode":"url","elicitationId":"1","url":"https://x.example/","message":"who?"}]}`}},
+		{"a result", "modern", protocol.V20260728, bait{request: "tools/call", carrier: "result", body: `{"resultType":"input_required","inputRequests":{"k":` + ask + `}}`}},
+		{"a task that is asked for", "modern", protocol.V20260728, bait{request: "tasks/get", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
+		{"a task that is answered", "modern", protocol.V20260728, bait{request: "tasks/update", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
+		{"a task's notification", "modern", protocol.V20260728, bait{request: "tools/call", carrier: "notification", method: "notifications/tasks", body: `{"taskId":"task-1","inputRequests":{"k":` + ask + `}}`}},
+		{"a request", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
+		{"a request outside a call", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "late request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
+		{"an error", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "url error", body: `{"elicitations":[{"mode":"url","elicitationId":"1","url":"https://x.example/","message":"who?"}]}`}},
 	} {
 		for _, route := range []string{"", "s"} {
 			if route == "" && strings.HasPrefix(c.x.request, "tasks/") {
@@ -326,13 +328,13 @@ func TestQuestionsThatNoClientCanTake(t *testing.T) {
 	t.Parallel()
 	const ask = `{"k":{"method":"elicitation/create","params":{"message":"canary"}}}`
 	for _, c := range []struct{ what, server, client, carrier, body string }{
-		{"a URL without its mode", "legacy", wire.V20251125, "url error", `{"elicitations":[{"message":"canary","url":"http://x.example/"}]}`},
-		{"a URL in the clear", "legacy", wire.V20251125, "url error", `{"elicitations":[{"mode":"url","message":"canary","url":"http://x.example/"}]}`},
-		{"the same inside a failed task", "modern", wire.V20260728, "result", `{"status":"failed","error":{"code":-32042,"message":"m","data":{"elicitations":[{"message":"canary","url":"http://x.example/"}]}}}`},
-		{"a legacy server's round trip", "legacy", wire.V20260728, "result", `{"resultType":"input_required","inputRequests":` + ask + `,"requestState":"canary"}`},
-		{"a modern server's with two readings, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"canary"},"Params":{"message":"m"}}}}`},
-		{"a modern server's that is no question, to a legacy client", "modern", wire.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"canary/ask","params":{}}}}`},
-		{"in a result that does not say so", "modern", wire.V20251125, "result", `{"content":[],"inputRequests":` + ask + `}`},
+		{"a URL without its mode", "legacy", protocol.V20251125, "url error", `{"elicitations":[{"message":"canary","url":"http://x.example/"}]}`},
+		{"a URL in the clear", "legacy", protocol.V20251125, "url error", `{"elicitations":[{"mode":"url","message":"canary","url":"http://x.example/"}]}`},
+		{"the same inside a failed task", "modern", protocol.V20260728, "result", `{"status":"failed","error":{"code":-32042,"message":"m","data":{"elicitations":[{"message":"canary","url":"http://x.example/"}]}}}`},
+		{"a legacy server's round trip", "legacy", protocol.V20260728, "result", `{"resultType":"input_required","inputRequests":` + ask + `,"requestState":"canary"}`},
+		{"a modern server's with two readings, to a legacy client", "modern", protocol.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"canary"},"Params":{"message":"m"}}}}`},
+		{"a modern server's that is no question, to a legacy client", "modern", protocol.V20251125, "result", `{"resultType":"input_required","inputRequests":{"k":{"method":"canary/ask","params":{}}}}`},
+		{"in a result that does not say so", "modern", protocol.V20251125, "result", `{"content":[],"inputRequests":` + ask + `}`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

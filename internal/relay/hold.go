@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -87,7 +88,7 @@ func (r *Relay) claimed(x *front.Exchange, t target, act gate.Act) (target, gate
 	if err != nil || string(inner) != string(askedAtPage) {
 		return t, act, false
 	}
-	plain, ok := t.With(wire.Set(t.Params(), wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}))
+	plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}))
 	if ok {
 		t.Target = plain
 	}
@@ -168,19 +169,19 @@ func (r *Relay) unapproved(ctx context.Context, x *front.Exchange, t target, act
 func (r *Relay) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
 	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
 		a.Pending, a.Expires.UTC().Format(time.RFC3339))
-	data := wire.Set(nil, wire.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
-		wire.Edit{Key: "expires", Value: wire.AppendQuote(nil, a.Expires.UTC().Format(time.RFC3339))})
+	data := rawjson.Set(nil, rawjson.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
+		rawjson.Edit{Key: "expires", Value: rawjson.AppendQuote(nil, a.Expires.UTC().Format(time.RFC3339))})
 	if t.Method() != "tools/call" {
 		return &front.Reply{Error: &wire.Error{Code: gate.CodeDenied, Message: text, Data: data}}
 	}
-	content := append(wire.AppendQuote([]byte(`[{"type":"text","text":`), text), `}]`...)
+	content := append(rawjson.AppendQuote([]byte(`[{"type":"text","text":`), text), `}]`...)
 	failed := "false"
 	if c, known := r.claimsOf(t); known && c { // clients refuse content that the tool's schema does not describe
 		failed = "true"
 	}
-	result := wire.Set(nil, wire.Edit{Key: "content", Value: content}, wire.Edit{Key: "structuredContent", Value: data}, wire.Edit{Key: "isError", Value: []byte(failed)})
+	result := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: content}, rawjson.Edit{Key: "structuredContent", Value: data}, rawjson.Edit{Key: "isError", Value: []byte(failed)})
 	if x.Era == front.Modern {
-		result = wire.Set(result, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		result = rawjson.Set(result, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
 	return &front.Reply{Result: result}
 }
@@ -200,12 +201,12 @@ func (r *Relay) sendToPage(x *front.Exchange, t target, a approval.Answer) (*fro
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)
 	}
-	params := wire.Set(nil, wire.Edit{Key: "mode", Value: []byte(`"url"`)}, wire.Edit{Key: "url", Value: wire.AppendQuote(nil, r.hold.Page())},
-		wire.Edit{Key: "message", Value: wire.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))})
-	ask := wire.Set(nil, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, policy.AskElicitation)}, wire.Edit{Key: "params", Value: params})
-	requests := wire.Set(nil, wire.Edit{Key: "doorward-approval", Value: ask})
-	return &front.Reply{Result: wire.Set(nil, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
-		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+	params := rawjson.Set(nil, rawjson.Edit{Key: "mode", Value: []byte(`"url"`)}, rawjson.Edit{Key: "url", Value: rawjson.AppendQuote(nil, r.hold.Page())},
+		rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))})
+	ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)}, rawjson.Edit{Key: "params", Value: params})
+	requests := rawjson.Set(nil, rawjson.Edit{Key: "doorward-approval", Value: ask})
+	return &front.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
 // reportWait sends progress while a call waits. Its numbers are small, so that those of
@@ -217,9 +218,9 @@ func reportWait(ctx context.Context, x *front.Exchange, token []byte, n uint64) 
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for i := 1; ; i++ {
-		x.Notify("notifications/progress", wire.Set(nil, wire.Edit{Key: "progressToken", Value: token},
-			wire.Edit{Key: "progress", Value: strconv.AppendFloat(nil, float64(i)/1e6, 'f', 6, 64)},
-			wire.Edit{Key: "message", Value: wire.AppendQuote(nil, fmt.Sprintf("waiting for the operator's approval, number %d", n))}))
+		x.Notify("notifications/progress", rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: token},
+			rawjson.Edit{Key: "progress", Value: strconv.AppendFloat(nil, float64(i)/1e6, 'f', 6, 64)},
+			rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("waiting for the operator's approval, number %d", n))}))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -203,7 +203,7 @@ func (h *hub) resources() []string {
 }
 
 func uriParams(uri string) []byte {
-	return wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})
+	return rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
 }
 
 // start opens the listen that covers all watchers; tries counts the ones

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -37,30 +38,30 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 	if wire.Get(init, "clientInfo") == nil {
 		return defaultInit(r.info)
 	}
-	edits := []wire.Edit{{Key: "protocolVersion", Value: wire.AppendQuote(nil, x.Version)}}
+	edits := []rawjson.Edit{{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}}
 	if caps, changed := r.narrow(x, b, wire.Get(init, "capabilities")); changed {
-		edits = append(edits, wire.Edit{Key: "capabilities", Value: caps})
+		edits = append(edits, rawjson.Edit{Key: "capabilities", Value: caps})
 	}
-	return wire.Set(init, edits...)
+	return rawjson.Set(init, edits...)
 }
 
 // initializeResult is the server's own result in the client's version; of a
 // modern server, its DiscoverResult put in that form, without tasks, which each era
 // has in another form.
 func initializeResult(c *liveConn, version string) []byte {
-	v := wire.AppendQuote(nil, version)
+	v := rawjson.AppendQuote(nil, version)
 	if c.era == front.Legacy {
-		return wire.Set(c.hello, wire.Edit{Key: "protocolVersion", Value: v})
+		return rawjson.Set(c.hello, rawjson.Edit{Key: "protocolVersion", Value: v})
 	}
 	info := wire.GetPath(c.hello, "_meta", wire.MetaServerInfo)
 	if info == nil {
 		info = []byte(`{"name":"unknown","version":"unknown"}`)
 	}
-	edits := []wire.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: capabilitiesFor(front.Legacy, c)}, {Key: "serverInfo", Value: info}}
+	edits := []rawjson.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: capabilitiesFor(front.Legacy, c)}, {Key: "serverInfo", Value: info}}
 	if text := wire.Get(c.hello, "instructions"); text != nil {
-		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
 	}
-	return wire.Set(nil, edits...)
+	return rawjson.Set(nil, edits...)
 }
 
 func orEmpty(obj []byte) []byte {
@@ -94,26 +95,26 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 }
 
 func discoverResult(c *liveConn) []byte {
-	edits := []wire.Edit{{Key: "supportedVersions", Value: served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
+	edits := []rawjson.Edit{{Key: "supportedVersions", Value: served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
 	if c.era == front.Modern {
 		if wire.Get(c.hello, "resultType") == nil {
-			edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+			edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 		}
 		if wire.Get(c.hello, "ttlMs") == nil {
-			edits = append(edits, wire.Edit{Key: "ttlMs", Value: []byte("0")})
+			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
 		}
-		return wire.Set(c.hello, edits...)
+		return rawjson.Set(c.hello, edits...)
 	}
 	edits = append(edits,
-		wire.Edit{Key: "resultType", Value: []byte(`"complete"`)},
-		wire.Edit{Key: "ttlMs", Value: []byte("0")},
-		wire.Edit{Key: "capabilities", Value: capabilitiesFor(front.Modern, c)})
+		rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)},
+		rawjson.Edit{Key: "ttlMs", Value: []byte("0")},
+		rawjson.Edit{Key: "capabilities", Value: capabilitiesFor(front.Modern, c)})
 	if text := wire.Get(c.hello, "instructions"); text != nil {
-		edits = append(edits, wire.Edit{Key: "instructions", Value: text})
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
 	}
-	out := wire.Set(nil, edits...)
+	out := rawjson.Set(nil, edits...)
 	if info := wire.Get(c.hello, "serverInfo"); info != nil {
-		out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
+		out = rawjson.SetIn(out, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: info})
 	}
 	return out
 }
@@ -126,9 +127,9 @@ func capabilitiesFor(era front.Era, c *liveConn) []byte {
 	case era == c.era:
 		return caps
 	case era == front.Modern:
-		return wire.Set(caps, wire.Edit{Key: "tasks"})
+		return rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
 	case extensions != nil:
-		return wire.Set(caps, wire.Edit{Key: "extensions", Value: withoutTasks(extensions)})
+		return rawjson.Set(caps, rawjson.Edit{Key: "extensions", Value: withoutTasks(extensions)})
 	}
 	return caps
 }

@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -175,13 +176,13 @@ func (c *liveConn) shelfOf(b *backend, key, method string) *knownList {
 }
 
 // perRequest are the members of _meta that say nothing of what is asked.
-var perRequest = []wire.Edit{{Key: "progressToken"}, {Key: "traceparent"}, {Key: "tracestate"}, {Key: "baggage"}}
+var perRequest = []rawjson.Edit{{Key: "progressToken"}, {Key: "traceparent"}, {Key: "tracestate"}, {Key: "baggage"}}
 
 // shelfKey is for whom a list was asked, and how: no caller gets what another has
 // asked for, also on a connection that they share.
 func shelfKey(x *front.Exchange, method string, params []byte) string {
 	if wire.Get(params, "_meta") != nil {
-		params = wire.SetIn(params, "_meta", perRequest...)
+		params = rawjson.SetIn(params, "_meta", perRequest...)
 	}
 	return method + "\x00" + string('0'+rune(x.Era)) + x.Who.Key() + "\x00" + string(params)
 }
@@ -189,7 +190,7 @@ func shelfKey(x *front.Exchange, method string, params []byte) string {
 // known is the kept list of a server that answers the request; nil: the server has
 // to be asked. What asking has for effects beside the answer it has too.
 func (r *Relay) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *knownList {
-	plain, _ := asked.At(server).With(wire.Set(asked.Params(), wire.Edit{Key: "cursor"}))
+	plain, _ := asked.At(server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor"}))
 	t, ok := r.aim(plain)
 	if !ok || t.b.Builtin != nil || !isList(x.Method) {
 		return nil

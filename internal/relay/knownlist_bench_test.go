@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // What policy costs in a merged list of 50 known lists of 40 tools.
@@ -20,7 +20,7 @@ func BenchmarkKnownLists(b *testing.B) {
 		rules[server] = policy.ServerRules{Tools: everyTool, Ask: elicitation}
 		s := shelving{result: []byte(`{"tools":[`)}
 		for j := range 40 {
-			s.result = fmt.Appendf(s.result, `{"name":"tool_%d","description":%s},`, j, wire.AppendQuote(nil, strings.Repeat("d", 900)))
+			s.result = fmt.Appendf(s.result, `{"name":"tool_%d","description":%s},`, j, rawjson.AppendQuote(nil, strings.Repeat("d", 900)))
 		}
 		s.result = append(s.result[:len(s.result)-1], `]}`...)
 		kind, _ := listingOf("tools/list")

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -76,7 +78,7 @@ func (l *link) private() bool { return l.session != nil }
 func defaultInit(info []byte) []byte { return initWith(info, emptyResult) }
 
 func initWith(info, caps []byte) []byte {
-	p := append([]byte(`{"protocolVersion":"`+wire.LatestLegacy+`","capabilities":`), caps...)
+	p := append([]byte(`{"protocolVersion":"`+protocol.LatestLegacy+`","capabilities":`), caps...)
 	return append(append(append(p, `,"clientInfo":`...), info...), '}')
 }
 
@@ -291,16 +293,16 @@ func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*live
 
 // meta is the _meta of requests that Doorward makes itself.
 func (l *link) meta() []byte {
-	m := []byte(`{"` + wire.MetaVersion + `":"` + wire.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
+	m := []byte(`{"` + wire.MetaVersion + `":"` + protocol.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
 	return append(append(m, l.r.info...), '}')
 }
 
 // withMeta are params for a request that Doorward makes itself on c.
-func (l *link) withMeta(c *liveConn, edits ...wire.Edit) []byte {
+func (l *link) withMeta(c *liveConn, edits ...rawjson.Edit) []byte {
 	if c.era == front.Modern {
-		edits = append([]wire.Edit{{Key: "_meta", Value: l.meta()}}, edits...)
+		edits = append([]rawjson.Edit{{Key: "_meta", Value: l.meta()}}, edits...)
 	}
-	return wire.Set(nil, edits...)
+	return rawjson.Set(nil, edits...)
 }
 
 // drop forgets a connection that has ended or is about to end, so that the next

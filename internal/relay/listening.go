@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -115,7 +116,7 @@ func (h *hub) lookAgain() {
 
 // hold keeps a modern listen open.
 func (l *listening) hold(acknowledge func([]byte)) error {
-	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, wire.Edit{Key: "notifications", Value: l.asks.json()})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.json()})}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
 			acknowledge(wire.Get(e.Params, "notifications"))

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -52,7 +53,7 @@ func (l *link) raise(ctx context.Context, x *front.Exchange, c *liveConn) {
 	if x.Era != front.Modern || c.era != front.Legacy || rank < 0 || !c.logsFrom(rank) {
 		return
 	}
-	params := wire.Set(nil, wire.Edit{Key: "level", Value: []byte(levels[rank])})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(levels[rank])})
 	l.r.setLevel(ctx, &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}, l.b, c, params)
 }
 

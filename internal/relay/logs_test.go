@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-func atLevel(level string) []wire.Edit {
-	return []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + level + `"`)}}
+func atLevel(level string) []rawjson.Edit {
+	return []rawjson.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + level + `"`)}}
 }
 
 // chatty is a legacy server whose tools write two log messages, of which the client

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	doorward "github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -122,15 +123,15 @@ func (c *talk) ask(method, params string) (end string, before []string) {
 }
 
 // modernly gives params what each request of the modern era carries.
-func (p *pair) modernly(params string, meta []wire.Edit) string {
-	return string(wire.SetIn([]byte(params), "_meta", append([]wire.Edit{
+func (p *pair) modernly(params string, meta []rawjson.Edit) string {
+	return string(rawjson.SetIn([]byte(params), "_meta", append([]rawjson.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, {Key: wire.MetaCapabilities, Value: []byte(p.caps)},
 		{Key: wire.MetaClientInfo, Value: []byte(`{"name":"tester","version":"9"}`)},
 	}, meta...)...))
 }
 
 // once makes one request of a modern client.
-func (p *pair) once(method, params string, meta []wire.Edit) (end string, before []string) {
+func (p *pair) once(method, params string, meta []rawjson.Edit) (end string, before []string) {
 	if c := p.talk(); c != nil {
 		return c.ask(method, p.modernly(params, meta))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -56,10 +57,10 @@ func (p *pair) session() *session {
 	return p.legacyOne
 }
 
-func (p *pair) modernClient(meta ...wire.Edit) *modern {
+func (p *pair) modernClient(meta ...rawjson.Edit) *modern {
 	m := p.modern(p.path, "uid:1000")
 	m.caps = p.caps
-	m.meta = append([]wire.Edit{{Key: wire.MetaClientInfo, Value: []byte(`{"name":"tester","version":"9"}`)}}, meta...)
+	m.meta = append([]rawjson.Edit{{Key: wire.MetaClientInfo, Value: []byte(`{"name":"tester","version":"9"}`)}}, meta...)
 	return m
 }
 
@@ -71,7 +72,7 @@ var answers = map[string]string{
 }
 
 // call makes a request and answers what the server asks. before is what came with it.
-func (p *pair) call(method, params string, meta ...wire.Edit) (end string, before []string) {
+func (p *pair) call(method, params string, meta ...rawjson.Edit) (end string, before []string) {
 	if p.client == "legacy" {
 		return p.legacyCall(method, string(withMetaEdits(params, meta)))
 	}
@@ -83,24 +84,24 @@ func (p *pair) call(method, params string, meta ...wire.Edit) (end string, befor
 		if text(end, "result", "resultType") != "input_required" {
 			return end, before
 		}
-		var all []wire.Edit
+		var all []rawjson.Edit
 		for key, ask := range wire.Members(wire.GetPath([]byte(end), "result", wire.InputRequests)) {
-			all = append(all, wire.Edit{Key: key, Value: []byte(answers[text(string(ask), "method")])})
+			all = append(all, rawjson.Edit{Key: key, Value: []byte(answers[text(string(ask), "method")])})
 		}
-		edits := []wire.Edit{{Key: "requestState", Value: []byte(field(end, "result", "requestState"))}}
+		edits := []rawjson.Edit{{Key: "requestState", Value: []byte(field(end, "result", "requestState"))}}
 		if len(all) > 0 {
-			edits = append(edits, wire.Edit{Key: "inputResponses", Value: wire.Set(nil, all...)})
+			edits = append(edits, rawjson.Edit{Key: "inputResponses", Value: rawjson.Set(nil, all...)})
 		}
-		again = string(wire.Set([]byte(params), edits...))
+		again = string(rawjson.Set([]byte(params), edits...))
 	}
 	return end, before
 }
 
-func withMetaEdits(params string, meta []wire.Edit) []byte {
+func withMetaEdits(params string, meta []rawjson.Edit) []byte {
 	if len(meta) == 0 {
 		return []byte(params)
 	}
-	return wire.SetIn([]byte(params), "_meta", meta...)
+	return rawjson.SetIn([]byte(params), "_meta", meta...)
 }
 
 func (p *pair) legacyCall(method, params string) (end string, before []string) {
@@ -157,13 +158,13 @@ func exhibits(q *query, s *script) {
 		q.result(`{"resultType":"task","taskId":"t1","task":{"taskId":"t1","status":"working"}}`)
 	case name == "url":
 		if len(s.got("tools/call")) == 1 {
-			q.emit(wire.AppendError(nil, q.ID, &wire.Error{Code: codeURLRequired, Message: "m", Data: []byte(
+			q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: codeURLRequired, Message: "m", Data: []byte(
 				`{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x.example/","message":"m"}]}`)}))
 			return
 		}
 		q.result(`{"content":[],"done":true}`)
 	case name == "fail":
-		q.emit(wire.AppendError(nil, q.ID, &wire.Error{Code: -32077, Message: "no", Data: []byte(`{"x":1.0}`)}))
+		q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: -32077, Message: "no", Data: []byte(`{"x":1.0}`)}))
 	default:
 		q.result(`{"content":[{"type":"text","text":"x"}],"structuredContent":{"n":1.0},"future":9007199254740993,"_meta":{"vendor/x":1.0},"params":%s,"meta":%s}`, orNull(q.Params), meta)
 	}
@@ -214,11 +215,11 @@ func inquire(q *query, s *script, what string) {
 		if kind == "" { // state without a question
 			continue
 		}
-		ask := wire.Set(nil, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, method[kind])})
+		ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, method[kind])})
 		if p := strings.Replace(params[kind], `,"elicitationId":"e"`, "", 1); p != "" {
-			ask = wire.Set(ask, wire.Edit{Key: "params", Value: []byte(p)})
+			ask = rawjson.Set(ask, rawjson.Edit{Key: "params", Value: []byte(p)})
 		}
-		asks = wire.Set(asks, wire.Edit{Key: kind, Value: ask})
+		asks = rawjson.Set(asks, rawjson.Edit{Key: kind, Value: ask})
 	}
 	q.result(`{"resultType":"input_required","inputRequests":%s,"requestState":"%d %d"}`, asks, n+1, heard)
 }
@@ -255,7 +256,7 @@ func asks(what string, n int) func(*pair) string {
 	}
 }
 
-func (p *pair) plain(params string, meta ...wire.Edit) string {
+func (p *pair) plain(params string, meta ...rawjson.Edit) string {
 	end, _ := p.call("tools/call", `{"name":"`+p.name("a")+`"`+params+`}`, meta...)
 	return end
 }
@@ -312,20 +313,20 @@ var matrix = []feature{
 		return wants(code(end)+field(end, "error", "data"), `-32077{"x":1.0}`)
 	}},
 	{"trace context in `_meta` (SEP-414)", func(p *pair) string {
-		end := p.plain(``, wire.Edit{Key: "traceparent", Value: []byte(`"00-1-2-01"`)})
+		end := p.plain(``, rawjson.Edit{Key: "traceparent", Value: []byte(`"00-1-2-01"`)})
 		return wants(field(end, "result", "meta", "traceparent"), `"00-1-2-01"`)
 	}},
 	{"progress", func(p *pair) string {
-		_, before := p.call("tools/call", `{"name":"`+p.name("progress")+`"}`, wire.Edit{Key: "progressToken", Value: []byte(`"p"`)})
+		_, before := p.call("tools/call", `{"name":"`+p.name("progress")+`"}`, rawjson.Edit{Key: "progressToken", Value: []byte(`"p"`)})
 		return wants(join(before), `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}`)
 	}},
 	{"log messages at the level that the client names", func(p *pair) string {
-		var meta []wire.Edit
+		var meta []rawjson.Edit
 		if p.client == "legacy" {
 			p.call("tools/list", `{}`)
 			p.call("logging/setLevel", `{"level":"debug"}`)
 		} else {
-			meta = append(meta, wire.Edit{Key: wire.MetaLogLevel, Value: []byte(`"debug"`)})
+			meta = append(meta, rawjson.Edit{Key: wire.MetaLogLevel, Value: []byte(`"debug"`)})
 		}
 		_, before := p.call("tools/call", `{"name":"`+p.name("log")+`"}`, meta...)
 		if p.server == "legacy" && len(p.s.got("logging/setLevel")) == 0 {

@@ -7,9 +7,10 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -68,7 +69,7 @@ type share struct {
 // what was approved of it; when it answers, the listening clients are told to list
 // once more.
 func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, p page, with *gate.Charge) share {
-	plain, _ := asked.At(p.server).With(wire.Set(asked.Params(), wire.Edit{Key: "cursor", Value: p.cursor}))
+	plain, _ := asked.At(p.server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.cursor}))
 	t, ok := r.aim(plain)
 	if !ok {
 		return share{server: p.server}
@@ -135,7 +136,7 @@ func prefixEntry(server string, kind listing, entry []byte) []byte {
 	}
 	entry = naming{server}.entry(entry)
 	if ok {
-		entry = wire.Set(entry, wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
+		entry = rawjson.Set(entry, rawjson.Edit{Key: member, Value: rawjson.AppendQuote(nil, name)})
 	}
 	return entry
 }

@@ -1,7 +1,8 @@
 package relay
 
 import (
-	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -18,11 +19,11 @@ func prefixEvent(server string, e upstream.Event) []byte {
 	switch e.Method {
 	case "notifications/resources/updated":
 		if uri, ok := wire.GetString(e.Params, "uri"); ok {
-			return wire.Set(e.Params, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, resolve.JoinURI(server, uri))})
+			return rawjson.Set(e.Params, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, resolve.JoinURI(server, uri))})
 		}
 	case "notifications/message":
 		if logger, ok := wire.GetString(e.Params, "logger"); ok {
-			return wire.Set(e.Params, wire.Edit{Key: "logger", Value: wire.AppendQuote(nil, resolve.JoinName(server, logger))})
+			return rawjson.Set(e.Params, rawjson.Edit{Key: "logger", Value: rawjson.AppendQuote(nil, resolve.JoinName(server, logger))})
 		}
 	case taskStatus, taskChanged:
 		return naming{server}.task(e.Params)

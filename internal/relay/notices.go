@@ -3,9 +3,10 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -97,9 +98,9 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolv
 func noticeParams(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []byte {
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		return wire.SetIn(t.Params(), "_meta", l.modernMeta(x)...)
+		return rawjson.SetIn(t.Params(), "_meta", l.modernMeta(x)...)
 	case x.Era == front.Modern && c.era == front.Legacy && wire.Get(t.Params(), "_meta") != nil:
-		return wire.SetIn(t.Params(), "_meta", legacyMeta...)
+		return rawjson.SetIn(t.Params(), "_meta", legacyMeta...)
 	}
 	return t.Params()
 }

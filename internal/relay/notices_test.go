@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -15,7 +16,7 @@ func inform(h *house, era, path, who, method, params string) *reply {
 	if era == "legacy" {
 		return h.legacy(path, who, `{}`).post(notification(method, params))
 	}
-	params = string(wire.SetIn([]byte(params), "_meta", wire.Edit{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, wire.Edit{Key: wire.MetaCapabilities, Value: emptyResult}))
+	params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, rawjson.Edit{Key: wire.MetaCapabilities, Value: emptyResult}))
 	return h.send("POST", path, who, notification(method, params), "Mcp-Protocol-Version", "2026-07-28")
 }
 

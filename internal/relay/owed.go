@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -143,7 +144,7 @@ func (r *Relay) listOf(ctx context.Context, x *front.Exchange, t target) front.R
 	l.late.missed(x.Method)
 	r.leftOut(t.b, x.Method, reply.Error)
 	kind, _ := listingOf(x.Method)
-	result := wire.Set(emptyResult, wire.Edit{Key: kind.member, Value: r.approved(x, t.b, x.Method)})
+	result := rawjson.Set(emptyResult, rawjson.Edit{Key: kind.member, Value: r.approved(x, t.b, x.Method)})
 	if x.Era == front.Modern {
 		result = modernResult(x.Method, result)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -101,7 +103,7 @@ func (r *Relay) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveC
 	for _, h := range tool.params {
 		delete(req.Headers, h.key)
 		if text, ok := headerText(wire.GetPath(args, h.path...)); ok {
-			req.Headers[h.key] = []string{wire.EncodeHeader(text)}
+			req.Headers[h.key] = []string{protocol.EncodeHeader(text)}
 		}
 	}
 	return nil
@@ -119,7 +121,7 @@ func (l *link) headersOf(ctx context.Context, c *liveConn, tool string) (toolHea
 	}
 	var cursor []byte
 	for page := range maxPages {
-		req := upstream.Request{Method: "tools/list", Params: l.withMeta(c, wire.Edit{Key: "cursor", Value: cursor})}
+		req := upstream.Request{Method: "tools/list", Params: l.withMeta(c, rawjson.Edit{Key: "cursor", Value: cursor})}
 		reply, err := c.conn.Call(ctx, &req, nil)
 		if err != nil {
 			return toolHeaders{}, err
@@ -150,7 +152,7 @@ func headersMatch(h http.Header, known []paramHeader, args []byte) bool {
 		if len(got) != 1 {
 			return false
 		}
-		text, err := wire.DecodeHeader(got[0])
+		text, err := protocol.DecodeHeader(got[0])
 		if err != nil || !sameValue(p.kind, text, want) {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -48,7 +49,7 @@ func TestParamHeadersAreValidated(t *testing.T) {
 				{"garbage base64", `"region":"Hello"`, []string{"Region", "=?base64?SGVs!!!bG8=?="}, false},
 				{"a literal that looks like base64", `"region":"SGVsbG8="`, []string{"Region", "SGVsbG8="}, true},
 				{"an open sentinel is a literal", `"region":"=?base64?SGVsbG8="`, []string{"Region", "=?base64?SGVsbG8="}, true},
-				{"not ASCII", `"region":"é\n"`, []string{"Region", wire.EncodeHeader("é\n")}, true},
+				{"not ASCII", `"region":"é\n"`, []string{"Region", protocol.EncodeHeader("é\n")}, true},
 				{"an integer by value", `"count":7.0`, []string{"Count", "7"}, true},
 				{"an exponent", `"count":1e2`, []string{"Count", "100"}, true},
 				{"another integer", `"count":8`, []string{"Count", "7"}, false},
@@ -88,10 +89,10 @@ func TestParamHeadersAreRecomputed(t *testing.T) {
 	s.setList("tools/list", `{"tools":[`+annotated+`]}`)
 	h := build(t, []Server{s.server()})
 	m := h.modern("/mcp/s", "uid:1000")
-	m.tool("t", `"region":" é ","count":1e2,"dry":false`, "Mcp-Param-Region", wire.EncodeHeader(" é "), "Mcp-Param-Count", "100",
+	m.tool("t", `"region":" é ","count":1e2,"dry":false`, "Mcp-Param-Region", protocol.EncodeHeader(" é "), "Mcp-Param-Count", "100",
 		"Mcp-Param-Dry-Run", "false", "Mcp-Param-Other", "x", "X-Secret", "y", "Cookie", "a=b", "Forwarded", "for=1.2.3.4")
 	got := s.last("tools/call").header
-	for k, want := range map[string]string{"Mcp-Param-Region": wire.EncodeHeader(" é "), "Mcp-Param-Count": "1e2", "Mcp-Param-Dry-Run": "false", "Mcp-Param-Other": "x", "Mcp-Name": "t"} {
+	for k, want := range map[string]string{"Mcp-Param-Region": protocol.EncodeHeader(" é "), "Mcp-Param-Count": "1e2", "Mcp-Param-Dry-Run": "false", "Mcp-Param-Other": "x", "Mcp-Name": "t"} {
 		equal(t, k, strings.Join(got[k], "|"), want)
 	}
 	for _, k := range []string{"X-Secret", "Cookie", "Forwarded", "Who", "Scope", "Authorization"} {
@@ -275,7 +276,7 @@ func FuzzHeadersOf(f *testing.F) {
 				t.Errorf("%q is no header", p.key)
 			}
 			if text, ok := headerText(wire.GetPath([]byte(args), p.path...)); ok {
-				header[p.key] = []string{wire.EncodeHeader(text)}
+				header[p.key] = []string{protocol.EncodeHeader(text)}
 			}
 		}
 		if !headersMatch(header, h.params, []byte(args)) {

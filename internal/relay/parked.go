@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -147,7 +148,7 @@ func (p *parked) hear(e upstream.Event) {
 func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
 	if e.Method == "notifications/progress" {
 		token := bytes.Clone(wire.GetPath(x.Params, "_meta", "progressToken"))
-		e.Params = wire.Set(e.Params, wire.Edit{Key: "progressToken", Value: token})
+		e.Params = rawjson.Set(e.Params, rawjson.Edit{Key: "progressToken", Value: token})
 	}
 	return e
 }
@@ -185,7 +186,7 @@ func (p *parked) decide(key string, e upstream.Event, wanted *question) {
 		return
 	}
 	if e.Method == policy.AskElicitation {
-		params = wire.Set(params, wire.Edit{Key: "elicitationId"})
+		params = rawjson.Set(params, rawjson.Edit{Key: "elicitationId"})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,14 +325,14 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 	requests := emptyResult
 	for _, key := range slices.Sorted(maps.Keys(p.open)) {
 		q := p.open[key]
-		ask := wire.Set(emptyResult, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, q.method)})
+		ask := rawjson.Set(emptyResult, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
 		if q.params != nil {
-			ask = wire.Set(ask, wire.Edit{Key: "params", Value: q.params})
+			ask = rawjson.Set(ask, rawjson.Edit{Key: "params", Value: q.params})
 		}
-		requests = wire.Set(requests, wire.Edit{Key: key, Value: ask})
+		requests = rawjson.Set(requests, rawjson.Edit{Key: key, Value: ask})
 	}
-	return upstream.Reply{Result: wire.Set(emptyResult, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
-		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+	return upstream.Reply{Result: rawjson.Set(emptyResult, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
 // expire ends a parked call whose client did not come back: first its questions,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -56,12 +57,12 @@ func object(method, path, name string) string {
 
 // responses answers every question of a result with numbers from n on.
 func responses(result string, n int) string {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for key := range wire.Members(wire.GetPath([]byte(result), "result", wire.InputRequests)) {
-		edits = append(edits, wire.Edit{Key: key, Value: fmt.Appendf(nil, `{"action":"accept","content":{"n":%d}}`, n)})
+		edits = append(edits, rawjson.Edit{Key: key, Value: fmt.Appendf(nil, `{"action":"accept","content":{"n":%d}}`, n)})
 		n++
 	}
-	return string(wire.Set([]byte(`{}`), edits...))
+	return string(rawjson.Set([]byte(`{}`), edits...))
 }
 
 // back is a request that comes back with the answers to the questions of a result.
@@ -83,7 +84,7 @@ func TestLegacyServerAsksAModernClient(t *testing.T) {
 					h := build(t, []Server{s.server()})
 					m := h.modern(path, "uid:1000")
 					m.caps = elicits
-					m.meta = []wire.Edit{{Key: "progressToken", Value: []byte(`"p"`)}}
+					m.meta = []rawjson.Edit{{Key: "progressToken", Value: []byte(`"p"`)}}
 					params := object(method, path, "a:3:2")
 					first := m.call(method, `{`+params+`}`)
 					contains(t, "first round", first, `"resultType":"input_required"`, `"[quiz] a 0.0","x":1.0}`, `"[quiz] a 0.1"`, `"[quiz] a 0.2"`)
@@ -312,7 +313,7 @@ func TestServerLeavesAParkedCall(t *testing.T) {
 			return
 		}
 		id, answer := q.question()
-		q.emit(wire.AppendRequest(nil, wire.ID(id), policy.AskElicitation, []byte(`{"message":"never mind"}`)))
+		q.emit(rawjson.AppendRequest(nil, wire.ID(id), policy.AskElicitation, []byte(`{"message":"never mind"}`)))
 		q.arrive()
 		q.notify("notifications/cancelled", `{"requestId":`+id+`}`)
 		select {

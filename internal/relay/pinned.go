@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -137,19 +138,19 @@ func (b *backend) greeting(c *liveConn, result []byte) []byte {
 	if b.Pin == nil {
 		return result
 	}
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	if text := wire.Get(result, "instructions"); text != nil {
-		edits = append(edits, wire.Edit{Key: "instructions", Value: c.pin.Instructions(c.eraName(), text)})
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: c.pin.Instructions(c.eraName(), text)})
 	}
 	if info := wire.Get(result, "serverInfo"); info != nil {
 		clean, _ := pin.CleanText(info, 0)
-		edits = append(edits, wire.Edit{Key: "serverInfo", Value: clean})
+		edits = append(edits, rawjson.Edit{Key: "serverInfo", Value: clean})
 	}
-	result = wire.Set(result, edits...)
+	result = rawjson.Set(result, edits...)
 	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
 		clean, n := pin.CleanText(info, 0)
 		if n > 0 {
-			result = wire.SetIn(result, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: clean})
+			result = rawjson.SetIn(result, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: clean})
 		}
 	}
 	return result
@@ -311,7 +312,7 @@ func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries 
 	entries = []byte{'['}
 	var cursor []byte
 	for page := 0; page < maxPages && len(entries) < maxList; page++ {
-		req := upstream.Request{Method: listMethods[k], Params: l.withMeta(c, wire.Edit{Key: "cursor", Value: cursor})}
+		req := upstream.Request{Method: listMethods[k], Params: l.withMeta(c, rawjson.Edit{Key: "cursor", Value: cursor})}
 		reply, err := c.conn.Call(ctx, &req, nil)
 		if err != nil {
 			return nil, false, err
@@ -365,7 +366,7 @@ func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64
 	if !changed {
 		return result, nil
 	}
-	return wire.Set(result, wire.Edit{Key: kind.member, Value: shown}), nil
+	return rawjson.Set(result, rawjson.Edit{Key: kind.member, Value: shown}), nil
 }
 
 // changesOf is how often the list of a method has changed so far.

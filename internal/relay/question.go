@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -121,5 +122,5 @@ func resemblesAsk(method string) bool {
 // Considerations").
 func label(server string, params []byte) []byte {
 	msg, _ := wire.GetString(params, "message")
-	return wire.Set(params, wire.Edit{Key: "message", Value: wire.AppendQuote(nil, "["+server+"] "+msg)})
+	return rawjson.Set(params, rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, "["+server+"] "+msg)})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -17,7 +18,7 @@ func (r *Relay) reasoned(e *wire.Error, who *principal.Principal, reason string)
 	if reason == "" || !r.owns(who) {
 		return e
 	}
-	e.Data = wire.Set(e.Data, wire.Edit{Key: "reason", Value: wire.AppendQuote(nil, reason)})
+	e.Data = rawjson.Set(e.Data, rawjson.Edit{Key: "reason", Value: rawjson.AppendQuote(nil, reason)})
 	return e
 }
 

@@ -21,12 +21,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -135,7 +136,7 @@ func New(o Options) *Relay {
 	if r.note == nil {
 		r.note = r.recordNow
 	}
-	r.info = append([]byte(`{"name":"doorward","version":`), wire.AppendQuote(nil, o.Version)...)
+	r.info = append([]byte(`{"name":"doorward","version":`), rawjson.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
 	r.closing, r.close = context.WithCancel(context.Background())
 	r.SetServers(o.Servers)

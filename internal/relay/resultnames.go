@@ -3,7 +3,8 @@ package relay
 import (
 	"bytes"
 
-	"github.com/doorward/doorward/internal/trust/resolve"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -46,7 +47,7 @@ func (n naming) failure(e *wire.Error) *wire.Error {
 	}
 	out := &wire.Error{Code: e.Code, Message: e.Message, Data: data}
 	if e.Raw != nil {
-		out.Raw = wire.Set(e.Raw, wire.Edit{Key: "data", Value: data})
+		out.Raw = rawjson.Set(e.Raw, rawjson.Edit{Key: "data", Value: data})
 	}
 	return out
 }
@@ -118,14 +119,14 @@ func (n naming) meta(raw []byte) []byte {
 
 func (n naming) joined(raw []byte) []byte {
 	if uri, ok := wire.Text(raw); ok && uri != "" {
-		return wire.AppendQuote(nil, resolve.JoinURI(n.server, uri))
+		return rawjson.AppendQuote(nil, resolve.JoinURI(n.server, uri))
 	}
 	return raw
 }
 
 func (n naming) joinedTask(raw []byte) []byte {
 	if id, ok := wire.Text(raw); ok && id != "" {
-		return wire.AppendQuote(nil, resolve.JoinName(n.server, id))
+		return rawjson.AppendQuote(nil, resolve.JoinName(n.server, id))
 	}
 	return raw
 }
@@ -144,7 +145,7 @@ func (n naming) arguments(raw []byte) []byte {
 	}
 	full, _ := wire.Text(raw)
 	if server, uri, ok := resolve.SplitURI(full); ok && server == n.server {
-		return wire.AppendQuote(nil, uri)
+		return rawjson.AppendQuote(nil, uri)
 	}
 	return raw
 }
@@ -156,7 +157,7 @@ func at(raw []byte, key string, f func([]byte) []byte) []byte {
 		return raw
 	}
 	if out := f(value); !same(out, value) {
-		return wire.Set(raw, wire.Edit{Key: key, Value: out})
+		return rawjson.Set(raw, rawjson.Edit{Key: key, Value: out})
 	}
 	return raw
 }
@@ -186,12 +187,12 @@ func members(f func([]byte) []byte) func([]byte) []byte {
 		if len(raw) == 0 || raw[0] != '{' {
 			return raw
 		}
-		var edits []wire.Edit
+		var edits []rawjson.Edit
 		for key, value := range wire.Members(raw) {
 			if out := f(value); !same(out, value) {
-				edits = append(edits, wire.Edit{Key: key, Value: out})
+				edits = append(edits, rawjson.Edit{Key: key, Value: out})
 			}
 		}
-		return wire.Set(raw, edits...)
+		return rawjson.Set(raw, edits...)
 	}
 }

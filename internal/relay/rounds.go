@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -39,7 +40,7 @@ var (
 func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
 	var urls completions
 	defer urls.send(x)
-	params := wire.Set(req.Params, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"})
+	params := rawjson.Set(req.Params, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})
 	for n := range maxRounds + 1 {
 		if reply.Error != nil || !isText(wire.Get(reply.Result, "resultType"), "input_required") || !mayAsk(t.Method()) {
 			return reply, nil
@@ -51,7 +52,7 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 		if err != nil || final != nil {
 			return upstream.Reply{Error: final}, err
 		}
-		req.Params = wire.Set(params, edits...)
+		req.Params = rawjson.Set(params, edits...)
 		if reply, c, err = l.nextRound(ctx, c, x, t, &req); err != nil {
 			return reply, laterRound{err}
 		}
@@ -106,19 +107,19 @@ func (e laterRound) As(target any) bool { return errors.As(e.err, target) }
 
 // inputs returns what the next round adds to the params. final: the client will not
 // give what the server needs, and the call ends with this error.
-func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *completions) (edits []wire.Edit, final *wire.Error, err error) {
+func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *completions) (edits []rawjson.Edit, final *wire.Error, err error) {
 	all, err := inputsOf(wire.Get(result, wire.InputRequests))
 	if err != nil {
 		return nil, nil, err
 	}
 	state := wire.Get(result, "requestState")
 	if state != nil {
-		edits = append(edits, wire.Edit{Key: "requestState", Value: state})
+		edits = append(edits, rawjson.Edit{Key: "requestState", Value: state})
 	}
 	switch {
 	case len(all) > 0:
 		responses, final, err := l.askAll(ctx, x, all, urls)
-		return append(edits, wire.Edit{Key: "inputResponses", Value: responses}), final, err
+		return append(edits, rawjson.Edit{Key: "inputResponses", Value: responses}), final, err
 	case state == nil:
 		return nil, nil, errNoQuestions
 	}
@@ -153,7 +154,7 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []input, ur
 		all.Go(func() { l.askOne(ctx, x, &inputs[i], urls) })
 	}
 	all.Wait()
-	edits := make([]wire.Edit, 0, len(inputs))
+	edits := make([]rawjson.Edit, 0, len(inputs))
 	for _, in := range inputs {
 		if errors.Is(in.err, errNotGiven) {
 			return nil, &wire.Error{Code: front.CodeInternal, Message: "The client did not answer " + in.method + ", which the server requires"}, nil
@@ -161,9 +162,9 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []input, ur
 		if in.err != nil {
 			return nil, nil, in.err
 		}
-		edits = append(edits, wire.Edit{Key: in.key, Value: in.answer})
+		edits = append(edits, rawjson.Edit{Key: in.key, Value: in.answer})
 	}
-	return wire.Set(nil, edits...), nil, ctx.Err()
+	return rawjson.Set(nil, edits...), nil, ctx.Err()
 }
 
 // inputsOf reads inputRequests. A request with more than one reading is refused.
@@ -175,7 +176,7 @@ func inputsOf(asks []byte) ([]input, error) {
 			return nil, errAsksTooMuch
 		}
 		params := wire.Get(ask, "params")
-		if _, err := wire.Parse(wire.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
+		if _, err := wire.Parse(rawjson.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
 			return nil, errAsksTooMuch
 		}
 		all = append(all, input{key: key, method: method, params: params})
@@ -229,7 +230,7 @@ func (u *completions) mint(params []byte) []byte {
 	u.mu.Lock()
 	u.ids = append(u.ids, id)
 	u.mu.Unlock()
-	return wire.Set(params, wire.Edit{Key: "elicitationId", Value: wire.AppendQuote(nil, id)})
+	return rawjson.Set(params, rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, id)})
 }
 
 // send tells the client that what the URLs were for is over (2025-11-25
@@ -238,6 +239,6 @@ func (u *completions) send(x *front.Exchange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, id := range u.ids {
-		x.Notify("notifications/elicitation/complete", wire.Set(nil, wire.Edit{Key: "elicitationId", Value: wire.AppendQuote(nil, id)}))
+		x.Notify("notifications/elicitation/complete", rawjson.Set(nil, rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, id)}))
 	}
 }

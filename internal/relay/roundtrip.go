@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -26,7 +27,7 @@ func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply up
 		if err != nil {
 			return reply, fmt.Errorf("sealing requestState: %w", err)
 		}
-		result = wire.Set(result, wire.Edit{Key: "requestState", Value: sealed})
+		result = rawjson.Set(result, rawjson.Edit{Key: "requestState", Value: sealed})
 	}
 	reply.Result = result
 	return reply, nil

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -107,7 +109,7 @@ func (l *link) scanRequest(t target, req *upstream.Request) error {
 	for key, values := range req.Headers {
 		values = slices.Clone(values)
 		for i, v := range values {
-			text, err := wire.DecodeHeader(v)
+			text, err := protocol.DecodeHeader(v)
 			if err != nil {
 				text = v
 			}
@@ -116,7 +118,7 @@ func (l *link) scanRequest(t target, req *upstream.Request) error {
 				return &contentError{ruleOf(r.Found[0].Rule)}
 			}
 			if r.Found != nil {
-				values[i] = wire.EncodeHeader(clean)
+				values[i] = protocol.EncodeHeader(clean)
 			}
 		}
 		req.Headers[key] = values
@@ -141,10 +143,10 @@ func (l *link) scanReply(t target, reply upstream.Reply) (upstream.Reply, error)
 func (b *backend) lookAtError(f *findings, e *wire.Error) (*wire.Error, error) {
 	raw := e.Raw
 	if raw == nil {
-		raw = wire.AppendQuote(nil, e.Message)
+		raw = rawjson.AppendQuote(nil, e.Message)
 		raw = append(append([]byte(`{"message":`), raw...), '}')
 		if e.Data != nil {
-			raw = wire.Set(raw, wire.Edit{Key: "data", Value: e.Data})
+			raw = rawjson.Set(raw, rawjson.Edit{Key: "data", Value: e.Data})
 		}
 	}
 	out, err := b.look(f, raw, []string{"code"})

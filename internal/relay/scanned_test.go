@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -62,7 +63,7 @@ func TestScanRedacts(t *testing.T) {
 					equal(t, "progress", field(r.before[1], "params"), `{"progressToken":"canary-4711","progress":1,"message":"progress [redacted:canary]"}`)
 				} else {
 					m := h.modern("/mcp/s", "uid:1000")
-					m.meta = []wire.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"info"`)}, {Key: "progressToken", Value: []byte(`7`)}}
+					m.meta = []rawjson.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"info"`)}, {Key: "progressToken", Value: []byte(`7`)}}
 					r := m.begin("tools/call", `{"name":"t","arguments":{"a":"x c\u0061nary-4711","b":1.50}}`)
 					end := r.end()
 					all = join(r.before) + end

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -191,22 +192,22 @@ func (q *query) result(format string, args ...any) {
 	if len(args) > 0 {
 		body = fmt.Sprintf(format, args...)
 	}
-	q.emit(wire.AppendResult(nil, q.ID, []byte(body)))
+	q.emit(rawjson.AppendResult(nil, q.ID, []byte(body)))
 }
 
 func (q *query) fail(code int64, message string) {
-	q.emit(wire.AppendError(nil, q.ID, &wire.Error{Code: code, Message: message}))
+	q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: code, Message: message}))
 }
 
 func (q *query) notify(method, params string) {
-	q.emit(wire.AppendNotification(nil, method, []byte(params)))
+	q.emit(rawjson.AppendNotification(nil, method, []byte(params)))
 }
 
 // ask puts a question to the client on this request's stream and returns the
 // response as it came.
 func (q *query) ask(method, params string) string {
 	id, answer := q.question()
-	q.emit(wire.AppendRequest(nil, wire.ID(id), method, []byte(params)))
+	q.emit(rawjson.AppendRequest(nil, wire.ID(id), method, []byte(params)))
 	return q.wait(answer)
 }
 
@@ -234,12 +235,12 @@ func (c *conn) wait(answer chan string) string {
 // put asks outside of any request.
 func (c *conn) put(method, params string) string {
 	id, answer := c.question()
-	c.say(wire.AppendRequest(nil, wire.ID(id), method, []byte(params)))
+	c.say(rawjson.AppendRequest(nil, wire.ID(id), method, []byte(params)))
 	return c.wait(answer)
 }
 
 func (c *conn) tell(method, params string) {
-	c.say(wire.AppendNotification(nil, method, []byte(params)))
+	c.say(rawjson.AppendNotification(nil, method, []byte(params)))
 }
 
 // arrive waits for the test to say proceed.
@@ -345,7 +346,7 @@ func (s *script) listen(q *query) {
 
 // tag sends a notification of a listen.
 func (q *query) tag(method, params string) {
-	q.emit(wire.AppendNotification(nil, method, wire.SetIn([]byte(params), "_meta", wire.Edit{Key: wire.MetaSubscription, Value: q.ID})))
+	q.emit(rawjson.AppendNotification(nil, method, rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaSubscription, Value: q.ID})))
 }
 
 func (s *script) answer(q *query) {

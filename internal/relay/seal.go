@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -71,7 +72,7 @@ func (s *Sealer) seal(purpose string, h handle, life time.Duration) ([]byte, err
 	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(plain)+s.aead.Overhead())
 	rand.Read(nonce)
 	box := s.aead.Seal(nonce, nonce, plain, []byte(purpose))
-	return wire.AppendQuote(nil, "dw1."+base64.RawURLEncoding.EncodeToString(box)), nil
+	return rawjson.AppendQuote(nil, "dw1."+base64.RawURLEncoding.EncodeToString(box)), nil
 }
 
 // open returns the handle if it was sealed here for this purpose and has not

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -76,7 +77,7 @@ func (s *subscription) take() []upstream.Event {
 
 // tag puts the id of the client's own listen request on a notification.
 func (s *subscription) tag(params []byte) []byte {
-	return wire.SetIn(params, "_meta", wire.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
+	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
 }
 
 // ear is a subscription's receiver for one server.
@@ -205,7 +206,7 @@ func entersListed(r *Relay, b *backend, act gate.Act) bool {
 // task finds the server's own id of a task that the client may hear of, which is one
 // that its principal has made.
 func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner string, ok bool) {
-	params := wire.Set(nil, wire.Edit{Key: "taskId", Value: wire.AppendQuote(nil, id)})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "taskId", Value: rawjson.AppendQuote(nil, id)})
 	t, err := resolve.Request(s.x.Server, "tasks/get", wire.IntID(0), params)
 	if err != nil || t.Server() != b.Name {
 		return "", false
@@ -267,7 +268,7 @@ func (e *ear) ofTask(ev *upstream.Event) bool {
 	if x.Server == "" {
 		ev.Params = naming{e.b.Name}.result("tasks/get", ev.Params)
 	}
-	ev.Params = wire.Set(ev.Params, wire.Edit{Key: "taskId", Value: wire.AppendQuote(nil, e.tasks[inner])})
+	ev.Params = rawjson.Set(ev.Params, rawjson.Edit{Key: "taskId", Value: rawjson.AppendQuote(nil, e.tasks[inner])})
 	return true
 }
 

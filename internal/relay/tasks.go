@@ -3,6 +3,7 @@ package relay
 import (
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -32,7 +33,7 @@ func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, err
 	if err != nil {
 		return nil, invalid{errNoTask}
 	}
-	return wire.Set(params, wire.Edit{Key: "taskId", Value: inner}), nil
+	return rawjson.Set(params, rawjson.Edit{Key: "taskId", Value: inner}), nil
 }
 
 // sealTask protects a task's id from other principals: it seals a new id, and
@@ -52,7 +53,7 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 			r.log.Error("sealing a task's id", "err", err)
 		}
 	}
-	return wire.Set(result, wire.Edit{Key: "taskId", Value: sealed})
+	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
 }
 
 // foreignTasks reports tasks of 2025-11-25 on a shared connection. Such tasks

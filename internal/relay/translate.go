@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -26,12 +28,12 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		params = wire.SetIn(params, "_meta", l.modernMeta(x)...)
+		params = rawjson.SetIn(params, "_meta", l.modernMeta(x)...)
 	case x.Era == front.Modern && c.era == front.Legacy:
-		params = wire.SetIn(params, "_meta", legacyMeta...)
+		params = rawjson.SetIn(params, "_meta", legacyMeta...)
 	case x.Era == front.Modern:
 		if caps, changed := r.narrow(x, l.b, wire.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
-			params = wire.SetIn(params, "_meta", wire.Edit{Key: wire.MetaCapabilities, Value: caps})
+			params = rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaCapabilities, Value: caps})
 		}
 	}
 	req.Params = params
@@ -56,11 +58,11 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 		if err != nil {
 			return nil, invalid{errState}
 		}
-		return wire.Set(p, wire.Edit{Key: "requestState", Value: inner}), nil
+		return rawjson.Set(p, rawjson.Edit{Key: "requestState", Value: inner}), nil
 	case mayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
 		return r.replay(x, t)
 	case mayAsk(t.Method()) && x.Era != c.era:
-		return wire.Set(p, wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
+		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 	case isList(t.Method()) && l.seals(c):
 		raw := wire.Get(p, "cursor")
 		if raw == nil {
@@ -70,7 +72,7 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 		if err != nil {
 			return nil, invalid{errCursor}
 		}
-		return wire.Set(p, wire.Edit{Key: "cursor", Value: inner}), nil
+		return rawjson.Set(p, rawjson.Edit{Key: "cursor", Value: inner}), nil
 	case isTask(t.Method()) && c.era == front.Modern:
 		return r.openTask(x, l, p)
 	}
@@ -79,23 +81,23 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 
 // legacyMeta removes what a legacy server would not understand and keeps the
 // rest: trace context, vendor keys.
-var legacyMeta = []wire.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
+var legacyMeta = []rawjson.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
 
 // modernMeta is what a modern server needs in every request, for a legacy client.
 // It declares the capabilities of the client's session that Doorward can serve
 // across the eras.
-func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
+func (l *link) modernMeta(x *front.Exchange) []rawjson.Edit {
 	info := wire.Get(x.Session.Init, "clientInfo")
 	if info == nil {
 		info = l.r.info
 	}
-	edits := []wire.Edit{
-		{Key: wire.MetaVersion, Value: []byte(`"` + wire.LatestModern + `"`)},
+	edits := []rawjson.Edit{
+		{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
 		{Key: wire.MetaCapabilities, Value: l.r.carried(x, l.b, wire.Get(x.Session.Init, "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
 	if level := l.r.bindingOf(x.Session).levelOf(); level != nil {
-		edits = append(edits, wire.Edit{Key: wire.MetaLogLevel, Value: level})
+		edits = append(edits, rawjson.Edit{Key: wire.MetaLogLevel, Value: level})
 	}
 	return edits
 }
@@ -105,16 +107,16 @@ func (l *link) modernMeta(x *front.Exchange) []wire.Edit {
 // change of roots no notification in the modern one.
 func (r *Relay) carried(x *front.Exchange, b *backend, caps []byte) []byte {
 	caps, _ = r.narrow(x, b, caps)
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for _, a := range askOf {
 		if value := wire.Get(caps, a.capability); len(value) > 0 && value[0] == '{' {
-			edits = append(edits, wire.Edit{Key: a.capability, Value: wire.Set(value, wire.Edit{Key: "listChanged"})})
+			edits = append(edits, rawjson.Edit{Key: a.capability, Value: rawjson.Set(value, rawjson.Edit{Key: "listChanged"})})
 		}
 	}
 	if extensions := withoutTasks(wire.Get(caps, "extensions")); len(extensions) > len("{}") {
-		edits = append(edits, wire.Edit{Key: "extensions", Value: extensions})
+		edits = append(edits, rawjson.Edit{Key: "extensions", Value: extensions})
 	}
-	return wire.Set(emptyResult, edits...)
+	return rawjson.Set(emptyResult, edits...)
 }
 
 // tasksExtension is the extension of the modern era (SEP-2663).
@@ -124,25 +126,25 @@ func withoutTasks(extensions []byte) []byte {
 	if len(extensions) == 0 || extensions[0] != '{' {
 		return nil
 	}
-	return wire.Set(extensions, wire.Edit{Key: tasksExtension})
+	return rawjson.Set(extensions, rawjson.Edit{Key: tasksExtension})
 }
 
 // narrow removes the capabilities that policy does not serve, so that a client is
 // not offered what it cannot use.
 func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for _, a := range askOf {
 		if wire.Get(caps, a.capability) == nil {
 			continue
 		}
 		if !r.gate.Allows(policy.Request{Who: x.Who, Action: a.action, Server: b.Name}).Allow {
-			edits = append(edits, wire.Edit{Key: a.capability})
+			edits = append(edits, rawjson.Edit{Key: a.capability})
 		}
 	}
 	if edits == nil {
 		return caps, false
 	}
-	return wire.Set(caps, edits...), true
+	return rawjson.Set(caps, edits...), true
 }
 
 // incoming makes the client's answer of a server's: the bytes that came,
@@ -205,19 +207,19 @@ var errNewKind = &wire.Error{Code: front.CodeInternal, Message: "The server's re
 // legacyResult removes what only the modern era has: the kind of a result,
 // caching hints, and structured output that is no object.
 func legacyResult(method string, result []byte) []byte {
-	edits := []wire.Edit{{Key: "resultType"}}
+	edits := []rawjson.Edit{{Key: "resultType"}}
 	if hasHints(method) {
-		edits = append(edits, wire.Edit{Key: "ttlMs"}, wire.Edit{Key: "cacheScope"})
+		edits = append(edits, rawjson.Edit{Key: "ttlMs"}, rawjson.Edit{Key: "cacheScope"})
 	}
 	switch method {
 	case "tools/call":
 		if out := wire.Get(result, "structuredContent"); len(out) > 0 && out[0] != '{' {
-			edits = append(edits, wire.Edit{Key: "structuredContent"})
+			edits = append(edits, rawjson.Edit{Key: "structuredContent"})
 		}
 	case "tools/list":
-		edits = append(edits, wire.Edit{Key: "tools", Value: legacyTools(wire.Get(result, "tools"))})
+		edits = append(edits, rawjson.Edit{Key: "tools", Value: legacyTools(wire.Get(result, "tools"))})
 	}
-	return wire.Set(result, edits...)
+	return rawjson.Set(result, edits...)
 }
 
 // legacyTools drops output schemas whose root is not an object.
@@ -232,7 +234,7 @@ func legacyTools(tools []byte) []byte {
 func legacyTool(tool []byte) []byte {
 	schema := wire.Get(tool, "outputSchema")
 	if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
-		return wire.Set(tool, wire.Edit{Key: "outputSchema"})
+		return rawjson.Set(tool, rawjson.Edit{Key: "outputSchema"})
 	}
 	return tool
 }
@@ -244,22 +246,22 @@ func hasHints(method string) bool { return isList(method) || method == "resource
 // resultType, and the caching hints of the methods that have them, at their
 // most careful (Caching).
 func modernResult(method string, result []byte) []byte {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	if wire.Get(result, "resultType") == nil {
-		edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
 	if hasHints(method) {
 		if wire.Get(result, "ttlMs") == nil {
-			edits = append(edits, wire.Edit{Key: "ttlMs", Value: []byte("0")})
+			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
 		}
 		if wire.Get(result, "cacheScope") == nil {
-			edits = append(edits, wire.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
+			edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 		}
 	}
 	if edits == nil || len(result) == 0 || result[0] != '{' {
 		return result
 	}
-	return wire.Set(result, edits...)
+	return rawjson.Set(result, edits...)
 }
 
 // translateError maps the codes that one era has and the other forbids.

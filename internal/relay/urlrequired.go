@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -45,9 +46,9 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 	requests, n := emptyResult, 0
 	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
 		n++
-		ask := wire.Set(nil, wire.Edit{Key: "method", Value: wire.AppendQuote(nil, policy.AskElicitation)},
-			wire.Edit{Key: "params", Value: wire.Set(params, wire.Edit{Key: "elicitationId"})})
-		requests = wire.Set(requests, wire.Edit{Key: fmt.Sprintf("%s-%d", t.b.Name, n), Value: ask})
+		ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)},
+			rawjson.Edit{Key: "params", Value: rawjson.Set(params, rawjson.Edit{Key: "elicitationId"})})
+		requests = rawjson.Set(requests, rawjson.Edit{Key: fmt.Sprintf("%s-%d", t.b.Name, n), Value: ask})
 	}
 	if n == 0 {
 		return upstream.Reply{}, errNoQuestions
@@ -56,8 +57,8 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("sealing a call that is made again: %w", err)
 	}
-	return upstream.Reply{Result: wire.Set(nil, wire.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
-		wire.Edit{Key: wire.InputRequests, Value: requests}, wire.Edit{Key: "requestState", Value: state})}, nil
+	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
 // replay takes the state of urlRequired out of the params of a call that comes back.
@@ -71,5 +72,5 @@ func (r *Relay) replay(x *front.Exchange, t target) ([]byte, error) {
 			return nil, invalid{errURLRefuse}
 		}
 	}
-	return wire.Set(t.Params(), wire.Edit{Key: "inputResponses"}, wire.Edit{Key: "requestState"}), nil
+	return rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 }

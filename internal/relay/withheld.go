@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -26,12 +27,12 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	if made == "" {
 		return upstream.Reply{}, held
 	}
-	edits := []wire.Edit{{Key: "inputResponses"}, {Key: "requestState"}}
+	edits := []rawjson.Edit{{Key: "inputResponses"}, {Key: "requestState"}}
 	if !t.NamesURI() {
-		edits = append(edits, wire.Edit{Key: "arguments", Value: emptyResult})
+		edits = append(edits, rawjson.Edit{Key: "arguments", Value: emptyResult})
 	}
 	t.Target = t.Renamed(made)
-	t.Target, _ = t.With(wire.Set(t.Params(), edits...))
+	t.Target, _ = t.With(rawjson.Set(t.Params(), edits...))
 	req, err := l.r.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, held

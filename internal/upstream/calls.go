@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -287,5 +288,5 @@ func (p *pending) ended() error {
 // withToken replaces the progress token in params by the minted one, which is
 // the request's own id: unique on the connection, and of no use elsewhere.
 func withToken(params []byte, id int64) []byte {
-	return wire.SetIn(params, "_meta", wire.Edit{Key: "progressToken", Value: wire.IntID(id)})
+	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: "progressToken", Value: wire.IntID(id)})
 }

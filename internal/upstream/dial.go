@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -93,7 +95,7 @@ func (s *stream) initialize(ctx context.Context, initParams []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	s.batch.Store(version == wire.V20250326)
+	s.batch.Store(version == protocol.V20250326)
 	if err := s.Notify(ctx, methodInitialized, nil); err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func negotiated(reply Reply) (string, error) {
 		return "", &fault{kind: ErrEra, reason: "initialize was refused", reply: reply.Error}
 	}
 	version, ok := wire.GetString(reply.Result, "protocolVersion")
-	if !ok || !wire.IsLegacyVersion(version) {
+	if !ok || !protocol.IsLegacyVersion(version) {
 		return "", newFault(ErrEra, "initialize settled no known legacy revision")
 	}
 	return version, nil
@@ -155,7 +157,7 @@ func (c *stdioConn) settle() {
 }
 
 func discover(meta []byte) *Request {
-	return &Request{Method: methodDiscover, Params: wire.Set(nil, wire.Edit{Key: "_meta", Value: meta})}
+	return &Request{Method: methodDiscover, Params: rawjson.Set(nil, rawjson.Edit{Key: "_meta", Value: meta})}
 }
 
 // JSON-RPC codes that only a server of the modern era sends ("Error codes").
@@ -184,7 +186,7 @@ func judgeDiscovery(reply Reply) error {
 		return &fault{kind: ErrEra, reason: "server/discover was refused", reply: e}
 	}
 	for raw := range wire.Elements(wire.Get(reply.Result, "supportedVersions")) {
-		if v, ok := wire.Text(raw); ok && wire.IsModernVersion(v) {
+		if v, ok := wire.Text(raw); ok && protocol.IsModernVersion(v) {
 			return nil
 		}
 	}
@@ -198,7 +200,7 @@ func unsupported(e *wire.Error) error {
 	named := false
 	for raw := range wire.Elements(wire.Get(e.Data, "supported")) {
 		v, ok := wire.Text(raw)
-		if named = named || ok; wire.IsLegacyVersion(v) {
+		if named = named || ok; protocol.IsLegacyVersion(v) {
 			return &fault{kind: ErrEra, reason: "the server names a revision of the legacy era", reply: e}
 		}
 	}

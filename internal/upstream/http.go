@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -137,7 +138,7 @@ func (c *httpConn) Notify(ctx context.Context, method string, params []byte) err
 	if c.modern {
 		header = c.modernHeader(method, params, nil)
 	}
-	return c.tell(ctx, wire.AppendNotification(nil, method, params), header)
+	return c.tell(ctx, rawjson.AppendNotification(nil, method, params), header)
 }
 
 // Answer implements Conn. In the modern era servers ask nothing.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -28,7 +29,7 @@ func TestHTTPLegacySession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if v, _ := wire.GetString(result, "protocolVersion"); v != wire.V20251125 {
+	if v, _ := wire.GetString(result, "protocolVersion"); v != protocol.V20251125 {
 		t.Errorf("result %s", result)
 	}
 	params := `{"name":"echo", "arguments":{"n":9007199254740993,"f":1.0,"z":{"b":1,"a":2}}}`
@@ -575,7 +576,7 @@ func TestHTTPCloseDeletesTheSessionAndFailsCalls(t *testing.T) {
 	}
 	waitDone(t, c)
 	deleted := f.requests(func(s seen) bool { return s.httpMethod == "DELETE" })
-	if len(deleted) != 1 || deleted[0].header.Get(headerSession) != "session-1" || deleted[0].header.Get(headerVersion) != wire.V20251125 {
+	if len(deleted) != 1 || deleted[0].header.Get(headerSession) != "session-1" || deleted[0].header.Get(headerVersion) != protocol.V20251125 {
 		t.Errorf("deleted %+v", deleted)
 	}
 	if _, err := c.Call(testContext(t), tool("echo"), nil); !errors.Is(err, ErrNotSent) {

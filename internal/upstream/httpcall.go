@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
@@ -146,7 +148,7 @@ func (x *httpCall) message() (body []byte, header http.Header) {
 	}
 	var id [20]byte
 	body = make([]byte, 0, len(params)+len(x.r.Method)+80)
-	body = wire.AppendRequest(body, appendInt(id[:0], x.id), x.r.Method, params)
+	body = rawjson.AppendRequest(body, appendInt(id[:0], x.id), x.r.Method, params)
 	if x.c.modern {
 		header = x.c.modernHeader(x.r.Method, params, x.r.Headers)
 	}
@@ -206,7 +208,7 @@ func (x *httpCall) single(resp *http.Response) (Reply, error) {
 // take reads what the server sent on behalf of this call: one message, or in
 // revision 2025-03-26 several. body is not used again by anybody else.
 func (x *httpCall) take(body []byte) (reply Reply, answered bool, err error) {
-	if !x.c.modern && x.c.who.Load().version == wire.V20250326 && isArray(body) {
+	if !x.c.modern && x.c.who.Load().version == protocol.V20250326 && isArray(body) {
 		messages, _, err := wire.ParseBatch(body, wire.FromServer)
 		if err != nil {
 			return Reply{}, false, x.garbled()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -108,12 +109,12 @@ func (c *httpConn) modernHeader(method string, params []byte, extra http.Header)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
 	if v, ok := wire.Text(wire.GetPath(params, "_meta", wire.MetaVersion)); ok {
-		set(headerVersion, wire.EncodeHeader(v))
+		set(headerVersion, protocol.EncodeHeader(v))
 	}
-	set(headerMethod, wire.EncodeHeader(method))
-	if key := wire.NameMember(method); key != "" {
+	set(headerMethod, protocol.EncodeHeader(method))
+	if key := protocol.NameMember(method); key != "" {
 		if name, ok := wire.GetString(params, key); ok {
-			set(headerName, wire.EncodeHeader(name))
+			set(headerName, protocol.EncodeHeader(name))
 		}
 	}
 	return h

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -22,8 +23,8 @@ func TestHTTPModernHeadersRepeatTheBody(t *testing.T) {
 		method, params, name string
 	}{
 		{"tools/call", `{"name":"get\u005fweather",` + meta + `}`, "get_weather"},
-		{"tools/call", `{"name":"wétter",` + meta + `}`, wire.EncodeHeader("wétter")},
-		{"prompts/get", `{"name":" padded ",` + meta + `}`, wire.EncodeHeader(" padded ")},
+		{"tools/call", `{"name":"wétter",` + meta + `}`, protocol.EncodeHeader("wétter")},
+		{"prompts/get", `{"name":" padded ",` + meta + `}`, protocol.EncodeHeader(" padded ")},
 		{"resources/read", `{"uri":"file:///a b",` + meta + `}`, "file:///a b"},
 		{"tasks/cancel", `{"taskId":"t1",` + meta + `}`, "t1"},
 		{"tools/list", `{"name":"no",` + meta + `}`, ""},
@@ -45,7 +46,7 @@ func TestHTTPModernHeadersRepeatTheBody(t *testing.T) {
 			t.Errorf("%s: header %v\nwant %v", tc.method, h, want)
 		}
 	}
-	if probe := f.methods(methodDiscover)[0]; probe.header.Get(headerVersion) != wire.V20260728 || string(wire.Get(probe.Params, "_meta")) != modernMeta {
+	if probe := f.methods(methodDiscover)[0]; probe.header.Get(headerVersion) != protocol.V20260728 || string(wire.Get(probe.Params, "_meta")) != modernMeta {
 		t.Errorf("the probe: %+v", probe)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -193,7 +194,7 @@ func (s *stream) progress(m wire.Message) {
 }
 
 func restoreToken(params, token []byte) []byte {
-	return wire.Set(params, wire.Edit{Key: "progressToken", Value: token})
+	return rawjson.Set(params, rawjson.Edit{Key: "progressToken", Value: token})
 }
 
 // ended handles the one cancellation that a modern server may send: that of a

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -328,7 +329,7 @@ func TestStdioBrokenAnswers(t *testing.T) {
 	}
 }
 
-func quote(s string) string { return string(wire.AppendQuote(nil, s)) }
+func quote(s string) string { return string(rawjson.AppendQuote(nil, s)) }
 
 func TestStdioSecondAnswerIsDropped(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -135,7 +136,7 @@ func (s *stream) request(ctx context.Context, r *Request, c *call) (begun bool, 
 	buf := buffers.Get().(*[]byte)
 	defer releaseBuffer(buf)
 	var id [20]byte
-	*buf = wire.AppendRequest((*buf)[:0], appendInt(id[:0], c.id), r.Method, params)
+	*buf = rawjson.AppendRequest((*buf)[:0], appendInt(id[:0], c.id), r.Method, params)
 	return s.carry(ctx, c.expire, endLine(buf))
 }
 
@@ -191,7 +192,7 @@ func cancelledParams(id int64) []byte {
 	b := append([]byte(nil), `{"requestId":`...)
 	b = appendInt(b, id)
 	b = append(b, `,"reason":`...)
-	b = wire.AppendQuote(b, cancelReason)
+	b = rawjson.AppendQuote(b, cancelReason)
 	return append(b, '}')
 }
 
@@ -199,7 +200,7 @@ func cancelledParams(id int64) []byte {
 func (s *stream) Notify(ctx context.Context, method string, params []byte) error {
 	buf := buffers.Get().(*[]byte)
 	defer releaseBuffer(buf)
-	*buf = wire.AppendNotification((*buf)[:0], method, params)
+	*buf = rawjson.AppendNotification((*buf)[:0], method, params)
 	return s.post(ctx, buf)
 }
 
@@ -217,9 +218,9 @@ func (s *stream) Answer(ctx context.Context, id wire.ID, r Reply) error {
 
 func appendAnswer(b []byte, id wire.ID, r Reply) []byte {
 	if r.Error != nil {
-		return wire.AppendError(b, id, r.Error)
+		return rawjson.AppendError(b, id, r.Error)
 	}
-	return wire.AppendResult(b, id, r.Result)
+	return rawjson.AppendResult(b, id, r.Result)
 }
 
 // post sends a message that has no answer.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 type deliveryKey struct{}
@@ -14,7 +14,7 @@ type deliveryKey struct{}
 // the request that carries it. An invalid token is a 401, although the request
 // would be served without one.
 func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) (*http.Request, bool) {
-	if d.o.Delivery == nil || len(r.Header[wire.HeaderSession]) == 0 {
+	if d.o.Delivery == nil || len(r.Header[protocol.HeaderSession]) == 0 {
 		return r, true
 	}
 	id, err := d.o.Delivery(r, who)

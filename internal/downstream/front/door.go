@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -314,9 +316,9 @@ func (d *Door) classify(in *inbound, m *wire.Message) {
 	version, _ := wire.Text(meta)
 	id := in.r.Header.Get("Mcp-Session-Id")
 	switch {
-	case wire.LooksModern(in.header) || wire.LooksModern(version):
+	case protocol.LooksModern(in.header) || protocol.LooksModern(version):
 		d.modern(in, m, version)
-	case in.header != "" && !wire.IsLegacyVersion(in.header):
+	case in.header != "" && !protocol.IsLegacyVersion(in.header):
 		fail(in.w, http.StatusBadRequest, m.ID, badVersion(in.header, version))
 	case m.Method == "initialize" && id == "":
 		d.initialize(in, m)
@@ -341,7 +343,7 @@ func badVersion(header, meta string) *wire.Error {
 // unsupported is -32022 with what this route can serve.
 func unsupported(requested string) *wire.Error {
 	data := []byte(`{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":`)
-	data = append(wire.AppendQuote(data, requested), '}')
+	data = append(rawjson.AppendQuote(data, requested), '}')
 	return &wire.Error{Code: CodeVersion, Message: "Unsupported protocol version", Data: data}
 }
 

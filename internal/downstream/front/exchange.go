@@ -13,6 +13,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -89,7 +90,7 @@ type Handler interface {
 // Notify sends a notification to the client on the stream of this exchange.
 // It is dropped when the stream has ended.
 func (x *Exchange) Notify(method string, params []byte) {
-	x.stream.send(wire.AppendNotification(nil, method, params))
+	x.stream.send(rawjson.AppendNotification(nil, method, params))
 }
 
 // StartStream makes the answer an event stream before the first message, for

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -37,7 +38,7 @@ var (
 // fail writes a JSON-RPC error with an HTTP status. id nil leaves the id out:
 // the request could not be attributed.
 func fail(w http.ResponseWriter, status int, id wire.ID, e *wire.Error) {
-	writeJSON(w, status, wire.AppendError(nil, id, e))
+	writeJSON(w, status, rawjson.AppendError(nil, id, e))
 }
 
 // writeJSON sends one complete JSON body.

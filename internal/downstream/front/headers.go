@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/protocol"
 )
 
 // isJSON admits exactly one Content-Type, application/json, whose charset is
@@ -68,7 +68,7 @@ func refusedByQuality(params string) bool {
 // once reports that no header which decides anything appears twice: another
 // reader might take the other one.
 func once(h http.Header) bool {
-	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", wire.HeaderSession} {
+	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", protocol.HeaderSession} {
 		if len(h[k]) > 1 {
 			return false
 		}
@@ -84,8 +84,8 @@ func once(h http.Header) bool {
 // namespace is the label of its project that a client gave, or empty: it is
 // well formed, and no more than claimed.
 func namespace(h http.Header) string {
-	v := h[wire.HeaderNamespace]
-	if len(v) != 1 || !wire.ValidNamespace(v[0]) {
+	v := h[protocol.HeaderNamespace]
+	if len(v) != 1 || !protocol.ValidNamespace(v[0]) {
 		return ""
 	}
 	return v[0]

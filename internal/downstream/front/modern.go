@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -59,7 +60,7 @@ func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *
 // client speaks stdio and so writes no Mcp-Param headers. Nothing is believed
 // by it: where such headers are there after all, they are checked.
 func overStdio(h http.Header) bool {
-	if len(h[wire.HeaderStdio]) == 0 {
+	if len(h[protocol.HeaderStdio]) == 0 {
 		return false
 	}
 	for k := range h {
@@ -80,7 +81,7 @@ func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 		return errMeta
 	case in.header != version:
 		return errMismatch
-	case !wire.IsModernVersion(version):
+	case !protocol.IsModernVersion(version):
 		return unsupported(version)
 	case in.r.Header.Get("Mcp-Method") != m.Method:
 		return errMismatch
@@ -94,7 +95,7 @@ func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 
 // nameMatches compares Mcp-Name with the member of params that it mirrors.
 func nameMatches(h http.Header, m *wire.Message) bool {
-	member := wire.NameMember(m.Method)
+	member := protocol.NameMember(m.Method)
 	if member == "" {
 		return true
 	}
@@ -106,6 +107,6 @@ func nameMatches(h http.Header, m *wire.Message) bool {
 	if len(v) != 1 {
 		return false
 	}
-	got, err := wire.DecodeHeader(v[0])
+	got, err := protocol.DecodeHeader(v[0])
 	return err == nil && got == name
 }

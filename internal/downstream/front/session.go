@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -75,7 +77,7 @@ const (
 
 func newSession(id string, who *principal.Principal, server string, t transport, now time.Time) *Session {
 	sum := sha256.Sum256([]byte(id))
-	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t, Version: wire.V20241105}
+	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t, Version: protocol.V20241105}
 	s.main = newEventLog(0, t == overStreamable)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.seen.Store(now.UnixNano())
@@ -123,7 +125,7 @@ func (s *Session) IdleSince() (since time.Time, idle bool) {
 // Notify sends a notification on the standalone stream; it waits there until
 // the client opens it.
 func (s *Session) Notify(method string, params []byte) {
-	s.main.put(wire.AppendNotification(nil, method, params), 0)
+	s.main.put(rawjson.AppendNotification(nil, method, params), 0)
 }
 
 // Ask puts a server's request to the client on the standalone stream.
@@ -149,7 +151,7 @@ func (s *Session) ask(ctx context.Context, on *stream, method string, params []b
 	s.mu.Unlock()
 	defer s.forget(n)
 
-	msg := wire.AppendRequest(nil, wire.IntID(n), method, params)
+	msg := rawjson.AppendRequest(nil, wire.IntID(n), method, params)
 	if on == nil || !on.send(msg) {
 		s.main.put(msg, 0)
 		on = nil
@@ -168,7 +170,7 @@ func (s *Session) ask(ctx context.Context, on *stream, method string, params []b
 // retract tells the client that a question was withdrawn.
 func (s *Session) retract(on *stream, n int64) {
 	params := append([]byte(`{"requestId":`), wire.IntID(n)...)
-	msg := wire.AppendNotification(nil, "notifications/cancelled", append(params, '}'))
+	msg := rawjson.AppendNotification(nil, "notifications/cancelled", append(params, '}'))
 	if on == nil || !on.send(msg) {
 		s.main.put(msg, 0)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -283,9 +284,9 @@ func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 
 func appendReply(dst []byte, id wire.ID, r Reply) []byte {
 	if r.Error != nil {
-		return wire.AppendError(dst, id, r.Error)
+		return rawjson.AppendError(dst, id, r.Error)
 	}
-	return wire.AppendResult(dst, id, r.Result)
+	return rawjson.AppendResult(dst, id, r.Result)
 }
 
 // hold waits until the exchange is done or its stream has been open for the

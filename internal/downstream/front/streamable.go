@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -41,8 +43,8 @@ func (d *Door) initialize(in *inbound, m *wire.Message) {
 // open negotiates the version and lets the Handler answer. The session keeps
 // what its client declared.
 func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
-	s.Version = wire.LatestLegacy
-	if v, _ := wire.GetString(m.Params, "protocolVersion"); wire.IsLegacyVersion(v) {
+	s.Version = protocol.LatestLegacy
+	if v, _ := wire.GetString(m.Params, "protocolVersion"); protocol.IsLegacyVersion(v) {
 		s.Version = v
 	}
 	s.Init = append([]byte(nil), m.Params...)
@@ -146,8 +148,8 @@ func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
 		return
 	}
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, s)}
-	if s.Version >= wire.V20250618 {
-		st.open, st.prime = s.openLog, s.Version >= wire.V20251125
+	if s.Version >= protocol.V20250618 {
+		st.open, st.prime = s.openLog, s.Version >= protocol.V20251125
 	}
 	x := d.exchange(in, m, s, st)
 	if d.o.StreamTime > 0 && st.prime {
@@ -183,7 +185,7 @@ func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exch
 // "Batching"). Every element is an exchange of its own and decided by itself.
 func (d *Door) batch(in *inbound, body []byte) {
 	s, _ := d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
-	if s == nil || s.Version != wire.V20250326 {
+	if s == nil || s.Version != protocol.V20250326 {
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
@@ -248,7 +250,7 @@ func (d *Door) element(in *inbound, m *wire.Message, s *Session) []byte {
 	case errors.Is(err, errAllBusy):
 		return appendReply(nil, m.ID, d.noRoom(x, RuleCalls))
 	case err != nil:
-		return wire.AppendError(nil, m.ID, errTwice)
+		return rawjson.AppendError(nil, m.ID, errTwice)
 	}
 	defer s.leave(m.ID)
 	defer d.during(x, cancel)()
@@ -273,7 +275,7 @@ func joinArray(items [][]byte) []byte {
 // named is the session that a GET or DELETE is about; nil: it has been refused.
 func (d *Door) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
 	id := r.Header.Get("Mcp-Session-Id")
-	if id == "" || !once(r.Header) || wire.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
+	if id == "" || !once(r.Header) || protocol.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
 		w.Header().Set("Allow", "POST")
 		plain(w, http.StatusMethodNotAllowed)
 		return nil

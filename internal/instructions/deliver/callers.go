@@ -7,13 +7,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // spawnToken begins the token of a started agent, which counts at the door
@@ -105,7 +105,7 @@ type shown struct {
 // and one of them at most: two readers could take different ones. A started
 // agent needs Authorization for its own token, which the door has looked at.
 func shownBy(h http.Header, started bool) (shown, error) {
-	authorization, beside := h["Authorization"], h[wire.HeaderSession]
+	authorization, beside := h["Authorization"], h[protocol.HeaderSession]
 	if len(authorization) > 1 || len(beside) > 1 {
 		return shown{}, errTwice
 	}
@@ -250,10 +250,10 @@ func (s *credentials) stands(found *session.Session) bool {
 // Doorward-Session of an MCP request, as an id for gate.Act.Delivery; empty without
 // the header. It comes beside the caller's authentication. An ended session costs
 // its bearer the guidance and nothing else, unless the client announces that it can
-// renew (wire.HeaderRenews). An error is a 401; with errors.As, *session.Invalid
+// renew (protocol.HeaderRenews). An error is a 401; with errors.As, *session.Invalid
 // tells the operator why.
 func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
-	values := r.Header[wire.HeaderSession]
+	values := r.Header[protocol.HeaderSession]
 	if len(values) == 0 {
 		return "", nil
 	}
@@ -267,7 +267,7 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 		}
 		found, err := s.credentials.check(r, who, shown.session)
 		switch {
-		case hasEnded(err) && len(r.Header[wire.HeaderRenews]) == 0:
+		case hasEnded(err) && len(r.Header[protocol.HeaderRenews]) == 0:
 			if s.o.Refused != nil {
 				s.o.Refused(r, err.Error())
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -143,7 +144,7 @@ func marked(result []byte, t *Text) []byte {
 	if t.Degraded == "" {
 		return result
 	}
-	return wire.SetIn(result, "_meta", wire.Edit{Key: "doorward/degraded", Value: []byte("true")})
+	return rawjson.SetIn(result, "_meta", rawjson.Edit{Key: "doorward/degraded", Value: []byte("true")})
 }
 
 // get returns the text for an admitted request: the requested one, or the generic

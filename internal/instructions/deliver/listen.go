@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -164,8 +165,8 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 	l := c.s.readers.newListen(p.Act())
 	l.want(wire.Get(r.Params, "notifications"))
-	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
-	tagged := func(params []byte) []byte { return wire.Set(params, wire.Edit{Key: "_meta", Value: tag}) }
+	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
+	tagged := func(params []byte) []byte { return rawjson.Set(params, rawjson.Edit{Key: "_meta", Value: tag}) }
 	c.mu.Lock()
 	c.listens[l] = struct{}{}
 	c.mu.Unlock()
@@ -175,7 +176,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		c.mu.Unlock()
 	}()
 	c.meet(l)
-	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: tagged(wire.Set(nil, wire.Edit{Key: "notifications", Value: l.granted()}))})
+	on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: tagged(rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: l.granted()}))})
 	write := func() {
 		for _, e := range l.take() {
 			on(upstream.Event{Method: e.Method, Params: tagged(e.Params)})
@@ -211,22 +212,22 @@ func (l *listen) want(filter []byte) {
 
 // granted is the filter that is honoured.
 func (l *listen) granted() []byte {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	if l.prompts {
-		edits = append(edits, wire.Edit{Key: "promptsListChanged", Value: []byte("true")})
+		edits = append(edits, rawjson.Edit{Key: "promptsListChanged", Value: []byte("true")})
 	}
 	if l.resources {
-		edits = append(edits, wire.Edit{Key: "resourcesListChanged", Value: []byte("true")})
+		edits = append(edits, rawjson.Edit{Key: "resourcesListChanged", Value: []byte("true")})
 	}
 	if len(l.uris) > 0 {
 		var out []byte
 		for _, uri := range slices.Sorted(maps.Keys(l.uris)) {
-			out = wire.AppendQuote(append(out, ','), uri)
+			out = rawjson.AppendQuote(append(out, ','), uri)
 		}
 		out[0] = '['
-		edits = append(edits, wire.Edit{Key: "resourceSubscriptions", Value: append(out, ']')})
+		edits = append(edits, rawjson.Edit{Key: "resourceSubscriptions", Value: append(out, ']')})
 	}
-	return wire.Set(nil, edits...)
+	return rawjson.Set(nil, edits...)
 }
 
 // put never waits.

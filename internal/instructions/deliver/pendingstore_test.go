@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -194,7 +195,7 @@ func TestATokenIsJudgedByNobodyWhileTheStoreIsAway(t *testing.T) {
 	if id, err := h.s.Delivery(r, program("a")); id != "" || err != nil {
 		t.Errorf("%q %v", id, err)
 	}
-	r.Header[wire.HeaderSession] = []string{session.Prefix + "made.up"}
+	r.Header[protocol.HeaderSession] = []string{session.Prefix + "made.up"}
 	if id, err := h.s.Delivery(r, program("a")); id != unjudged || err != nil {
 		t.Errorf("%q %v", id, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -36,17 +37,17 @@ func prompts(v seen) []byte {
 }
 
 // entry is an element of a list.
-func entry(key, name, description string, more []wire.Edit) []byte {
-	edits := []wire.Edit{{Key: key, Value: wire.AppendQuote(nil, name)}}
+func entry(key, name, description string, more []rawjson.Edit) []byte {
+	edits := []rawjson.Edit{{Key: key, Value: rawjson.AppendQuote(nil, name)}}
 	if description != "" {
-		edits = append(edits, wire.Edit{Key: "description", Value: wire.AppendQuote(nil, description)})
+		edits = append(edits, rawjson.Edit{Key: "description", Value: rawjson.AppendQuote(nil, description)})
 	}
-	return wire.Set(nil, append(edits, more...)...)
+	return rawjson.Set(nil, append(edits, more...)...)
 }
 
 // promptArguments is what a client asks its user for: the variables of a
 // document.
-func promptArguments(d *document.Document) []wire.Edit {
+func promptArguments(d *document.Document) []rawjson.Edit {
 	schema := d.Schema()
 	needed := make(map[string]bool)
 	for v := range wire.Elements(wire.Get(schema, "required")) {
@@ -57,13 +58,13 @@ func promptArguments(d *document.Document) []wire.Edit {
 	for name, v := range wire.Members(wire.Get(schema, "properties")) {
 		about, _ := wire.GetString(v, "description")
 		out = append(append(out, ','), entry("name", name, about,
-			[]wire.Edit{{Key: "required", Value: strconv.AppendBool(nil, needed[name])}})...)
+			[]rawjson.Edit{{Key: "required", Value: strconv.AppendBool(nil, needed[name])}})...)
 	}
 	if out == nil {
 		return nil
 	}
 	out[0] = '['
-	return []wire.Edit{{Key: "arguments", Value: append(out, ']')}}
+	return []rawjson.Edit{{Key: "arguments", Value: append(out, ']')}}
 }
 
 // prompt serves prompts/get. The relay has recorded it; the delivery has a
@@ -104,22 +105,22 @@ func (c *conn) prompt(ctx context.Context, r *upstream.Request) (upstream.Reply,
 
 // prompted is a GetPromptResult.
 func (c *conn) prompted(t *Text, about string) upstream.Reply {
-	text := append([]byte(`[{"role":"user","content":{"type":"text","text":`), wire.AppendQuote(nil, t.Body)...)
-	edits := []wire.Edit{{Key: "messages", Value: append(text, "}}]"...)}}
+	text := append([]byte(`[{"role":"user","content":{"type":"text","text":`), rawjson.AppendQuote(nil, t.Body)...)
+	edits := []rawjson.Edit{{Key: "messages", Value: append(text, "}}]"...)}}
 	if about != "" {
-		edits = append(edits, wire.Edit{Key: "description", Value: wire.AppendQuote(nil, about)})
+		edits = append(edits, rawjson.Edit{Key: "description", Value: rawjson.AppendQuote(nil, about)})
 	}
 	if c.modern {
-		edits = append(edits, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
-	return upstream.Reply{Result: marked(wire.Set(nil, edits...), t)}
+	return upstream.Reply{Result: marked(rawjson.Set(nil, edits...), t)}
 }
 
 // badVariable: the name of a variable is in prompts/list, so it says nothing new.
 func badVariable(name string) *wire.Error {
 	e := &wire.Error{Code: -32602, Message: "Invalid arguments"}
 	if name != "" {
-		e.Data = wire.Set(nil, wire.Edit{Key: "variable", Value: wire.AppendQuote(nil, name)})
+		e.Data = rawjson.Set(nil, rawjson.Edit{Key: "variable", Value: rawjson.AppendQuote(nil, name)})
 	}
 	return e
 }
@@ -152,7 +153,7 @@ func promptOrder(d *document.Document, args []byte) (order, bool) {
 // (MCP), variables have types: a string is taken for what its variable is, and
 // where it is none of that, the schema says so.
 func promptVars(d *document.Document, args []byte) ([]byte, bool) {
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for name, raw := range wire.Members(args) {
 		text, ok := wire.Text(raw)
 		if !ok {
@@ -160,11 +161,11 @@ func promptVars(d *document.Document, args []byte) ([]byte, bool) {
 		}
 		value := []byte(text)
 		if isText(d.Variables[name]) || !isValue(value) {
-			value = wire.AppendQuote(nil, text)
+			value = rawjson.AppendQuote(nil, text)
 		}
-		edits = append(edits, wire.Edit{Key: name, Value: value})
+		edits = append(edits, rawjson.Edit{Key: name, Value: value})
 	}
-	return wire.Set([]byte("{}"), edits...), true
+	return rawjson.Set([]byte("{}"), edits...), true
 }
 
 // isText reports whether a schema takes a text. One that names no type does.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -54,7 +55,7 @@ func resources(v seen) []byte {
 }
 
 func resource(path, name, about string) []byte {
-	return entry("uri", uriScheme+path, about, []wire.Edit{{Key: "name", Value: wire.AppendQuote(nil, name)},
+	return entry("uri", uriScheme+path, about, []rawjson.Edit{{Key: "name", Value: rawjson.AppendQuote(nil, name)},
 		{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}})
 }
 
@@ -84,11 +85,11 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	content := wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)},
-		wire.Edit{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}, wire.Edit{Key: "text", Value: wire.AppendQuote(nil, t.Body)})
-	out := wire.Set(nil, wire.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
+	content := rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)},
+		rawjson.Edit{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}, rawjson.Edit{Key: "text", Value: rawjson.AppendQuote(nil, t.Body)})
+	out := rawjson.Set(nil, rawjson.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
 	if c.modern {
-		out = wire.Set(out, builtin.Hints(textTime)...)
+		out = rawjson.Set(out, builtin.Hints(textTime)...)
 	}
 	return upstream.Reply{Result: marked(out, t)}, nil
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // A principal makes at most so many sessions in any such span.
@@ -101,7 +101,7 @@ func (q sessionRequest) wanted(in opening) (ask session.Request, rule string, er
 		ttl = time.Duration(*in.TTL) * time.Second
 		ok = ok && *in.TTL >= 1 && *in.TTL <= maxTTL
 	}
-	if !ok || in.Project != "" && !wire.ValidNamespace(in.Project) {
+	if !ok || in.Project != "" && !protocol.ValidNamespace(in.Project) {
 		return ask, ruleArgument, malformed()
 	}
 	scope := q.s.credentials.tiers(q.who)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -134,7 +135,7 @@ func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 		return upstream.Reply{}, unrecorded(p, err)
 	}
 	reply := c.said(string(out), false)
-	reply.Result = wire.Set(reply.Result, wire.Edit{Key: "structuredContent", Value: out})
+	reply.Result = rawjson.Set(reply.Result, rawjson.Edit{Key: "structuredContent", Value: out})
 	return reply, nil
 }
 
@@ -147,13 +148,13 @@ func (c *conn) invalid(p gate.Pass) (upstream.Reply, error) {
 
 // said is a CallToolResult of one text.
 func (c *conn) said(text string, failed bool) upstream.Reply {
-	content := append([]byte(`[{"type":"text","text":`), wire.AppendQuote(nil, text)...)
-	out := wire.Set(nil, wire.Edit{Key: "content", Value: append(content, "}]"...)})
+	content := append([]byte(`[{"type":"text","text":`), rawjson.AppendQuote(nil, text)...)
+	out := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: append(content, "}]"...)})
 	if failed {
-		out = wire.Set(out, wire.Edit{Key: "isError", Value: []byte("true")})
+		out = rawjson.Set(out, rawjson.Edit{Key: "isError", Value: []byte("true")})
 	}
 	if c.modern {
-		out = wire.Set(out, wire.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		out = rawjson.Set(out, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
 	return upstream.Reply{Result: out}
 }

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -192,5 +192,5 @@ func (c *conn) tell(l *listen, n *changes) {
 }
 
 func updated(uri string) upstream.Event {
-	return upstream.Event{Method: resourceUpdated, Params: wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})}
+	return upstream.Event{Method: resourceUpdated, Params: rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/trust/plaintext"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 const (
@@ -117,7 +117,7 @@ func admit(r Request) (Request, error) {
 		return r, fmt.Errorf("%w: its subject is not a principal", ErrRequest)
 	case len(r.Scope) == 0 || slices.ContainsFunc(r.Scope, func(s string) bool { return s != Behavioural && s != Structural }):
 		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
-	case r.Project != "" && !wire.ValidNamespace(r.Project):
+	case r.Project != "" && !protocol.ValidNamespace(r.Project):
 		return r, fmt.Errorf("%w: a project is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", ErrRequest)
 	case len(r.Bind) > maxBind || !plain(r.Bind):
 		return r, fmt.Errorf("%w: it cannot be bound to that", ErrRequest)

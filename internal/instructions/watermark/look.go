@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -63,7 +64,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 	if len(skip) == 0 || !bytes.HasPrefix(bytes.TrimLeft(raw, " \n\r\t"), []byte("{")) {
 		return l.strings(raw)
 	}
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for name, v := range wire.Members(raw) {
 		if slices.Contains(skip, name) {
 			continue
@@ -74,10 +75,10 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 			l.stuck = true
 		}
 		if out := l.strings(v); len(out) > 0 && &out[0] != &v[0] {
-			edits = append(edits, wire.Edit{Key: name, Value: out})
+			edits = append(edits, rawjson.Edit{Key: name, Value: out})
 		}
 	}
-	return wire.Set(raw, edits...)
+	return rawjson.Set(raw, edits...)
 }
 
 // strings looks at every string in raw. The result is raw itself when nothing

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -337,7 +338,7 @@ func FuzzLook(f *testing.F) {
 		for _, form := range forms {
 			s := string(raw)
 			i := min(int(at), len(s))
-			with := []byte(`{"x":[` + s + `],"y":"` + form + `","z":` + string(wire.AppendQuote(nil, s[:i]+" "+form+" "+s[i:])) + `}`)
+			with := []byte(`{"x":[` + s + `],"y":"` + form + `","z":` + string(rawjson.AppendQuote(nil, s[:i]+" "+form+" "+s[i:])) + `}`)
 			r := x.Look(Redact, with)
 			if len(r.Found) == 0 {
 				t.Fatalf("nothing was found in %s", with)

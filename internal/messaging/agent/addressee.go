@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // addressee is a peer as the policy is asked about it.
@@ -38,16 +38,16 @@ func (a *addressee) near() bool {
 func (a *addressee) args() []byte {
 	who := shortPrincipal(a.peer.Principal, a.me.Node)
 	kind, _, _ := principal.Parse(who)
-	quote := func(s string) []byte { return wire.AppendQuote(nil, s) }
+	quote := func(s string) []byte { return rawjson.AppendQuote(nil, s) }
 	truth := map[bool][]byte{true: []byte("true"), false: []byte("false")}
-	to := wire.Set(nil,
-		wire.Edit{Key: "principal", Value: quote(who)}, wire.Edit{Key: "kind", Value: quote(kind)},
-		wire.Edit{Key: "name", Value: quote(a.peer.Name)}, wire.Edit{Key: "namespace", Value: quote(a.peer.Namespace)},
-		wire.Edit{Key: "lineage", Value: quote(a.peer.Lineage)},
-		wire.Edit{Key: "own", Value: truth[a.own()]}, wire.Edit{Key: "near", Value: truth[a.near()]})
-	from := wire.Set(nil, wire.Edit{Key: "name", Value: quote(a.me.Name)}, wire.Edit{Key: "namespace", Value: quote(a.me.Namespace)})
-	return wire.Set(nil, wire.Edit{Key: "to", Value: to}, wire.Edit{Key: "from", Value: from},
-		wire.Edit{Key: "now", Value: strconv.AppendInt(nil, time.Now().Unix(), 10)})
+	to := rawjson.Set(nil,
+		rawjson.Edit{Key: "principal", Value: quote(who)}, rawjson.Edit{Key: "kind", Value: quote(kind)},
+		rawjson.Edit{Key: "name", Value: quote(a.peer.Name)}, rawjson.Edit{Key: "namespace", Value: quote(a.peer.Namespace)},
+		rawjson.Edit{Key: "lineage", Value: quote(a.peer.Lineage)},
+		rawjson.Edit{Key: "own", Value: truth[a.own()]}, rawjson.Edit{Key: "near", Value: truth[a.near()]})
+	from := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: quote(a.me.Name)}, rawjson.Edit{Key: "namespace", Value: quote(a.me.Namespace)})
+	return rawjson.Set(nil, rawjson.Edit{Key: "to", Value: to}, rawjson.Edit{Key: "from", Value: from},
+		rawjson.Edit{Key: "now", Value: strconv.AppendInt(nil, time.Now().Unix(), 10)})
 }
 
 // shortPrincipal is a principal without the node, where the node is this one;

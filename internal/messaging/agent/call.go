@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -194,7 +196,7 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 
 // namespaceOf is the label of the caller's project, as its shim sent it.
 func namespaceOf(r *upstream.Request) string {
-	if v := r.Headers[wire.HeaderNamespace]; len(v) == 1 && wire.ValidNamespace(v[0]) {
+	if v := r.Headers[protocol.HeaderNamespace]; len(v) == 1 && protocol.ValidNamespace(v[0]) {
 		return v[0]
 	}
 	return ""
@@ -207,8 +209,8 @@ func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
 		return func(int) {}
 	}
 	return func(n int) {
-		params := wire.Set(nil, wire.Edit{Key: "progressToken", Value: r.ProgressToken},
-			wire.Edit{Key: "progress", Value: wire.IntID(int64(n))}, wire.Edit{Key: "message", Value: []byte(`"waiting"`)})
+		params := rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: r.ProgressToken},
+			rawjson.Edit{Key: "progress", Value: wire.IntID(int64(n))}, rawjson.Edit{Key: "message", Value: []byte(`"waiting"`)})
 		on(upstream.Event{Method: "notifications/progress", Params: params})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -295,9 +296,9 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 		raw = string(b)
 	}
 	if (tool == "inbox" || tool == "read") && raw[0] == '{' && wire.Get([]byte(raw), "format") == nil {
-		raw = string(wire.Set([]byte(raw), wire.Edit{Key: "format", Value: []byte(`"json"`)}))
+		raw = string(rawjson.Set([]byte(raw), rawjson.Edit{Key: "format", Value: []byte(`"json"`)}))
 	}
-	params := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, tool)}, wire.Edit{Key: "arguments", Value: []byte(raw)})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, tool)}, rawjson.Edit{Key: "arguments", Value: []byte(raw)})
 	pass, err := c.h.gate.Enter(gate.Act{Who: c.who, Session: c.session, Action: "tools/call", Server: ServerName, Name: tool,
 		Bytes: int64(len(params)), Args: []byte(raw), Source: source}.Deferred())
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -81,11 +82,11 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	content := wire.Set(nil, wire.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)},
-		wire.Edit{Key: "mimeType", Value: []byte(`"application/json"`)}, wire.Edit{Key: "text", Value: wire.AppendQuote(nil, string(text))})
-	out := wire.Set(nil, wire.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
+	content := rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)},
+		rawjson.Edit{Key: "mimeType", Value: []byte(`"application/json"`)}, rawjson.Edit{Key: "text", Value: rawjson.AppendQuote(nil, string(text))})
+	out := rawjson.Set(nil, rawjson.Edit{Key: "contents", Value: append(append([]byte{'['}, content...), ']')})
 	if c.modern {
-		out = wire.Set(out, builtin.Hints("0")...)
+		out = rawjson.Set(out, builtin.Hints("0")...)
 	}
 	return upstream.Reply{Result: out}, nil
 }
@@ -161,9 +162,9 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		}
 	}
 	id := wire.IntID(listens.Add(1))
-	tag := wire.Set(nil, wire.Edit{Key: wire.MetaSubscription, Value: id})
+	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: id})
 	on(upstream.Event{Method: "notifications/subscriptions/acknowledged",
-		Params: wire.Set(nil, wire.Edit{Key: "notifications", Value: granted}, wire.Edit{Key: "_meta", Value: tag})})
+		Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: granted}, rawjson.Edit{Key: "_meta", Value: tag})})
 	ctx, cancel := c.With(ctx)
 	defer cancel()
 	if wanted {
@@ -174,7 +175,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 	<-ctx.Done()
 	if c.Context.Err() != nil {
-		return upstream.Reply{Result: wire.Set([]byte(`{"resultType":"complete"}`), wire.Edit{Key: "_meta", Value: tag})}, nil
+		return upstream.Reply{Result: rawjson.Set([]byte(`{"resultType":"complete"}`), rawjson.Edit{Key: "_meta", Value: tag})}, nil
 	}
 	return upstream.Reply{}, ctx.Err()
 }
@@ -186,7 +187,7 @@ func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
 // updated says that the inbox is worth a look; meta names the listen, if any.
 func updated(meta []byte) upstream.Event {
 	return upstream.Event{Method: "notifications/resources/updated",
-		Params: wire.Set(nil, wire.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)}, wire.Edit{Key: "_meta", Value: meta})}
+		Params: rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)}, rawjson.Edit{Key: "_meta", Value: meta})}
 }
 
 // pusher wakes the client of one stream.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -33,8 +34,8 @@ func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	if err := wire.ValidateValue(text); err != nil {
 		return nil, fmt.Errorf("schema.jsonc: %w", err)
 	}
-	definitions := wire.SetIn(wire.Get(text, "definitions"), "body", wire.Edit{Key: "maxLength", Value: wire.IntID(int64(mostBody))})
-	e := expander{definitions: wire.SetIn(definitions, "ttl", wire.Edit{Key: "default", Value: wire.IntID(int64(ttl.Seconds()))})}
+	definitions := rawjson.SetIn(wire.Get(text, "definitions"), "body", rawjson.Edit{Key: "maxLength", Value: wire.IntID(int64(mostBody))})
+	e := expander{definitions: rawjson.SetIn(definitions, "ttl", rawjson.Edit{Key: "default", Value: wire.IntID(int64(ttl.Seconds()))})}
 	out := make(map[string]schemas)
 	for tool, raw := range wire.Members(wire.Get(text, "tools")) {
 		s := schemas{input: e.expand(wire.Get(raw, "in"), true), output: e.output(wire.Get(raw, "out"))}
@@ -79,11 +80,11 @@ type expander struct {
 func listed(input []byte) []byte {
 	var all []byte
 	for name, v := range wire.Members(wire.Get(input, "properties")) {
-		all = append(wire.AppendQuote(append(all, ','), name), ':')
+		all = append(rawjson.AppendQuote(append(all, ','), name), ':')
 		all = append(all, plain(v)...)
 	}
-	return wire.Set([]byte(`{"type":"object"}`), wire.Edit{Key: "properties", Value: bracketed('{', all, '}')},
-		wire.Edit{Key: "required", Value: wire.Get(input, "required")})
+	return rawjson.Set([]byte(`{"type":"object"}`), rawjson.Edit{Key: "properties", Value: bracketed('{', all, '}')},
+		rawjson.Edit{Key: "required", Value: wire.Get(input, "required")})
 }
 
 // plain is a parameter's schema without what only the check needs. Of an object
@@ -104,7 +105,7 @@ func plain(raw []byte) []byte {
 		default:
 			continue
 		}
-		out = append(wire.AppendQuote(append(out, ','), key), ':')
+		out = append(rawjson.AppendQuote(append(out, ','), key), ':')
 		out = append(out, v...)
 	}
 	if wire.Get(raw, "enum") != nil && wire.Get(raw, "type") == nil {
@@ -134,7 +135,7 @@ func (e *expander) expand(raw []byte, input bool) []byte {
 		}
 		return bracketed('[', out, ']')
 	case raw[0] == '{' && wire.Get(raw, "is") != nil:
-		return wire.Set(e.expand(wire.Get(raw, "is"), input), wire.Edit{Key: "description", Value: wire.Get(raw, "description")})
+		return rawjson.Set(e.expand(wire.Get(raw, "is"), input), rawjson.Edit{Key: "description", Value: wire.Get(raw, "description")})
 	case raw[0] == '{':
 		return e.schema(raw, input)
 	}
@@ -168,7 +169,7 @@ func (e *expander) schema(raw []byte, input bool) []byte {
 		default:
 			v = e.expand(v, input)
 		}
-		out = append(wire.AppendQuote(append(out, ','), key), ':')
+		out = append(rawjson.AppendQuote(append(out, ','), key), ':')
 		out = append(out, v...)
 	}
 	if !input && wire.Get(raw, "required") == nil && wire.Get(raw, "properties") != nil {
@@ -184,7 +185,7 @@ func (e *expander) schema(raw []byte, input bool) []byte {
 func (e *expander) properties(raw []byte, input bool) []byte {
 	var out []byte
 	for name, v := range wire.Members(raw) {
-		out = append(wire.AppendQuote(append(out, ','), name), ':')
+		out = append(rawjson.AppendQuote(append(out, ','), name), ':')
 		out = append(out, e.expand(v, input)...)
 	}
 	return bracketed('{', out, '}')
@@ -200,7 +201,7 @@ func required(raw []byte) []byte {
 	var out []byte
 	for name := range wire.Members(wire.Get(raw, "properties")) {
 		if !slices.Contains(optional, name) {
-			out = wire.AppendQuote(append(out, ','), name)
+			out = rawjson.AppendQuote(append(out, ','), name)
 		}
 	}
 	return bracketed('[', out, ']')

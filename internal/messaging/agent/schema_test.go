@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -233,11 +234,11 @@ func closed(raw []byte) []byte {
 		out := raw
 		for k, v := range wire.Members(raw) {
 			if k != "const" && k != "enum" && k != "default" && k != "required" {
-				out = wire.Set(out, wire.Edit{Key: k, Value: closed(v)})
+				out = rawjson.Set(out, rawjson.Edit{Key: k, Value: closed(v)})
 			}
 		}
 		if wire.Get(raw, "properties") != nil && wire.Get(raw, "additionalProperties") == nil {
-			out = wire.Set(out, wire.Edit{Key: "additionalProperties", Value: []byte("false")})
+			out = rawjson.Set(out, rawjson.Edit{Key: "additionalProperties", Value: []byte("false")})
 		}
 		return out
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // verb is one tool: what it needs, and what it does.
@@ -90,11 +90,11 @@ func (v *verb) tool() []byte {
 	if v.hints != "" {
 		hints = []byte(v.hints)
 	}
-	return wire.Set(nil,
-		wire.Edit{Key: "name", Value: wire.AppendQuote(nil, v.name)},
-		wire.Edit{Key: "description", Value: wire.AppendQuote(nil, v.description)},
-		wire.Edit{Key: "inputSchema", Value: v.listed},
-		wire.Edit{Key: "annotations", Value: hints})
+	return rawjson.Set(nil,
+		rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, v.name)},
+		rawjson.Edit{Key: "description", Value: rawjson.AppendQuote(nil, v.description)},
+		rawjson.Edit{Key: "inputSchema", Value: v.listed},
+		rawjson.Edit{Key: "annotations", Value: hints})
 }
 
 // ask puts a question about the caller to the policy, with an addressee where

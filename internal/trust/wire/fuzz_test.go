@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -146,21 +146,38 @@ func sameReading(t *testing.T, b []byte, m Message) {
 // sameAgain writes the message anew and reads that.
 func sameAgain(t *testing.T, m Message) {
 	t.Helper()
-	var text []byte
-	switch {
-	case m.Kind == Request:
-		text = AppendRequest(nil, m.ID, m.Method, m.Params)
-	case m.Kind == Notification:
-		text = AppendNotification(nil, m.Method, m.Params)
-	case m.Kind == Response && m.Error != nil:
-		text = AppendError(nil, m.ID, m.Error)
-	default:
-		text = AppendResult(nil, m.ID, m.Result)
-	}
+	text := written(t, m)
 	again, err := Parse(text, FromServer)
 	if err != nil || !reflect.DeepEqual(again, m) {
 		t.Fatalf("%+v came back from %q as %+v, %v", m, text, again, err)
 	}
+}
+
+// written is m as another program would write it.
+func written(t *testing.T, m Message) []byte {
+	t.Helper()
+	members := map[string]json.RawMessage{"jsonrpc": []byte(`"2.0"`)}
+	for name, raw := range map[string][]byte{"id": m.ID, "params": m.Params, "result": m.Result} {
+		if raw != nil {
+			members[name] = raw
+		}
+	}
+	if m.Kind != Response {
+		method, err := json.Marshal(m.Method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members["method"] = method
+	}
+	if m.Error != nil {
+		members["error"] = m.Error.Raw
+	}
+	out := []byte("{")
+	for name, raw := range members {
+		out = fmt.Appendf(out, "%q:%s,", name, raw)
+	}
+	out[len(out)-1] = '}'
+	return out
 }
 
 // sameCanonical checks that Canonical keeps the value and settles its form.
@@ -186,74 +203,4 @@ func decode(t *testing.T, b []byte) (v any) {
 		t.Fatalf("%q: %v", b, err)
 	}
 	return v
-}
-
-func FuzzSplice(f *testing.F) {
-	for _, obj := range []string{`{}`, `{ }`, `{"a":1}`, ` { "a" : 1 , "b":{"a":2} } `, `{"\u0061":1,"b":[{}]}`, `{"b":1,"a":2,"c":"x\"}"}`} {
-		for _, key := range []string{"a", "b", "", "ü\"\n"} {
-			f.Add([]byte(obj), key, []byte(`{"x":[1, 2]}`))
-		}
-	}
-	f.Fuzz(func(t *testing.T, obj []byte, key string, value []byte) {
-		Set(obj, Edit{key, value})
-		if ValidateValue(obj) != nil || bytes.TrimSpace(obj)[0] != '{' || ValidateValue(value) != nil || !utf8.ValidString(key) {
-			return
-		}
-		value = bytes.Trim(value, " \n\r\t")
-		before := bytes.Clone(obj)
-		old := Get(obj, key)
-
-		set := Set(obj, Edit{key, value})
-		if reasonOf(ValidateValue(set)) == reasonDepth {
-			return
-		}
-		spliced(t, obj, set, key, value)
-		if old != nil { // nothing but the value's bytes has changed
-			at := bytes.Index(obj, old)
-			for ; !bytes.Equal(slices.Concat(obj[:at], value, obj[at+len(old):]), set); at++ {
-				next := bytes.Index(obj[at+1:], old)
-				if next < 0 {
-					t.Fatalf("%q with %q changed became %q", obj, key, set)
-				}
-				at += next
-			}
-		}
-		spliced(t, obj, Set(obj, Edit{key, nil}), key, nil)
-		if back := Set(Set(obj, Edit{key, value}), Edit{key, nil}); old == nil && !bytes.Equal(back, obj) {
-			t.Fatalf("%q with %q set and removed became %q", obj, key, back)
-		}
-		in := SetIn(obj, key, Edit{"k", value})
-		if reasonOf(ValidateValue(in)) != reasonDepth {
-			spliced(t, obj, in, key, Get(in, key))
-			if got := GetPath(in, key, "k"); !bytes.Equal(got, value) {
-				t.Fatalf("%q: inside %q is %q, want %q", in, key, got, value)
-			}
-		}
-		if !bytes.Equal(obj, before) {
-			t.Fatalf("the original changed from %q to %q", before, obj)
-		}
-	})
-}
-
-// spliced checks that after is before with key set to value, or removed when
-// that is nil, and all other members as they were, in the same order.
-func spliced(t *testing.T, before, after []byte, key string, value []byte) {
-	t.Helper()
-	if err := ValidateValue(after); err != nil {
-		t.Fatalf("%q became %q: %v", before, after, err)
-	}
-	if got := Get(after, key); !bytes.Equal(got, value) || (got == nil) != (value == nil) {
-		t.Fatalf("%q: %q is %q, want %q", after, key, got, value)
-	}
-	others := func(obj []byte) (members []string) {
-		for k, v := range Members(obj) {
-			if k != key {
-				members = append(members, k, string(v))
-			}
-		}
-		return members
-	}
-	if one, other := others(before), others(after); !slices.Equal(one, other) {
-		t.Fatalf("with %q changed the other members %q became %q", key, one, other)
-	}
 }

@@ -2,6 +2,17 @@ package wire
 
 import "strings"
 
+// Keys of _meta that carry the modern era's per-request metadata (MCP
+// Overview, "_meta").
+const (
+	MetaVersion      = "io.modelcontextprotocol/protocolVersion"
+	MetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	MetaClientInfo   = "io.modelcontextprotocol/clientInfo"
+	MetaLogLevel     = "io.modelcontextprotocol/logLevel"
+	MetaServerInfo   = "io.modelcontextprotocol/serverInfo"
+	MetaSubscription = "io.modelcontextprotocol/subscriptionId"
+)
+
 // level says which part of a message an object is. At every level but
 // levelNone keys are read by policy, by the relay or by the other side's
 // decoder, which may ignore case (encoding/json does, by Unicode folding); so
@@ -96,7 +107,7 @@ func (lv level) child(f field) level {
 }
 
 // note keeps where the members are that make the message.
-func (s *scanner) note(lv level, f field, at span) {
+func (s *scanner) note(lv level, f field, at Span) {
 	switch lv {
 	case levelEnvelope:
 		s.found[f] = at

@@ -131,18 +131,18 @@ func (s *scanner) message(p int, side Side) Message {
 		s.refuse(p, reasonNotObject)
 		return Message{}
 	}
-	if v := s.found[fieldJSONRPC].in(s.b); v == nil || !textEquals(v, "2.0") {
+	if v := s.found[fieldJSONRPC].In(s.b); v == nil || !textEquals(v, "2.0") {
 		s.refuse(p, reasonVersion)
 		return Message{}
 	}
 	m := Message{
 		ID:     s.id(),
-		Params: s.found[fieldParams].in(s.b),
-		Result: s.found[fieldResult].in(s.b),
+		Params: s.found[fieldParams].In(s.b),
+		Result: s.found[fieldResult].In(s.b),
 		Plain:  !s.questions,
 	}
-	hasError := s.found[fieldError].in(s.b) != nil
-	switch method := s.found[fieldMethod].in(s.b); {
+	hasError := s.found[fieldError].In(s.b) != nil
+	switch method := s.found[fieldMethod].In(s.b); {
 	case method != nil && (m.Result != nil || hasError):
 		s.refuse(p, reasonMixed)
 	case method != nil:
@@ -162,16 +162,16 @@ func (s *scanner) message(p int, side Side) Message {
 // "no id", which response allows to servers. Everywhere else null is refused.
 func (s *scanner) id() ID {
 	at := s.found[fieldID]
-	raw := at.in(s.b)
+	raw := at.In(s.b)
 	switch {
 	case raw == nil:
 		return nil
-	case raw[0] == 'n' && s.found[fieldError].in(s.b) != nil:
+	case raw[0] == 'n' && s.found[fieldError].In(s.b) != nil:
 		return nil
 	case len(raw) > maxID:
-		s.refuse(at.start, reasonLongID)
+		s.refuse(at.Start, reasonLongID)
 	case raw[0] != '"' && !isInteger(raw):
-		s.refuse(at.start, reasonID)
+		s.refuse(at.Start, reasonID)
 	}
 	return raw
 }
@@ -186,21 +186,21 @@ func (s *scanner) call(m *Message, method []byte, side Side) {
 	}
 	m.Method = methodName(method)
 	if m.Method == "" {
-		s.refuse(s.found[fieldMethod].start, reasonMethod)
+		s.refuse(s.found[fieldMethod].Start, reasonMethod)
 	}
 	if m.Params != nil && m.Params[0] != '{' {
-		s.refuse(s.found[fieldParams].start, reasonParams)
+		s.refuse(s.found[fieldParams].Start, reasonParams)
 	}
 	if m.Kind == Notification && side == FromClient && !IsNotification(m.Method) {
-		s.refuse(s.found[fieldMethod].start, reasonRequestNoID)
+		s.refuse(s.found[fieldMethod].Start, reasonRequestNoID)
 	}
 }
 
 // response completes a response from the envelope at p.
 func (s *scanner) response(m *Message, p int, side Side) {
 	m.Kind = Response
-	if s.found[fieldParams].in(s.b) != nil {
-		s.refuse(s.found[fieldParams].start, reasonMixed)
+	if s.found[fieldParams].In(s.b) != nil {
+		s.refuse(s.found[fieldParams].Start, reasonMixed)
 	}
 	if m.ID == nil && (side != FromServer || m.Result != nil) {
 		s.refuse(p, reasonNoID)
@@ -214,16 +214,16 @@ func (s *scanner) response(m *Message, p int, side Side) {
 // are required (JSON-RPC 2.0, section 5.1), data may be anything.
 func (s *scanner) errorObject() *Error {
 	at := s.found[fieldError]
-	e := &Error{Raw: at.in(s.b), Data: s.found[fieldData].in(s.b)}
+	e := &Error{Raw: at.In(s.b), Data: s.found[fieldData].In(s.b)}
 	if e.Raw[0] != '{' {
-		s.refuse(at.start, reasonErrorObject)
+		s.refuse(at.Start, reasonErrorObject)
 		return nil
 	}
 	var isCode, isText bool
-	e.Code, isCode = ID(s.found[fieldCode].in(s.b)).Int()
-	e.Message, isText = Text(s.found[fieldMessage].in(s.b))
+	e.Code, isCode = ID(s.found[fieldCode].In(s.b)).Int()
+	e.Message, isText = Text(s.found[fieldMessage].In(s.b))
 	if !isCode || !isText {
-		s.refuse(at.start, reasonErrorObject)
+		s.refuse(at.Start, reasonErrorObject)
 	}
 	return e
 }
@@ -262,31 +262,18 @@ func textEquals(raw []byte, s string) bool {
 // methodName is the method that raw names, "" when it is not a string or
 // empty. The usual names cost no allocation.
 func methodName(raw []byte) string {
-	if len(raw) < 2 || raw[0] != '"' {
-		return ""
-	}
-	switch string(raw[1 : len(raw)-1]) {
-	case "tools/call":
-		return "tools/call"
-	case "tools/list":
-		return "tools/list"
-	case "resources/read":
-		return "resources/read"
-	case "resources/list":
-		return "resources/list"
-	case "prompts/get":
-		return "prompts/get"
-	case "prompts/list":
-		return "prompts/list"
-	case "ping":
-		return "ping"
-	case "notifications/progress":
-		return "notifications/progress"
-	case "notifications/message":
-		return "notifications/message"
-	case "notifications/cancelled":
-		return "notifications/cancelled"
+	if name, usual := usualMethods[string(raw)]; usual {
+		return name
 	}
 	name, _ := Text(raw)
 	return name
+}
+
+// usualMethods maps the raw JSON of the methods of most messages to their names.
+var usualMethods = map[string]string{
+	`"tools/call"`: "tools/call", `"tools/list"`: "tools/list", `"ping"`: "ping",
+	`"resources/read"`: "resources/read", `"resources/list"`: "resources/list",
+	`"prompts/get"`: "prompts/get", `"prompts/list"`: "prompts/list",
+	`"notifications/progress"`: "notifications/progress", `"notifications/message"`: "notifications/message",
+	`"notifications/cancelled"`: "notifications/cancelled",
 }

@@ -23,7 +23,7 @@ func HoldsQuestions(raw []byte) bool {
 			return false
 		}
 		start := p + n
-		p = skipText(raw, start)
+		p = StringEnd(raw, start)
 		if p-start >= 2 && isKey(raw[p:]) && isQuestions(unescaped(raw[start+1:p-1])) {
 			return true
 		}
@@ -40,4 +40,10 @@ func unescaped(body []byte) []byte {
 // isQuestions judges the text of one key.
 func isQuestions(key []byte) bool {
 	return strings.EqualFold(string(key), InputRequests) || strings.EqualFold(string(key), Elicitations)
+}
+
+// isKey reports whether a colon follows.
+func isKey(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, " \n\r\t")
+	return len(rest) > 0 && rest[0] == ':'
 }

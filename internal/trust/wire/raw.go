@@ -3,8 +3,9 @@ package wire
 import (
 	"bytes"
 	"iter"
-	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // cursor walks over the members of an object or the elements of an array that
@@ -64,7 +65,7 @@ func (w *cursor) member() (rawKey, value []byte) {
 func skip(b []byte, p int) int {
 	switch b[p] {
 	case '"':
-		return skipText(b, p)
+		return StringEnd(b, p)
 	case '{', '[':
 		return skipContainer(b, p)
 	}
@@ -78,9 +79,9 @@ func skip(b []byte, p int) int {
 	return p
 }
 
-// skipText is the offset behind the string whose opening quote is at p: a
+// StringEnd is the offset behind the JSON string whose opening quote is at p: a
 // quote ends it when an even number of backslashes stands before.
-func skipText(b []byte, p int) int {
+func StringEnd(b []byte, p int) int {
 	for p++; p < len(b); {
 		n := bytes.IndexByte(b[p:], '"')
 		if n < 0 {
@@ -104,7 +105,7 @@ func skipContainer(b []byte, p int) int {
 	for p < len(b) {
 		switch b[p] {
 		case '"':
-			p = skipText(b, p)
+			p = StringEnd(b, p)
 			continue
 		case '{', '[':
 			depth++
@@ -182,14 +183,22 @@ func Text(raw []byte) (string, bool) {
 // in the order of the bytes; nothing when obj is not an object.
 func Members(obj []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
+		for key, value := range Fields(obj) {
+			if name, _ := Text(key.In(obj)); !yield(name, value.In(obj)) {
+				return
+			}
+		}
+	}
+}
+
+// Fields yields where the key, quotes included, and the value of each member of
+// obj are, in the order of the bytes; nothing when obj is not an object.
+func Fields(obj []byte) iter.Seq2[Span, Span] {
+	return func(yield func(key, value Span) bool) {
 		w, ok := open(obj, '{')
 		for ok {
 			k, v := w.member()
-			if v == nil {
-				return
-			}
-			name, _ := Text(k)
-			if !yield(name, v) {
+			if v == nil || !yield(Span{w.keyAt, w.keyAt + len(k)}, Span{w.p - len(v), w.p}) {
 				return
 			}
 		}
@@ -209,59 +218,13 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Canonical is raw with the members of each object in byte order of their
-// keys, without white space, and with strings in their shortest form. The
-// text of numbers stays: 1 and 1.0 are different, since some readers tell
-// them apart. It is meant for digests.
+// Canonical is raw in the form of RFC 8785, except that the text of numbers
+// stays: 1 and 1.0 are different, since some readers tell them apart. It is
+// meant for digests.
 func Canonical(raw []byte) []byte {
-	return appendCanonical(make([]byte, 0, len(raw)), raw, 0)
-}
-
-func appendCanonical(dst, raw []byte, depth int) []byte {
-	if raw = bytes.Trim(raw, " \n\r\t"); len(raw) == 0 || depth > maxDepth {
-		return append(dst, raw...)
+	v := jsontext.Value(bytes.Clone(raw))
+	if v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
+		return bytes.Clone(raw)
 	}
-	switch raw[0] {
-	case '"':
-		text, _ := Text(raw)
-		return AppendQuote(dst, text)
-	case '[':
-		dst = append(dst, '[')
-		for v := range Elements(raw) {
-			dst = appendCanonical(dst, v, depth+1)
-			dst = append(dst, ',')
-		}
-		return closeWith(dst, ']')
-	case '{':
-		return appendCanonicalObject(dst, raw, depth)
-	}
-	return append(dst, raw...)
-}
-
-func appendCanonicalObject(dst, raw []byte, depth int) []byte {
-	type member struct {
-		name  string
-		value []byte
-	}
-	var members []member
-	for name, v := range Members(raw) {
-		members = append(members, member{name, v})
-	}
-	slices.SortFunc(members, func(a, b member) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
-	dst = append(dst, '{')
-	for _, m := range members {
-		dst = append(AppendQuote(dst, m.name), ':')
-		dst = appendCanonical(dst, m.value, depth+1)
-		dst = append(dst, ',')
-	}
-	return closeWith(dst, '}')
-}
-
-// closeWith ends a container, putting c in the place of a last comma.
-func closeWith(dst []byte, c byte) []byte {
-	if last := len(dst) - 1; dst[last] == ',' {
-		dst[last] = c
-		return dst
-	}
-	return append(dst, c)
+	return v
 }

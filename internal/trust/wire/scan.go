@@ -13,15 +13,16 @@ const (
 	maxNumber  = 1024    // bytes of one number: longer ones cost some decoders quadratic time
 )
 
-// span is a range of the scanned bytes; the zero span means "not there",
+// Span is a range of bytes; the zero Span means "not there",
 // since no member value can start at offset zero.
-type span struct{ start, end int }
+type Span struct{ Start, End int }
 
-func (a span) in(b []byte) []byte {
-	if a.end == 0 {
+// In is the range of b.
+func (a Span) In(b []byte) []byte {
+	if a.End == 0 {
 		return nil
 	}
-	return b[a.start:a.end:a.end]
+	return b[a.Start:a.End:a.End]
 }
 
 // scanner validates one JSON text in one forward pass and notes where the
@@ -35,7 +36,7 @@ type scanner struct {
 	err     SyntaxError // the text is not strict JSON; the scan has stopped
 	invalid SyntaxError // first offence against JSON-RPC; the scan goes on, as broken JSON matters more
 
-	found     [fieldCount]span // members of the current envelope and of its error
+	found     [fieldCount]Span // members of the current envelope and of its error
 	questions bool             // a key so far is one that HoldsQuestions reports
 	onElement func(start int)  // called behind each element of a batch
 
@@ -202,7 +203,7 @@ func (s *scanner) array(p int, lv level) int {
 		}
 		if lv == levelBatch {
 			s.onElement(start)
-			s.found = [fieldCount]span{}
+			s.found = [fieldCount]Span{}
 		}
 		p = s.space(p)
 		switch {
@@ -240,7 +241,7 @@ func (s *scanner) object(p int, lv level) int {
 			return -1
 		}
 		if f != fieldNone {
-			s.note(lv, f, span{start, p})
+			s.note(lv, f, Span{start, p})
 		}
 		p = s.space(p)
 		switch {

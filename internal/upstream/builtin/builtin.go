@@ -9,6 +9,8 @@ package builtin
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -23,34 +25,34 @@ type About struct {
 
 // Hello is an InitializeResult, or, modern, a DiscoverResult.
 func (a About) Hello(modern bool) []byte {
-	info := wire.Set(nil, wire.Edit{Key: "name", Value: wire.AppendQuote(nil, a.Name)},
-		wire.Edit{Key: "title", Value: wire.AppendQuote(nil, a.Title)},
-		wire.Edit{Key: "version", Value: wire.AppendQuote(nil, a.Version)})
-	edits := []wire.Edit{{Key: "capabilities", Value: []byte(a.Capabilities)}}
+	info := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, a.Name)},
+		rawjson.Edit{Key: "title", Value: rawjson.AppendQuote(nil, a.Title)},
+		rawjson.Edit{Key: "version", Value: rawjson.AppendQuote(nil, a.Version)})
+	edits := []rawjson.Edit{{Key: "capabilities", Value: []byte(a.Capabilities)}}
 	if a.Instructions != "" {
-		edits = append(edits, wire.Edit{Key: "instructions", Value: wire.AppendQuote(nil, a.Instructions)})
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: rawjson.AppendQuote(nil, a.Instructions)})
 	}
 	if !modern {
-		return wire.Set(nil, append(edits, wire.Edit{Key: "protocolVersion", Value: []byte(`"` + wire.LatestLegacy + `"`)},
-			wire.Edit{Key: "serverInfo", Value: info})...)
+		return rawjson.Set(nil, append(edits, rawjson.Edit{Key: "protocolVersion", Value: []byte(`"` + protocol.LatestLegacy + `"`)},
+			rawjson.Edit{Key: "serverInfo", Value: info})...)
 	}
-	out := wire.Set(nil, append(edits, wire.Edit{Key: "supportedVersions", Value: []byte(`["` + wire.LatestModern + `"]`)})...)
-	out = wire.SetIn(out, "_meta", wire.Edit{Key: wire.MetaServerInfo, Value: info})
-	return wire.Set(out, Hints(a.TTL)...)
+	out := rawjson.Set(nil, append(edits, rawjson.Edit{Key: "supportedVersions", Value: []byte(`["` + protocol.LatestModern + `"]`)})...)
+	out = rawjson.SetIn(out, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: info})
+	return rawjson.Set(out, Hints(a.TTL)...)
 }
 
 // Hints are what a modern result says of its kind and its keeping: it is
 // complete, the caller's alone, and good for ttl, a number of milliseconds.
-func Hints(ttl string) []wire.Edit {
-	return []wire.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
+func Hints(ttl string) []rawjson.Edit {
+	return []rawjson.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
 		{Key: "cacheScope", Value: []byte(`"private"`)}}
 }
 
 // List is the result of a list method, in one page: array under name.
 func List(modern bool, name string, array []byte, ttl string) upstream.Reply {
-	out := wire.Set(nil, wire.Edit{Key: name, Value: array})
+	out := rawjson.Set(nil, rawjson.Edit{Key: name, Value: array})
 	if modern {
-		out = wire.Set(out, Hints(ttl)...)
+		out = rawjson.Set(out, Hints(ttl)...)
 	}
 	return upstream.Reply{Result: out}
 }

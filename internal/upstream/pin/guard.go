@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -99,7 +100,7 @@ func CleanText(raw []byte, limit int) (out []byte, n int) {
 	if plainJSON(raw) && (limit == 0 || len(raw) <= limit) {
 		return raw, 0
 	}
-	out = wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
+	out = rawjson.MapStrings(raw, func(s rawjson.String) ([]byte, bool) {
 		if s.IsKey {
 			return nil, false
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -65,9 +66,9 @@ func digestOf(canonical []byte) digest { return sha256.Sum256(canonical) }
 // resource says about its present content.
 func canonical(k Kind, raw []byte) []byte {
 	if k == Resources {
-		raw = wire.Set(raw, wire.Edit{Key: "size"})
+		raw = rawjson.Set(raw, rawjson.Edit{Key: "size"})
 		if wire.GetPath(raw, "annotations", "lastModified") != nil {
-			raw = wire.SetIn(raw, "annotations", wire.Edit{Key: "lastModified"})
+			raw = rawjson.SetIn(raw, "annotations", rawjson.Edit{Key: "lastModified"})
 		}
 	}
 	return wire.Canonical(raw)
@@ -123,7 +124,7 @@ func cleanValue(raw []byte) (out []byte, n int, hiddenKey bool) {
 	if len(raw) <= maxTitle && plainJSON(raw) {
 		return raw, 0, false
 	}
-	out = wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
+	out = rawjson.MapStrings(raw, func(s rawjson.String) ([]byte, bool) {
 		text, taken := plaintext.Clean(string(s.Text))
 		if s.IsKey {
 			hiddenKey = hiddenKey || taken > 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -73,7 +74,7 @@ func shuffled(dst, v []byte, random *rand.Rand) []byte {
 			if i > 0 {
 				dst = append(dst, " , "...)
 			}
-			dst = append(wire.AppendQuote(dst, m.key), ':')
+			dst = append(rawjson.AppendQuote(dst, m.key), ':')
 			dst = shuffled(dst, m.value, random)
 		}
 		return append(dst, '}')
@@ -96,13 +97,13 @@ func FuzzDigest(f *testing.F) {
 			t.Fatalf("%s and %s have different digests", raw, other)
 		}
 		leaves := 0
-		count := func(wire.String) ([]byte, bool) { leaves++; return nil, false }
-		wire.MapStrings(raw, count)
+		count := func(rawjson.String) ([]byte, bool) { leaves++; return nil, false }
+		rawjson.MapStrings(raw, count)
 		if leaves == 0 {
 			return
 		}
 		n, at := random.Intn(leaves), 0
-		changed := wire.MapStrings(raw, func(s wire.String) ([]byte, bool) {
+		changed := rawjson.MapStrings(raw, func(s rawjson.String) ([]byte, bool) {
 			at++
 			return append(slices.Clone(s.Text), 0x01), at == n+1
 		})

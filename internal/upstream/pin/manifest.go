@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -43,15 +44,15 @@ const sumMember = `"sum":"`
 
 // encode writes an item a line, so that two manifests can be compared by eye.
 func (m *manifest) encode(server string) []byte {
-	b := append([]byte(`{"format":1,"server":`), wire.AppendQuote(nil, server)...)
+	b := append([]byte(`{"format":1,"server":`), rawjson.AppendQuote(nil, server)...)
 	b = append(b, `,"settled":[`...)
 	for i, s := range slices.Sorted(maps.Keys(m.settled)) {
-		b = wire.AppendQuote(separate(b, i), s)
+		b = rawjson.AppendQuote(separate(b, i), s)
 	}
 	b = append(b, "],\"items\":[\n"...)
 	for i, item := range slices.Sorted(maps.Keys(m.items)) {
 		b = append(separate(b, i), "{\"item\":"...)
-		b = append(wire.AppendQuote(b, item), `,"definition":`...)
+		b = append(rawjson.AppendQuote(b, item), `,"definition":`...)
 		b = append(append(b, m.items[item]...), "}\n"...)
 	}
 	b = append(b, "],\n"...)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -43,24 +44,24 @@ func (p *Process) definition(f *files) ([]byte, error) {
 	var args, env []byte
 	for i, a := range p.Args {
 		d := sha256.Sum256([]byte(a))
-		args = wire.AppendQuote(separate(args, i), "sha256:"+hex.EncodeToString(d[:]))
+		args = rawjson.AppendQuote(separate(args, i), "sha256:"+hex.EncodeToString(d[:]))
 	}
 	for i, name := range slices.Sorted(slices.Values(p.Env)) {
-		env = wire.AppendQuote(separate(env, i), name)
+		env = rawjson.AppendQuote(separate(env, i), name)
 	}
-	edits := []wire.Edit{
-		{Key: "path", Value: wire.AppendQuote(nil, p.Path)},
-		{Key: "sha256", Value: wire.AppendQuote(nil, sum)},
+	edits := []rawjson.Edit{
+		{Key: "path", Value: rawjson.AppendQuote(nil, p.Path)},
+		{Key: "sha256", Value: rawjson.AppendQuote(nil, sum)},
 		{Key: "arguments", Value: list(args)},
 		{Key: "environment", Value: list(env)},
 	}
 	if real != p.Path {
-		edits = append(edits, wire.Edit{Key: "target", Value: wire.AppendQuote(nil, real)})
+		edits = append(edits, rawjson.Edit{Key: "target", Value: rawjson.AppendQuote(nil, real)})
 	}
 	if p.Dir != "" {
-		edits = append(edits, wire.Edit{Key: "directory", Value: wire.AppendQuote(nil, p.Dir)})
+		edits = append(edits, rawjson.Edit{Key: "directory", Value: rawjson.AppendQuote(nil, p.Dir)})
 	}
-	return wire.Canonical(wire.Set(nil, edits...)), nil
+	return wire.Canonical(rawjson.Set(nil, edits...)), nil
 }
 
 func list(elements []byte) []byte { return append(append([]byte{'['}, elements...), ']') }

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -85,7 +86,7 @@ func (s *Scanner) Look(raw []byte, skip ...string) Result {
 
 // Text is Look for a text that is no JSON, such as a header's value.
 func (s *Scanner) Text(text string) (string, Result) {
-	raw := wire.AppendQuote(nil, text)
+	raw := rawjson.AppendQuote(nil, text)
 	r := s.Look(raw)
 	out, _ := wire.Text(r.Out)
 	return out, r
@@ -102,25 +103,25 @@ type looking struct {
 
 func (l *looking) value(raw []byte, skip []string) []byte {
 	if len(skip) == 0 || !bytes.HasPrefix(bytes.TrimLeft(raw, " \n\r\t"), []byte("{")) {
-		return wire.MapStrings(raw, l.text)
+		return rawjson.MapStrings(raw, l.text)
 	}
-	var edits []wire.Edit
+	var edits []rawjson.Edit
 	for name, v := range wire.Members(raw) {
 		if slices.Contains(skip, name) {
 			continue
 		}
 		before := l.total()
-		l.text(wire.String{Text: []byte(name)})
+		l.text(rawjson.String{Text: []byte(name)})
 		l.stuck = l.stuck || l.total() > before // names at this level are the protocol's
-		if out := wire.MapStrings(v, l.text); l.cut && len(out) > 0 && &out[0] != &v[0] {
-			edits = append(edits, wire.Edit{Key: name, Value: out})
+		if out := rawjson.MapStrings(v, l.text); l.cut && len(out) > 0 && &out[0] != &v[0] {
+			edits = append(edits, rawjson.Edit{Key: name, Value: out})
 		}
 	}
-	return wire.Set(raw, edits...)
+	return rawjson.Set(raw, edits...)
 }
 
 // text looks at one string, and cuts it when that is asked for.
-func (l *looking) text(s wire.String) ([]byte, bool) {
+func (l *looking) text(s rawjson.String) ([]byte, bool) {
 	spans := l.set.find(s.Text)
 	if spans == nil {
 		return nil, false

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -316,7 +317,7 @@ func FuzzRedact(f *testing.F) {
 func BenchmarkLook(b *testing.B) {
 	s := scanner(b, Redact, "")
 	for _, size := range []int{300, 10_000, 1_000_000} {
-		raw := wire.AppendQuote(nil, strings.Repeat("lorem ipsum dolor sit amet, 4711 ", size/33))
+		raw := rawjson.AppendQuote(nil, strings.Repeat("lorem ipsum dolor sit amet, 4711 ", size/33))
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {

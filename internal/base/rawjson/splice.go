@@ -1,6 +1,10 @@
-package wire
+package rawjson
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
 
 // Edit changes one member of an object: to Value, raw JSON, or away when
 // Value is nil.
@@ -19,21 +23,19 @@ func Set(obj []byte, edits ...Edit) []byte {
 	if len(bytes.Trim(obj, " \n\r\t")) == 0 {
 		obj = []byte("{}")
 	}
-	w, ok := open(obj, '{')
-	if !ok || len(edits) == 0 {
+	start := bytes.IndexByte(obj, '{') + 1
+	if len(edits) == 0 || len(bytes.Trim(obj[:max(start-1, 0)], " \n\r\t")) > 0 || start == 0 {
 		return obj
 	}
 	if len(edits) > maxEdits {
 		return Set(Set(obj, edits[:maxEdits]...), edits[maxEdits:]...)
 	}
-	e := splice{obj: obj, edits: edits, out: make([]byte, 0, sizeAfter(obj, edits)), last: w.p}
-	e.out = append(e.out, obj[:w.p]...)
-	for i := 0; ; i++ {
-		rawKey, value := w.member()
-		if value == nil {
-			break
-		}
-		e.member(i, rawKey, span{w.keyAt, w.p}, len(value))
+	e := splice{obj: obj, edits: edits, out: make([]byte, 0, sizeAfter(obj, edits)), last: start}
+	e.out = append(e.out, obj[:start]...)
+	i := 0
+	for key, value := range wire.Fields(obj) {
+		e.member(i, key.In(obj), wire.Span{Start: key.Start, End: value.End}, value.End-value.Start)
+		i++
 	}
 	return e.finish()
 }
@@ -50,9 +52,9 @@ type splice struct {
 	edits   []Edit
 	done    uint64 // bit i: the member of edit i was there
 	out     []byte
-	last    int  // end of the previous member, kept or not
-	first   span // lead of the first member
-	any     bool // a member has been written
+	last    int       // end of the previous member, kept or not
+	first   wire.Span // lead of the first member
+	any     bool      // a member has been written
 	changed bool
 }
 
@@ -68,12 +70,12 @@ func sizeAfter(obj []byte, edits []Edit) int {
 
 // member handles the i-th member, at the given span, whose value is the last
 // n bytes of it.
-func (s *splice) member(i int, rawKey []byte, at span, n int) {
-	lead := span{s.last, at.start}
+func (s *splice) member(i int, rawKey []byte, at wire.Span, n int) {
+	lead := wire.Span{Start: s.last, End: at.Start}
 	if i == 0 {
 		s.first = lead
 	}
-	s.last = at.end
+	s.last = at.End
 	change := s.match(rawKey)
 	if change != nil && change.Value == nil {
 		s.changed = true
@@ -83,13 +85,13 @@ func (s *splice) member(i int, rawKey []byte, at span, n int) {
 		lead = s.first
 	}
 	s.any = true
-	s.out = append(s.out, s.obj[lead.start:lead.end]...)
+	s.out = append(s.out, s.obj[lead.Start:lead.End]...)
 	if change == nil {
-		s.out = append(s.out, s.obj[at.start:at.end]...)
+		s.out = append(s.out, s.obj[at.Start:at.End]...)
 		return
 	}
 	s.changed = true
-	s.out = append(s.out, s.obj[at.start:at.end-n]...)
+	s.out = append(s.out, s.obj[at.Start:at.End-n]...)
 	s.out = append(s.out, change.Value...)
 }
 
@@ -138,7 +140,7 @@ func (s *splice) overruled(i int) bool {
 // no object counts as missing: it is replaced when the edits set something,
 // and stays when they only remove.
 func SetIn(obj []byte, key string, edits ...Edit) []byte {
-	inner := Get(obj, key)
+	inner := wire.Get(obj, key)
 	if len(inner) == 0 || inner[0] != '{' {
 		made := Set(nil, edits...)
 		if len(made) == len("{}") {
@@ -151,4 +153,13 @@ func SetIn(obj []byte, key string, edits ...Edit) []byte {
 		return obj
 	}
 	return Set(obj, Edit{key, changed})
+}
+
+// keyIs reports whether the raw key, quotes included, stands for want.
+func keyIs(rawKey []byte, want string) bool {
+	if bytes.IndexByte(rawKey, '\\') < 0 {
+		return len(rawKey) >= 2 && string(rawKey[1:len(rawKey)-1]) == want
+	}
+	name, ok := wire.Text(rawKey)
+	return ok && name == want
 }

@@ -1,27 +1,29 @@
-package wire
+package rawjson
 
 import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func TestAppendMessages(t *testing.T) {
 	t.Parallel()
 	params := []byte(`{"n": 1.0}`)
 	cases := []struct{ name, got, want string }{
-		{"request", string(AppendRequest(nil, IntID(1), "tools/call", params)),
+		{"request", string(AppendRequest(nil, wire.IntID(1), "tools/call", params)),
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n": 1.0}}`},
-		{"request without params", string(AppendRequest([]byte("x"), ID(`"\u0061"`), "a\"b", nil)),
+		{"request without params", string(AppendRequest([]byte("x"), wire.ID(`"\u0061"`), "a\"b", nil)),
 			`x{"jsonrpc":"2.0","id":"\u0061","method":"a\"b"}`},
 		{"notification", string(AppendNotification(nil, "n", params)), `{"jsonrpc":"2.0","method":"n","params":{"n": 1.0}}`},
-		{"result", string(AppendResult(nil, IntID(1), []byte("null"))), `{"jsonrpc":"2.0","id":1,"result":null}`},
-		{"empty result", string(AppendResult(nil, IntID(1), nil)), `{"jsonrpc":"2.0","id":1,"result":{}}`},
-		{"error", string(AppendError(nil, IntID(1), &Error{Code: -32601, Message: "no \"such\""})),
+		{"result", string(AppendResult(nil, wire.IntID(1), []byte("null"))), `{"jsonrpc":"2.0","id":1,"result":null}`},
+		{"empty result", string(AppendResult(nil, wire.IntID(1), nil)), `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"error", string(AppendError(nil, wire.IntID(1), &wire.Error{Code: -32601, Message: "no \"such\""})),
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no \"such\""}}`},
-		{"error with data", string(AppendError(nil, nil, &Error{Code: 1403, Data: []byte(`{"ref":7}`)})),
+		{"error with data", string(AppendError(nil, nil, &wire.Error{Code: 1403, Data: []byte(`{"ref":7}`)})),
 			`{"jsonrpc":"2.0","error":{"code":1403,"message":"","data":{"ref":7}}}`},
-		{"error as it came", string(AppendError(nil, IntID(1), &Error{Code: 5, Raw: []byte(`{"message":"x", "code":1, "y":2}`)})),
+		{"error as it came", string(AppendError(nil, wire.IntID(1), &wire.Error{Code: 5, Raw: []byte(`{"message":"x", "code":1, "y":2}`)})),
 			`{"jsonrpc":"2.0","id":1,"error":{"message":"x", "code":1, "y":2}}`},
 	}
 	for _, c := range cases {
@@ -34,30 +36,33 @@ func TestAppendMessages(t *testing.T) {
 // What we write we also accept, and it says the same.
 func TestAppendThenParse(t *testing.T) {
 	t.Parallel()
-	for _, m := range []Message{
-		{Kind: Request, ID: ID(`"x"`), Method: "a/ü\x00\n", Params: []byte(`{"a":1}`)},
-		{Kind: Notification, Method: "n"},
-		{Kind: Response, ID: IntID(-1), Result: []byte(`[1]`)},
-		{Kind: Response, ID: IntID(1), Error: &Error{Code: -1, Message: "m", Data: []byte("[]")}},
-		{Kind: Response, Error: &Error{Code: -1, Message: "\u2028"}},
+	for _, m := range []wire.Message{
+		{Kind: wire.Request, ID: wire.ID(`"x"`), Method: "a/ü\x00\n", Params: []byte(`{"a":1}`)},
+		{Kind: wire.Notification, Method: "n"},
+		{Kind: wire.Response, ID: wire.IntID(-1), Result: []byte(`[1]`)},
+		{Kind: wire.Response, ID: wire.IntID(1), Error: &wire.Error{Code: -1, Message: "m", Data: []byte("[]")}},
+		{Kind: wire.Response, Error: &wire.Error{Code: -1, Message: "\u2028"}},
 	} {
 		var text []byte
 		switch {
-		case m.Kind == Request:
+		case m.Kind == wire.Request:
 			text = AppendRequest(nil, m.ID, m.Method, m.Params)
-		case m.Kind == Notification:
+		case m.Kind == wire.Notification:
 			text = AppendNotification(nil, m.Method, m.Params)
 		case m.Error != nil:
 			text = AppendError(nil, m.ID, m.Error)
 		default:
 			text = AppendResult(nil, m.ID, m.Result)
 		}
-		got, err := Parse(text, FromServer)
+		got, err := wire.Parse(text, wire.FromServer)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		sameMessage(t, got, m)
+		if got.Kind != m.Kind || string(got.ID) != string(m.ID) || got.Method != m.Method ||
+			string(got.Params) != string(m.Params) || string(got.Result) != string(m.Result) || (got.Error == nil) != (m.Error == nil) {
+			t.Errorf("got  %+v\nwant %+v", got, m)
+		}
 		if e := m.Error; e != nil && (got.Error.Code != e.Code || got.Error.Message != e.Message || string(got.Error.Data) != string(e.Data)) {
 			t.Errorf("%s: error %+v", text, got.Error)
 		}
@@ -70,14 +75,14 @@ func FuzzQuote(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		raw := AppendQuote(nil, s)
-		if err := ValidateValue(raw); err != nil {
+		if err := wire.ValidateValue(raw); err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
 		var std string
 		if err := json.Unmarshal(raw, &std); err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
-		got, ok := Text(raw)
+		got, ok := wire.Text(raw)
 		if !ok || got != std {
 			t.Fatalf("%q: we read %q, encoding/json %q", raw, got, std)
 		}

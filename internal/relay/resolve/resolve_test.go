@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -174,7 +175,7 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, method, name string, form byte) {
-		text := string(wire.AppendQuote(nil, name))
+		text := string(rawjson.AppendQuote(nil, name))
 		forms := []string{`{"name":` + text + `}`, `{"uri":` + text + `}`, `{"ref":{"type":"ref/prompt","name":` + text + `}}`,
 			`{"ref":{"type":"ref/resource","uri":` + text + `}}`, `{"name":` + text + `,"uri":` + text + `}`, `{"ref":` + text + `}`}
 		params := []byte(forms[int(form)%len(forms)])

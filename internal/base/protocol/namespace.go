@@ -1,4 +1,4 @@
-package wire
+package protocol
 
 // maxNamespace is the length of a name or namespace.
 const maxNamespace = 63

@@ -3,6 +3,7 @@ package resolve
 import (
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -76,9 +77,9 @@ func (p place) read(params []byte) (string, bool) {
 }
 
 func (p place) write(params []byte, name string) []byte {
-	edit := wire.Edit{Key: p.member(), Value: wire.AppendQuote(nil, name)}
+	edit := rawjson.Edit{Key: p.member(), Value: rawjson.AppendQuote(nil, name)}
 	if p.inRef() {
-		return wire.SetIn(params, "ref", edit)
+		return rawjson.SetIn(params, "ref", edit)
 	}
-	return wire.Set(params, edit)
+	return rawjson.Set(params, edit)
 }

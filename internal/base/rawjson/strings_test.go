@@ -1,9 +1,11 @@
-package wire
+package rawjson
 
 import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 func TestMapStringsTellsKeysFromValues(t *testing.T) {
@@ -47,14 +49,14 @@ func FuzzMapStrings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		count := 0
 		same := MapStrings(raw, func(s String) ([]byte, bool) { count++; return s.Text, true })
-		if ValidateValue(raw) != nil {
+		if wire.ValidateValue(raw) != nil {
 			return // it must not panic
 		}
-		if !bytes.Equal(Canonical(same), Canonical(raw)) {
+		if !bytes.Equal(wire.Canonical(same), wire.Canonical(raw)) {
 			t.Fatalf("%s became %s", raw, same)
 		}
 		values := MapStrings(raw, func(s String) ([]byte, bool) { return nil, !s.IsKey })
-		if err := ValidateValue(values); err != nil {
+		if err := wire.ValidateValue(values); err != nil {
 			t.Fatalf("%s became %s: %v", raw, values, err)
 		}
 	})

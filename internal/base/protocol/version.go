@@ -1,4 +1,4 @@
-package wire
+package protocol
 
 import "time"
 
@@ -15,17 +15,6 @@ const (
 const (
 	LatestLegacy = V20251125
 	LatestModern = V20260728
-)
-
-// Keys of _meta that carry the modern era's per-request metadata (MCP
-// Overview, "_meta").
-const (
-	MetaVersion      = "io.modelcontextprotocol/protocolVersion"
-	MetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	MetaClientInfo   = "io.modelcontextprotocol/clientInfo"
-	MetaLogLevel     = "io.modelcontextprotocol/logLevel"
-	MetaServerInfo   = "io.modelcontextprotocol/serverInfo"
-	MetaSubscription = "io.modelcontextprotocol/subscriptionId"
 )
 
 // IsLegacyVersion reports one of the four known revisions with an initialize

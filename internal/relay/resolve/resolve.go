@@ -14,6 +14,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -115,7 +116,7 @@ func (t Target) routed() (Target, error) {
 		return Target{}, ErrName
 	}
 	t.server = server
-	t.params = wire.Set(t.params, wire.Edit{Key: member, Value: wire.AppendQuote(nil, name)})
+	t.params = rawjson.Set(t.params, rawjson.Edit{Key: member, Value: rawjson.AppendQuote(nil, name)})
 	return t, nil
 }
 
@@ -137,7 +138,7 @@ func naming(params []byte) (member string, ok bool) {
 // Listed resolves one resource that a subscriptions/listen names: it is what
 // resources/subscribe would ask for.
 func Listed(route, uri string) (Target, error) {
-	params := wire.Set(nil, wire.Edit{Key: "uri", Value: wire.AppendQuote(nil, uri)})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
 	return Request(route, "resources/subscribe", wire.IntID(0), params)
 }
 

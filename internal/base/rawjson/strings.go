@@ -1,6 +1,10 @@
-package wire
+package rawjson
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/doorward/doorward/internal/trust/wire"
+)
 
 // String is one JSON string inside a value, as MapStrings finds it.
 type String struct {
@@ -47,13 +51,14 @@ func (m *stringMap) between(gap []byte) {
 
 // one handles the string whose opening quote is at p.
 func (m *stringMap) one(p int) {
-	m.at = skipText(m.raw, p)
+	m.at = wire.StringEnd(m.raw, p)
 	if m.at-p < 2 {
 		return
 	}
 	text := m.raw[p+1 : m.at-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
-		text = appendUnescaped(make([]byte, 0, len(text)), text)
+		unescaped, _ := wire.Text(m.raw[p:m.at])
+		text = []byte(unescaped)
 	}
 	s := String{Text: text, Key: m.key, IsKey: isKey(m.raw[m.at:])}
 	m.key = nil
