@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // hostile is what an agent may say where it chooses the text.
@@ -47,7 +47,7 @@ func TestNothingThatAnAgentSaysForgesALineOrMovesTheCursor(t *testing.T) {
 			"sent":      sentText(agent.OperatorSent{MessageID: text, To: text, Presence: text, Wake: text}),
 		} {
 			for _, r := range shown {
-				if r != '\n' && !plaintext.Printable(r) {
+				if r != '\n' && !visible.Printable(r) {
 					t.Errorf("%q in %s: %U reaches the terminal", text, what, r)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // Text chosen by an agent is shown as one word, in quotes, or as a block whose

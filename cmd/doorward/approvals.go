@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // pathApprovals is where the daemon keeps the calls that wait.

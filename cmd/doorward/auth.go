@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/credential"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // newAuth manages sessions of instruction delivery: the hooks of clients, the

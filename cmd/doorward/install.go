@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/onboard"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // newInstall adds Doorward to clients' own files.

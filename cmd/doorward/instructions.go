@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // newInstructions is the operator's side of instruction delivery. With a daemon

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 

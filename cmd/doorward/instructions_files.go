@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/library"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // verified is what `instructions verify --json` prints, as `check --json` does.

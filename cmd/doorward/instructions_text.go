@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // short is as much of a version as people need; commands take it too.

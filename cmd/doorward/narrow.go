@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 

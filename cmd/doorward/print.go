@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/config"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Servers, agents and clients choose much of what the commands print. All output

@@ -17,7 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 	"github.com/doorward/doorward/test/doortest"
 )
 
@@ -201,7 +202,7 @@ func printedBy(ts *testscript.TestScript, odd string, argv []string) (out, errs 
 }
 
 func mustBeShown(ts *testscript.TestScript, what, text, secret string) {
-	if i := strings.IndexFunc(text, plaintext.Hidden); i >= 0 || plaintext.FirstHidden(text) >= 0 {
+	if i := strings.IndexFunc(text, visible.Hidden); i >= 0 || plaintext.FirstHidden(text) >= 0 {
 		ts.Fatalf("%s: a character that cannot be seen at %d of %+q", what, i, text)
 	}
 	if secret != "" && doortest.Repeats(text, secret) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // said keeps the last lines that each server wrote to standard error.

@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Launcher is a program that agents may start as another agent.

@@ -5,8 +5,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/plainyaml"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // lint walks the whole tree, known keys or not, notes the line of every key, and reports anything that two readers

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // validate checks what the values of the whole file mean together.

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 //go:embed static
@@ -143,7 +144,7 @@ func functions(now func() time.Time) template.FuncMap {
 		"size": size,
 		"short": func(s string) string {
 			if len(s) > 16 {
-				return plaintext.Cut(s, 12) + "…"
+				return visible.Cut(s, 12) + "…"
 			}
 			return s
 		},

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // leeway is how far the issuer's clock may be ahead of ours. It never makes a
@@ -288,7 +288,7 @@ func (c *claims) about(m map[string]json.RawMessage) error {
 
 // isName: at most 255 bytes that can be seen.
 func isName(s string) bool {
-	return len(s) <= 255 && plaintext.AllPrintable(s)
+	return len(s) <= 255 && visible.AllPrintable(s)
 }
 
 func sortedOnce(s []string) []string {

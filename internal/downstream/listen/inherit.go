@@ -4,8 +4,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // inherit takes the socket that a service manager bound to the path and passed

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // Credential is what the daemon has to check callers on TCP with.

@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/plainyaml"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Audience says for whom a document is. Each list that is not empty must have a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // The marks around what a caller gave.

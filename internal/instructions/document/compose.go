@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // DefaultPreamble precedes every delivered text. It names what not to pass on,
@@ -155,7 +155,7 @@ func cut(text string, space int) string {
 	if end < leastPart {
 		return ""
 	}
-	end = len(plaintext.Cut(text, end))
+	end = len(visible.Cut(text, end))
 	// A boundary at the very end may be the space after a whole word.
 	if i := strings.LastIndexByte(text[:end+1], '\n'); i >= end/2 {
 		return strings.TrimRightFunc(text[:i], unicode.IsSpace)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // FuzzParse: a document or problems, each with a line of the file and a text

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/plainyaml"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // maxProblems is how many problems of one file are reported.

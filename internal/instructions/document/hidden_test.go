@@ -6,7 +6,8 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // TestNothingHiddenStandsInInstructions puts every hidden character there is
@@ -21,7 +22,7 @@ func TestNothingHiddenStandsInInstructions(t *testing.T) {
 	}
 	v := View{docs: map[string]*Document{"a": d}}
 	for r := rune(1); r <= unicode.MaxRune; r++ {
-		if !plaintext.Hidden(r) {
+		if !visible.Hidden(r) {
 			continue
 		}
 		c := string(r)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // maxVars bounds the raw variables of one call, in bytes.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/plainyaml"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // variable is the schema of one, ready to check with.

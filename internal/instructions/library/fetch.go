@@ -21,8 +21,8 @@ import (
 	strict "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/document"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 const (

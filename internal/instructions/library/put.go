@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/instructions/document"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // putTime is how long Put waits for the directory to be looked at.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/document"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 const (

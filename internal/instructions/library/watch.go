@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/document"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 const (

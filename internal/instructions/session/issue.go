@@ -9,7 +9,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/store"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 const (
@@ -113,7 +113,7 @@ func admit(r Request) (Request, error) {
 		r.TTL = MaxLife
 	}
 	switch {
-	case r.Subject == "" || len(r.Subject) > maxName || !plaintext.AllPrintable(r.Subject):
+	case r.Subject == "" || len(r.Subject) > maxName || !visible.AllPrintable(r.Subject):
 		return r, fmt.Errorf("%w: its subject is not a principal", ErrRequest)
 	case len(r.Scope) == 0 || slices.ContainsFunc(r.Scope, func(s string) bool { return s != Behavioural && s != Structural }):
 		return r, fmt.Errorf("%w: a scope is of %s and %s", ErrRequest, Behavioural, Structural)
@@ -138,10 +138,10 @@ func plain(s string) bool {
 // cut at a character.
 func line(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
-		if !plaintext.Printable(r) {
+		if !visible.Printable(r) {
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
-	return strings.TrimSpace(plaintext.Cut(s, limit))
+	return strings.TrimSpace(visible.Cut(s, limit))
 }

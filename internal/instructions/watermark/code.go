@@ -4,7 +4,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // code is a way to write bytes as units of a text. In it some characters stand
@@ -75,7 +75,7 @@ func (c *code) withPairs() *code {
 // count as nothing.
 func blank(text []byte) (int8, int) {
 	r, size := utf8.DecodeRune(text)
-	if unicode.IsSpace(r) || plaintext.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {
+	if unicode.IsSpace(r) || visible.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {
 		return between, size
 	}
 	return ends, size

@@ -4,7 +4,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // The role of a character that is neither letter nor digit of a ref.
@@ -56,7 +56,7 @@ func fold(r rune) byte {
 		return ascii[plain]
 	}
 	switch {
-	case plaintext.Hidden(r): // some of them are letters
+	case visible.Hidden(r): // some of them are letters
 		return nothing
 	case unicode.IsLetter(r) || unicode.IsNumber(r):
 		return foreign

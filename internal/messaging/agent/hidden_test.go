@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // introduces reports whether a character begins a terminal sequence, in which
@@ -21,7 +21,7 @@ func TestNothingHiddenReachesAnAgent(t *testing.T) {
 	a, b := h.legacy("a"), h.legacy("b").registered("b")
 	var all []string
 	for r := rune(1); r <= unicode.MaxRune; r++ {
-		if plaintext.Hidden(r) && !introduces(r) {
+		if visible.Hidden(r) && !introduces(r) {
 			all = append(all, "x"+string(r))
 		}
 	}
@@ -39,7 +39,7 @@ func TestNothingHiddenReachesAnAgent(t *testing.T) {
 	for what, r := range map[string]*reply{"inbox": inbox, "inbox, as text": b.shown(), "list_peers": peers} {
 		for i := 0; i < len(r.raw); {
 			c, size := utf8.DecodeRune(r.raw[i:])
-			if plaintext.Hidden(c) {
+			if visible.Hidden(c) {
 				t.Errorf("%s: %U in %q", what, c, r.raw[max(0, i-20):i+size])
 			}
 			i += size

@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"github.com/doorward/doorward/internal/base/store"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 const (
@@ -279,7 +279,7 @@ func (m *Message) cut(n int) {
 	if len(m.Body) <= n {
 		return
 	}
-	m.Body, m.Truncated = plaintext.Cut(m.Body, n), true
+	m.Body, m.Truncated = visible.Cut(m.Body, n), true
 }
 
 const messageColumns = `m.message_id, m.thread_id, m.reply_to, d.seq, m.kind, m.subject, m.body, m.bytes, m.sha256, m.refs,

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 const (
@@ -147,7 +147,7 @@ func sweepOutputs(state string) {
 // aside.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r != '\n' && r != '\t' && !plaintext.Printable(r) {
+		if r == utf8.RuneError || r != '\n' && r != '\t' && !visible.Printable(r) {
 			return -1
 		}
 		return r

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // Forms are two forms of a name; names that are equal in either of them look
@@ -27,7 +27,7 @@ import (
 func Forms(name string) [2]string {
 	var folded, stroked strings.Builder
 	for _, r := range norm.NFKD.String(name) {
-		if r = latin(r); unicode.Is(unicode.Mn, r) || plaintext.Hidden(r) {
+		if r = latin(r); unicode.Is(unicode.Mn, r) || visible.Hidden(r) {
 			continue
 		}
 		folded.WriteRune(fold(r))

@@ -52,7 +52,7 @@ func TestProblems(t *testing.T) {
 		{"reserved lists", `@id("mcpServers.notes.doorward.tools.deny[0]") ` + forbidCall + ";", "1:mcpServers.notes.doorward.tools.deny[0]: names that begin with"},
 		{"reserved token", `@id("token.scope") ` + forbidCall + ";", "1:token.scope: names that begin with"},
 		{"empty", `@id("") ` + forbidCall + ";", "1:: @id must be one line"},
-		{"control", `@id("a\u{1b}[0m") ` + forbidCall + ";", `1:"a\x1b[0m": @id must be one line`},
+		{"control", `@id("a\u{1b}[0m") ` + forbidCall + ";", `1:"a\u001b[0m": @id must be one line`},
 		{"reason", "@id(\"a\")\n@reason(\"two\\nlines\")\n" + forbidCall + ";", "1:a: @reason must be one line"},
 
 		// Grades.

@@ -16,7 +16,8 @@ import (
 	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // publicPolicy is the same type under the name that Cedar takes it by.
@@ -125,19 +126,16 @@ func annotation(p *ast.Policy, key string) (string, bool) {
 // printable reports whether a name or reason may be written to records and
 // terminals.
 func printable(s string, most int) bool {
-	return len(s) <= most && plaintext.AllPrintable(s)
+	return len(s) <= most && visible.AllPrintable(s)
 }
 
 // clip bounds what a message repeats of the file, and keeps it printable.
 func clip(s string) string {
-	if printable(s, 64) {
+	const most = 64
+	if printable(s, most) {
 		return s
 	}
-	const most = 64
-	if len(s) > most {
-		return plaintext.Quote(plaintext.Cut(s, most)) + "…"
-	}
-	return plaintext.Quote(s)
+	return string(principal.AppendQuoted(nil, s, most))
 }
 
 // The shapes of Cedar's errors.
@@ -186,7 +184,7 @@ func syntaxText(err error) string {
 		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
 	}
 	return strings.Map(func(r rune) rune {
-		if !plaintext.Printable(r) {
+		if !visible.Printable(r) {
 			return ' '
 		}
 		return r

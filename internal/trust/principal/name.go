@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // The kinds of principal. A name is the kind, a colon, and a rest whose form
@@ -109,4 +109,4 @@ func isWord(s, also string) bool {
 // isPrintable refuses control characters and invisible characters (bidirectional,
 // zero-width and tag characters): names that differ only in them would look like
 // one principal.
-func isPrintable(s string) bool { return s != "" && plaintext.AllPrintable(s) }
+func isPrintable(s string) bool { return s != "" && visible.AllPrintable(s) }

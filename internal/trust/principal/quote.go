@@ -3,7 +3,7 @@ package principal
 import (
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // cutMark ends a text that AppendQuoted cut.
@@ -18,7 +18,7 @@ const cutMark = "…[cut]"
 func AppendQuoted(dst []byte, s string, max int) []byte {
 	cut := len(s) > max
 	if cut {
-		s = plaintext.Cut(s, max)
+		s = visible.Cut(s, max)
 	}
 	dst = append(dst, '"')
 	done := 0
@@ -28,14 +28,14 @@ func AppendQuoted(dst []byte, s string, max int) []byte {
 				i++
 				continue
 			}
-			dst = plaintext.AppendEscape(append(dst, s[done:i]...), rune(c))
+			dst = visible.AppendEscape(append(dst, s[done:i]...), rune(c))
 			i++
 			done = i
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 || !plaintext.Printable(r) {
-			dst = plaintext.AppendEscape(append(dst, s[done:i]...), r)
+		if r == utf8.RuneError && n == 1 || !visible.Printable(r) {
+			dst = visible.AppendEscape(append(dst, s[done:i]...), r)
 			done = i + n
 		}
 		i += n

@@ -8,8 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 func TestQuotedIsSafeToShow(t *testing.T) {
@@ -55,7 +55,7 @@ func TestQuotedIsCutBetweenCharacters(t *testing.T) {
 func TestNothingHiddenIsQuotedAsItIs(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if !plaintext.Hidden(r) {
+		if !visible.Hidden(r) {
 			continue
 		}
 		quoted := string(principal.AppendQuoted(nil, "a"+string(r)+"b", 64))
@@ -91,7 +91,7 @@ func FuzzQuoted(f *testing.F) {
 				t.Fatalf("%q cut at %d gave %q", s, max, b)
 			}
 			for _, r := range string(b) {
-				if !plaintext.Printable(r) {
+				if !visible.Printable(r) {
 					t.Fatalf("%q gave %q, which cannot be shown", s, b)
 				}
 			}

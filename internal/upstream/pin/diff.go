@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // TestNothingHiddenInAnOfferIsShown puts every hidden character there is into
@@ -14,14 +14,14 @@ import (
 func TestNothingHiddenInAnOfferIsShown(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if !plaintext.Hidden(r) {
+		if !visible.Hidden(r) {
 			continue
 		}
 		quoted, err := json.Marshal("x" + string(r) + "y")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range []string{string(quoted), string(plaintext.AppendEscape([]byte(`"x`), r)) + `y"`} {
+		for _, text := range []string{string(quoted), string(visible.AppendEscape([]byte(`"x`), r)) + `y"`} {
 			tool := `{"name":` + text + `,"title":` + text + `,"description":` + text + `,"inputSchema":{"type":"object","title":` + text +
 				`,"properties":{"a":{"description":` + text + `,"enum":[` + text + `],"default":` + text + `}}},"annotations":{"title":` + text + `}}`
 			s := look(Tools, []byte(tool))
@@ -55,7 +55,7 @@ func mustBeSeen(t *testing.T, r rune, what string, raw []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(string(plain), plaintext.Hidden) || strings.Contains(string(plain), `\u`) {
+	if strings.ContainsFunc(string(plain), visible.Hidden) || strings.Contains(string(plain), `\u`) {
 		t.Errorf("%U: %s shows %q", r, what, plain)
 	}
 }

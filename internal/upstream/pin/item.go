@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/trust/visible"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -151,7 +152,7 @@ func limitOf(key []byte) int {
 }
 
 func cut(text string, limit int) string {
-	return plaintext.Cut(text, limit-len(cutMark)) + cutMark
+	return visible.Cut(text, limit-len(cutMark)) + cutMark
 }
 
 // plainJSON reports whether raw holds neither a character beyond ASCII nor an

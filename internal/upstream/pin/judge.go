@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/trust/lookalike"
-	"github.com/doorward/doorward/internal/trust/plaintext"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 

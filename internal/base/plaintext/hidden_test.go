@@ -7,6 +7,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // unseen are all code points that no text may hide in, by the definition of
@@ -25,28 +27,6 @@ func unseen() []rune {
 		}
 	}
 	return all
-}
-
-func TestHiddenIsExactlyWhatCannotBeSeen(t *testing.T) {
-	t.Parallel()
-	want := make(map[rune]bool)
-	for _, r := range unseen() {
-		want[r] = true
-	}
-	if len(want) < 4200 {
-		t.Fatalf("only %d code points are hidden: the tables are not what they were", len(want))
-	}
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if Hidden(r) != want[r] {
-			t.Errorf("Hidden(%U) = %v", r, Hidden(r))
-		}
-	}
-	for _, r := range []rune{0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180B, 0x180F, 0x200B, 0x2028, 0x202E, 0x2060, 0x2065, 0x2069, 0x206F,
-		0x3164, 0xFE00, 0xFE0F, 0xFEFF, 0xFFA0, 0xFFF0, 0xFFF9, 0x1BCA0, 0x1D173, 0xE0000, 0xE0001, 0xE007F, 0xE01EF, 0xE0FFF} {
-		if !want[r] {
-			t.Errorf("%U is not among them: the test is wrong", r)
-		}
-	}
 }
 
 // carriers are characters that a hidden one may stand beside.
@@ -84,7 +64,7 @@ func alphabets() map[string][]rune {
 func leftHidden(s string) (all, run int) {
 	n := 0
 	for _, r := range strings.ReplaceAll(s, "\ufe0f\u200d", "\u200d") {
-		if n++; !Hidden(r) {
+		if n++; !visible.Hidden(r) {
 			n = 0
 			continue
 		}
@@ -143,7 +123,7 @@ func TestEveryHiddenCharacterIsTakenOutAndShownWhenPrinted(t *testing.T) {
 			if got := Line(beside + string(r) + beside); strings.ContainsRune(got, r) || !strings.Contains(got, `\u`) {
 				t.Errorf("Line shows %U as %q", r, got)
 			}
-			if Printable(r) || AllPrintable(in) || !strings.Contains(Name(in), `\`) || !strings.Contains(Quote(in), `\`) {
+			if visible.Printable(r) || visible.AllPrintable(in) || !strings.Contains(Name(in), `\`) || !strings.Contains(Quote(in), `\`) {
 				t.Errorf("%U is printable", r)
 			}
 		}

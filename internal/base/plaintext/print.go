@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // Text returns s in a printable form: an invisible character is written as a JSON
@@ -20,20 +22,10 @@ func Quote(s string) string { return Line(strconv.Quote(s)) }
 
 // Name is s when that is not empty and all of it is printable, else Quote.
 func Name(s string) string {
-	if s == "" || !AllPrintable(s) {
+	if s == "" || !visible.AllPrintable(s) {
 		return Quote(s)
 	}
 	return s
-}
-
-// AllPrintable reports whether s is UTF-8 and each of its characters printable.
-func AllPrintable(s string) bool {
-	for i, r := range s {
-		if !Printable(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
-			return false
-		}
-	}
-	return true
 }
 
 // escaped keeps a joiner or selector that shapes a neighbouring character.
@@ -59,7 +51,7 @@ func escaped(s string, line bool) string {
 			out = append(out, "\uFFFD"...)
 		case r == '\r' && !line && strings.HasPrefix(s[i+1:], "\n"):
 		default:
-			out = AppendEscape(out, r)
+			out = visible.AppendEscape(out, r)
 		}
 		before2, before = noNeighbor, noNeighbor
 	}
@@ -67,28 +59,6 @@ func escaped(s string, line bool) string {
 		return s
 	}
 	return string(out)
-}
-
-// AppendEscape appends r as it is escaped in a JSON string.
-func AppendEscape(dst []byte, r rune) []byte {
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\n':
-		return append(dst, `\n`...)
-	case '\t':
-		return append(dst, `\t`...)
-	}
-	if r > 0xffff {
-		r -= 0x10000
-		return appendUnit(appendUnit(dst, 0xd800+(r>>10)), 0xdc00+(r&0x3ff))
-	}
-	return appendUnit(dst, r)
-}
-
-func appendUnit(dst []byte, u rune) []byte {
-	const hex = "0123456789abcdef"
-	return append(dst, '\\', 'u', hex[u>>12&15], hex[u>>8&15], hex[u>>4&15], hex[u&15])
 }
 
 // Printer writes Text to a terminal or a file. Each Write must hold whole
@@ -102,4 +72,14 @@ func (p Printer) Write(b []byte) (int, error) {
 		return len(b), err
 	}
 	return min(n, len(b)), err
+}
+
+// Clip is s in at most so many bytes: of a longer one the beginning, with … to
+// say so.
+func Clip(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return s
+	}
+	return visible.Cut(s, most-len(mark)) + mark
 }

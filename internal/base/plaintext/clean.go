@@ -3,6 +3,8 @@ package plaintext
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // Clean removes from a text what a person does not see and a terminal or a model
@@ -36,7 +38,7 @@ func FirstHidden(s string) int {
 	for i, size := 0, 0; i < len(s); i += size {
 		var r rune
 		r, size = utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 || Hidden(r) && !shapes(before2, before, r, runeAt(s[i+size:])) {
+		if r == utf8.RuneError && size == 1 || visible.Hidden(r) && !shapes(before2, before, r, runeAt(s[i+size:])) {
 			return i
 		}
 		before2, before = before, r
@@ -72,7 +74,7 @@ func (c *cleaner) next(i int) int {
 			c.barren = i + looked
 		}
 		return length
-	case Hidden(r) && !shapes(c.before2, c.before, r, runeAt(c.in[i+size:])):
+	case visible.Hidden(r) && !shapes(c.before2, c.before, r, runeAt(c.in[i+size:])):
 		c.n++
 	default:
 		c.keep(r)

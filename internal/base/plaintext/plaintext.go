@@ -1,47 +1,23 @@
-// Package plaintext decides which characters of a text a person can see. It
-// takes the others out of what servers and agents say, and makes them visible
-// in what is printed.
+// Package plaintext takes the characters that a person cannot see out of what
+// servers and agents say, and makes them visible in what is printed.
 //
 // Invariant: what Clean gives holds no hidden character, but for a single
 // joiner or selector that shapes the visible characters beside it. So nothing
 // can be said to a model that a person who looks at the text does not see.
 //
-// Hidden is made from the properties of package unicode and grows with it.
-// Admitted limits: spaces of several widths, the braille blank and characters
-// that look alike are visible here. Kept joiners and selectors can carry one
-// bit for each character that they shape.
+// What is hidden is decided by trust/visible. Admitted limit: kept joiners and
+// selectors can carry one bit for each character that they shape.
 package plaintext
 
-import "unicode"
+import (
+	"unicode"
 
-// Hidden reports whether a person does not see r: controls but line feed and
-// tab, the format characters (direction marks, zero-width characters, tags),
-// line and paragraph separators, and everything that is to be ignored where it
-// is not understood (Default_Ignorable_Code_Point: fillers, selectors, and
-// what is reserved for their like).
-func Hidden(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case r < ' ', r >= 0x7F && r <= 0x9F: // C0, delete, C1
-		return true
-	case r < 0x34F && r != 0xAD, r > 0x3164 && r < 0xD800: // the text of most languages
-		return false
-	case r == 0x2028 || r == 0x2029:
-		return true
-	case unicode.Is(unicode.Cf, r): // those that stand before digits in Arabic and its like are drawn
-		return !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
-	}
-	return unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-}
-
-// Printable reports whether r can be seen and cannot be taken for a space that
-// it is not: the only white space is the ASCII space.
-func Printable(r rune) bool { return unicode.IsPrint(r) && !Hidden(r) }
+	"github.com/doorward/doorward/internal/trust/visible"
+)
 
 // shown reports whether r may be printed as it is.
 func shown(r rune) bool {
-	return !Hidden(r) && (unicode.IsGraphic(r) || unicode.Is(unicode.Prepended_Concatenation_Mark, r))
+	return !visible.Hidden(r) && (unicode.IsGraphic(r) || unicode.Is(unicode.Prepended_Concatenation_Mark, r))
 }
 
 // The characters that shape others, and the characters that they may follow.
@@ -74,7 +50,7 @@ func shapes(before2, before, r, after rune) bool {
 }
 
 func afterVirama(before2, before rune) bool {
-	return isVirama(before) && (unicode.IsLetter(before2) || unicode.IsMark(before2) && !isVirama(before2) && !Hidden(before2))
+	return isVirama(before) && (unicode.IsLetter(before2) || unicode.IsMark(before2) && !isVirama(before2) && !visible.Hidden(before2))
 }
 
 func isVirama(r rune) bool {

@@ -1,0 +1,89 @@
+// Package visible decides which characters a person can see. Names and reasons
+// that hold others are refused or escaped, so that no record, principal or rule
+// looks like another one.
+//
+// Invariant: Printable implies not Hidden. Hidden is made from the properties of
+// package unicode and grows with it. Admitted limits: spaces of several widths,
+// the braille blank and characters that look alike are visible here.
+package visible
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Hidden reports whether a person does not see r: controls but line feed and
+// tab, the format characters (direction marks, zero-width characters, tags),
+// line and paragraph separators, and everything that is to be ignored where it
+// is not understood (Default_Ignorable_Code_Point: fillers, selectors, and
+// what is reserved for their like).
+func Hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < ' ', r >= 0x7F && r <= 0x9F: // C0, delete, C1
+		return true
+	case r < 0x34F && r != 0xAD, r > 0x3164 && r < 0xD800: // the text of most languages
+		return false
+	case r == 0x2028 || r == 0x2029:
+		return true
+	case unicode.Is(unicode.Cf, r): // those that stand before digits in Arabic and its like are drawn
+		return !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+	}
+	return unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Printable reports whether r can be seen and cannot be taken for a space that
+// it is not: the only white space is the ASCII space.
+func Printable(r rune) bool { return unicode.IsPrint(r) && !Hidden(r) }
+
+// AllPrintable reports whether s is UTF-8 and each of its characters printable.
+func AllPrintable(s string) bool {
+	for i, r := range s {
+		if !Printable(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
+			return false
+		}
+	}
+	return true
+}
+
+// Cut is the beginning of s in at most so many bytes, without a half character
+// at its end.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	s = s[:max(most, 0)]
+	for i := len(s) - 1; i >= 0 && len(s)-i < utf8.UTFMax; i-- {
+		if utf8.RuneStart(s[i]) {
+			if !utf8.FullRuneInString(s[i:]) {
+				return s[:i]
+			}
+			break
+		}
+	}
+	return s
+}
+
+// AppendEscape appends r as it is escaped in a JSON string.
+func AppendEscape(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, `\n`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	if r > 0xffff {
+		r -= 0x10000
+		return appendUnit(appendUnit(dst, 0xd800+(r>>10)), 0xdc00+(r&0x3ff))
+	}
+	return appendUnit(dst, r)
+}
+
+func appendUnit(dst []byte, u rune) []byte {
+	const hex = "0123456789abcdef"
+	return append(dst, '\\', 'u', hex[u>>12&15], hex[u>>8&15], hex[u>>4&15], hex[u&15])
+}
