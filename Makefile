@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit powerloss interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium console packages packages-test
+.PHONY: build run check test lint unit powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium console packages packages-test
 
 build:
 	@mkdir -p $(BIN)
@@ -58,6 +58,7 @@ lint:
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags interop ./test/...
+	$(GO) vet -tags chaos ./test/chaos
 	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
 	GOOS=windows $(GO) build ./client ./internal/trust/wire ./internal/trust/principal ./internal/base/secret ./internal/daemon/config
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
@@ -76,6 +77,12 @@ powerloss: build
 	cd test/powerloss && $(GO) vet ./... && $(GO) test -count=1 ./... && $(GO) build -o $(BIN)/powerloss .
 	$(BIN)/powerloss -doorward $(BIN)/doorward $(POWERLOSS)
 
+# chaos kills daemons and databases under 200 agents that write to each other.
+# CHAOS=short is what make test runs.
+CHAOS ?= long
+chaos: build postgres
+	CHAOS=$(CHAOS) DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags chaos -count=1 -v -timeout 30m ./test/chaos/...
+
 interop: build clients servers
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
 
@@ -91,6 +98,7 @@ conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
 test: lint unit powerloss interop console
+	$(MAKE) chaos CHAOS=short
 	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build

@@ -1,6 +1,6 @@
 // Count runs `go test -json` with the given arguments and says what happened:
-// the output of each failed test, every skipped test with its reason, and one
-// closing line with the totals. Where CI is set, a skipped test fails the run:
+// the output of each failed test, every skipped test with its reason, what a test
+// logs behind "measured: ", and one closing line with the totals. Where CI is set, a skipped test fails the run:
 // a test that could not run there counts as missing, never as passed.
 package main
 
@@ -73,6 +73,9 @@ func (t *totals) take(e event) {
 	switch e.Action {
 	case "output":
 		t.output[key] = append(t.output[key], e.Output)
+		if _, figure, found := strings.Cut(e.Output, "measured: "); found {
+			fmt.Printf("%s: %s", e.Test, figure)
+		}
 	case "build-output":
 		fmt.Print(e.Output)
 	case "pass":

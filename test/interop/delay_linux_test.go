@@ -30,7 +30,7 @@ func TestAnOpenQuestionDelaysNoOther(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				d := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, era), nil)}}.start(t)
 				asked, quiet := timeEchoes(t, d, modern)
-				t.Logf("p99 %v with an open question, %v without, ratio %.2f; medians %v and %v", at99(asked), at99(quiet),
+				t.Logf("measured: p99 %v with an open question, %v without, ratio %.2f; medians %v and %v", at99(asked), at99(quiet),
 					float64(at99(asked))/float64(at99(quiet)), middle(asked), middle(quiet))
 				if middle(asked) > 3*middle(quiet) {
 					t.Error("an open question delays the calls of other clients")
