@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -58,16 +57,13 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	d.replaced(b)
 	h := &held{watcher: &watcher{want: lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
-	if uris := d.kept[b.Name]; uris != nil {
-		maps.DeleteFunc(uris, func(uri string, _ bool) bool { return !d.subscribesAgain(b, uri) })
-		h.watcher.want.uris = uris
-		delete(d.kept, b.Name)
-	}
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links[b] = h
 	if d.closed {
 		h.close()
+	} else if len(d.kept[b.Name]) > 0 {
+		go d.setUp(b, h)
 	}
 	return h.link
 }

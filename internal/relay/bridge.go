@@ -63,6 +63,9 @@ func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done boo
 		return true
 	}
 	defer d.note()
+	d.mu.Lock()
+	d.forget(l.b.Name, uri)
 	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, false) })
+	d.mu.Unlock()
 	return c.era == front.Modern || l.hub.wanted(uri, h.watcher)
 }

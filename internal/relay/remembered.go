@@ -3,10 +3,12 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
 // remembered is what a session has set up with its servers, as it is kept for the next
@@ -24,13 +26,21 @@ func (d *binding) recall() {
 	}
 	d.level = was.Level
 	for server, uris := range was.Resources {
-		if d.kept == nil {
-			d.kept = make(map[string]map[string]bool)
-		}
+		d.keep(server, slices.Values(uris))
+	}
+}
+
+// keep notes resources for the next link to their server. The caller holds mu, or is the
+// only one to have the binding.
+func (d *binding) keep(server string, uris iter.Seq[string]) {
+	if d.kept == nil {
+		d.kept = make(map[string]map[string]bool)
+	}
+	if d.kept[server] == nil {
 		d.kept[server] = make(map[string]bool)
-		for _, uri := range uris {
-			d.kept[server][uri] = true
-		}
+	}
+	for uri := range uris {
+		d.kept[server][uri] = true
 	}
 }
 
@@ -48,7 +58,7 @@ func (d *binding) note() {
 	}
 	for b, h := range d.links {
 		if uris := h.subscribed(); len(uris) > 0 {
-			now.Resources[b.Name] = slices.Sorted(maps.Keys(uris))
+			now.Resources[b.Name] = append(now.Resources[b.Name], slices.Sorted(maps.Keys(uris))...)
 			builtin = builtin || b.Builtin != nil
 		}
 	}
@@ -66,27 +76,74 @@ func (d *binding) note() {
 // earlier run, so that it hears of changes before it calls anything there.
 func (d *binding) subscribeAgain(x *front.Exchange) {
 	for _, server := range d.awaited() {
-		b := d.r.table.Load().byName[server]
-		if b == nil || !d.r.visible(x.Who, server) {
-			continue
+		if b := d.r.table.Load().byName[server]; b != nil && d.r.visible(x.Who, server) {
+			d.r.linkFor(x, b)
 		}
-		again := &front.Exchange{Who: x.Who, Server: x.Server, Era: x.Era, Version: x.Version, Session: x.Session}
-		go func() {
-			ctx, cancel := context.WithTimeout(x.Session.Context(), dialTime)
-			defer cancel()
-			if _, err := d.r.linkFor(again, b).get(ctx); err != nil {
-				d.r.log.Warn("the subscriptions of a session are not restored", "server", server, "err", err)
-			}
-		}()
 	}
+}
+
+// setUp subscribes a session that has a link again to the resources that it was subscribed
+// to on an earlier one. A later connection of the link is told of them like of any other.
+func (d *binding) setUp(b *backend, h *held) {
+	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
+	defer cancel()
+	c, err := h.get(ctx)
+	uris := d.awaitedOf(b)
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri) })
+	if err == nil && len(uris) > 0 {
+		err = h.tell(ctx, c, uris)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.r.log.Warn("the subscriptions of a session wait for the next connection", "server", b.Name, "err", err)
+	}
+}
+
+// takesUp makes a kept resource one that the link is subscribed to, if policy still lets
+// the session. It stays as it is when the session has meanwhile unsubscribed or given up
+// the link.
+func (d *binding) takesUp(b *backend, h *held, uri string) bool {
+	allowed := d.subscribesAgain(b, uri)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.links[b] != h || !d.kept[b.Name][uri] {
+		return false
+	}
+	d.forget(b.Name, uri)
+	if allowed {
+		h.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, true) })
+	}
+	return allowed
+}
+
+// forget drops a kept resource. The caller holds mu.
+func (d *binding) forget(server, uri string) {
+	delete(d.kept[server], uri)
+	if len(d.kept[server]) == 0 {
+		delete(d.kept, server)
+	}
+}
+
+// tell subscribes to resources on an open connection.
+func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
+	if c.era == front.Modern {
+		h.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		_, err := h.hub.cover(ctx, h.watcher)
+		return err
+	}
+	for _, uri := range uris {
+		req := upstream.Request{Method: "resources/subscribe", Params: uriParams(uri)}
+		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // subscribesAgain decides and records a subscription that is set up again: policy may
 // have changed since the client asked for it.
 func (d *binding) subscribesAgain(b *backend, uri string) bool {
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
-	act := d.r.act(&x, b.Name, "resources/subscribe", uri)
-	return entersListed(d.r, b, act)
+	return entersListed(d.r, b, d.r.act(&x, b.Name, "resources/subscribe", uri))
 }
 
 // awaited are the servers whose links the session gave up, or has not got yet.
@@ -94,4 +151,11 @@ func (d *binding) awaited() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.kept))
+}
+
+// awaitedOf are the resources that are kept for the next link to a server.
+func (d *binding) awaitedOf(b *backend) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.kept[b.Name]))
 }

@@ -1,11 +1,15 @@
 package relay
 
 import (
+	"encoding/json"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/doorward/doorward/internal/downstream/sessionstore"
 	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // disk is a front.Keeper on a real directory.
@@ -31,53 +35,98 @@ func keeping(t *testing.T, dir string) option {
 	return func(h *house, _ *Options) { h.keeper = disk{t, store} }
 }
 
-// A session that goes on in the next run of the daemon is set up again with its log level
-// and the resources it was subscribed to, before it calls anything, on the route of one
-// server and on the aggregate. What the server is told was decided and recorded in that
-// run: a resource that policy denies by then does not reach it.
-func TestASessionIsSetUpAgain(t *testing.T) {
+// Sessions that go on in the next run of the daemon are set up again with their log level
+// and the resources they were subscribed to, before they call anything: on the route of one
+// server and on the aggregate, with a server of either era, beside each other. What the
+// server is told was decided and recorded in that run, and a session hears of nothing that
+// it has left or that policy denies by then.
+func TestSessionsAreSetUpAgain(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/mcp/s", "/mcp"} {
-		for _, denied := range []bool{false, true} {
-			t.Run(path+map[bool]string{true: " denied"}[denied], func(t *testing.T) {
-				t.Parallel()
-				dir := filepath.Join(t.TempDir(), "sessions")
-				s := stdio(t, "s", "legacy")
-				first := build(t, []Server{s.server()}, keeping(t, dir))
-				c := first.legacy(path, "token:a", `{}`)
-				uri := map[string]string{"/mcp": "doorward://s/"}[path]
-				for _, name := range []string{"file:///a", "file:///b", "file:///left"} {
-					c.call("resources/subscribe", `{"uri":"`+uri+name+`"}`)
-				}
-				c.call("resources/unsubscribe", `{"uri":"`+uri+`file:///left"}`)
-				c.call("logging/setLevel", `{"level":"warning"}`)
-				first.door.Close()
-
-				next := stdio(t, "s", "legacy")
-				h := build(t, []Server{next.server()}, keeping(t, dir))
-				if denied {
-					h.forbid(`forbid (principal, action, resource == Resource::"s/file:///b");`)
-				}
-				h.takes(c)
-				stream := c.listen()
-				eventually(t, "it is set up", func() bool {
-					return len(next.got("resources/subscribe")) == map[bool]int{false: 2, true: 1}[denied] && len(next.got("logging/setLevel")) == 1
+	for _, era := range []string{"legacy", "modern"} {
+		for _, path := range []string{"/mcp/s", "/mcp"} {
+			for _, rule := range []string{"", `forbid (principal, action, resource == Resource::"s/file:///b");`} {
+				t.Run(era+path+rule, func(t *testing.T) {
+					t.Parallel()
+					setUpAgain(t, era, path, rule)
 				})
-				for _, q := range next.got("resources/subscribe") {
-					name := text(string(q.Params), "uri")
-					if d := h.decided("resources/subscribe", "s/"+name); d.Decision != "allow" || name == "file:///left" || denied && name == "file:///b" {
-						t.Errorf("the server was told of %s: %+v", name, d)
-					}
-				}
-				if d := h.decided("resources/subscribe", "s/file:///b"); (d.Decision == "allow") == denied {
-					t.Errorf("%+v", d)
-				}
-				next.open()[0].tell(resourceUpdated, `{"uri":"file:///a"}`)
-				equal(t, "a change", text(stream.nextOf(resourceUpdated), "params", "uri"), uri+"file:///a")
-				stream.stop()
-			})
+			}
 		}
 	}
+}
+
+func setUpAgain(t *testing.T, era, path, rule string) {
+	dir := filepath.Join(t.TempDir(), "sessions")
+	s := stdio(t, "s", era)
+	first := build(t, []Server{s.server()}, keeping(t, dir))
+	prefix := map[string]string{"/mcp": "doorward://s/"}[path]
+	one, two := first.legacy(path, "token:a", `{}`), first.legacy(path, "token:a", `{}`)
+	subscribe := func(c *session, verb string, names ...string) {
+		for _, name := range names {
+			c.call("resources/"+verb, `{"uri":"`+prefix+"file:///"+name+`"}`)
+		}
+	}
+	subscribe(one, "subscribe", "a", "b", "left")
+	subscribe(one, "unsubscribe", "left")
+	subscribe(two, "subscribe", "c")
+	one.call("logging/setLevel", `{"level":"warning"}`)
+	first.door.Close()
+
+	next := stdio(t, "s", era)
+	h := build(t, []Server{next.server()}, keeping(t, dir))
+	if rule != "" {
+		h.forbid(rule)
+	}
+	one.house, two.house = h, h // as after a restart, at the same address
+	streams := map[*session]*reply{one: one.listen(), two: two.listen()}
+	wanted := map[string]string{"a": "allow", "b": "allow", "c": "allow"}
+	if rule != "" {
+		wanted["b"] = "deny"
+	}
+	for name, want := range wanted {
+		equal(t, name, h.decided("resources/subscribe", "s/file:///"+name).Decision, want)
+	}
+	eventually(t, "the server knows", func() bool {
+		told := make(map[string]bool)
+		for _, uri := range next.watched() {
+			told[strings.TrimPrefix(uri, "file:///")] = true
+		}
+		for name, d := range wanted {
+			if told[name] != (d == "allow") {
+				return false
+			}
+		}
+		return !told["left"] && (era == "modern" || len(next.got("logging/setLevel")) > 0)
+	})
+	for _, name := range []string{"left", "b", "c", "a"} {
+		next.change(resourceUpdated, `{"uri":"file:///`+name+`"}`)
+	}
+	heard := map[*session][]string{one: {"b", "a"}, two: {"c"}}
+	if rule != "" {
+		heard[one] = []string{"a"}
+	}
+	for c, names := range heard {
+		for range names {
+			uri := text(streams[c].nextOf(resourceUpdated), "params", "uri")
+			if name := strings.TrimPrefix(uri, prefix+"file:///"); !slices.Contains(names, name) {
+				t.Errorf("heard of %s", uri)
+			}
+		}
+		streams[c].stop()
+	}
+}
+
+// watched are the resources that the server was asked to watch, in either era.
+func (s *script) watched() (uris []string) {
+	for _, q := range s.got("resources/subscribe") {
+		uris = append(uris, text(string(q.Params), "uri"))
+	}
+	for _, q := range s.got("subscriptions/listen") {
+		var listed []string
+		if json.Unmarshal(wire.GetPath(q.Params, "notifications", "resourceSubscriptions"), &listed) == nil {
+			uris = append(uris, listed...)
+		}
+	}
+	return uris
 }
 
 // forbid adds a rule to the policy of a house.
@@ -90,7 +139,3 @@ func (h *house) forbid(rule string) {
 	}
 	h.gate.SetPolicy(set)
 }
-
-// takes lets a client of another house meet this one at the same address, as it does
-// after a restart.
-func (h *house) takes(c *session) { c.house = h }

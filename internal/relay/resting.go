@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // rest takes the links from sessions that have had neither a call nor an open stream
 // since before: their clients are gone, or pause. What such a session set up with its
@@ -24,10 +27,7 @@ func (d *binding) rest() {
 			continue
 		}
 		if uris := h.subscribed(); len(uris) > 0 {
-			if d.kept == nil {
-				d.kept = make(map[string]map[string]bool)
-			}
-			d.kept[b.Name] = uris
+			d.keep(b.Name, maps.Keys(uris))
 		}
 		h.close()
 		delete(d.links, b)
