@@ -30,7 +30,6 @@ var largeTypes = map[string]int{
 	"internal/instructions/session.Keeper":  36,
 	"internal/messaging/mail.Book":          53,
 	"internal/relay.Relay":                  106,
-	"internal/relay.held":                   78,
 	"internal/relay.link":                   77,
 	"internal/trust/audit.Log":              44,
 	"internal/trust/wire.scanner":           31,

@@ -103,11 +103,11 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
 	for _, h := range bind.all() {
-		c := h.live.Load()
+		c := h.link.live.Load()
 		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
-		if t, ok := r.aim(asked.At(h.b.Name)); ok {
+		if t, ok := r.aim(asked.At(h.link.b.Name)); ok {
 			t.with = with
 			wg.Go(func() { r.call(ctx, x, t) })
 		}

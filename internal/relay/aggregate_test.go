@@ -252,8 +252,8 @@ func TestServerThatOwesItsList(t *testing.T) {
 	stream.silent()
 	var late *latecomer
 	for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
-		if held.b.Name == "slow" {
-			late = &held.late
+		if held.link.b.Name == "slow" {
+			late = &held.link.late
 		}
 	}
 	if !late.expected("tools/list") || late.expected("prompts/list") {

@@ -70,7 +70,7 @@ func (d *binding) announce(method string) {
 // may change.
 func (d *binding) promised(method string) bool {
 	for _, h := range d.all() {
-		c := h.live.Load()
+		c := h.link.live.Load()
 		if c != nil && c.era == front.Legacy && isTrue(wire.GetPath(c.hello, "capabilities", listCapability[method], "listChanged")) {
 			return true
 		}

@@ -28,7 +28,7 @@ type binding struct {
 
 // held is one link of a session, with the receiver of its events.
 type held struct {
-	*link
+	link    *link
 	watcher *watcher
 	stop    func()
 }
@@ -146,9 +146,9 @@ func (d *binding) listen() {
 	d.listens = true
 	d.mu.Unlock()
 	for _, h := range d.all() {
-		h.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
-		if c := h.live.Load(); c != nil {
-			h.hub.opened(c)
+		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		if c := h.link.live.Load(); c != nil {
+			h.link.hub.opened(c)
 		}
 	}
 }

@@ -39,11 +39,11 @@ func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
 	}
 	for _, h := range r.bindingOf(x.Session).all() {
 		rooted := x.Method == rootsChanged
-		if !h.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.init, "capabilities", "roots") == nil {
+		if !h.link.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.link.init, "capabilities", "roots") == nil {
 			continue
 		}
 		live := h.link.live.Load()
-		t, err := resolve.Notice(h.b.Name, x.Method, x.Params)
+		t, err := resolve.Notice(h.link.b.Name, x.Method, x.Params)
 		if err == nil && live != nil && live.alive() && live.era == front.Legacy {
 			r.notify(ctx, x, h.link, t)
 		}

@@ -152,7 +152,7 @@ func TestAServerThatIsSlowWithEveryList(t *testing.T) {
 	equal(t, "as it answered", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__late")
 	eventually(t, "the server has answered again", func() bool {
 		for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
-			return !held.late.expected("tools/list")
+			return !held.link.late.expected("tools/list")
 		}
 		return false
 	})

@@ -87,7 +87,7 @@ func (d *binding) subscribeAgain(x *front.Exchange) {
 func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
-	c, err := h.get(ctx)
+	c, err := h.link.get(ctx)
 	uris := d.awaitedOf(b)
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri) })
 	if err == nil && len(uris) > 0 {
@@ -110,7 +110,7 @@ func (d *binding) takesUp(b *backend, h *held, uri string) bool {
 	}
 	d.forget(b.Name, uri)
 	if allowed {
-		h.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, true) })
+		h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, true) })
 	}
 	return allowed
 }
@@ -126,8 +126,8 @@ func (d *binding) forget(server, uri string) {
 // tell subscribes to resources on an open connection.
 func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 	if c.era == front.Modern {
-		h.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
-		_, err := h.hub.cover(ctx, h.watcher)
+		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		_, err := h.link.hub.cover(ctx, h.watcher)
 		return err
 	}
 	for _, uri := range uris {

@@ -23,7 +23,7 @@ func (d *binding) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for b, h := range d.links {
-		if h.calls.Load() > 0 && h.private() {
+		if h.link.calls.Load() > 0 && h.link.private() {
 			continue
 		}
 		if uris := h.subscribed(); len(uris) > 0 {
@@ -36,6 +36,6 @@ func (d *binding) rest() {
 
 // subscribed are the resources that the session is subscribed to.
 func (h *held) subscribed() (uris map[string]bool) {
-	h.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.uris })
+	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.uris })
 	return uris
 }
