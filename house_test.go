@@ -28,6 +28,7 @@ var mayImport = map[string]string{
 	"internal/base/secret":    "",
 	"internal/base/store":     "",
 	"internal/base/protocol":  "",
+	"internal/base/auditlog":  "trust/audit",   // it reads what audit writes
 	"internal/base/plaintext": "trust/visible", // it cleans what visible calls hidden
 	"internal/base/rawjson":   "trust/wire",    // it writes what wire reads
 
@@ -60,7 +61,7 @@ var mayImport = map[string]string{
 
 	"internal/messaging/mail":  "trust/visible base/store base/plaintext",
 	"internal/messaging/spawn": "trust/visible messaging/mail upstream/process downstream/peer trust/principal trust/policy base/secret base/plaintext",
-	"internal/messaging/agent": "base/protocol base/rawjson messaging/mail messaging/spawn upstream upstream/builtin trust/ base/store base/plaintext",
+	"internal/messaging/agent": "base/auditlog base/protocol base/rawjson messaging/mail messaging/spawn upstream upstream/builtin trust/ base/store base/plaintext",
 
 	"internal/instructions/document":  "trust/visible base/plainyaml base/plaintext",
 	"internal/instructions/watermark": "trust/visible base/rawjson trust/wire base/plaintext",
@@ -71,12 +72,12 @@ var mayImport = map[string]string{
 	"internal/onboard": "base/",
 
 	"internal/daemon/auditkey": "trust/audit base/durable",
-	"internal/daemon/retain":   "trust/audit base/durable",
+	"internal/daemon/retain":   "base/auditlog trust/audit base/durable",
 	"internal/daemon/config":   "trust/policy base/plaintext base/",
 	"internal/daemon/admin":    "messaging/ relay/approval upstream/pin downstream/peer trust/",
-	"internal/daemon/console":  "base/plaintext daemon/admin daemon/health daemon/history messaging/ instructions/ upstream/pin trust/",
+	"internal/daemon/console":  "base/auditlog base/plaintext daemon/admin daemon/health daemon/history messaging/ instructions/ upstream/pin trust/",
 	"internal/daemon/health":   "daemon/admin",
-	"internal/daemon/history":  "trust/",
+	"internal/daemon/history":  "base/auditlog trust/",
 	"internal/daemon":          "*",
 
 	"client":       "base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",

@@ -31,7 +31,6 @@ var largeTypes = map[string]int{
 	"internal/messaging/mail.Book":          53,
 	"internal/relay.Relay":                  106,
 	"internal/relay.link":                   77,
-	"internal/trust/audit.Log":              44,
 	"internal/trust/wire.scanner":           31,
 	"internal/upstream.Server":              34,
 	"internal/upstream.either":              46,

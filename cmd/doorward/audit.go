@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
@@ -67,7 +68,7 @@ func newAudit() *cobra.Command {
 				if *to != "" {
 					return exportArchive(export, dir, *to)
 				}
-				return audit.Export(ctx, dir, exactly())
+				return auditlog.Export(ctx, dir, exactly())
 			}), newAuditPrune())
 }
 
@@ -90,7 +91,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		}
 		return printRecord(line)
 	}
-	lines, err := audit.Tail(dir, n)
+	lines, err := auditlog.Tail(dir, n)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 	if !follow {
 		return nil
 	}
-	err = audit.Follow(ctx, dir, last+1, show)
+	err = auditlog.Follow(ctx, dir, last+1, show)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -117,7 +118,7 @@ func auditShow(ctx context.Context, o *options, dir, number string) error {
 	if err != nil || seq == 0 {
 		return fail(exitUsage, "%q is no number of a record", number)
 	}
-	for line, err := range audit.Backwards(ctx, dir) {
+	for line, err := range auditlog.Backwards(ctx, dir) {
 		if err != nil {
 			return err
 		}
@@ -199,7 +200,7 @@ func printRecord(line []byte) error {
 
 // auditVerified is what `audit verify --json` prints.
 type auditVerified struct {
-	audit.Report
+	auditlog.Report
 	Unknown string `json:"unknown,omitempty"` // why it was compared with nothing
 }
 
@@ -216,7 +217,7 @@ func auditVerify(ctx context.Context, o *invocation, dir, state, key string, acc
 		}
 	}
 	kept, unknown := keptMarks(ctx, o, state)
-	report, err := audit.Verify(dir, v, kept...)
+	report, err := auditlog.Verify(dir, v, kept...)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func printVerified(o *invocation, a auditVerified) error {
 }
 
 // notKnown says what of a whole log cannot be known.
-func notKnown(r audit.Report, unknown string) string {
+func notKnown(r auditlog.Report, unknown string) string {
 	if r.Kept == nil {
 		return "compared with nothing (" + unknown + "): that records were cut off at the end, or all of them removed, would not be noticed"
 	}
@@ -279,7 +280,7 @@ const nothingKept = "the database keeps nothing"
 
 // acceptAudit takes a log that is whole in itself for the log.
 func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.Verifier) error {
-	report, err := audit.Verify(dir, v)
+	report, err := auditlog.Verify(dir, v)
 	if err == nil && !report.OK {
 		err = fail(exitFailed, "the log is not whole in itself and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)
 	}

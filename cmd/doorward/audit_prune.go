@@ -13,11 +13,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/retain"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // newAuditPrune removes old records, with and without a running daemon.
@@ -219,7 +219,7 @@ func verifyArchive(o *invocation, dir, key string) error {
 	if err != nil {
 		return err
 	}
-	report, err := audit.Verify(dir, v)
+	report, err := auditlog.Verify(dir, v)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/health"
 	"github.com/doorward/doorward/internal/downstream/listen"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // diagnosis is what `doctor --json` prints.
@@ -213,9 +213,9 @@ func recordCheck(ctx context.Context, o *invocation) health.Check {
 func verifiedRecord(ctx context.Context, o *invocation, k health.Check, dir, state string) health.Check {
 	v, err := auditkey.LoadVerifier(filepath.Join(state, auditkey.PublicName))
 	if err == nil {
-		var report audit.Report
+		var report auditlog.Report
 		kept, _ := keptMarks(ctx, o, state)
-		if report, err = audit.Verify(dir, v, kept...); err == nil && !report.OK {
+		if report, err = auditlog.Verify(dir, v, kept...); err == nil && !report.OK {
 			err = fmt.Errorf("record %d: %s", report.FirstBad, report.Reason)
 		}
 		k.Found = fmt.Sprintf("%d records, %d checkpoints, the last one at %s", report.Records, report.Checkpoints, lastCheckpoint(report))
@@ -226,7 +226,7 @@ func verifiedRecord(ctx context.Context, o *invocation, k health.Check, dir, sta
 	return k
 }
 
-func lastCheckpoint(r audit.Report) string {
+func lastCheckpoint(r auditlog.Report) string {
 	if r.Kept == nil {
 		return "an unknown time"
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/history"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // logged is one act as `log --json` prints it.
@@ -99,7 +99,7 @@ func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last 
 	if last > 0 {
 		from = last + 1
 	}
-	err := audit.Follow(ctx, dir, from, func(line []byte) error {
+	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
 		if e, ok := joined.Take(line); ok {
 			return show(e)
 		}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -81,7 +82,7 @@ func (k keeping) settle(tx *store.Tx) (missing audit.Mark, lacks bool, err error
 		if !ok {
 			continue
 		}
-		has, err := k.log.Has(m)
+		has, err := auditlog.Has(k.log, m)
 		switch {
 		case err != nil || !has: // checkpoints that cannot be read vouch for nothing
 			if !lacks {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -32,7 +33,7 @@ func recorded(t *testing.T, refuse func(*doorEvents)) []string {
 		t.Fatal(err)
 	}
 	var lines []string
-	var shown audit.Showing
+	var shown auditlog.Showing
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"iter"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/instructions/library"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // pastRecords is the record, from its end on, where somebody counts on
@@ -15,7 +15,7 @@ func (m *instructing) pastRecords() func(context.Context) iter.Seq2[[]byte, erro
 		return nil
 	}
 	dir := AuditDir(m.o.StateDir, m.o.Config)
-	return func(ctx context.Context) iter.Seq2[[]byte, error] { return audit.Backwards(ctx, dir) }
+	return func(ctx context.Context) iter.Seq2[[]byte, error] { return auditlog.Backwards(ctx, dir) }
 }
 
 // recall brings back the marks of what was delivered before this start. A start

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -43,19 +44,19 @@ func TestOldRecordsGoByThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer end()
-	before, _, _ := audit.Segments(dir)
+	before, _, _ := audit.Segments(dir, nil)
 	if err := p.d.retention.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after, _, _ := audit.Segments(dir); after[len(after)-1] != before[len(before)-1]+1 {
+	if after, _, _ := audit.Segments(dir, nil); after[len(after)-1] != before[len(before)-1]+1 {
 		t.Errorf("the segment that began days ago is still written to: %v", after)
 	}
 	end()
-	r, err := audit.Verify(dir, key.Verifier())
+	r, err := auditlog.Verify(dir, key.Verifier())
 	if err != nil || !r.OK {
 		t.Fatalf("%+v %v", r, err)
 	}
-	all, err := audit.Tail(dir, 1000)
+	all, err := auditlog.Tail(dir, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestOldRecordsGoByThemselves(t *testing.T) {
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("%v %v", kept, err)
 	}
-	if r, err := audit.Verify(dir, key.Verifier(), kept...); err != nil || !r.OK {
+	if r, err := auditlog.Verify(dir, key.Verifier(), kept...); err != nil || !r.OK {
 		t.Errorf("against the database: %+v %v", r, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -115,7 +116,7 @@ func (h *house) end(srv *httptest.Server) {
 	if err := h.log.Close(); err != nil {
 		h.t.Error(err)
 	}
-	if r, err := audit.Verify(h.dir, nil); err != nil || !r.OK {
+	if r, err := auditlog.Verify(h.dir, nil); err != nil || !r.OK {
 		h.t.Errorf("the audit log does not verify: %+v %v", r, err)
 	}
 }
@@ -133,7 +134,7 @@ type record struct {
 
 func (h *house) records() []record {
 	h.t.Helper()
-	raw, err := audit.Tail(h.dir, 1_000_000)
+	raw, err := auditlog.Tail(h.dir, 1_000_000)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -85,7 +86,7 @@ func TestScanRedacts(t *testing.T) {
 // noCanary looks through the whole record.
 func noCanary(t *testing.T, h *house) {
 	t.Helper()
-	lines, err := audit.Tail(h.dir, 1_000_000)
+	lines, err := auditlog.Tail(h.dir, 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/history"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -67,7 +68,7 @@ func (h *hour) read(ctx context.Context) (summary, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since, newest, lines := h.now().Add(-time.Hour), h.seq, 0
-	for line, err := range audit.Backwards(ctx, h.dir) {
+	for line, err := range auditlog.Backwards(ctx, h.dir) {
 		if err != nil {
 			return summary{}, err
 		}

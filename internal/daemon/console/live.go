@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/history"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 const (
@@ -88,7 +88,7 @@ func (l *liveStream) send(text string) bool {
 // operator's looking, which would keep the page busy with itself.
 func (c *Console) news(ctx context.Context, seq uint64) bool {
 	looked := 0
-	for line, err := range audit.Backwards(ctx, c.o.AuditDir) {
+	for line, err := range auditlog.Backwards(ctx, c.o.AuditDir) {
 		if err != nil || history.SeqOf(line) <= seq {
 			return false
 		}

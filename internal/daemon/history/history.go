@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
@@ -193,7 +194,7 @@ type Found struct {
 // Search reads the log backwards from before (0: its end).
 func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
 	s := &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending)}
-	for line, err := range audit.Backwards(ctx, dir) {
+	for line, err := range auditlog.Backwards(ctx, dir) {
 		if err != nil {
 			return s.out, err
 		}

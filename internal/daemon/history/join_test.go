@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -38,7 +39,7 @@ func TestJoin(t *testing.T) {
 	var got string
 	j := NewJoin(Filter{Server: "notes"})
 	n := 0
-	err = audit.Follow(context.Background(), dir, first, func(line []byte) error {
+	err = auditlog.Follow(context.Background(), dir, first, func(line []byte) error {
 		if e, ok := j.Take(line); ok {
 			got += e.Name + ":" + e.Outcome + " "
 		}

@@ -11,16 +11,17 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // Archive copies the segments of the log in dir up to through, 0 for all, to the
 // directory to, with the checkpoints about them and where they begin. The copy is a log
-// that audit.Verify accepts with the public key alone. A directory that holds the
+// that auditlog.Verify accepts with the public key alone. A directory that holds the
 // archive of what stands before is continued. The copy is on the disk and verified
 // when Archive returns without an error.
-func Archive(dir, to string, through int, v note.Verifier) (audit.Report, error) {
+func Archive(dir, to string, through int, v note.Verifier) (auditlog.Report, error) {
 	r, err := archive(dir, to, through, v)
 	if err != nil {
 		return r, fmt.Errorf("archiving the audit log to %s: %w", to, err)
@@ -28,11 +29,11 @@ func Archive(dir, to string, through int, v note.Verifier) (audit.Report, error)
 	return r, nil
 }
 
-func archive(dir, to string, through int, v note.Verifier) (r audit.Report, err error) {
+func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return r, err
 	}
-	numbers, _, err := audit.Segments(dir)
+	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
 		return r, err
 	}
@@ -52,7 +53,7 @@ func archive(dir, to string, through int, v note.Verifier) (r audit.Report, err 
 	if err := copyCheckpoints(dir, to, last); err != nil {
 		return r, err
 	}
-	if r, err = audit.Verify(to, v); err == nil && !r.OK {
+	if r, err = auditlog.Verify(to, v); err == nil && !r.OK {
 		err = fmt.Errorf("%w: the archive is not whole: record %d: %s", audit.ErrDamaged, r.FirstBad, r.Reason)
 	}
 	return r, err
@@ -61,11 +62,11 @@ func archive(dir, to string, through int, v note.Verifier) (r audit.Report, err 
 // joint is the first segment to copy: the last one that the archive has, which may
 // have grown, or the first of the log.
 func joint(dir, to string) (int, error) {
-	have, _, err := audit.Segments(to)
+	have, _, err := audit.Segments(to, nil)
 	if err != nil {
 		return 0, err
 	}
-	_, begin, err := audit.Segments(dir)
+	_, begin, err := audit.Segments(dir, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/retain"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -78,7 +79,7 @@ func TestKillNeverBreaksALogThatIsPruned(t *testing.T) {
 	begins := uint64(1)
 	for round := range 40 {
 		last := killed(t, dir, keyPath)
-		if r, err := audit.Verify(dir, key.Verifier()); err != nil || !r.OK && !strings.Contains(r.Reason, "unfinished") {
+		if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK && !strings.Contains(r.Reason, "unfinished") {
 			t.Fatalf("round %d, before a start: %+v %v", round, r, err)
 		}
 		l := open(t, dir, audit.Options{Key: key, SegmentBytes: 2000})

@@ -73,7 +73,7 @@ func (b Bounds) Plan(dir string, now time.Time) (p Plan, err error) {
 
 // sizes lists the segments and sums up what the record takes up on the disk.
 func sizes(dir string) (all []segment, total int64, begin audit.Beginning, err error) {
-	numbers, begin, err := audit.Segments(dir)
+	numbers, begin, err := audit.Segments(dir, nil)
 	if err != nil {
 		return nil, 0, begin, err
 	}

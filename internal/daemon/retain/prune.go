@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -25,7 +26,7 @@ func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 	if err := p.step("begin"); err != nil {
 		return audit.Beginning{}, err
 	}
-	b, err := p.Log.Cut(ctx, n, p.Before)
+	b, err := auditlog.Cut(ctx, p.Log, n, p.Before)
 	if err != nil {
 		return b, err
 	}
@@ -35,7 +36,7 @@ func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 // Finish removes what a prune that was interrupted has left. It does nothing when
 // there is nothing left.
 func (p Pruner) Finish() error {
-	paths, err := audit.Removable(p.Dir)
+	paths, err := auditlog.Removable(p.Dir)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (p Pruner) Finish() error {
 	if err := p.step("trim"); err != nil {
 		return err
 	}
-	if err := p.Log.TrimCheckpoints(); err != nil {
+	if err := auditlog.TrimCheckpoints(p.Log); err != nil {
 		return err
 	}
 	return p.step("done")

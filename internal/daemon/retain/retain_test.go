@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/retain"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
@@ -55,9 +56,9 @@ func must(t testing.TB, err error) {
 }
 
 // whole fails unless the log verifies, also against what was kept elsewhere.
-func whole(t testing.TB, dir string, key *audit.Key, kept ...audit.Mark) audit.Report {
+func whole(t testing.TB, dir string, key *audit.Key, kept ...audit.Mark) auditlog.Report {
 	t.Helper()
-	r, err := audit.Verify(dir, key.Verifier(), kept...)
+	r, err := auditlog.Verify(dir, key.Verifier(), kept...)
 	if err != nil || !r.OK {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -82,7 +83,7 @@ func TestAPruneThatEndsAtAnyStepIsFinishedByTheNextStart(t *testing.T) {
 	l := open(t, base, audit.Options{Key: key, SegmentBytes: 4000})
 	act(t, l, 60)
 	must(t, l.Close())
-	numbers, _, err := audit.Segments(base)
+	numbers, _, err := audit.Segments(base, nil)
 	must(t, err)
 	through := numbers[len(numbers)-3]
 	before := whole(t, base, key)
@@ -115,7 +116,7 @@ func TestAPruneThatEndsAtAnyStepIsFinishedByTheNextStart(t *testing.T) {
 		if r = whole(t, left, key, kept); r.Begins+r.Records < before.Records {
 			t.Fatalf("before %q: records are gone behind the beginning: %+v", name, r)
 		}
-		now, begin, err := audit.Segments(left)
+		now, begin, err := audit.Segments(left, nil)
 		must(t, err)
 		files, err := filepath.Glob(filepath.Join(left, "*.jsonl"))
 		must(t, err)
@@ -135,7 +136,7 @@ func TestBoundsRemoveTheOldestAndNoMore(t *testing.T) {
 	l := open(t, dir, audit.Options{Key: key, SegmentBytes: 4000, Now: func() time.Time { now = now.Add(time.Hour); return now }})
 	act(t, l, 60)
 	must(t, l.Close())
-	numbers, _, err := audit.Segments(dir)
+	numbers, _, err := audit.Segments(dir, nil)
 	must(t, err)
 	size := func(from int) (sum int64) {
 		for _, n := range append(numbers[from:], 0) {
@@ -204,7 +205,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 	p := retain.Pruner{Log: l, Dir: dir, Before: unrecorded}
 	for range 3 {
 		act(t, l, 40)
-		numbers, _, err := audit.Segments(dir)
+		numbers, _, err := audit.Segments(dir, nil)
 		must(t, err)
 		through := numbers[len(numbers)-2]
 		r, err := retain.Archive(dir, to, through, key.Verifier())
@@ -221,7 +222,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 	if whole(t, later, key).Begins != r.Begins || r.Begins == 1 {
 		t.Errorf("of what is left: %+v", r)
 	}
-	if r, err := audit.Verify(to, newKey(t).Verifier()); err != nil || r.OK {
+	if r, err := auditlog.Verify(to, newKey(t).Verifier()); err != nil || r.OK {
 		t.Errorf("it verifies with another key: %v", err)
 	}
 	for what, spoil := range map[string]func(dir string){
@@ -230,7 +231,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 			must(t, os.WriteFile(path, bytes.Replace(read(t, path), []byte("notes/3"), []byte("notes/4"), 1), 0o600))
 		},
 		"a gap": func(dir string) {
-			numbers, _, err := audit.Segments(dir)
+			numbers, _, err := audit.Segments(dir, nil)
 			must(t, err)
 			must(t, os.Remove(audit.SegmentPath(dir, numbers[len(numbers)-1])))
 			must(t, os.Remove(audit.SegmentPath(dir, numbers[len(numbers)-2])))
@@ -238,7 +239,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 	} {
 		bad := copied(t, to)
 		spoil(bad)
-		numbers, _, err := audit.Segments(dir)
+		numbers, _, err := audit.Segments(dir, nil)
 		must(t, err)
 		if r, err := retain.Archive(dir, bad, numbers[0], key.Verifier()); err == nil {
 			t.Errorf("%s: it was continued: %+v", what, r)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/library"
@@ -284,7 +285,7 @@ type logged struct {
 // same requests are left out: it enters all but calls of tools itself.
 func (h *house) lines() []logged {
 	h.t.Helper()
-	raw, err := audit.Tail(h.dir, 1_000_000)
+	raw, err := auditlog.Tail(h.dir, 1_000_000)
 	h.must(err)
 	var out []logged
 	for _, r := range raw {

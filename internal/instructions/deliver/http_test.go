@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
-	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -386,7 +386,7 @@ const eventTime = 5 * time.Second
 // records are all of this package so far.
 func (d *desk) records() []logged {
 	d.t.Helper()
-	raw, err := audit.Tail(d.dir, 1_000_000)
+	raw, err := auditlog.Tail(d.dir, 1_000_000)
 	d.must(err)
 	var out []logged
 	for _, r := range raw {

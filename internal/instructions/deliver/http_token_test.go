@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -433,7 +434,7 @@ func TestNothingOfATokenOrATextIsWrittenDown(t *testing.T) {
 	d.want(201, "", me, "POST", "/auth/admin/sessions", `{"scope":"structural"}`).into(t, &ci)
 	d.want(201, "", me, "POST", "/auth/session/renew", "", as(token)...).into(t, &again)
 	d.do(me, "DELETE", "/auth/session", "", as(again.Token)...)
-	raw, err := audit.Tail(d.dir, 1_000_000)
+	raw, err := auditlog.Tail(d.dir, 1_000_000)
 	d.must(err)
 	written := d.logs.String() + strings.Join(d.reasons(), " ")
 	for _, line := range raw {

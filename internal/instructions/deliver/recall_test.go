@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/watermark"
-	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
@@ -31,7 +31,7 @@ func (h *house) anew(records func(context.Context) iter.Seq2[[]byte, error]) *Se
 }
 
 func (h *house) past(ctx context.Context) iter.Seq2[[]byte, error] {
-	return audit.Backwards(ctx, h.dir)
+	return auditlog.Backwards(ctx, h.dir)
 }
 
 // forget takes away what the database knows of deliveries, as if it had never
@@ -138,7 +138,7 @@ func TestARecordThatIsNoDeliveryMakesNoMark(t *testing.T) {
 	got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 	h.must(err)
 	var one []byte
-	for line, err := range audit.Backwards(t.Context(), h.dir) {
+	for line, err := range auditlog.Backwards(t.Context(), h.dir) {
 		h.must(err)
 		if d, ok := deliveredBy(line); ok {
 			if d.Session != id || d.Template != "voice" || d.Revision != got.Revision || d.Bytes != len(got.Body) || d.Principal != "uid:1000" {
@@ -169,7 +169,7 @@ func TestARecordThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 	h := build(t, plan{mode: watermark.Block})
 	got, err := h.s.deliveries.Voice(context.Background(), h.reader(h.full()))
 	h.must(err)
-	s := h.anew(func(ctx context.Context) iter.Seq2[[]byte, error] { return audit.Backwards(ctx, h.dir+"/nowhere") })
+	s := h.anew(func(ctx context.Context) iter.Seq2[[]byte, error] { return auditlog.Backwards(ctx, h.dir+"/nowhere") })
 	if _, blocked := s.Outgoing(gate.Act{Who: program("b"), Server: "notes"}, leak(got.Ref)); blocked {
 		t.Error("it is known by itself")
 	}

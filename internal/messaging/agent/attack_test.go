@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -16,7 +16,7 @@ var farFuture = time.Now().Add(time.Hour)
 
 func allLines(t *testing.T, h *house) string {
 	t.Helper()
-	raw, err := audit.Tail(h.dir, 1_000_000)
+	raw, err := auditlog.Tail(h.dir, 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/messaging/mail"
@@ -156,7 +157,7 @@ type entry struct {
 // lines are the records of messaging so far.
 func (h *house) lines() []entry {
 	h.t.Helper()
-	raw, err := audit.Tail(h.dir, 1_000_000)
+	raw, err := auditlog.Tail(h.dir, 1_000_000)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -109,8 +110,8 @@ func (s *trail) records(ctx context.Context, fn func(recorded)) error {
 		return nil
 	}
 	mine := []byte(`,"source":"` + source + `"`)
-	var shown audit.Showing
-	return audit.Export(ctx, s.o.AuditDir, &lines{fn: func(line []byte) {
+	var shown auditlog.Showing
+	return auditlog.Export(ctx, s.o.AuditDir, &lines{fn: func(line []byte) {
 		line = shown.Show(line)
 		if !bytes.Contains(line, mine) {
 			return

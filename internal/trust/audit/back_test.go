@@ -11,13 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // back are the records of a log, read backwards, in their order.
 func back(t *testing.T, dir string) (lines [][]byte) {
 	t.Helper()
-	for line, err := range audit.Backwards(t.Context(), dir) {
+	for line, err := range auditlog.Backwards(t.Context(), dir) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func TestReadBackwardsALogIsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := audit.Tail(dir, 1_000_000)
+	want, err := auditlog.Tail(dir, 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestReadBackwardsALogIsTheSame(t *testing.T) {
 		t.Errorf("%d segments", len(segments))
 	}
 	n := 0
-	for range audit.Backwards(t.Context(), dir) {
+	for range auditlog.Backwards(t.Context(), dir) {
 		if n++; n == 10 {
 			break
 		}
@@ -84,9 +85,9 @@ func TestReadingBackwardsEndsWithAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, all := range map[error]func(func([]byte, error) bool){
-		os.ErrNotExist:   audit.Backwards(t.Context(), filepath.Join(dir, "nowhere")),
-		audit.ErrDamaged: audit.Backwards(t.Context(), dir),
-		context.Canceled: audit.Backwards(over, dir),
+		os.ErrNotExist:   auditlog.Backwards(t.Context(), filepath.Join(dir, "nowhere")),
+		audit.ErrDamaged: auditlog.Backwards(t.Context(), dir),
+		context.Canceled: auditlog.Backwards(over, dir),
 	} {
 		var got []error
 		for line, err := range all {

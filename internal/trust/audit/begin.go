@@ -1,14 +1,19 @@
 package audit
 
+// Where the log begins. Invariant: a beginning is signed only about the last
+// record of a closed segment, and never moves back.
+
 import (
-	"context"
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,11 +83,11 @@ func parseBeginning(text []byte, v note.Verifier) (b Beginning, err error) {
 	return b, checkSignature(text, lines[6], v)
 }
 
-// readBeginning returns the beginning of the log in dir, the zero value when
-// nothing was removed. A badCheckpoint is one that cannot be trusted.
-func readBeginning(dir string, v note.Verifier) (b Beginning, err error) {
+// ReadBeginning returns the beginning of the log in dir, the zero value when
+// nothing was removed. A BadCheckpoint is one that cannot be trusted.
+func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if isMissing(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
 	if err != nil {
@@ -100,110 +105,34 @@ func readBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 }
 
 // Segments lists the numbers of the segments that the log in dir consists of,
-// ascending, and where it begins, which is not authenticated.
-func Segments(dir string) ([]int, Beginning, error) { return listed(dir, nil) }
-
-// SegmentPath is the file of segment n of the log in dir.
-func SegmentPath(dir string, n int) string { return segmentPath(dir, n) }
-
-// Removable lists the files of segments before the beginning: a prune that did
-// not come to its end has left them, and they are no part of the log.
-func Removable(dir string) (paths []string, err error) {
-	numbers, err := segments(dir)
-	if err != nil {
-		return nil, err
-	}
-	b, err := readBeginning(dir, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range numbers {
-		if n <= b.Segment {
-			paths = append(paths, segmentPath(dir, n))
-		}
-	}
-	return paths, nil
-}
-
-// listed lists the segments behind the beginning. It reads the directory first: a
-// segment that is not there any more was removed after its beginning was written.
-func listed(dir string, v note.Verifier) (kept []int, b Beginning, err error) {
+// ascending, and where it begins. A nil verifier leaves the beginning
+// unauthenticated. It reads the directory first: a segment that is not there any
+// more was removed after its beginning was written.
+func Segments(dir string, v note.Verifier) (kept []int, b Beginning, err error) {
 	numbers, err := segments(dir)
 	if err != nil {
 		return nil, b, err
 	}
-	if b, err = readBeginning(dir, v); err != nil {
+	if b, err = ReadBeginning(dir, v); err != nil {
 		return nil, b, err
 	}
-	for _, n := range numbers {
-		if n > b.Segment {
-			kept = append(kept, n)
-		}
-	}
-	return kept, b, nil
+	return slices.DeleteFunc(numbers, func(n int) bool { return n <= b.Segment }), b, nil
 }
 
-// wasPruned reports whether err says that a segment is missing because it was
-// removed after the segments were listed.
-func wasPruned(dir string, number int, err error) bool {
-	if !isMissing(err) {
-		return false
-	}
-	b, err := readBeginning(dir, nil)
-	return err == nil && number <= b.Segment
-}
-
-// Cut ends the removed part of the log with segment through, which must be closed:
-// it verifies what is to be removed, calls before, which records it, and brings a
-// signed beginning to the disk that every reader accepts from then on. Afterwards the
-// files of Removable can be removed in any order, at any time. An error, also one of
-// before, means that the log begins where it began.
-func (l *Log) Cut(ctx context.Context, through int, before func(Beginning) error) (Beginning, error) {
+// Begin makes the log begin behind segment through, which must be closed: it
+// signs that, with a checkpoint behind it, and every reader accepts it from then
+// on. The segments up to through can then be removed in any order, at any time.
+// The caller has verified the records in them up to b, which must be the last
+// one; an error means that the log begins where it began.
+func (l *Log) Begin(b Beginning) error {
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
-	b, err := l.cutPoint(ctx, through)
-	if err == nil {
-		err = before(b)
-	}
-	if err == nil {
-		err = l.begin(b)
-	}
-	if err != nil {
-		return Beginning{}, fmt.Errorf("pruning the audit log: %w", err)
-	}
-	return b, nil
-}
-
-// cutPoint verifies the segments up to through and returns the beginning behind
-// them.
-func (l *Log) cutPoint(ctx context.Context, through int) (b Beginning, err error) {
 	if l.o.Key == nil {
-		return b, errors.New("there is no key to sign with")
+		return errors.New("there is no key to sign with")
 	}
-	if _, err := os.Lstat(segmentPath(l.dir, through+1)); err != nil {
-		return b, fmt.Errorf("segment %s is not closed: %w", filepath.Base(segmentPath(l.dir, through)), err)
+	if err := endsWith(l.dir, b, l.o.Key.verifier); err != nil {
+		return err
 	}
-	w, err := newWalk(l.dir, l.o.Key.verifier)
-	if err != nil {
-		return b, err
-	}
-	defer w.close()
-	if w.ctx, w.through = ctx, through; through <= w.begin.Segment {
-		return b, fmt.Errorf("the log begins with segment %d already", w.begin.Segment+1)
-	}
-	err = w.run()
-	if ctx.Err() != nil {
-		return b, ctx.Err()
-	}
-	if err != nil {
-		return b, fmt.Errorf("%w: what is to be removed is not whole: %w", ErrDamaged, err)
-	}
-	return Beginning{Seq: w.tip.seq, Hash: string(w.tip.hash[:]), Time: stamp(l.o.Now()), Segment: through}, nil
-}
-
-// begin signs b and brings it to the disk, with a checkpoint behind it, so that
-// there is always one.
-func (l *Log) begin(b Beginning) error {
 	l.syncMu.Lock()
 	err := l.checkpoint()
 	l.syncMu.Unlock()
@@ -214,57 +143,65 @@ func (l *Log) begin(b Beginning) error {
 	if err != nil {
 		return err
 	}
-	return replace(l.dir, beginName, text)
+	return replace(filepath.Join(l.dir, beginName), text)
 }
 
-// TrimCheckpoints removes the checkpoints about less than what was removed.
-func (l *Log) TrimCheckpoints() error {
-	l.cutMu.Lock()
-	defer l.cutMu.Unlock()
-	b, err := readBeginning(l.dir, nil)
-	if err != nil || b.Segment == 0 {
+// endsWith checks that b is the last record of a closed segment of the log in dir.
+func endsWith(dir string, b Beginning, v note.Verifier) error {
+	old, err := ReadBeginning(dir, v)
+	switch {
+	case err != nil:
 		return err
+	case b.Segment <= old.Segment:
+		return fmt.Errorf("the log begins with segment %d already", old.Segment+1)
 	}
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if err := l.checkpoints.trim(b.Seq); err != nil {
-		return fmt.Errorf("trimming the checkpoints: %w", err)
+	if _, err := os.Lstat(SegmentPath(dir, b.Segment+1)); err != nil {
+		return fmt.Errorf("segment %s is not closed: %w", filepath.Base(SegmentPath(dir, b.Segment)), err)
 	}
-	return nil
+	last, err := lastOf(dir, b.Segment)
+	if err == nil && last != b.tip() {
+		err = fmt.Errorf("%w: segment %d does not end with record %d", ErrDamaged, b.Segment, b.Seq)
+	}
+	return err
 }
 
-// trim replaces the file by one without the checkpoints about less than seq
-// records.
-func (c *checkpointFile) trim(seq uint64) error {
-	all, err := os.ReadFile(c.path)
-	if err != nil {
-		return err
-	}
-	at, end := int64(0), min(c.size, int64(len(all)))
-	for r := (&checkpointReader{r: newLineReader(strings.NewReader(string(all[:end])))}); ; {
-		next, err := r.next()
-		if err != nil {
-			return err // the last one is about more
-		}
-		if next.seq >= seq {
-			break
-		}
-		at += int64(len(r.text))
-	}
-	if at == 0 {
+// Verifier checks what the log's key signed; nil: it has none.
+func (l *Log) Verifier() note.Verifier {
+	if l.o.Key == nil {
 		return nil
 	}
-	if err := replace(filepath.Dir(c.path), filepath.Base(c.path), all[at:end]); err != nil {
-		return err
+	return l.o.Key.verifier
+}
+
+// DropCheckpoints removes the first checkpoints of the file: as many bytes as
+// old counts at its beginning. The last checkpoint stays.
+func (l *Log) DropCheckpoints(old func(all []byte) int) error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	c := &l.checkpoints
+	all, err := os.ReadFile(c.path)
+	if err != nil {
+		return fmt.Errorf("reading the checkpoints: %w", err)
 	}
-	c.size = end - at
+	all = all[:min(c.size, int64(len(all)))]
+	n := old(all)
+	switch {
+	case n == 0:
+		return nil
+	case n >= len(all) || !bytes.HasPrefix(all[n:], []byte(Origin+"\n")):
+		return fmt.Errorf("%w: %d bytes are not the first checkpoints", ErrDamaged, n)
+	}
+	if err := replace(c.path, all[n:]); err != nil {
+		return fmt.Errorf("trimming the checkpoints: %w", err)
+	}
+	c.size = int64(len(all) - n)
 	return nil
 }
 
-// replace makes content the file name of dir: it is the old or the new one at every
+// replace makes content the file at path: it is the old or the new one at every
 // moment, and the new one is on the disk when replace returns without an error.
-func replace(dir, name string, content []byte) error {
-	draft := filepath.Join(dir, name+".new")
+func replace(path string, content []byte) error {
+	draft := path + ".new"
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -274,13 +211,10 @@ func replace(dir, name string, content []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(draft, filepath.Join(dir, name))
+		err = os.Rename(draft, path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(draft))
 	}
-	return syncDir(dir)
+	return syncDir(filepath.Dir(path))
 }
-
-// Turn has the next record begin a new segment, so that this one can be removed.
-func (l *Log) Turn() { l.turn.Store(true) }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -23,7 +24,7 @@ func cutLog(t testing.TB, key *audit.Key, n, perSegment, through int) string {
 	l := open(t, dir, audit.Options{Key: key})
 	mustCut(t, l, through)
 	removeAll(t, dir)
-	if err := l.TrimCheckpoints(); err != nil {
+	if err := auditlog.TrimCheckpoints(l); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, l)
@@ -32,7 +33,7 @@ func cutLog(t testing.TB, key *audit.Key, n, perSegment, through int) string {
 
 func mustCut(t testing.TB, l *audit.Log, through int) audit.Beginning {
 	t.Helper()
-	b, err := l.Cut(t.Context(), through, unrecorded)
+	b, err := auditlog.Cut(t.Context(), l, through, unrecorded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func unrecorded(audit.Beginning) error { return nil }
 
 func removeAll(t testing.TB, dir string) {
 	t.Helper()
-	paths, err := audit.Removable(dir)
+	paths, err := auditlog.Removable(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +68,16 @@ func TestALogWithoutItsOldestSegmentsIsWhole(t *testing.T) {
 	if b := readFile(t, filepath.Join(dir, "checkpoints")); bytes.Contains(b, []byte("\n4\n")) || !bytes.Contains(b, []byte("\n8\n")) {
 		t.Errorf("the checkpoints about less than 8 records are still there:\n%s", b)
 	}
-	all, err := audit.Tail(dir, 100)
+	all, err := auditlog.Tail(dir, 100)
 	if err != nil || len(all) != 6 || parse(t, all[0]).Seq != 9 {
 		t.Errorf("tail: %d lines, %v", len(all), err)
 	}
 	var out bytes.Buffer
-	if err := audit.Export(t.Context(), dir, &out); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 6 {
+	if err := auditlog.Export(t.Context(), dir, &out); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 6 {
 		t.Errorf("export: %v %s", err, &out)
 	}
 	n := 0
-	for _, err := range audit.Backwards(t.Context(), dir) {
+	for _, err := range auditlog.Backwards(t.Context(), dir) {
 		if n++; err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func followed(t *testing.T, dir string, from uint64, n int) (got []uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	err := audit.Follow(ctx, dir, from, func(line []byte) error {
+	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
 		if got = append(got, parse(t, line).Seq); len(got) == n {
 			cancel()
 		}
@@ -201,7 +202,7 @@ func TestABeginningIsNotForged(t *testing.T) {
 				t.Fatalf("the copy: %+v", r)
 			}
 			do(t, dir)
-			if r, err := audit.Verify(dir, key.Verifier()); err == nil && r.OK {
+			if r, err := auditlog.Verify(dir, key.Verifier()); err == nil && r.OK {
 				t.Errorf("it verifies: %+v", r)
 			}
 			if name == "one in the middle" || name == "removed" || name == "of another key" || strings.HasPrefix(name, "a checkpoint") {
@@ -240,12 +241,12 @@ func TestWhatAnInterruptedRemovalLeftIsNoPartOfTheLog(t *testing.T) {
 		if !r.OK || r.Begins != b.Seq+1 {
 			t.Fatalf("%03b left: %+v", left, r)
 		}
-		if n, err := audit.Tail(dir, 100); err != nil || uint64(len(n)) != r.Records {
+		if n, err := auditlog.Tail(dir, 100); err != nil || uint64(len(n)) != r.Records {
 			t.Fatalf("%03b left: tail %d, %v", left, len(n), err)
 		}
 		l := open(t, dir, audit.Options{Key: key})
 		removeAll(t, dir)
-		if err := l.TrimCheckpoints(); err != nil {
+		if err := auditlog.TrimCheckpoints(l); err != nil {
 			t.Fatal(err)
 		}
 		mustClose(t, l)
@@ -262,34 +263,34 @@ func TestWhatIsNotWholeIsNotCutOff(t *testing.T) {
 	good := readFile(t, path)
 	l := open(t, dir, audit.Options{Key: key})
 	writeFile(t, path, bytes.Replace(good, []byte(`"allow"`), []byte(`"deny"`), 1))
-	if _, err := l.Cut(t.Context(), 3, unrecorded); !errors.Is(err, audit.ErrDamaged) {
+	if _, err := auditlog.Cut(t.Context(), l, 3, unrecorded); !errors.Is(err, audit.ErrDamaged) {
 		t.Errorf("an altered record was cut off: %v", err)
 	}
 	mustCut(t, l, 1)
-	if _, err := l.Cut(t.Context(), 2, unrecorded); !errors.Is(err, audit.ErrDamaged) {
+	if _, err := auditlog.Cut(t.Context(), l, 2, unrecorded); !errors.Is(err, audit.ErrDamaged) {
 		t.Errorf("an altered record was cut off: %v", err)
 	}
 	writeFile(t, path, good)
 	mustCut(t, l, 2)
 	for _, through := range []int{-1, 0, 1, 2, 6, 7, 100} {
-		if b, err := l.Cut(t.Context(), through, unrecorded); err == nil {
+		if b, err := auditlog.Cut(t.Context(), l, through, unrecorded); err == nil {
 			t.Errorf("cut behind %d: %+v", through, b)
 		}
 	}
 	errRecord := errors.New("it was not recorded")
-	if _, err := l.Cut(t.Context(), 3, func(audit.Beginning) error { return errRecord }); !errors.Is(err, errRecord) {
+	if _, err := auditlog.Cut(t.Context(), l, 3, func(audit.Beginning) error { return errRecord }); !errors.Is(err, errRecord) {
 		t.Errorf("cut without a record: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := l.Cut(ended, 3, unrecorded); !errors.Is(err, context.Canceled) {
+	if _, err := auditlog.Cut(ended, l, 3, unrecorded); !errors.Is(err, context.Canceled) {
 		t.Errorf("cut after the end: %v", err)
 	}
 	mustClose(t, l)
 	if r := verify(t, dir, key); !r.OK || r.Begins != 5 {
 		t.Errorf("%+v", r)
 	}
-	if _, err := open(t, t.TempDir(), audit.Options{}).Cut(t.Context(), 1, unrecorded); err == nil {
+	if _, err := auditlog.Cut(t.Context(), open(t, t.TempDir(), audit.Options{}), 1, unrecorded); err == nil {
 		t.Error("a log without a key was cut")
 	}
 }
@@ -304,13 +305,13 @@ func TestAnOlderCopyIsFoundOverACut(t *testing.T) {
 	l := open(t, dir, audit.Options{Key: key})
 	mustCut(t, l, 3)
 	removeAll(t, dir)
-	if err := l.TrimCheckpoints(); err != nil {
+	if err := auditlog.TrimCheckpoints(l); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, l)
 	kept, _ := l.Checkpointed()
 	for path, want := range map[string]bool{dir: true, older: false, t.TempDir(): false} {
-		if r, err := audit.Verify(path, key.Verifier(), kept); err != nil || r.OK != want {
+		if r, err := auditlog.Verify(path, key.Verifier(), kept); err != nil || r.OK != want {
 			t.Errorf("%+v %v, want ok %v", r, err, want)
 		}
 	}
@@ -351,17 +352,17 @@ func TestReadersWhileTheLogIsCut(t *testing.T) {
 			if i%50 != 49 {
 				continue
 			}
-			numbers, _, err := audit.Segments(dir)
+			numbers, _, err := audit.Segments(dir, nil)
 			if err != nil || len(numbers) < 2 {
 				t.Error(numbers, err)
 				return
 			}
-			if _, err := l.Cut(t.Context(), numbers[len(numbers)-2], unrecorded); err != nil {
+			if _, err := auditlog.Cut(t.Context(), l, numbers[len(numbers)-2], unrecorded); err != nil {
 				t.Error(err)
 				return
 			}
 			removeAll(t, dir)
-			if err := l.TrimCheckpoints(); err != nil {
+			if err := auditlog.TrimCheckpoints(l); err != nil {
 				t.Error(err)
 			}
 		}
@@ -375,10 +376,10 @@ func TestReadersWhileTheLogIsCut(t *testing.T) {
 		if r := verify(t, dir, key); !r.OK {
 			t.Errorf("%+v", r)
 		}
-		if _, err := audit.Tail(dir, 200); err != nil {
+		if _, err := auditlog.Tail(dir, 200); err != nil {
 			t.Error(err)
 		}
-		for _, err := range audit.Backwards(t.Context(), dir) {
+		for _, err := range auditlog.Backwards(t.Context(), dir) {
 			if err != nil {
 				t.Error(err)
 			}

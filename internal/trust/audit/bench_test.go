@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -152,7 +153,7 @@ func BenchmarkVerify(b *testing.B) {
 	dir := bigLog(b, key, records)
 	cpu(b)
 	for b.Loop() {
-		if r, err := audit.Verify(dir, key.Verifier()); err != nil || !r.OK {
+		if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK {
 			b.Fatalf("%+v %v", r, err)
 		}
 	}
@@ -178,7 +179,7 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkTail(b *testing.B) {
 	dir := bigLog(b, newKey(b), 50_000)
 	for b.Loop() {
-		if lines, err := audit.Tail(dir, 100); err != nil || len(lines) != 100 {
+		if lines, err := auditlog.Tail(dir, 100); err != nil || len(lines) != 100 {
 			b.Fatal(len(lines), err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -73,19 +74,19 @@ func TestACallerIsRecordedOnceInASegment(t *testing.T) {
 	for _, line := range all {
 		whose(t, line)
 	}
-	tail, err := audit.Tail(dir, records+4)
+	tail, err := auditlog.Tail(dir, records+4)
 	if err != nil || !bytes.Equal(bytes.Join(tail, nil), bytes.Join(all, nil)) {
 		t.Errorf("the tail shows something else: %d, %v", len(tail), err)
 	}
 	i := len(all)
-	for line, err := range audit.Backwards(t.Context(), dir) {
+	for line, err := range auditlog.Backwards(t.Context(), dir) {
 		if i--; err != nil || !bytes.Equal(line, all[i]) {
 			t.Fatalf("backwards, record %d: %s, %v", i+1, line, err)
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	next := 3001
-	_ = audit.Follow(ctx, dir, uint64(next), func(line []byte) error {
+	_ = auditlog.Follow(ctx, dir, uint64(next), func(line []byte) error {
 		if !bytes.Equal(line, all[next-1]) {
 			t.Errorf("following, record %d: %s", next, line)
 		}
@@ -111,7 +112,7 @@ func TestCallersAreKnownBehindAPrune(t *testing.T) {
 	removeAll(t, dir)
 	mustAppend(t, l, by(1))
 	mustClose(t, l)
-	for line, err := range audit.Backwards(t.Context(), dir) {
+	for line, err := range auditlog.Backwards(t.Context(), dir) {
 		if err != nil {
 			t.Fatal(err)
 		}

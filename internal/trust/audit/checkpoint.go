@@ -1,12 +1,15 @@
 package audit
 
+// Checkpoints. Invariant: a checkpoint is signed only about records that are on
+// the disk, and what is read counts only in the one spelling that was signed.
+
 import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,11 +20,12 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-const checkpointsName = "checkpoints"
+// CheckpointsName is the file of the checkpoints in the directory of the log.
+const CheckpointsName = "checkpoints"
 
-// checkpointLines is how many lines one checkpoint has: origin, count, hash and
+// CheckpointLines is how many lines one checkpoint has: origin, count, hash and
 // time, an empty line, the signature, an empty line.
-const checkpointLines = 7
+const CheckpointLines = 7
 
 // maxCheckpoint is more bytes than any checkpoint has.
 const maxCheckpoint = 1024
@@ -47,21 +51,48 @@ func (c checkpoint) sign(k *Key) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// badCheckpoint is why a checkpoint cannot be trusted.
-type badCheckpoint string
+// BadCheckpoint is why a checkpoint, or a beginning, cannot be trusted.
+type BadCheckpoint string
 
-func (b badCheckpoint) Error() string { return string(b) }
+func (b BadCheckpoint) Error() string { return string(b) }
 
 const (
-	errCheckpointForm = badCheckpoint("it is not in the form of a checkpoint")
-	errSignature      = badCheckpoint("its signature is not right")
+	errCheckpointForm = BadCheckpoint("it is not in the form of a checkpoint")
+	errSignature      = BadCheckpoint("its signature is not right")
 )
+
+// Mark is the content of a checkpoint without its signature: the log had Seq
+// records, the last of them with that hash. Kept outside the log, it
+// distinguishes a log that was removed or replaced by an older copy from a log
+// that is still empty.
+type Mark struct {
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"` // lower-case hex
+	Time string `json:"time"` // of the checkpoint, RFC 3339
+}
+
+func (c checkpoint) mark() Mark { return Mark{Seq: c.seq, Hash: string(c.hash[:]), Time: c.time} }
+
+// ParseCheckpoint reads one checkpoint of CheckpointLines lines. A nil verifier
+// leaves the signature unchecked; an error is a BadCheckpoint.
+func ParseCheckpoint(text []byte, v note.Verifier) (Mark, error) {
+	c, err := parseCheckpoint(text, v)
+	return c.mark(), err
+}
+
+// Checkpointed is the newest checkpoint of the log, also after Close; false:
+// there is none.
+func (l *Log) Checkpointed() (Mark, bool) {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	return l.checkpoints.last.mark(), l.checkpoints.any
+}
 
 // parseCheckpoint takes the seven lines of one checkpoint apart. A nil verifier
 // leaves the signature unchecked.
 func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
 	lines := strings.Split(string(b), "\n")
-	if len(lines) != checkpointLines+1 || lines[0] != Origin || lines[4] != "" || lines[6] != "" || lines[7] != "" {
+	if len(lines) != CheckpointLines+1 || lines[0] != Origin || lines[4] != "" || lines[6] != "" || lines[7] != "" {
 		return c, errCheckpointForm
 	}
 	if c, err = parseState(lines[1:4]); err != nil {
@@ -116,9 +147,9 @@ type checkpointFile struct {
 // openCheckpoints finds the newest checkpoint of dir and cuts an unfinished one
 // behind it off; cut says how many bytes that were.
 func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, err error) {
-	c.path = filepath.Join(dir, checkpointsName)
+	c.path = filepath.Join(dir, CheckpointsName)
 	f, err := os.OpenFile(c.path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
-	if isMissing(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return c, 0, nil
 	}
 	if err != nil {
@@ -205,34 +236,5 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 	return nil
 }
 
-func stamp(t time.Time) string { return string(appendTime(nil, t)) }
-
-// checkpointReader reads checkpoints one after the other.
-type checkpointReader struct {
-	r    *lineReader
-	v    note.Verifier
-	text []byte
-}
-
-// errUnfinished says that a file ends in the middle of a line or checkpoint.
-var errUnfinished = errors.New("it is unfinished")
-
-// next returns the next checkpoint, io.EOF behind the last, errUnfinished when
-// the file ends too soon, and another error when it is not to be trusted.
-func (r *checkpointReader) next() (checkpoint, error) {
-	r.text = r.text[:0]
-	for i := range checkpointLines {
-		l, err := r.r.next()
-		switch {
-		case err == io.EOF && i > 0:
-			return checkpoint{}, errUnfinished
-		case err != nil:
-			return checkpoint{}, err
-		}
-		r.text = append(append(r.text, l...), '\n')
-		if len(r.text) > maxCheckpoint {
-			return checkpoint{}, errCheckpointForm
-		}
-	}
-	return parseCheckpoint(r.text, r.v)
-}
+// Stamp is t as a record has it: RFC 3339 in UTC with six digits of a second.
+func Stamp(t time.Time) string { return string(appendTime(nil, t)) }

@@ -127,30 +127,8 @@ func appendNumber(dst []byte, member string, n int64) []byte {
 	return strconv.AppendInt(append(dst, member...), n, 10)
 }
 
-// appendTime appends RFC 3339 in UTC with exactly six digits of a second.
-func appendTime(dst []byte, t time.Time) []byte {
-	t = t.UTC()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	dst = appendDigits(dst, year, 4)
-	dst = appendDigits(append(dst, '-'), int(month), 2)
-	dst = appendDigits(append(dst, '-'), day, 2)
-	dst = appendDigits(append(dst, 'T'), hour, 2)
-	dst = appendDigits(append(dst, ':'), minute, 2)
-	dst = appendDigits(append(dst, ':'), second, 2)
-	dst = appendDigits(append(dst, '.'), t.Nanosecond()/1000, 6)
-	return append(dst, 'Z')
-}
-
-// appendDigits appends the last width decimal digits of n; n is not negative.
-func appendDigits(dst []byte, n, width int) []byte {
-	var digits [6]byte
-	for i := width - 1; i >= 0; i-- {
-		digits[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return append(dst, digits[:width]...)
-}
+// appendTime appends t in timeFormat.
+func appendTime(dst []byte, t time.Time) []byte { return t.UTC().AppendFormat(dst, timeFormat) }
 
 // lineRest is how much longer a line is than its body, at most.
 const lineRest = len(`{"seq":`) + 20 + prevTail + hashTail + 1

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,8 +25,8 @@ func swapFile(l *Log, f *os.File) *os.File {
 		time.Sleep(time.Millisecond)
 		l.mu.Lock()
 	}
-	old := l.file
-	l.file = f
+	old := l.seg.file
+	l.seg.file = f
 	return old
 }
 
@@ -57,6 +58,24 @@ func unsyncable(t *testing.T) *os.File {
 		}
 	}()
 	return w
+}
+
+// chained counts the records of the first segment, which must be whole and
+// continue each other.
+func chained(dir string) (n uint64, err error) {
+	b, err := os.ReadFile(SegmentPath(dir, 1))
+	if err != nil {
+		return 0, err
+	}
+	prev := []byte(Genesis)
+	for text := range bytes.Lines(b) {
+		l, ok := ParseLine(bytes.TrimSuffix(text, []byte("\n")))
+		if n++; !ok || !l.Intact() || l.Seq != n || !bytes.Equal(l.Prev, prev) {
+			return n, fmt.Errorf("record %d is not whole: %s", n, text)
+		}
+		prev = l.Hash
+	}
+	return n, nil
 }
 
 func TestAFailedSyncIsFinal(t *testing.T) {
@@ -92,8 +111,8 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 		if err := l.Close(); err == nil {
 			t.Errorf("always=%v: Close hides the failure", always)
 		}
-		if r, err := Verify(dir, nil); err != nil || !r.OK || r.Records != 2 {
-			t.Errorf("always=%v: %+v %v", always, r, err)
+		if n, err := chained(dir); err != nil || n != 2 {
+			t.Errorf("always=%v: %d records, %v", always, n, err)
 		}
 	}
 }
@@ -128,7 +147,7 @@ func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 		l.Later(&Record{Kind: Outcome, Source: "gate", Resource: "kept or counted"})
 	}
 	l.mu.Lock()
-	size := len(l.next.bodies)
+	size := len(l.queue.next.bodies)
 	l.mu.Unlock()
 	if size > laterLimit {
 		t.Errorf("%d bytes wait", size)
@@ -157,8 +176,8 @@ func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 	if bytes.Contains(event, []byte("audit.lost")) {
 		t.Error("the loss is told twice")
 	}
-	if r, err := Verify(dir, nil); err != nil || !r.OK || r.Records != seq+1 {
-		t.Errorf("%+v %v, want %d records", r, err, seq+1)
+	if n, err := chained(dir); err != nil || n != seq+1 {
+		t.Errorf("%d records, %v, want %d", n, err, seq+1)
 	}
 }
 
@@ -196,11 +215,8 @@ func TestAFileShortenedFromOutside(t *testing.T) {
 	}
 	l := openLog(t, dir, Options{Key: key, CheckpointEvery: time.Millisecond})
 	for covered := uint64(0); covered == 0; {
-		r, err := Verify(dir, key.Verifier())
-		if err != nil || !r.OK {
-			t.Fatalf("%+v %v", r, err)
-		}
-		covered = r.Covered
+		m, _ := l.Checkpointed()
+		covered = m.Seq
 	}
 	if err := os.Truncate(filepath.Join(dir, "00000001.jsonl"), 10); err != nil {
 		t.Fatal(err)
@@ -213,7 +229,7 @@ func TestAFileShortenedFromOutside(t *testing.T) {
 	if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrDamaged) {
 		t.Errorf("append: %v", err)
 	}
-	if r, err := Verify(dir, key.Verifier()); err != nil || r.OK || r.FirstBad != 1 {
-		t.Errorf("%+v %v", r, err)
+	if n, err := chained(dir); err == nil {
+		t.Errorf("%d records are whole", n)
 	}
 }

@@ -1,5 +1,8 @@
 package audit
 
+// Groups of records. Invariant: a record that somebody waits for is written or
+// refused, never both, and no record is lost uncounted.
+
 import "sync"
 
 // group is the records of one write, in the order in which they were appended.
@@ -78,4 +81,39 @@ func (g *group) keepLater(next *group, limit int) (lost int64) {
 	next.each(func(b body, later bool) { kept.add(b, later) })
 	next.bodies, next.items, next.front = kept.bodies, kept.items, next.front+front
 	return lost
+}
+
+// queue is the group that collects, and the ones that can be used again. Log.mu
+// guards it.
+type queue struct {
+	next  *group
+	spare []*group // settled and read by all
+}
+
+// collect lets a new group collect.
+func (q *queue) collect(mu *sync.Mutex) {
+	n := len(q.spare)
+	if n == 0 {
+		q.next = newGroup(mu)
+		return
+	}
+	q.next = q.spare[n-1]
+	q.spare = q.spare[:n-1]
+	q.next.reset()
+}
+
+// leave is called by a user of g who has read the result.
+func (q *queue) leave(g *group) {
+	if g.users--; g.users == 0 {
+		q.spare = append(q.spare, g)
+	}
+}
+
+// release ends the wait of g's users and lets one of the next group lead.
+func (q *queue) release(g *group) {
+	g.done = true
+	g.result.Broadcast()
+	if q.next.users > 0 {
+		q.next.result.Signal()
+	}
 }

@@ -1,19 +1,28 @@
 package audit
 
+// The keeper. Invariant: while records come, they are synced within Interval and
+// covered by a checkpoint within CheckpointEvery, and a failed sync is final.
+
 import (
 	"fmt"
 	"time"
 )
 
-// wake makes sure that the keeper looks within laterDelay. The caller holds mu.
-// It costs a channel operation only when the keeper was idle.
-func (l *Log) wake() {
-	if l.ticking {
+// alarm wakes the keeper. Log.mu guards ticking.
+type alarm struct {
+	ticking bool // the keeper looks again by itself within laterDelay
+	kick    chan struct{}
+}
+
+// wake makes sure that the keeper looks within laterDelay. It costs a channel
+// operation only when the keeper was idle.
+func (a *alarm) wake() {
+	if a.ticking {
 		return
 	}
-	l.ticking = true
+	a.ticking = true
 	select {
-	case l.kick <- struct{}{}:
+	case a.kick <- struct{}{}:
 	default:
 	}
 }
@@ -29,7 +38,7 @@ func (l *Log) keep() {
 		select {
 		case <-l.stop:
 			return
-		case <-l.kick:
+		case <-l.alarm.kick:
 			timer.Reset(tick)
 		case <-timer.C:
 			l.flush()
@@ -47,7 +56,7 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 	due := l.keepChecked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ticking = l.broken == nil && (l.dirty || len(l.next.items) > 0); l.ticking {
+	if l.alarm.ticking = l.broken == nil && (l.dirty || len(l.queue.next.items) > 0); l.alarm.ticking {
 		return tick
 	}
 	return max(due, tick)
@@ -57,8 +66,8 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 func (l *Log) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.next.items) > 0 {
-		_ = l.settle(l.next) // a failure is counted and kept in trouble
+	if len(l.queue.next.items) > 0 {
+		_ = l.settle(l.queue.next) // a failure is counted and kept in trouble
 	}
 }
 
@@ -84,7 +93,7 @@ func (l *Log) keepChecked() time.Duration {
 	}
 	l.nextCheck = time.Now().Add(l.o.CheckpointEvery)
 	if err := l.checkpoint(); err != nil {
-		l.o.Log.Error("audit checkpoint could not be written; trying again", "dir", l.dir, "error", err)
+		l.o.Log.Error("audit checkpoint could not be written; trying again", "error", err)
 	}
 	return l.o.CheckpointEvery
 }
@@ -92,7 +101,7 @@ func (l *Log) keepChecked() time.Duration {
 // sync brings everything up to the tip to the disk. The caller holds syncMu.
 func (l *Log) sync() error {
 	l.mu.Lock()
-	f, dirty, broken := l.file, l.dirty, l.broken
+	f, dirty, broken := l.seg.file, l.dirty, l.broken
 	l.dirty = false
 	l.mu.Unlock()
 	if broken != nil || !dirty || f == nil {
@@ -112,7 +121,7 @@ func (l *Log) giveUp(err error) {
 	defer l.mu.Unlock()
 	if l.broken == nil {
 		l.broken = err
-		l.o.Log.Error("audit log could not be synced; every act that needs a record is refused until a restart", "dir", l.dir, "error", err)
+		l.o.Log.Error("audit log could not be synced; every act that needs a record is refused until a restart", "error", err)
 	}
 }
 
@@ -122,7 +131,7 @@ func (l *Log) checkpoint() error {
 		return nil
 	}
 	l.mu.Lock()
-	c := checkpoint{tip: l.tip, time: stamp(l.o.Now())}
+	c := checkpoint{tip: l.tip, time: Stamp(l.o.Now())}
 	l.mu.Unlock()
 	if l.checkpoints.any && l.checkpoints.last.tip == c.tip {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -54,7 +55,7 @@ func TestALogThatIsShorterThanWhatWasKeptIsFound(t *testing.T) {
 	dir, older, kept := longLog(t, key)
 	check := func(what, dir string, ok bool) {
 		t.Helper()
-		r, err := audit.Verify(dir, key.Verifier(), kept)
+		r, err := auditlog.Verify(dir, key.Verifier(), kept)
 		if err != nil || r.OK != ok || !ok && (r.FirstBad == 0 || r.Reason == "") || r.Kept == nil || *r.Kept != kept {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}
@@ -138,12 +139,12 @@ func TestALogHasItsOwnCheckpoints(t *testing.T) {
 			m    audit.Mark
 			want bool
 		}{"its own": {m, true}, "another hash": {other, m.Hash == other.Hash}, "more records": {beyond, false}, "none about so many": {between, false}} {
-			if has, err := l.Has(c.m); has != c.want || err != nil {
+			if has, err := auditlog.Has(l, c.m); has != c.want || err != nil {
 				t.Errorf("%s %+v: %v, %v", what, c.m, has, err)
 			}
 		}
 	}
-	if has, err := open(t, t.TempDir(), audit.Options{Key: key}).Has(marks[2]); has || err != nil {
+	if has, err := auditlog.Has(open(t, t.TempDir(), audit.Options{Key: key}), marks[2]); has || err != nil {
 		t.Errorf("an empty log: %v, %v", has, err)
 	}
 }

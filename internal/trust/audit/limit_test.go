@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -42,7 +43,7 @@ func helperLimited(dir string) {
 		}
 	}
 	check := func(when string, records uint64) {
-		if r, err := audit.Verify(dir, nil); err != nil || !r.OK || r.Records != records {
+		if r, err := auditlog.Verify(dir, nil); err != nil || !r.OK || r.Records != records {
 			complain("%s: verify %+v %v, want %d records", when, r, err, records)
 		}
 	}

@@ -1,5 +1,9 @@
 package audit
 
+// The form of a line. Invariant: what ParseLine accepts is one JSON object that
+// every reader takes for the same record, and Intact holds for exactly the bytes
+// that were written.
+
 import (
 	"bytes"
 	"crypto/sha256"
@@ -19,43 +23,43 @@ const (
 	prevTail = len(prevMember) + hexLen + len(`"`)
 )
 
-// line is one line of the log, taken apart. Its slices alias the text.
-type line struct {
-	seq        uint64
-	prev, hash []byte // hex
+// Line is one line of the log, taken apart. Its slices alias the text.
+type Line struct {
+	Seq        uint64
+	Prev, Hash []byte // hex
 	signed     []byte // what the hash is over
 }
 
-// parseLine parses a line without its newline. It accepts exactly one JSON object
+// ParseLine parses a line without its newline. It accepts exactly one JSON object
 // without duplicate names that begins with seq, time, kind and source, ends with
 // prev and hash, and has no unescaped control character. It does not check the
 // hash. Unknown members may stand in between, because a later version may have
 // written them.
-func parseLine(text []byte) (l line, ok bool) {
+func ParseLine(text []byte) (l Line, ok bool) {
 	if len(text) >= MaxLine || len(text) < hashTail+prevTail {
 		return l, false
 	}
 	at := len(text) - hashTail
 	l.signed = text[:at]
-	l.hash, ok = hexMember(text[at:], hashMember, `"}`)
+	l.Hash, ok = hexMember(text[at:], hashMember, `"}`)
 	if !ok || bytes.Index(text, []byte(`,"hash":`)) != at {
 		return l, false
 	}
-	if l.prev, ok = hexMember(text[at-prevTail:at], prevMember, `"`); !ok {
+	if l.Prev, ok = hexMember(text[at-prevTail:at], prevMember, `"`); !ok {
 		return l, false
 	}
-	if l.seq, ok = parseHead(text); !ok {
+	if l.Seq, ok = parseHead(text); !ok {
 		return l, false
 	}
 	return l, isPlainObject(text)
 }
 
-// intact reports whether the line's hash is that of its text.
-func (l *line) intact() bool {
+// Intact reports whether the line's hash is that of its text.
+func (l *Line) Intact() bool {
 	sum := sha256.Sum256(l.signed)
 	var want [hexLen]byte
 	hex.Encode(want[:], sum[:])
-	return bytes.Equal(want[:], l.hash)
+	return bytes.Equal(want[:], l.Hash)
 }
 
 func hexMember(text []byte, before, after string) ([]byte, bool) {
@@ -110,7 +114,12 @@ func stringEnd(text []byte) int {
 	return len(text)
 }
 
-const timeShape = "0000-00-00T00:00:00.000000Z"
+// timeFormat is RFC 3339 in UTC with six digits of a second, timeShape its
+// digits and marks.
+const (
+	timeFormat = "2006-01-02T15:04:05.000000Z"
+	timeShape  = "0000-00-00T00:00:00.000000Z"
+)
 
 func isTime(b []byte) bool {
 	for i, c := range b {

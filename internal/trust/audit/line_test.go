@@ -27,7 +27,7 @@ func TestAppendTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, zone := range []*time.Location{time.UTC, time.FixedZone("", -11*3600)} {
-			if got := stamp(at.Add(999 * time.Nanosecond).In(zone)); got != want {
+			if got := Stamp(at.Add(999 * time.Nanosecond).In(zone)); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
@@ -37,7 +37,7 @@ func TestAppendTime(t *testing.T) {
 func TestLineForm(t *testing.T) {
 	t.Parallel()
 	good := strings.TrimSuffix(string(makeLine(act(), time.Unix(0, 0), genesis())), "\n")
-	if l, ok := parseLine([]byte(good)); !ok || !l.intact() || l.seq != 1 || string(l.prev) != Genesis {
+	if l, ok := ParseLine([]byte(good)); !ok || !l.Intact() || l.Seq != 1 || string(l.Prev) != Genesis {
 		t.Fatalf("%s is refused", good)
 	}
 	for name, edit := range map[string][2]string{
@@ -64,12 +64,12 @@ func TestLineForm(t *testing.T) {
 		if bad == good {
 			t.Errorf("%s: nothing to change", name)
 		}
-		if _, ok := parseLine([]byte(bad)); ok {
+		if _, ok := ParseLine([]byte(bad)); ok {
 			t.Errorf("%s passed: %s", name, bad)
 		}
 	}
 	// What a later version adds is not refused.
-	if _, ok := parseLine([]byte(strings.Replace(good, `,"prev"`, `,"node":{"a":[1,null]},"prev"`, 1))); !ok {
+	if _, ok := ParseLine([]byte(strings.Replace(good, `,"prev"`, `,"node":{"a":[1,null]},"prev"`, 1))); !ok {
 		t.Error("a member that is not known was refused")
 	}
 }
@@ -112,7 +112,7 @@ func FuzzEncode(f *testing.F) {
 		if got.Bytes != n || got.Count != -n || got.Ref != ref || got.Seq != 1 || !got.Time.Equal(at) || got.Principal != r.Who.Name() {
 			t.Fatalf("%+v from %+v", got, r)
 		}
-		if l, ok := parseLine(text[:len(text)-1]); !ok || !l.intact() {
+		if l, ok := ParseLine(text[:len(text)-1]); !ok || !l.Intact() {
 			t.Fatalf("not a line: %s", text)
 		}
 	})
@@ -144,7 +144,7 @@ func FuzzFlip(f *testing.F) {
 			return
 		}
 		text[at%len(text)] ^= mask
-		if l, ok := parseLine(text); ok && l.intact() {
+		if l, ok := ParseLine(text); ok && l.Intact() {
 			t.Fatalf("passed: %s", text)
 		}
 	})
@@ -156,7 +156,7 @@ func FuzzParseLine(f *testing.F) {
 	f.Add(bytes.TrimSuffix(makeLine(act(), time.Unix(0, 0), genesis()), []byte("\n")))
 	f.Add([]byte(`{"seq":1,"time":"0000-00-00T00:00:00.000000Z","kind":"","source":"","prev":"` + Genesis + `","hash":"` + Genesis + `"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		l, ok := parseLine(text)
+		l, ok := ParseLine(text)
 		if !ok {
 			return
 		}
@@ -164,11 +164,11 @@ func FuzzParseLine(f *testing.F) {
 			Seq        uint64
 			Prev, Hash string
 		}
-		if err := json.Unmarshal(text, &got); err != nil || got.Seq != l.seq {
+		if err := json.Unmarshal(text, &got); err != nil || got.Seq != l.Seq {
 			t.Fatalf("%v: %+v from %q", err, got, text)
 		}
 		before, _, _ := bytes.Cut(text, []byte(`,"hash":`))
-		if !bytes.Equal(before, l.signed) || !bytes.Contains(text, []byte(`"hash":"`+string(l.hash)+`"}`)) {
+		if !bytes.Equal(before, l.signed) || !bytes.Contains(text, []byte(`"hash":"`+string(l.Hash)+`"}`)) {
 			t.Fatalf("taken apart wrongly: %q", text)
 		}
 	})

@@ -2,24 +2,25 @@
 
 package audit
 
+// The lock. Invariant: one process at most writes to a log.
+
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// lockName is the file whose flock makes one process the writer. Only a writer
+// LockName is the file whose flock makes one process the writer. Only a writer
 // holds it; a reader takes it for an instant to learn whether there is a writer.
-const lockName = "lock"
+const LockName = "lock"
 
 // lock makes this process the writer of dir until the file is closed. It tries
 // for a moment, because a reader's look must not pass for a second writer.
 func lock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
@@ -43,28 +44,6 @@ func lock(dir string) (*os.File, error) {
 // that is just being started shares it until its exec.
 func unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
-}
-
-// beingWritten reports whether some process, this one included, has dir open for
-// writing. It distinguishes an unfinished last line that a writer is about to
-// finish from one that was torn.
-func beingWritten(dir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("opening the lock: %w", err)
-	}
-	defer f.Close()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking for the lock: %w", err)
-	}
-	return false, syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 }
 
 // isSpace reports whether err means that there is no room, so that waiting and

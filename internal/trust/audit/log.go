@@ -1,5 +1,9 @@
 package audit
 
+// Appending. Invariant: records get their numbers in the order in which they
+// were appended, and an Append that returned without an error has its line in
+// the file.
+
 import (
 	"errors"
 	"fmt"
@@ -34,24 +38,17 @@ type Log struct {
 	mu      sync.Mutex
 	busy    bool // somebody leads
 	closed  bool
-	next    *group   // collects
-	spare   []*group // settled and read by all
-	tip     tip      // the last record in the file
-	file    *os.File // the segment; only the leader changes it, under mu and syncMu
-	dirty   bool     // something was written since the last fsync
-	ticking bool     // the keeper looks again by itself within laterDelay
-	broken  error    // a failed fsync: final
-	trouble error    // why the last write failed; nil: it did not
-	refused int64    // Appends that failed since trouble began
-	lost    int64    // Later records dropped since then
+	queue   queue
+	tip     tip     // the last record in the file
+	dirty   bool    // something was written since the last fsync
+	broken  error   // a failed fsync: final
+	trouble trouble // since the last write that succeeded
+	alarm   alarm
 
 	// Of the leader alone.
-	out     []byte
-	callers callers // in the segment
-	number  int     // of the segment
-	size    int64   // length of the segment up to the last record
-	uncut   bool    // bytes may stand behind size that have to be cut off first
-	signed  bool    // a checkpoint exists, so that records may follow
+	out    []byte
+	seg    segment // its file is also read under mu or syncMu
+	signed bool    // a checkpoint exists, so that records may follow
 
 	turn  atomic.Bool // the next record begins a new segment
 	cutMu sync.Mutex  // held while the log gets another beginning; taken before syncMu
@@ -62,7 +59,6 @@ type Log struct {
 	checkpoints checkpointFile
 	nextCheck   time.Time // when the keeper writes the next checkpoint
 
-	kick chan struct{} // wakes the keeper
 	stop chan struct{}
 	gone chan struct{} // closed when the keeper has ended
 }
@@ -74,18 +70,7 @@ type Log struct {
 // space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
 	var scratch [1024]byte
-	body := appendBody(scratch[:0], r, l.o.Now())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return 0, fmt.Errorf("%w: it is closed", ErrUnavailable)
-	}
-	g := l.next
-	index := g.add(body, false)
-	if err := l.settle(g); err != nil {
-		return 0, err
-	}
-	return g.first + uint64(index), nil
+	return l.appendAll(appendBody(scratch[:0], r, l.o.Now()))
 }
 
 // AppendGroup records rs one behind the other and returns the number of the
@@ -98,7 +83,7 @@ func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	for _, r := range rs {
 		bodies = append(bodies, appendBody(nil, r, l.o.Now()))
 	}
-	if first, err = l.appendAll(bodies); err != nil || l.o.Always || len(rs) == 0 {
+	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
 	}
 	l.syncMu.Lock()
@@ -109,7 +94,7 @@ func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	return first, nil
 }
 
-func (l *Log) appendAll(bodies []body) (first uint64, err error) {
+func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -118,7 +103,7 @@ func (l *Log) appendAll(bodies []body) (first uint64, err error) {
 	case len(bodies) == 0:
 		return 0, nil
 	}
-	g := l.next
+	g := l.queue.next
 	index := g.add(bodies[0], false)
 	for _, b := range bodies[1:] {
 		g.add(b, false)
@@ -141,14 +126,14 @@ func (l *Log) Later(r *Record) {
 	if l.closed {
 		return
 	}
-	if l.trouble != nil && len(l.next.bodies)+len(body.text) > laterLimit {
-		l.lost++
+	if l.trouble.why != nil && len(l.queue.next.bodies)+len(body.text) > laterLimit {
+		l.trouble.lost++
 		return
 	}
-	l.next.add(body, true)
-	l.wake()
-	if l.trouble == nil && len(l.next.bodies) > laterBytes {
-		_ = l.settle(l.next) // a failure is counted and kept in trouble
+	l.queue.next.add(body, true)
+	l.alarm.wake()
+	if l.trouble.why == nil && len(l.queue.next.bodies) > laterBytes {
+		_ = l.settle(l.queue.next) // a failure is counted and kept in trouble
 	}
 }
 
@@ -160,24 +145,22 @@ func (l *Log) settle(g *group) error {
 		if l.busy {
 			g.result.Wait()
 		} else {
-			l.lead() // g is l.next: a group leaves that place only when it is led
+			l.lead() // g is l.queue.next: a group leaves that place only when it is led
 		}
 	}
 	err := g.err
-	if g.users--; g.users == 0 {
-		l.spare = append(l.spare, g)
-	}
+	l.queue.leave(g)
 	return err
 }
 
 // lead writes the group that has collected. The caller holds mu; it is not held
 // during the write.
 func (l *Log) lead() {
-	g, end := l.next, l.tip
-	l.next = l.fresh()
+	g, end := l.queue.next, l.tip
+	l.queue.collect(&l.mu)
 	l.busy = true
-	refused, lost, err := l.refused, l.lost, l.broken
-	notices := l.notices()
+	refused, lost, err := l.trouble.refused, l.trouble.lost, l.broken
+	notices := l.trouble.notices(l.o.Now())
 	l.mu.Unlock()
 
 	first := end.seq + 1 + uint64(len(notices))
@@ -188,7 +171,10 @@ func (l *Log) lead() {
 	if err == nil {
 		err = l.store(int64(size), func() []byte {
 			t := l.tip // nobody else moves it
-			out := l.lines(notices, g, &t)
+			out := lines(l.out[:0], notices, g, &t, &l.seg.callers)
+			if l.out = out; cap(out) > maxKept {
+				l.out = nil
+			}
 			end = t
 			return out
 		})
@@ -199,116 +185,29 @@ func (l *Log) lead() {
 	if err == nil {
 		l.tip = end
 		g.first = first + uint64(g.front)
-		l.succeeded(size > 0, refused, lost)
+		l.dirty = l.dirty || size > 0 && !l.o.Always
+		l.trouble.over(l.o.Log, refused, lost, size > 0)
 	} else {
-		g.err = l.failed(g, err)
+		g.err = l.trouble.began(l.o.Log, g, l.queue.next, err)
 	}
-	l.release(g)
+	l.alarm.wake()
+	l.queue.release(g)
 }
 
 // lines are the records of a write, behind *t, which is moved on.
-func (l *Log) lines(notices []body, g *group, t *tip) []byte {
-	out := l.out[:0]
+func lines(out []byte, notices []body, g *group, t *tip, c *callers) []byte {
 	for _, n := range notices {
-		out = appendLine(out, n, t, &l.callers)
+		out = appendLine(out, n, t, c)
 	}
-	g.each(func(b body, _ bool) { out = appendLine(out, b, t, &l.callers) })
-	if l.out = out; cap(out) > maxKept {
-		l.out = nil
-	}
+	g.each(func(b body, _ bool) { out = appendLine(out, b, t, c) })
 	return out
-}
-
-// release ends the wait of g's users and lets one of the next group lead.
-func (l *Log) release(g *group) {
-	g.done = true
-	g.result.Broadcast()
-	if l.next.users > 0 {
-		l.next.result.Signal()
-	}
-}
-
-func (l *Log) fresh() *group {
-	n := len(l.spare)
-	if n == 0 {
-		return newGroup(&l.mu)
-	}
-	g := l.spare[n-1]
-	l.spare = l.spare[:n-1]
-	g.reset()
-	return g
-}
-
-// succeeded notes a write that also reported the numbers of refused and lost
-// records. The caller holds mu.
-func (l *Log) succeeded(wrote bool, refused, lost int64) {
-	if !wrote {
-		return
-	}
-	if l.trouble != nil {
-		l.o.Log.Warn("audit log can be written again", "dir", l.dir, "refused", refused, "lost", lost)
-		l.trouble = nil
-	}
-	l.refused -= refused
-	l.lost -= lost
-	if !l.o.Always {
-		l.dirty = true
-	}
-	l.wake()
-}
-
-// failed notes that g was not written, and returns the error for its Appends. The
-// Later records of g go back into the queue. The caller holds mu.
-func (l *Log) failed(g *group, err error) error {
-	if l.trouble == nil {
-		l.o.Log.Error("audit log cannot be written; acts that need a record are refused", "dir", l.dir, "error", err)
-	}
-	l.trouble = err
-	for _, it := range g.items {
-		if !it.later {
-			l.refused++
-		}
-	}
-	l.lost += g.keepLater(l.next, laterLimit)
-	l.wake()
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
-// notices are the bodies of the events that say what trouble has cost; they
-// come first when there is space again.
-func (l *Log) notices() (bodies []body) {
-	if l.refused > 0 {
-		bodies = append(bodies, l.event("audit.refused", l.refused, 0, "records that could not be written; their acts were refused"))
-	}
-	if l.lost > 0 {
-		bodies = append(bodies, l.event("audit.lost", l.lost, 0, "outcomes and events dropped while the log could not be written"))
-	}
-	return bodies
-}
-
-// event returns the body of an event about the log itself.
-func (l *Log) event(action string, count, bytes int64, reason string) body {
-	r := Record{Kind: Event, Source: "audit", Action: action, Count: count, Bytes: bytes, Reason: reason}
-	return appendBody(nil, &r, l.o.Now())
 }
 
 // State says how the log is doing. It waits for no write.
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := State{Seq: l.tip.seq, State: StateOK, Refused: uint64(l.refused), Lost: uint64(l.lost)}
-	err := l.trouble
-	if l.broken != nil {
-		err = l.broken
-	}
-	if err == nil {
-		return s
-	}
-	s.State, s.Reason = StateFailed, err.Error()
-	if isSpace(err) && l.broken == nil {
-		s.State = StateFull
-	}
-	return s
+	return l.trouble.state(State{Seq: l.tip.seq}, l.broken)
 }
 
 // Close writes what waits and the event audit.stop, a last checkpoint, and
@@ -321,8 +220,8 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
-	g := l.next
-	g.add(l.event("audit.stop", 0, 0, ""), false)
+	g := l.queue.next
+	g.add(event(l.o.Now(), Record{Action: "audit.stop"}), false)
 	err := l.settle(g)
 	l.mu.Unlock()
 
@@ -333,8 +232,14 @@ func (l *Log) Close() error {
 	if err == nil {
 		err = errors.Join(l.sync(), l.checkpoint())
 	}
-	if l.file != nil {
-		err = errors.Join(err, l.file.Close())
+	if l.seg.file != nil {
+		err = errors.Join(err, l.seg.file.Close())
 	}
 	return errors.Join(err, unlock(l.lock))
 }
+
+// Dir is the directory of the log.
+func (l *Log) Dir() string { return l.dir }
+
+// Turn has the next record begin a new segment, so that this one can be removed.
+func (l *Log) Turn() { l.turn.Store(true) }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -188,7 +189,7 @@ func TestWhatCallersSendIsEscapedAndCut(t *testing.T) {
 	if len(all[1]) > audit.MaxLine || bytes.ContainsAny(all[1], "\x1b\x00\u202e") {
 		t.Errorf("the line has %d bytes: %q", len(all[1]), all[1])
 	}
-	if r, err := audit.Verify(dir, nil); err != nil || !r.OK {
+	if r, err := auditlog.Verify(dir, nil); err != nil || !r.OK {
 		t.Errorf("%+v %v", r, err)
 	}
 }
@@ -291,7 +292,7 @@ func TestDetailsAreNamedFields(t *testing.T) {
 		t.Errorf("%d bytes: %.200s", len(got[2]), got[2])
 	}
 	mustClose(t, l)
-	if r, err := audit.Verify(dir, nil); err != nil || !r.OK {
+	if r, err := auditlog.Verify(dir, nil); err != nil || !r.OK {
 		t.Errorf("%+v %v", r, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -151,7 +152,7 @@ func lines(t testing.TB, dir string) (all [][]byte) {
 // shown are the lines with their callers.
 func shown(t testing.TB, dir string) (all [][]byte) {
 	t.Helper()
-	var s audit.Showing
+	var s auditlog.Showing
 	for _, line := range lines(t, dir) {
 		all = append(all, s.Show(line))
 	}
@@ -219,9 +220,9 @@ func copyDir(t testing.TB, dir string) string {
 	return to
 }
 
-func verify(t testing.TB, dir string, k *audit.Key) audit.Report {
+func verify(t testing.TB, dir string, k *audit.Key) auditlog.Report {
 	t.Helper()
-	r, err := audit.Verify(dir, k.Verifier())
+	r, err := auditlog.Verify(dir, k.Verifier())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func verify(t testing.TB, dir string, k *audit.Key) audit.Report {
 }
 
 // mustVerify fails unless the log is whole and has that many records.
-func mustVerify(t testing.TB, dir string, k *audit.Key, records uint64) audit.Report {
+func mustVerify(t testing.TB, dir string, k *audit.Key, records uint64) auditlog.Report {
 	t.Helper()
 	r := verify(t, dir, k)
 	if !r.OK || r.FirstBad != 0 || r.Reason != "" || r.Records != records {

@@ -1,5 +1,8 @@
 package audit
 
+// Opening. Invariant: a log is continued only behind its last whole record, and
+// never when it contradicts its last checkpoint.
+
 import (
 	"bytes"
 	"errors"
@@ -8,8 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/mod/sumdb/note"
 )
 
 // Open opens the log in dir, which it makes if need be, for writing by this
@@ -33,22 +34,24 @@ func Open(dir string, o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
-	l := &Log{dir: dir, o: o.withDefaults(), lock: held, tip: genesis(), number: 1}
-	l.next = newGroup(&l.mu)
-	l.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	o = o.withDefaults()
+	o.Log = o.Log.With("dir", dir)
+	l := &Log{dir: dir, o: o, lock: held, tip: genesis(), seg: segment{number: 1}}
+	l.queue.collect(&l.mu)
+	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if err := l.recover(); err != nil {
-		if l.file != nil {
-			l.file.Close()
+		if l.seg.file != nil {
+			l.seg.file.Close()
 		}
 		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
 	l.mu.Lock()
-	_ = l.settle(l.next) // a failure is kept in trouble, and the events wait
-	err = l.trouble
+	_ = l.settle(l.queue.next) // a failure is kept in trouble, and the events wait
+	err = l.trouble.why
 	l.mu.Unlock()
 	if err != nil && !isSpace(err) {
-		l.file.Close()
+		l.seg.file.Close()
 		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
@@ -60,48 +63,44 @@ func Open(dir string, o Options) (*Log, error) {
 // recover finds the end of the chain, cuts off what was not finished, compares
 // with the newest checkpoint, and queues the events that say so.
 func (l *Log) recover() error {
-	var verifier note.Verifier
-	if l.o.Key != nil {
-		verifier = l.o.Key.verifier
-	}
-	checkpoints, cutCheckpoint, err := openCheckpoints(l.dir, verifier)
+	checkpoints, cutCheckpoint, err := openCheckpoints(l.dir, l.Verifier())
 	if err != nil {
 		return err
 	}
 	l.checkpoints = checkpoints
 	l.signed = l.o.Key == nil || checkpoints.any
-	clean, torn, err := l.findTip(verifier)
+	clean, torn, err := l.findTip()
 	if err != nil {
 		return err
 	}
-	if err := l.compare(); err != nil {
+	if err := compare(l.tip, checkpoints, l.o.Key != nil); err != nil {
 		return err
 	}
 	if torn > 0 {
-		l.next.add(l.event("audit.torn", 0, torn, "the end was unfinished and was cut off"), true)
+		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: torn, Reason: "the end was unfinished and was cut off"}), true)
 	}
 	if cutCheckpoint > 0 {
-		l.next.add(l.event("audit.torn", 0, cutCheckpoint, "the last checkpoint was unfinished and was cut off"), true)
+		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: cutCheckpoint, Reason: "the last checkpoint was unfinished and was cut off"}), true)
 	}
 	reason := ""
 	if !clean {
 		reason = "the log was not closed before"
 	}
-	l.next.add(l.event("audit.start", 0, 0, reason), true)
+	l.queue.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
 	return nil
 }
 
-// compare holds the tip against the newest checkpoint.
-func (l *Log) compare() error {
-	last := l.checkpoints.last
+// compare holds the tip against the newest checkpoint. signed: there must be one.
+func compare(t tip, c checkpointFile, signed bool) error {
+	last := c.last
 	switch {
-	case !l.checkpoints.any && l.o.Key != nil && l.tip.seq > 0:
+	case !c.any && signed && t.seq > 0:
 		return fmt.Errorf("%w: there are records but no checkpoint", ErrDamaged)
-	case !l.checkpoints.any:
+	case !c.any:
 		return nil
-	case last.seq > l.tip.seq:
-		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s says that there were %d", ErrDamaged, l.tip.seq, last.time, last.seq)
-	case last.seq == l.tip.seq && last.hash != l.tip.hash:
+	case last.seq > t.seq:
+		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s says that there were %d", ErrDamaged, t.seq, last.time, last.seq)
+	case last.seq == t.seq && last.hash != t.hash:
 		return fmt.Errorf("%w: record %d is not the one that the checkpoint of %s vouches for", ErrDamaged, last.seq, last.time)
 	}
 	return nil
@@ -109,53 +108,56 @@ func (l *Log) compare() error {
 
 // findTip sets the tip and the segment to go on in. clean says whether the log
 // was closed, or is new; torn how many bytes of an unfinished line were cut off.
-func (l *Log) findTip(v note.Verifier) (clean bool, torn int64, err error) {
-	numbers, begin, err := listed(l.dir, v)
+func (l *Log) findTip() (clean bool, torn int64, err error) {
+	numbers, begin, err := Segments(l.dir, l.Verifier())
 	if err != nil || len(numbers) == 0 && begin.Segment == 0 {
 		return true, 0, err
 	}
 	l.tip = begin.tip()
 	number := begin.Segment + max(len(numbers), 1)
-	if n := firstGap(append(numbers, number+1), begin.Segment+1); n > 0 {
-		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(segmentPath(l.dir, n)))
+	if n := lacks(append(numbers, number+1), begin.Segment+1); n > 0 {
+		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, n)))
 	}
-	last, size, torn, err := l.openLast(number)
+	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.seq)
 	if err != nil {
 		return false, 0, err
 	}
 	l.enter(last, number, size)
-	tail, err := lastLine(last, size)
-	if err == nil && tail == nil && len(numbers) > 1 {
-		tail, err = l.lastOf(number - 1)
+	text, err := lastLine(last, size)
+	if err == nil && text == nil && len(numbers) > 1 {
+		text, err = lastTextOf(l.dir, number-1)
 	}
-	if err != nil || tail == nil {
-		return begin.Segment == 0 && tail == nil, torn, err
+	if err != nil || text == nil {
+		return begin.Segment == 0 && text == nil, torn, err
 	}
-	return bytes.Contains(tail, []byte(`,"source":"audit","action":"audit.stop"`)), torn, l.setTip(tail)
+	l.tip, err = tipOf(text)
+	return bytes.Contains(text, []byte(`,"source":"audit","action":"audit.stop"`)), torn, err
 }
 
-func (l *Log) setTip(text []byte) error {
-	t, ok := parseLine(text)
-	if !ok || !t.intact() {
-		return fmt.Errorf("%w: the last record was altered", ErrDamaged)
+// tipOf is the tip behind the record in text.
+func tipOf(text []byte) (t tip, err error) {
+	l, ok := ParseLine(text)
+	if !ok || !l.Intact() {
+		return t, fmt.Errorf("%w: the last record was altered", ErrDamaged)
 	}
-	l.tip.seq = t.seq
-	copy(l.tip.hash[:], t.hash)
-	return nil
+	t.seq = l.Seq
+	copy(t.hash[:], l.Hash)
+	return t, nil
 }
 
 // openLast opens the newest segment for appending, without its unfinished end.
-func (l *Log) openLast(number int) (f *os.File, size, torn int64, err error) {
-	f, err = os.OpenFile(segmentPath(l.dir, number), os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+// Record synced was on the disk for certain.
+func openLast(dir string, number int, synced uint64) (f *os.File, size, torn int64, err error) {
+	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	fi, err := f.Stat()
 	if err == nil {
-		size, err = lastNewline(f, fi.Size())
+		size, err = LastNewline(f, fi.Size())
 	}
 	if err == nil {
-		size, err = withoutHoles(f, size, l.checkpoints.last.seq)
+		size, err = withoutHoles(f, size, synced)
 	}
 	if err == nil && size < fi.Size() {
 		torn = fi.Size() - size
@@ -168,9 +170,18 @@ func (l *Log) openLast(number int) (f *os.File, size, torn int64, err error) {
 	return f, size, torn, nil
 }
 
-// lastOf returns the last line of a closed segment, which must be whole.
-func (l *Log) lastOf(number int) ([]byte, error) {
-	f, err := openSegment(l.dir, number)
+// lastOf is the tip behind a closed segment.
+func lastOf(dir string, number int) (tip, error) {
+	text, err := lastTextOf(dir, number)
+	if err != nil {
+		return tip{}, err
+	}
+	return tipOf(text)
+}
+
+// lastTextOf returns the last line of a closed segment, which must have one.
+func lastTextOf(dir string, number int) ([]byte, error) {
+	f, err := openSegment(dir, number)
 	if err != nil {
 		return nil, err
 	}
@@ -179,18 +190,13 @@ func (l *Log) lastOf(number int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := lastLine(f, fi.Size())
-	if err == nil && (text == nil || int64(len(text)) == 0) {
+	end, err := LastNewline(f, fi.Size())
+	if err != nil {
+		return nil, err
+	}
+	text, err := lastLine(f, end)
+	if err == nil && text == nil {
 		err = fmt.Errorf("%w: segment %s is empty", ErrDamaged, filepath.Base(f.Name()))
 	}
 	return text, err
-}
-
-// lastLine returns the last finished line of the first size bytes; nil: none.
-func lastLine(f *os.File, size int64) ([]byte, error) {
-	lines, _, err := lastLines(f, size, 1)
-	if err != nil || len(lines) == 0 {
-		return nil, err
-	}
-	return lines[0], nil
 }

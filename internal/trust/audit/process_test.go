@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -125,7 +126,7 @@ func TestOneWriterAtATime(t *testing.T) {
 	if _, err := audit.Open(dir, audit.Options{}); !errors.Is(err, audit.ErrLocked) {
 		t.Fatalf("this process: %v", err)
 	}
-	if r, err := audit.Verify(dir, nil); err != nil || !r.OK || r.Records != 1 {
+	if r, err := auditlog.Verify(dir, nil); err != nil || !r.OK || r.Records != 1 {
 		t.Errorf("a reader beside the writer: %+v %v", r, err)
 	}
 	if err := first.Process.Kill(); err != nil { // only the first one, by its id
@@ -150,7 +151,7 @@ func TestReadersDoNotKeepAWriterOut(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					if r, err := audit.Verify(dir, key.Verifier()); err != nil || !r.OK {
+					if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK {
 						t.Errorf("%+v %v", r, err)
 						return
 					}

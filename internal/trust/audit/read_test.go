@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -19,7 +20,7 @@ func TestTail(t *testing.T) {
 	dir := closedLog(t, key, 30, 7)
 	all := shown(t, dir)
 	for _, n := range []int{-1, 0, 1, 2, 6, 7, 8, 31, 32, 33, 1000} {
-		got, err := audit.Tail(dir, n)
+		got, err := auditlog.Tail(dir, n)
 		want := all[len(all)-max(0, min(n, len(all))):]
 		if err != nil || !bytes.Equal(bytes.Join(got, []byte("\n")), bytes.Join(want, []byte("\n"))) || len(got) != len(want) {
 			t.Errorf("Tail(%d): %d lines, %v; want the last %d", n, len(got), err, len(want))
@@ -34,12 +35,12 @@ func TestTailLeavesAnUnfinishedLineOut(t *testing.T) {
 	whole := readFile(t, path)
 	for _, tail := range []string{"x", strings.Repeat("\x00", 3*audit.MaxLine)} {
 		writeFile(t, path, append(bytes.Clone(whole), tail...))
-		if got, err := audit.Tail(dir, 2); err != nil || len(got) != 2 || parse(t, got[1]).Action != "audit.stop" {
+		if got, err := auditlog.Tail(dir, 2); err != nil || len(got) != 2 || parse(t, got[1]).Action != "audit.stop" {
 			t.Errorf("%d lines, %v", len(got), err)
 		}
 	}
 	writeFile(t, path, append(bytes.Clone(whole), strings.Repeat("y", 3*audit.MaxLine)+"\n"...))
-	if _, err := audit.Tail(dir, 2); !errors.Is(err, audit.ErrDamaged) {
+	if _, err := auditlog.Tail(dir, 2); !errors.Is(err, audit.ErrDamaged) {
 		t.Errorf("a line without end: %v", err)
 	}
 }
@@ -55,7 +56,7 @@ func TestTailOverBlocks(t *testing.T) {
 	mustClose(t, l)
 	all := shown(t, dir)
 	for _, n := range []int{100, 150, 151, 1000, 1502} {
-		got, err := audit.Tail(dir, n)
+		got, err := auditlog.Tail(dir, n)
 		if err != nil || !bytes.Equal(bytes.Join(got, nil), bytes.Join(all[len(all)-n:], nil)) {
 			t.Errorf("Tail(%d) is not the end of the log: %d lines, %v", n, len(got), err)
 		}
@@ -66,7 +67,7 @@ func TestExportIsTheLog(t *testing.T) {
 	t.Parallel()
 	dir := closedLog(t, newKey(t), 30, 7)
 	var out bytes.Buffer
-	if err := audit.Export(t.Context(), dir, &out); err != nil {
+	if err := auditlog.Export(t.Context(), dir, &out); err != nil {
 		t.Fatal(err)
 	}
 	if want := append(bytes.Join(lines(t, dir), []byte("\n")), '\n'); !bytes.Equal(out.Bytes(), want) {
@@ -74,7 +75,7 @@ func TestExportIsTheLog(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := audit.Export(ctx, dir, &out); !errors.Is(err, context.Canceled) {
+	if err := auditlog.Export(ctx, dir, &out); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -85,7 +86,7 @@ func follow(t *testing.T, dir string, from uint64) (got chan entry, ended chan e
 	t.Cleanup(cancel)
 	got, ended = make(chan entry, 10_000), make(chan error, 1)
 	go func() {
-		ended <- audit.Follow(ctx, dir, from, func(line []byte) error {
+		ended <- auditlog.Follow(ctx, dir, from, func(line []byte) error {
 			got <- parse(t, bytes.Clone(line))
 			return nil
 		})
@@ -193,7 +194,7 @@ func TestFollowEndsWithItsReceiver(t *testing.T) {
 	dir := closedLog(t, newKey(t), 5, 100)
 	enough := fmt.Errorf("enough")
 	n := 0
-	err := audit.Follow(t.Context(), dir, 1, func([]byte) error {
+	err := auditlog.Follow(t.Context(), dir, 1, func([]byte) error {
 		if n++; n == 3 {
 			return enough
 		}

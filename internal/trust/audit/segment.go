@@ -1,11 +1,13 @@
 package audit
 
+// The segments as files. Invariant: what is cut off the newest segment is no
+// whole line, or stands behind a hole that a power loss left behind the last
+// checkpoint.
+
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,13 +17,13 @@ import (
 	"syscall"
 )
 
-// segmentPath is the file of segment n, counted from 1.
-func segmentPath(dir string, n int) string {
+// SegmentPath is the file of segment n of the log in dir, counted from 1.
+func SegmentPath(dir string, n int) string {
 	return filepath.Join(dir, fmt.Sprintf("%08d.jsonl", n))
 }
 
-// segmentNumber is the inverse of segmentPath for a file's name; 0: no segment.
-func segmentNumber(name string) int {
+// SegmentNumber is the inverse of SegmentPath for a file's name; 0: no segment.
+func SegmentNumber(name string) int {
 	digits, ok := strings.CutSuffix(name, ".jsonl")
 	n, err := strconv.Atoi(digits)
 	if !ok || err != nil || n < 1 || fmt.Sprintf("%08d", n) != digits {
@@ -39,7 +41,7 @@ func segments(dir string) ([]int, error) {
 	}
 	var ns []int
 	for _, e := range entries {
-		if n := segmentNumber(e.Name()); n > 0 {
+		if n := SegmentNumber(e.Name()); n > 0 {
 			ns = append(ns, n)
 		}
 	}
@@ -47,9 +49,9 @@ func segments(dir string) ([]int, error) {
 	return ns, nil
 }
 
-// firstGap is the number of the first segment that ns, ascending from first,
-// lacks before its last one; 0 when none is missing.
-func firstGap(ns []int, first int) int {
+// lacks is the number of the first segment that ns, ascending from first, does
+// not have before its last one; 0 when none is missing.
+func lacks(ns []int, first int) int {
 	for i, n := range ns {
 		if n != first+i {
 			return first + i
@@ -59,45 +61,31 @@ func firstGap(ns []int, first int) int {
 }
 
 func openSegment(dir string, n int) (*os.File, error) {
-	return os.OpenFile(segmentPath(dir, n), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	return os.OpenFile(SegmentPath(dir, n), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 }
 
-// lastLines returns up to n complete lines from the end of the first size bytes
-// of r, last line first, without their newlines, and the offset behind the last
-// newline. A line longer than MaxLine ends the search with ErrDamaged.
-func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err error) {
-	if end, err = lastNewline(r, size); err != nil {
-		return nil, 0, err
+// lastLine returns the last line of the first end bytes of r, which end with a
+// newline; nil: there is none. A line longer than MaxLine is ErrDamaged.
+func lastLine(r io.ReaderAt, end int64) ([]byte, error) {
+	if end == 0 {
+		return nil, nil
 	}
-	var held []byte // bytes [at, stop) of the file, which begin in some line
-	for at, stop := end, end; len(lines) < n && stop > 0; {
-		cut := -1
-		if len(held) > 0 {
-			cut = bytes.LastIndexByte(held[:len(held)-1], '\n')
-		}
-		switch {
-		case cut >= 0 || at == 0 && len(held) > 0:
-			lines = append(lines, bytes.Clone(held[cut+1:len(held)-1]))
-			held = held[:cut+1]
-			stop = at + int64(len(held))
-		case len(held) > MaxLine:
-			return nil, 0, fmt.Errorf("%w: a line is longer than %d bytes", ErrDamaged, MaxLine)
-		default:
-			more := make([]byte, min(at, MaxLine), min(at, MaxLine)+int64(len(held)))
-			at -= int64(len(more))
-			if err := readAt(r, more, at); err != nil {
-				return nil, 0, err
-			}
-			held = append(more, held...)
-		}
+	part := make([]byte, min(end, MaxLine+1))
+	if err := readAt(r, part, end-int64(len(part))); err != nil {
+		return nil, err
 	}
-	return lines, end, nil
+	text := part[:len(part)-1]
+	cut := bytes.LastIndexByte(text, '\n') + 1
+	if cut == 0 && end > MaxLine {
+		return nil, fmt.Errorf("%w: a line is longer than %d bytes", ErrDamaged, MaxLine)
+	}
+	return text[cut:], nil
 }
 
-// lastNewline returns the offset after the last newline in the first size bytes.
+// LastNewline returns the offset after the last newline in the first size bytes.
 // The bytes after it are the beginning of a line that was never finished, of any
 // length: after a power loss they may be a stretch of zeros.
-func lastNewline(r io.ReaderAt, size int64) (int64, error) {
+func LastNewline(r io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, MaxLine)
 	for end := size; end > 0; {
 		part := buf[:min(end, MaxLine)]
@@ -138,7 +126,7 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	if cut == size {
 		return size, nil
 	}
-	return lastNewline(r, cut)
+	return LastNewline(r, cut)
 }
 
 // firstNumber returns the number of the first whole record in part of a segment,
@@ -150,8 +138,8 @@ func firstNumber(part []byte, first bool) uint64 {
 		if !ok {
 			break
 		}
-		if l, ok := parseLine(text); ok && whole {
-			return l.seq
+		if l, ok := ParseLine(text); ok && whole {
+			return l.Seq
 		}
 		part = rest
 	}
@@ -164,6 +152,3 @@ func readAt(r io.ReaderAt, b []byte, at int64) error {
 	}
 	return nil
 }
-
-// isMissing reports whether err says that a file is not there.
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -199,13 +200,13 @@ func TestVerifyWithoutAKeyChecksTheChainAndTheCounts(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	dir := closedLog(t, key, 4, 100)
-	r, err := audit.Verify(dir, nil)
+	r, err := auditlog.Verify(dir, nil)
 	if err != nil || !r.OK || r.Signatures || r.Checkpoints != 2 || r.Covered != 6 {
 		t.Errorf("%+v %v", r, err)
 	}
 	all := lines(t, dir)
 	writeFile(t, filepath.Join(dir, "00000001.jsonl"), append(bytes.Join(all[:5], []byte("\n")), '\n'))
-	if r, err := audit.Verify(dir, nil); err != nil || r.OK || r.FirstBad != 6 {
+	if r, err := auditlog.Verify(dir, nil); err != nil || r.OK || r.FirstBad != 6 {
 		t.Errorf("rolled back: %+v %v", r, err)
 	}
 }
@@ -216,7 +217,7 @@ func TestVerifyOfNothing(t *testing.T) {
 	if r := verify(t, t.TempDir(), key); !r.OK || r.Records != 0 {
 		t.Errorf("an empty directory: %+v", r)
 	}
-	if _, err := audit.Verify(filepath.Join(t.TempDir(), "none"), key.Verifier()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := auditlog.Verify(filepath.Join(t.TempDir(), "none"), key.Verifier()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -111,7 +112,7 @@ func records(t *testing.T, b *book) (out []string) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := audit.Tail(b.dir, 1000)
+	raw, err := auditlog.Tail(b.dir, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

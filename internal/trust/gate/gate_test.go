@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -56,7 +57,7 @@ func (b *book) lines() []line {
 	if err := b.Close(); err != nil {
 		b.t.Fatal(err)
 	}
-	raw, err := audit.Tail(b.dir, 1_000_000)
+	raw, err := auditlog.Tail(b.dir, 1_000_000)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now, _ := audit.Tail(b.dir, 10); !strings.Contains(string(now[len(now)-1]), `"kind":"decision"`) {
+	if now, _ := auditlog.Tail(b.dir, 10); !strings.Contains(string(now[len(now)-1]), `"kind":"decision"`) {
 		t.Error("the act may go on before its decision is in the file")
 	}
 	p.Leave("ok", 345)

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/history"
 	"github.com/doorward/doorward/internal/daemon/retain"
@@ -108,7 +109,7 @@ func (y *year) measure(what, program string) error {
 	size, files := y.size()
 	fmt.Printf("\n%s: %.0f MB in %d files\n", what, float64(size)/1e6, files)
 	ctx := context.Background()
-	var report audit.Report
+	var report auditlog.Report
 	for _, m := range []struct {
 		name  string
 		times int
@@ -121,13 +122,13 @@ func (y *year) measure(what, program string) error {
 			}
 			return l.Close()
 		}},
-		{"the last 100 records", 3, func() error { _, err := audit.Tail(y.dir, 100); return err }},
+		{"the last 100 records", 3, func() error { _, err := auditlog.Tail(y.dir, 100); return err }},
 		{"the last 50 acts", 3, func() error { return y.search(ctx, history.Filter{}, 50) }},
 		{"50 denied acts (none)", 1, func() error { return y.search(ctx, history.Filter{Outcome: "denied"}, 50) }},
 		{"all acts of the last day", 3, func() error {
 			return y.search(ctx, history.Filter{From: time.Now().AddDate(0, 0, -1)}, 1<<40)
 		}},
-		{"verify", 1, func() (err error) { report, err = audit.Verify(y.dir, y.key.Verifier()); return err }},
+		{"verify", 1, func() (err error) { report, err = auditlog.Verify(y.dir, y.key.Verifier()); return err }},
 	} {
 		if err := timed(m.name, m.times, m.do); err != nil {
 			return err

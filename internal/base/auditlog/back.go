@@ -1,4 +1,4 @@
-package audit
+package auditlog
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // backBytes is how much Backwards reads at once.
@@ -17,7 +19,7 @@ const backBytes = 256 << 10
 // error ends it.
 func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		numbers, _, err := listed(dir, nil)
+		numbers, _, err := audit.Segments(dir, nil)
 		for _, number := range slices.Backward(numbers) {
 			var more bool
 			if more, err = segmentBackwards(ctx, dir, number, yield); err != nil || !more {
@@ -45,7 +47,7 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 	if err != nil {
 		return false, err
 	}
-	at, err := lastNewline(f, fi.Size())
+	at, err := audit.LastNewline(f, fi.Size())
 	if err != nil {
 		return false, err
 	}
@@ -68,7 +70,7 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 			begin = bytes.IndexByte(block, '\n') + 1
 		}
 		if rest = block[:begin]; at > 0 && begin == 0 || begin > backBytes {
-			return false, fmt.Errorf("%w: a line is longer than %d bytes", ErrDamaged, MaxLine)
+			return false, fmt.Errorf("%w: a line is longer than %d bytes", audit.ErrDamaged, audit.MaxLine)
 		}
 		if !linesBackwards(block[begin:], show) {
 			return false, nil

@@ -1,4 +1,4 @@
-package audit
+package auditlog
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // settleDelay is how often Follow reads the files. A write that fails on a full
@@ -20,7 +22,7 @@ const settleDelay = 50 * time.Millisecond
 // without its newline, with its caller as Showing does. It reads backwards and no more than it needs. Records
 // are not verified; an unfinished last line is left out.
 func Tail(dir string, n int) ([][]byte, error) {
-	numbers, _, err := listed(dir, nil)
+	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func tailOf(dir string, number, n int) ([][]byte, error) {
 // Export writes every finished line of the log in dir to w, unchanged. Segments that
 // are removed meanwhile are left out at the front; behind a line they are an error.
 func Export(ctx context.Context, dir string, w io.Writer) error {
-	numbers, _, err := listed(dir, nil)
+	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 	if err != nil {
 		return err
 	}
-	end, err := lastNewline(f, fi.Size())
+	end, err := audit.LastNewline(f, fi.Size())
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 // or fn fails. From 0 means those that come from now on. The line has no
 // newline, says of its caller what is known, as Showing does, and is valid until fn returns. It needs no daemon and goes on over
 // rotation and restarts. A record is delivered one look, 50 ms, after it was
-// written. Each is held against the one before, and ErrDamaged ends it. Records that
+// written. Each is held against the one before, and audit.ErrDamaged ends it. Records that
 // were removed before it began are passed over; ones that are removed before they were
 // delivered are ErrPruned.
 func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
@@ -158,7 +160,7 @@ func (c *cursor) close() {
 // find returns where to begin: the newest segment whose first record is not after
 // from, or the end of the log.
 func (c *cursor) find() error {
-	numbers, begin, err := listed(c.dir, nil)
+	numbers, begin, err := audit.Segments(c.dir, nil)
 	if err != nil {
 		return err
 	}
@@ -195,18 +197,18 @@ func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if size, err = lastNewline(f, fi.Size()); err != nil || size == 0 {
+	if size, err = audit.LastNewline(f, fi.Size()); err != nil || size == 0 {
 		return 0, 0, err
 	}
 	text, err := newLineReader(f).next()
 	if err != nil {
 		return 0, 0, err
 	}
-	l, ok := parseLine(text)
+	l, ok := audit.ParseLine(text)
 	if !ok {
-		return 0, 0, fmt.Errorf("%w: %s does not begin with a record", ErrDamaged, filepath.Base(f.Name()))
+		return 0, 0, fmt.Errorf("%w: %s does not begin with a record", audit.ErrDamaged, filepath.Base(f.Name()))
 	}
-	return l.seq, size, nil
+	return l.Seq, size, nil
 }
 
 // read delivers what has settled, and goes on to the next segment when this one
@@ -229,13 +231,13 @@ func (c *cursor) read(ctx context.Context, fn func([]byte) error) error {
 }
 
 func (c *cursor) damaged(what string) error {
-	return fmt.Errorf("%w: behind record %d in %s: %s", ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
+	return fmt.Errorf("%w: behind record %d in %s: %s", audit.ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
 }
 
 // look opens the segment if need be and sets there. closed: a later segment
 // exists, so that nothing more will come in this one.
 func (c *cursor) look() (closed bool, err error) {
-	begin, err := readBeginning(c.dir, nil)
+	begin, err := audit.ReadBeginning(c.dir, nil)
 	if err != nil {
 		return false, fmt.Errorf("following the audit log: %w", err)
 	}
@@ -243,7 +245,7 @@ func (c *cursor) look() (closed bool, err error) {
 		if err := c.pass(begin); err != nil {
 			return false, err
 		}
-		if c.file, err = openSegment(c.dir, c.number); isMissing(err) {
+		if c.file, err = openSegment(c.dir, c.number); missing(err) {
 			c.file = nil
 			return false, nil
 		}
@@ -251,7 +253,7 @@ func (c *cursor) look() (closed bool, err error) {
 			return false, fmt.Errorf("following the audit log: %w", err)
 		}
 	}
-	_, err = os.Stat(segmentPath(c.dir, c.number+1))
+	_, err = os.Stat(audit.SegmentPath(c.dir, c.number+1))
 	return err == nil || begin.Segment >= c.number, nil
 }
 
@@ -259,7 +261,7 @@ func (c *cursor) look() (closed bool, err error) {
 var ErrPruned = errors.New("records were pruned before they were read")
 
 // pass goes on behind the segments that were removed.
-func (c *cursor) pass(begin Beginning) error {
+func (c *cursor) pass(begin audit.Beginning) error {
 	if c.number > begin.Segment {
 		return nil
 	}
@@ -311,10 +313,10 @@ func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error
 
 // accept holds a line against the one before.
 func (c *cursor) accept(text []byte) error {
-	l, ok := parseLine(text)
-	if !ok || !l.intact() || c.hash != nil && (l.seq != c.seq+1 || string(l.prev) != string(c.hash)) {
+	l, ok := audit.ParseLine(text)
+	if !ok || !l.Intact() || c.hash != nil && (l.Seq != c.seq+1 || string(l.Prev) != string(c.hash)) {
 		return c.damaged("the next record does not continue it")
 	}
-	c.seq, c.hash = l.seq, append(c.hash[:0], l.hash...)
+	c.seq, c.hash = l.Seq, append(c.hash[:0], l.Hash...)
 	return nil
 }

@@ -1,8 +1,6 @@
-package audit
+package auditlog
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,21 +12,23 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // Report is what Verify found.
 type Report struct {
-	OK          bool   `json:"ok"`
-	Records     uint64 `json:"records"`     // good ones, counted from the beginning
-	FirstBad    uint64 `json:"first_bad"`   // number of the first record that is missing, altered or not vouched for; 0: none
-	Reason      string `json:"reason"`      // what is wrong with it, for a person; empty when OK
-	Checkpoints int    `json:"checkpoints"` // good ones
-	Covered     uint64 `json:"covered"`     // records that the last good checkpoint vouches for
-	CoveredAt   string `json:"covered_at"`  // its time; empty: none
-	Signatures  bool   `json:"signatures"`  // whether signatures were checked
-	Begins      uint64 `json:"begins"`      // number of the first record; above 1: older ones were pruned
-	BegunAt     string `json:"begun_at"`    // when the beginning was signed; empty: nothing was pruned
-	Kept        *Mark  `json:"kept"`        // the last of those that the log was compared with; nil: none
+	OK          bool        `json:"ok"`
+	Records     uint64      `json:"records"`     // good ones, counted from the beginning
+	FirstBad    uint64      `json:"first_bad"`   // number of the first record that is missing, altered or not vouched for; 0: none
+	Reason      string      `json:"reason"`      // what is wrong with it, for a person; empty when OK
+	Checkpoints int         `json:"checkpoints"` // good ones
+	Covered     uint64      `json:"covered"`     // records that the last good checkpoint vouches for
+	CoveredAt   string      `json:"covered_at"`  // its time; empty: none
+	Signatures  bool        `json:"signatures"`  // whether signatures were checked
+	Begins      uint64      `json:"begins"`      // number of the first record; above 1: older ones were pruned
+	BegunAt     string      `json:"begun_at"`    // when the beginning was signed; empty: nothing was pruned
+	Kept        *audit.Mark `json:"kept"`        // the last of those that the log was compared with; nil: none
 }
 
 // Verify reads the whole log in dir: the form, number, prev and hash of every
@@ -51,7 +51,7 @@ type Report struct {
 // is passed over; otherwise it was torn or cut, and is the first bad record: a
 // start of the daemon would cut it off and record that. Damage is told by the
 // Report; an error means that the log could not be read.
-func Verify(dir string, v note.Verifier, kept ...Mark) (Report, error) {
+func Verify(dir string, v note.Verifier, kept ...audit.Mark) (Report, error) {
 	for try := 0; ; try++ {
 		r, settled, err := verifyOnce(dir, v, kept)
 		if errors.Is(err, errMeanwhile) && try < 20 {
@@ -74,7 +74,7 @@ var errMeanwhile = errors.New("segments were pruned meanwhile")
 
 // verifyOnce is one pass. settled reports that another pass is useless, because
 // no process writes.
-func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled bool, err error) {
+func verifyOnce(dir string, v note.Verifier, kept []audit.Mark) (r Report, settled bool, err error) {
 	w, err := newWalk(dir, v)
 	if err != nil {
 		return Report{}, false, err
@@ -88,7 +88,7 @@ func verifyOnce(dir string, v note.Verifier, kept []Mark) (r Report, settled boo
 	}
 	err = w.run()
 	r = w.report
-	r.Records, r.Checkpoints, r.Signatures = w.tip.seq-w.begin.Seq, w.seen, v != nil
+	r.Records, r.Checkpoints, r.Signatures = w.tip.Seq-w.begin.Seq, w.seen, v != nil
 	r.Begins = w.begin.Seq + 1
 	var bad *badRecord
 	if errors.As(err, &bad) {
@@ -112,23 +112,23 @@ func (b *badRecord) Error() string { return b.reason }
 type walk struct {
 	dir      string
 	numbers  []int // of the segments
-	begin    Beginning
+	begin    audit.Beginning
 	unlisted error           // why numbers and begin are not known
 	through  int             // the last segment to read; 0: all
 	ctx      context.Context // is looked at before each segment
 
 	live   bool // somebody had the log open for writing when the walk began
 	signed bool
-	tip    tip
+	tip    audit.Mark // the last record that was read
 	report Report
 
 	file        *os.File // of the checkpoints; nil: none
 	checkpoints *checkpointReader
-	pending     checkpoint // the next one to be met
+	pending     audit.Mark // the next one to be met
 	ahead       bool       // pending holds one
 	seen        int
 
-	kept []Mark // that were not met yet
+	kept []audit.Mark // that were not met yet
 }
 
 // newWalk looks at the checkpoints before the segments are listed: those that
@@ -138,8 +138,11 @@ func newWalk(dir string, v note.Verifier) (*walk, error) {
 	if err := w.openCheckpoints(v); err != nil {
 		return nil, err
 	}
-	w.numbers, w.begin, w.unlisted = listed(dir, v)
-	w.tip = w.begin.tip()
+	w.numbers, w.begin, w.unlisted = audit.Segments(dir, v)
+	w.tip = audit.Mark{Hash: audit.Genesis}
+	if w.begin.Segment > 0 {
+		w.tip = audit.Mark{Seq: w.begin.Seq, Hash: w.begin.Hash}
+	}
 	return w, nil
 }
 
@@ -148,8 +151,8 @@ func (w *walk) openCheckpoints(v note.Verifier) (err error) {
 	if w.live, err = beingWritten(dir); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, checkpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if isMissing(err) {
+	f, err := os.OpenFile(filepath.Join(dir, audit.CheckpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if missing(err) {
 		return nil
 	}
 	if err != nil {
@@ -176,10 +179,10 @@ func (w *walk) bad(seq uint64, format string, args ...any) error {
 }
 
 func (w *walk) run() error {
-	if errors.Is(w.unlisted, ErrDamaged) {
+	if errors.Is(w.unlisted, audit.ErrDamaged) {
 		return w.bad(1, "%v", w.unlisted)
 	}
-	if w.unlisted != nil && (len(w.kept) == 0 || !isMissing(w.unlisted)) {
+	if w.unlisted != nil && (len(w.kept) == 0 || !missing(w.unlisted)) {
 		return w.unlisted
 	}
 	if err := w.skip(); err != nil {
@@ -189,12 +192,12 @@ func (w *walk) run() error {
 		return err
 	}
 	if w.ahead {
-		return w.bad(w.tip.seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.seq+1, w.tip.seq, w.pending.time, w.pending.seq)
+		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.Seq+1, w.tip.Seq, w.pending.Time, w.pending.Seq)
 	}
 	if err := w.keptBad(); err != nil {
 		return err
 	}
-	if w.signed && w.seen == 0 && w.tip.seq > 0 {
+	if w.signed && w.seen == 0 && w.tip.Seq > 0 {
 		return w.bad(w.begin.Seq+1, "there is no checkpoint, so nobody vouches for any record")
 	}
 	return nil
@@ -203,7 +206,7 @@ func (w *walk) run() error {
 // skip passes over the checkpoints about less than what was removed.
 func (w *walk) skip() error {
 	err := w.advance()
-	for err == nil && w.ahead && w.pending.seq < w.begin.Seq {
+	for err == nil && w.ahead && w.pending.Seq < w.begin.Seq {
 		err = w.advance()
 	}
 	if err != nil {
@@ -238,7 +241,7 @@ func (w *walk) segments() error {
 		end = w.through
 	}
 	if next <= end {
-		return w.bad(w.tip.seq+1, "segment %s is missing; record %d should be its first", filepath.Base(segmentPath(w.dir, next)), w.tip.seq+1)
+		return w.bad(w.tip.Seq+1, "segment %s is missing; record %d should be its first", filepath.Base(audit.SegmentPath(w.dir, next)), w.tip.Seq+1)
 	}
 	return nil
 }
@@ -257,7 +260,7 @@ func (w *walk) segment(n int, last bool) error {
 	r := newLineReader(f)
 	name := filepath.Base(f.Name())
 	for first := true; ; first = false {
-		next := w.tip.seq + 1
+		next := w.tip.Seq + 1
 		text, err := r.next()
 		switch {
 		case err == io.EOF && first && !last:
@@ -280,38 +283,37 @@ func (w *walk) segment(n int, last bool) error {
 }
 
 func (w *walk) record(text []byte, name string) error {
-	next := w.tip.seq + 1
-	l, ok := parseLine(text)
+	next := w.tip.Seq + 1
+	l, ok := audit.ParseLine(text)
 	switch {
 	case !ok:
 		return w.bad(next, "record %d in %s was altered: it is not in the form of a record", next, name)
-	case !l.intact():
+	case !l.Intact():
 		return w.bad(next, "record %d in %s was altered: its hash does not fit its text", next, name)
-	case l.seq > next:
-		return w.bad(next, "record %d is missing: in %s record %d stands in its place", next, name, l.seq)
-	case l.seq < next:
-		return w.bad(next, "record %d is not in its place: in %s record %d stands there", next, name, l.seq)
-	case !bytes.Equal(l.prev, w.tip.hash[:]):
+	case l.Seq > next:
+		return w.bad(next, "record %d is missing: in %s record %d stands in its place", next, name, l.Seq)
+	case l.Seq < next:
+		return w.bad(next, "record %d is not in its place: in %s record %d stands there", next, name, l.Seq)
+	case string(l.Prev) != w.tip.Hash:
 		return w.bad(next, "record %d in %s does not continue the one before: one of the two was replaced", next, name)
 	}
-	w.tip.seq = l.seq
-	copy(w.tip.hash[:], l.hash)
+	w.tip = audit.Mark{Seq: l.Seq, Hash: string(l.Hash)}
 	return w.meet()
 }
 
 // meet compares the tip with the checkpoints that are about it.
 func (w *walk) meet() error {
-	for w.ahead && w.pending.seq <= w.tip.seq {
+	for w.ahead && w.pending.Seq <= w.tip.Seq {
 		c := w.pending
-		if c.seq < w.tip.seq {
-			return w.bad(c.seq+1, "the checkpoint of %s, about %d records, stands behind one about more", c.time, c.seq)
+		if c.Seq < w.tip.Seq {
+			return w.bad(c.Seq+1, "the checkpoint of %s, about %d records, stands behind one about more", c.Time, c.Seq)
 		}
-		if c.hash != w.tip.hash {
-			return w.bad(max(c.seq, 1), "record %d is not the one that the checkpoint of %s vouches for: the log was rewritten", c.seq, c.time)
+		if c.Hash != w.tip.Hash {
+			return w.bad(max(c.Seq, 1), "record %d is not the one that the checkpoint of %s vouches for: the log was rewritten", c.Seq, c.Time)
 		}
 		w.seen++
-		w.kept = slices.DeleteFunc(w.kept, func(m Mark) bool { return c.seq == m.Seq && string(c.hash[:]) == m.Hash })
-		w.report.Covered, w.report.CoveredAt = c.seq, c.time
+		w.kept = slices.DeleteFunc(w.kept, func(m audit.Mark) bool { return c.Seq == m.Seq && c.Hash == m.Hash })
+		w.report.Covered, w.report.CoveredAt = c.Seq, c.Time
 		if err := w.advance(); err != nil {
 			return err
 		}
@@ -326,7 +328,7 @@ func (w *walk) advance() error {
 		return nil
 	}
 	c, err := w.checkpoints.next()
-	var bad badCheckpoint
+	var bad audit.BadCheckpoint
 	switch {
 	case err == io.EOF, errors.Is(err, errUnfinished) && w.live:
 		return nil
@@ -337,28 +339,4 @@ func (w *walk) advance() error {
 	}
 	w.pending, w.ahead = c, true
 	return nil
-}
-
-// lineReader reads the lines of a log or of the checkpoints, one at a time.
-type lineReader struct{ br *bufio.Reader }
-
-var errTooLong = errors.New("a line is too long")
-
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{br: bufio.NewReaderSize(r, 4*MaxLine)}
-}
-
-// next returns a line without its newline, valid until the next call; io.EOF at
-// the end, errUnfinished when the last line has no newline.
-func (r *lineReader) next() ([]byte, error) {
-	text, err := r.br.ReadSlice('\n')
-	switch {
-	case err == io.EOF && len(text) > 0:
-		return nil, errUnfinished
-	case errors.Is(err, bufio.ErrBufferFull) || err == nil && len(text) > MaxLine:
-		return nil, errTooLong
-	case err != nil:
-		return nil, err
-	}
-	return text[:len(text)-1], nil
 }

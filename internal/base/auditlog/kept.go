@@ -1,0 +1,52 @@
+package auditlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// Has reports whether l has the checkpoint that m is about. It looks at the
+// checkpoints alone, which Open has compared with the records; that is the newest
+// one after a clean stop, so that the others are rarely read.
+func Has(l *audit.Log, m audit.Mark) (bool, error) {
+	last, any := l.Checkpointed()
+	if !any || last.Seq <= m.Seq {
+		return any && last.Seq == m.Seq && last.Hash == m.Hash, nil
+	}
+	f, err := os.OpenFile(filepath.Join(l.Dir(), audit.CheckpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, fmt.Errorf("opening the checkpoints: %w", err)
+	}
+	defer f.Close()
+	r := &checkpointReader{r: newLineReader(f)}
+	for {
+		c, err := r.next()
+		switch {
+		case err == io.EOF, errors.Is(err, errUnfinished):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("reading the checkpoints: %w", err)
+		}
+		if c.Seq >= m.Seq {
+			return c.Hash == m.Hash && c.Seq == m.Seq, nil
+		}
+	}
+}
+
+// keptBad returns what is wrong with a log that lacks a mark; nil: it lacks none.
+func (w *walk) keptBad() error {
+	if len(w.kept) == 0 {
+		return nil
+	}
+	k := w.kept[0]
+	if k.Seq > w.tip.Seq {
+		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but the database keeps a checkpoint of %s that says that there were %d; it was removed, cut, or replaced by an older copy", w.tip.Seq+1, w.tip.Seq, k.Time, k.Seq)
+	}
+	return w.bad(max(k.Seq, 1), "the checkpoint of %s about %d records, which the database keeps, is missing: the log was replaced or its checkpoints were cut", k.Time, k.Seq)
+}

@@ -1,0 +1,84 @@
+package audit
+
+// The segment that is written to. Invariant: behind size stands nothing that
+// passes for a record, or uncut says so.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// segment is the file that records are appended to.
+type segment struct {
+	file    *os.File // only the leader changes it, under mu and syncMu
+	number  int
+	size    int64   // length up to the last record
+	uncut   bool    // bytes may stand behind size that have to be cut off first
+	callers callers // in it
+}
+
+// write appends lines and cuts back what was written of a failure.
+func (s *segment) write(lines []byte) error {
+	n, err := s.file.Write(lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		s.cut()
+	}
+	return err
+}
+
+// cut drops the bytes after the last record. When it cannot, uncut blocks further
+// writes until mend could.
+func (s *segment) cut() { s.uncut = cutBack(s.file, s.size) != nil }
+
+func (s *segment) mend() error {
+	if !s.uncut {
+		return nil
+	}
+	if err := cutBack(s.file, s.size); err != nil {
+		return fmt.Errorf("cutting off what a failed write left: %w", err)
+	}
+	s.uncut = false
+	return nil
+}
+
+// cutBack shortens f to size. It never lengthens: a shorter file was changed by
+// another program, and zeros would not repair it.
+func cutBack(f *os.File, size int64) error {
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if fi.Size() < size {
+		return fmt.Errorf("%w: %s was shortened by somebody else", ErrDamaged, f.Name())
+	}
+	if fi.Size() == size {
+		return nil
+	}
+	return f.Truncate(size)
+}
+
+// create makes the file of a new segment.
+func create(dir string, number int) (*os.File, error) {
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | syscall.O_NOFOLLOW
+	f, err := os.OpenFile(SegmentPath(dir, number), flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > 0 {
+		err = fmt.Errorf("%w: %s is there already", ErrDamaged, f.Name())
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
