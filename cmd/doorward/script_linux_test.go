@@ -38,6 +38,7 @@ import (
 //	children N LIMIT                 until exactly N servers of this script's daemons run
 //	[!] bound PORT                   somebody listens on the port
 //	freeport VAR…                    ports that are free, outside the kernel's own range
+//	flood N AT-ONCE PATH TOOL …      many calls; prints how many got which status
 //	capture VAR REGEXP               the first group in the last output
 //	filelimit NAME BYTES|none        no file of the daemon may grow beyond
 //	build FILE PACKAGE               go build
@@ -70,7 +71,7 @@ func TestScripts(t *testing.T) {
 			"mcp": cmdMCP, "waitfor": cmdWaitfor, "children": cmdChildren, "bound": cmdBound, "freeport": cmdFreeport,
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
 			"issuer": cmdIssuer, "postgres": cmdPostgres, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
-			"filelimit": cmdFilelimit, "human": cmdHuman, "forged": cmdForged,
+			"flood": cmdFlood, "filelimit": cmdFilelimit, "human": cmdHuman, "forged": cmdForged,
 			"printed": cmdPrinted, "shown": cmdShown, "oddfiles": cmdOddFiles, "echoes": cmdEcho, "echoed": cmdEchoed,
 		},
 	})

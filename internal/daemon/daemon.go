@@ -90,6 +90,7 @@ type Daemon struct {
 
 	listeners *listeners
 	console   *console.Console
+	warmth    *warmth
 	said      said // the last lines that servers wrote to standard error
 
 	cleanup undoing
@@ -213,6 +214,7 @@ func (d *Daemon) openServers() error {
 	if err != nil {
 		return err
 	}
+	d.warmth = openWarmth(d.o.StateDir, d.uid, d.log)
 	l := d.o.Config.Limits
 	d.gate = gate.New(rules, d.audit, limitsOf(l, d.uid))
 	d.issuer.gate = d.gate
@@ -222,7 +224,7 @@ func (d *Daemon) openServers() error {
 		return err
 	}
 	d.relay = relay.New(relay.Options{Gate: d.gate, Hold: hold, Servers: set.relay, Seal: sealer, Log: d.log,
-		Owner: fmt.Sprintf("uid:%d", d.uid), Place: d.placeOf, Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later})
+		Owner: fmt.Sprintf("uid:%d", d.uid), Own: isOwn(d.uid), Place: d.placeOf, Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later, Opened: d.warmth.opened})
 	d.definitions.relay = d.relay
 	d.onClose(d.relay.Close)
 	return nil

@@ -37,6 +37,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	d.gate.SetPolicy(rules)
 	d.relay.SetServers(d.withBuiltins(set.relay))
 	d.relay.Announce()
+	d.warmth.again(c)
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}

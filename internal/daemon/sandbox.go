@@ -48,8 +48,11 @@ func sandboxes(o Options, cgroups bool) (*process.Runner, error) {
 // of its private home.
 func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox {
 	h := s.Doorward
-	if s.Kind != upstream.KindStdio || h.Sandbox == process.Off || h.Sandbox == process.Contain && !process.CanContain {
+	switch {
+	case s.Kind != upstream.KindStdio:
 		return process.Sandbox{}
+	case h.Sandbox == process.Off, h.Sandbox == process.Contain && !process.CanContain:
+		return process.Sandbox{Home: filepath.Join(filepath.Dir(home), "work")}
 	}
 	box := process.Sandbox{Mode: h.Sandbox, Network: string(h.Network), Nested: h.NestedSandbox, Home: home,
 		Limits: process.Limits{Memory: int64(h.Limits.Memory), Processes: h.Limits.Processes, Files: h.Limits.Files}}

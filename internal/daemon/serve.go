@@ -57,6 +57,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.listeners.mu.Unlock()
 	fmt.Fprintln(d.o.Say, "ready")
 	notify("READY=1")
+	d.warmth.start(watching, d.relay, d.o.Config)
 	defer notify("STOPPING=1")
 	select {
 	case <-ctx.Done():

@@ -56,7 +56,7 @@ func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, vers
 func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out *outward, before *serverSet) {
 	h := s.Doorward
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, PerSession: s.Kind == upstream.KindStdio && upstream.Stateful(s.Command, revealed(s.Args)), Protocol: h.Protocol,
-		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
+		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, SparesOwn: !h.CountsOwn, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
 		def := definition(set.config, name, s)
 		o, err := before.same(name, set.opening(def, s)), error(nil)

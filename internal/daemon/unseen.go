@@ -33,11 +33,15 @@ var pathWord = regexp.MustCompile(`/[^\s'"` + "`" + `:,;()<>\[\]{}|]{1,255}`)
 // ordinary are directories of which every server sees the host's, or its own.
 var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/dev", "/nix", "/gnu"}
 
+// roots are directories that a server has of its own, or that say too little to be
+// what it lacks.
+var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/mnt", "/srv"}
+
 // note looks for such paths in a line.
 func (u *unseen) note(server, line string) {
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
-		if within(ordinary, path) {
+		if within(ordinary, path) || slices.Contains(roots, path) {
 			continue
 		}
 		if _, err := os.Lstat(path); err == nil {

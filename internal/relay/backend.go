@@ -127,16 +127,22 @@ func (b *backend) instances() int {
 	return len(b.conns)
 }
 
-// enter counts a call; leave must follow when it succeeds.
-func (b *backend) enter() error {
+// enter counts a call that is not spared; leave must follow when it succeeds.
+func (b *backend) enter(spared bool) (leave func(), err error) {
+	if spared {
+		return func() {}, nil
+	}
 	if n := b.active.Add(1); b.MaxConcurrency > 0 && int(n) > b.MaxConcurrency {
 		b.active.Add(-1)
-		return errConcurrency
+		return nil, errConcurrency
 	}
-	return nil
+	return func() { b.active.Add(-1) }, nil
 }
 
-func (b *backend) leave() { b.active.Add(-1) }
+// spares reports a caller whose calls are not counted against max_concurrency.
+func (s *Server) spares(own func(string) bool, who *principal.Principal) bool {
+	return s.SparesOwn && own != nil && own(who.Name())
+}
 
 // enterStream counts a listen of a client, unless it is one too many;
 // leaveStream must follow when it is not.

@@ -66,7 +66,7 @@ func (r *Relay) enter(x *front.Exchange, t target) (gate.Pass, error) {
 func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
 	act := r.actOn(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
-	if t.b.full() {
+	if t.b.full() && !t.b.spares(r.own, x.Who) {
 		act.Over = capOf(t.b.Name, "max_concurrency")
 	}
 	return act
@@ -128,11 +128,12 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 // one that may have run never is.
 func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	b := t.b
-	if err := b.enter(); err != nil {
+	leave, err := b.enter(b.spares(r.own, x.Who))
+	if err != nil {
 		return upstream.Reply{}, err
 	}
-	defer b.leave()
-	t, err := r.leaving(x, t)
+	defer leave()
+	t, err = r.leaving(x, t)
 	if err != nil {
 		return upstream.Reply{}, err
 	}

@@ -45,6 +45,7 @@ type link struct {
 	live  atomic.Pointer[liveConn]
 	used  atomic.Int64 // when, in Unix nanoseconds
 	calls atomic.Int32 // in flight
+	warm  atomic.Bool  // opened ahead of need: it stays without use
 	hub   hub
 	late  latecomer
 
@@ -212,6 +213,9 @@ func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
 	}
 	l.b.greeted.Store(c)
 	l.met(c)
+	if f, ok := faceOf(l); ok && l.r.opened != nil {
+		l.r.opened(l.b.Name, f)
+	}
 	return c, nil
 }
 
@@ -315,7 +319,7 @@ func (l *link) drop(c *liveConn) {
 }
 
 // busy reports whether a sweep must leave it alone.
-func (l *link) busy() bool { return l.calls.Load() > 0 || l.hub.watched() }
+func (l *link) busy() bool { return l.warm.Load() || l.calls.Load() > 0 || l.hub.watched() }
 
 // close ends the link for good, and with it what waits for it. It returns at
 // once.

@@ -47,6 +47,9 @@ type Server struct {
 	// MaxInstances bounds live connections (children) to this server,
 	// MaxConcurrency the calls in flight. 0: no bound.
 	MaxInstances, MaxConcurrency int
+	// SparesOwn: the calls of whom Options.Own names are not counted against
+	// MaxConcurrency.
+	SparesOwn bool
 	// MaxStreams bounds the clients' open listens; 0: no bound.
 	MaxStreams int
 	// SignIn reports what a person has to do before the server answers, "" for
@@ -90,12 +93,16 @@ type Options struct {
 	// Owner is the name of the principal that a failure tells its reason, the daemon's own
 	// user on the Unix socket; empty: none is told.
 	Owner string
+	// Own reports the names of the daemon's own user. nil: there are none.
+	Own func(name string) bool
 	// Place is where a rule stands in the configuration, FILE:LINE; empty: nowhere. nil: it is not known.
 	Place func(rule string) string
 	// Guide greets clients and searches what leaves. nil: neither happens.
 	Guide Guide
 	// Hold asks the operator about calls that policy holds; nil: they are refused.
 	Hold *Hold
+	// Opened is told of each connection to a program that sessions share. nil: none is.
+	Opened func(server string, f Face)
 	// Note queues the record of a finding. nil: it is written at once.
 	Note func(*audit.Record)
 }
@@ -108,6 +115,8 @@ type Relay struct {
 	info     []byte // our own {"name","version"}
 	dev      bool
 	owner    string
+	own      func(string) bool
+	opened   func(string, Face)
 	place    func(string) string
 	stepUp   func(policy.Request) string
 	guide    Guide
@@ -129,7 +138,7 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, parkFor: parkTime}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, own: o.Own, opened: o.Opened, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, parkFor: parkTime}
 	if r.guide == nil {
 		r.guide = unguided{}
 	}

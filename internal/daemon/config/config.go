@@ -86,7 +86,7 @@ type Server struct {
 	Command  string                  `yaml:"command" refs:"env" doc:"The program to start: a name found on PATH, or a path; a relative path with a slash in it is taken from the directory of this file. No shell reads it."`
 	Args     []secret.Value          `yaml:"args" refs:"env" doc:"Its arguments, one string each. Every user of the machine can see them: secrets belong in env."`
 	Env      map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR. It gets no others."`
-	Cwd      string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which the program starts."`
+	Cwd      string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which the program starts. Empty is one of its own in the state directory: under contain its home, servers/NAME/home; with sandbox off servers/NAME/work. Under strict it is an empty home in memory."`
 	URL      secret.Value            `yaml:"url" refs:"env" doc:"The server's address, http or https."`
 	Headers  map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers to send, such as the server's own credential."`
 	Disabled bool                    `yaml:"disabled" default:"false" doc:"Leave this server out. Its references are not resolved."`
@@ -110,6 +110,7 @@ type Handling struct {
 	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
 	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one for all sessions of a principal that the server cannot tell apart; see sessions.md."`
+	Start          string        `yaml:"start" default:"auto" enum:"auto|lazy|warm" doc:"When a program is started. auto: with the daemon if it was used before, otherwise at the first need; lazy: at the first need; warm: with the daemon. One that was started with the daemon stays when no session uses it."`
 	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
 	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
 	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
@@ -118,7 +119,7 @@ type Handling struct {
 	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
 	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`
 	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams held open at once beside the calls, for changes and messages; the next is refused at once with 503."`
-	MaxConcurrency int           `yaml:"max_concurrency" default:"64" min:"1" max:"65536" doc:"Most calls under way at once; the next is refused at once with 503."`
+	MaxConcurrency int           `yaml:"max_concurrency" default:"64" min:"1" max:"65536" doc:"Most calls under way at once; the next is refused at once with 503. Those of the daemon's own user on the socket and loopback count only when this key is written."`
 	Timeout        time.Duration `yaml:"timeout" default:"120s" max:"24h" doc:"Longest time for one call. 0 is no limit."`
 	Connect        time.Duration `yaml:"connect_timeout" default:"10s" max:"10m" doc:"Longest time to connect to the server, and as long again for the TLS handshake. 0 is the default."`
 	FirstByte      time.Duration `yaml:"first_byte_timeout" default:"0s" max:"24h" doc:"Longest time from a request to the beginning of its answer. 0 is no limit: a server that answers with JSON begins when the tool is done."`
@@ -128,7 +129,9 @@ type Handling struct {
 	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: with doorward login, by what the server's own metadata say."`
 	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens to what a content rule meets in arguments and results: monitor counts it in the record, redact cuts it out, block holds the message back. See scan.md."`
 	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
-	AllowPrivate   bool          `yaml:"allow_private" default:"false" doc:"Let the url lead to loopback, private and link-local addresses, and allow plain http to them."`
+	// CountsOwn: max_concurrency stands in the file, and holds for the daemon's own user too.
+	CountsOwn    bool `yaml:"-"`
+	AllowPrivate bool `yaml:"allow_private" default:"false" doc:"Let the url lead to loopback, private and link-local addresses, and allow plain http to them."`
 }
 
 // Scanning is what all servers with scan share.

@@ -87,7 +87,7 @@ func TestServerDefaults(t *testing.T) {
 	c := good(t, "doorward.yaml", "mcpServers:\n  a: {command: npx}\n  b:\n    url: https://mcp.example.com/mcp\n    doorward:\n")
 	handling := config.Handling{
 		Tools: config.Tools{Allow: []string{"*"}}, Ask: config.Ask{Allow: []string{"elicitation"}},
-		Instances: "auto", Sandbox: "contain", Network: "inherit",
+		Instances: "auto", Start: "auto", Sandbox: "contain", Network: "inherit",
 		Limits: config.ServerLimits{Memory: 2 << 30, Processes: 512, Files: 4096}, MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
 		Connect: 10 * time.Second, Idle: 15 * time.Minute, MaxStreams: 1024, OAuth: config.SignIn{Grant: "authorization_code"},
 		Protocol: "auto", Trust: "auto", Scan: "off",
@@ -113,13 +113,14 @@ func TestManualExample(t *testing.T) {
 	want.Limits.Written = map[string]bool{"body_bytes": true, "answer_bytes": true, "calls_per_second": true, "children": true, "sessions": true, "sessions_per_principal": true}
 	handling := config.Handling{
 		Tools: config.Tools{Allow: []string{"*"}, Deny: []string{}}, Ask: config.Ask{Allow: []string{"elicitation"}},
-		Instances: "auto", Sandbox: "contain", Network: "inherit",
+		Instances: "auto", Start: "auto", Sandbox: "contain", Network: "inherit",
 		Limits: config.ServerLimits{Memory: 2 << 30, Processes: 512, Files: 4096}, MaxInstances: 16, MaxConcurrency: 64, Timeout: 120 * time.Second,
 		Connect: 10 * time.Second, Idle: 15 * time.Minute, MaxStreams: 1024, OAuth: config.SignIn{Grant: "authorization_code"},
 		Protocol: "auto", Trust: "auto", Scan: "off",
 	}
 	remote := handling
 	remote.Tools.Deny = nil
+	handling.CountsOwn = true
 	want.Servers = map[string]*config.Server{
 		"everything": {
 			Kind: "stdio", Command: "npx", Args: []secret.Value{secret.New("-y"), secret.New("@modelcontextprotocol/server-everything")},

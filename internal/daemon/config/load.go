@@ -83,6 +83,9 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	}
 	c.Secrets = d.secrets
 	c.Limits.Written = d.written("limits", reflect.TypeFor[Limits]())
+	for name, s := range c.Servers {
+		s.Doorward.CountsOwn = d.lines[serverKey(name)+".doorward.max_concurrency"] > 0
+	}
 	d.refuseServers(c)
 	d.refuseLaunchers(c)
 	return c, d.problems

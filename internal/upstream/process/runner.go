@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,12 +98,18 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// launch makes the server's private home where there is none yet, and starts the supervisor.
+// launch makes the server's own directory where there is none yet, and starts the supervisor.
 func (r *Runner) launch(s Spec) (*Process, error) {
 	plan := r.plan(s)
-	if plan != nil && plan.Home != "" {
+	switch {
+	case plan != nil && plan.Home != "":
 		if err := r.homes.prepare(plan.Home, s.Args, r.o.Homes); err != nil {
 			return nil, err
+		}
+	case plan == nil && s.Dir == "" && s.Folder == nil && s.Sandbox.Home != "":
+		s.Dir = filepath.Join(r.o.Private, s.Sandbox.Home)
+		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("making its working directory: %w", err)
 		}
 	}
 	return launch(r, s, plan)

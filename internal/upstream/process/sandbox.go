@@ -38,7 +38,7 @@ type Sandbox struct {
 	Listed  []string `json:"listed,omitempty"`  // what lists of paths in arguments and variables name, to read
 	Own     []string `json:"own,omitempty"`     // of what Options.Hide hides: what this server sees all the same, to read or to connect to
 	Hide    []string `json:"hide,omitempty"`    // hidden whatever is named, beside Options.Hide
-	Home    string   `json:"home,omitempty"`    // contain: the server's private home, below Options.Private; empty: one in memory
+	Home    string   `json:"home,omitempty"`    // below Options.Private: the private home under contain, empty for one in memory; without a sandbox, where a server without a working directory starts
 	Nested  bool     `json:"nested,omitempty"`  // contain: user namespaces may be made inside
 	Network string   `json:"network,omitempty"` // one of the networks above
 	Ports   []uint16 `json:"ports,omitempty"`

@@ -50,7 +50,7 @@ type Spec struct {
 	Path   string   // absolute path of the program, resolved once by Resolve; becomes argv[0] too
 	Args   []string // arguments after argv[0]
 	Env    []string // the complete environment, made by Environment
-	Dir    string   // working directory; empty: the daemon's
+	Dir    string   // working directory; empty: Sandbox.Home, and without one the daemon's
 	// Folder is the working directory itself, from OpenFolder, and Dir its path. The server is started there or not at all,
 	// whatever the path leads to by then. Nil: Dir is followed as it stands. It stays the caller's to close.
 	Folder *os.File
