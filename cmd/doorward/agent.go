@@ -66,6 +66,10 @@ func shellFailure(why string) error {
 		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
 			"run it in a terminal of the machine that the daemon runs on, with /proc readable, through its Unix socket")
 	}
+	if why == admin.WhyOrphan {
+		return fail(exitRefused, "refused (AGENT_SHELL): a process above this command may have been left behind, or asked for, by a program that speaks MCP; "+
+			"use a terminal that was open before those programs began, or log in anew")
+	}
 	return fail(exitRefused, "refused (AGENT_SHELL): this command runs below a registered agent, and an agent must not speak as you; "+
 		"run it in a terminal that no agent has opened")
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // A script's own processes are below the test, and so are the agents that it
-// starts. A person's terminal is not: what cmdHuman runs has no process of the
-// test above it, and an operator command is not refused for one that is.
+// starts. A person's terminal is not, and was open before the agents began: what
+// cmdHuman runs is below a process that has left the tree of the test before its
+// first daemon, and an operator command is not refused for one that is.
 //
 //	human [-within D] STATUS [VAR=V…] CMD…   must end by itself, with that status
 func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
@@ -36,13 +37,11 @@ func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// runAdrift waits for the end of the command's pipes: the process that it
-// started itself is gone long before.
+// runAdrift has the resident run a command.
 func runAdrift(ctx context.Context, ts *testscript.TestScript, pairs, argv []string) (status string, err error) {
 	var out [3]bytes.Buffer // stdout, stderr, status
 	done := make(chan error, len(out))
-	cmd := exec.CommandContext(ctx, program(ts, "adrift"), append([]string{program(ts, argv[0])}, argv[1:]...)...)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
+	job := residentJob{Dir: ts.MkAbs("."), Env: environment(ts, pairs), Argv: append([]string{program(ts, argv[0])}, argv[1:]...)}
 	var ends []*os.File
 	for i := range out {
 		r, w, err := os.Pipe()
@@ -55,8 +54,7 @@ func runAdrift(ctx context.Context, ts *testscript.TestScript, pairs, argv []str
 		ends = append(ends, w)
 		go func() { _, err := io.Copy(&out[i], r); done <- err }()
 	}
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = ends[0], ends[1], ends[2:]
-	err = cmd.Run()
+	err = theResident().run(job, ends)
 	for _, w := range ends {
 		w.Close()
 	}

@@ -29,7 +29,7 @@ import (
 //	daemon [NAME] [VAR=V…] [FLAG…]   start `doorward serve`, wait for `ready`; sets URL, HOST, PORT, URL2…, SOCK, PID; stderr in NAME.log
 //	signal NAME SIG [STATUS LIMIT]   send a signal, 0 for none; with STATUS wait for that exit status
 //	exits [-within D] N [VAR=V…] CMD run a command that must end with status N
-//	human [-within D] N [VAR=V…] CMD the same from a terminal that no process of the test is above; see human_linux_test.go
+//	human [-within D] N [VAR=V…] CMD the same from a login that began before the test's agents; see human_linux_test.go
 //	http METHOD TARGET [FLAG…]       one request as it is written; see http_linux_test.go
 //	session VAR PATH [FLAG…]         open a legacy session and set VAR to its id
 //	forged TOKEN METHOD TARGET …     a request for each forgery of a token; see forged_linux_test.go
@@ -54,10 +54,13 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift, "pty": ptyMain})
+	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift, "pty": ptyMain, "resident": residentMain, "reaper": reaperMain})
 }
 
 func TestScripts(t *testing.T) {
+	if r := theResident(); r.err != nil {
+		t.Fatal(r.err)
+	}
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",

@@ -158,6 +158,10 @@ func isRefused(err error) bool {
 }
 
 func trustFailure(server string, err error) error {
+	var shell *client.AdminError
+	if errors.As(err, &shell) && shell.Code == "AGENT_SHELL" {
+		return shellFailure(shell.Why)
+	}
 	var status client.ErrStatus
 	if !errors.As(err, &status) {
 		return err

@@ -141,9 +141,11 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 		return nil // policy has asked for the scope
 	}
 	if _, err := a.d.operator(r, who); err != nil {
+		a.d.consoleEvent(who, "approve.refused", refusedShell)
 		return fmt.Errorf("%w: %w", agent.ErrAgentShell, err)
 	}
 	if !peer.Terminal(listen.From(r.Context()).Peer) {
+		a.d.consoleEvent(who, "approve.refused", "without a terminal of its own")
 		return admin.ErrNoTerminal
 	}
 	return nil

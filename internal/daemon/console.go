@@ -150,23 +150,57 @@ func limitSettings(c *config.Config) []console.Setting {
 	}
 }
 
-// operator is the daemon's own user on the Unix socket, in a process that
-// neither a registered agent nor any other MCP client is above: an agent that
-// did not register could sign in otherwise, and approve what it asks for.
+// operator is the daemon's own user on the Unix socket, in a process of a person.
 func (d *Daemon) operator(r *http.Request, who *principal.Principal) (console.Caller, error) {
 	if !overUnix(r) || !d.owner(who) {
 		return console.Caller{}, &gate.Refusal{Code: gate.CodeDenied, Rule: "ui.operator", Err: errors.New("not the operator on the socket")}
 	}
-	processes, complete := above(r)
-	if err := d.shell(r.Context(), processes, complete); err != nil {
+	processes, err := api{d}.person(r)
+	if err != nil {
 		return console.Caller{}, err
-	}
-	if d.callers.clients.above(processes) {
-		return console.Caller{}, agent.ErrAgentShell
 	}
 	// Without the witness: the command ends before its session does.
 	return console.Caller{Who: principal.New(who.Name(), who.Facts()...).WithLocal(), Processes: processes}, nil
 }
+
+// person refuses a request on the Unix socket from a process that neither a registered
+// agent nor any other MCP client may be above, and that none of them left behind. An agent
+// could approve what it asks for otherwise.
+func (a api) person(r *http.Request) (processes []string, err error) {
+	processes, complete := above(r)
+	if err := a.d.shell(r.Context(), processes, complete); err != nil {
+		return nil, err
+	}
+	if a.d.callers.clients.above(processes) {
+		return nil, agent.ErrAgentShell
+	}
+	if a.d.callers.clients.orphans.leftBehind(processes) {
+		return nil, admin.ErrOrphan
+	}
+	return processes, nil
+}
+
+// mustBePerson refuses on the Unix socket who is not a person. Over TCP policy has asked
+// for a token.
+func (a api) mustBePerson(r *http.Request) error {
+	if !overUnix(r) {
+		return nil
+	}
+	_, err := a.person(r)
+	return err
+}
+
+// mayTrust is mustBePerson for approving what a server offers, on record.
+func (a api) mayTrust(r *http.Request, who *principal.Principal) error {
+	err := a.mustBePerson(r)
+	if errors.Is(err, agent.ErrAgentShell) {
+		a.d.consoleEvent(who, "trust.refused", refusedShell)
+	}
+	return err
+}
+
+// refusedShell is the reason in the record of an operator's act that was refused.
+const refusedShell = "below an MCP client, or left behind by one"
 
 // openUI answers POST /admin/v1/ui.
 func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, error) {

@@ -126,6 +126,10 @@ func (d *Daemon) openState() error {
 	if err := dir.Close(); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	d.callers.clients.orphans = orphans{path: filepath.Join(d.o.StateDir, orphansFile), log: d.log}
+	if err := d.callers.clients.orphans.load(); err != nil {
+		return err
+	}
 	return d.openPlaces()
 }
 

@@ -17,6 +17,7 @@ import (
 // registered as agents or not. What runs below one is an agent's doing.
 type clients struct {
 	program string // of the daemon: the shim `doorward connect` is the same
+	orphans orphans
 
 	mu    sync.Mutex
 	known map[string][]string // by process: itself, and of a shim the one that started it
@@ -39,8 +40,9 @@ func (c *clients) note(r *http.Request) {
 		return
 	}
 	once.Do(func() {
-		if all := c.processes(r); len(all) > 0 {
-			c.add(all)
+		if near, chain := c.processes(r); len(near) > 0 {
+			c.add(near)
+			c.orphans.note(chain[len(near)-1:])
 		}
 	})
 }
@@ -49,30 +51,32 @@ func isMCP(uri string) bool {
 	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
 }
 
-// processes are the one behind a request and, of a shim, the one above it; none
-// where they cannot be told.
-func (c *clients) processes(r *http.Request) []string {
+// processes are the one behind a request and, of a shim, the one above it, and the chain
+// that begins with them; none where they cannot be told.
+func (c *clients) processes(r *http.Request) (near, chain []string) {
 	o := listen.From(r.Context())
-	var all []string
 	var pid int32
 	switch {
 	case o == nil:
-		return nil
+		return nil, nil
 	case o.Peer != nil:
-		all, _ = peer.Ancestors(o.Peer) // as far as they can be read
+		chain, _ = peer.Ancestors(o.Peer) // as far as they can be read
 		pid = o.Peer.PID
 	default:
 		h, err := o.Holder()
 		if err != nil {
-			return nil
+			return nil, nil
 		}
-		all, pid = []string{h.Process}, h.PID
+		if chain, err = peer.AncestorsOf(h); err != nil {
+			chain = []string{h.Process}
+		}
+		pid = h.PID
 	}
 	most := 1
 	if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && program == c.program {
 		most = 2
 	}
-	return slices.Clone(all[:min(len(all), most)])
+	return slices.Clone(chain[:min(len(chain), most)]), chain
 }
 
 func (c *clients) add(all []string) {

@@ -212,7 +212,7 @@ var _ spawn.Book = (*mail.Book)(nil)
 
 // mailPaths are the operator's side of one messaging server.
 func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Holds: a.d.callers.auth.Holds,
+	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Person: a.mustBePerson, Holds: a.d.callers.auth.Holds,
 		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
 			return s.Hook(ctx, who, "", processes)
 		}}})

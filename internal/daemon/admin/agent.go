@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,6 +40,9 @@ type Messaging struct {
 	// of peer.Ancestors. complete is false when they cannot be told to the end,
 	// as never of a caller over TCP: its operator's acts are refused.
 	Above func(*http.Request) (processes []string, complete bool)
+	// Person refuses with agent.ErrAgentShell a request that an MCP client may be above,
+	// registered or not, or that one may have left behind (ErrOrphan).
+	Person func(*http.Request) error
 	// Holds reports whether what proved a caller still does; nil: always.
 	Holds func(*principal.Principal) bool
 	// Hook counts the mail of the peer that a client's hook belongs to. It is
@@ -99,7 +103,7 @@ type (
 type Failure struct {
 	Error string `json:"error"`
 	Code  string `json:"code,omitempty"`
-	Why   string `json:"why,omitempty"` // of AGENT_SHELL: agent or unknown
+	Why   string `json:"why,omitempty"` // of AGENT_SHELL: agent, unknown or orphan
 	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
 }
 
@@ -107,7 +111,22 @@ type Failure struct {
 const (
 	WhyAgent   = "agent"   // a registered agent
 	WhyUnknown = "unknown" // what could not be read to the end
+	WhyOrphan  = "orphan"  // a process that a client may have left behind
 )
+
+// ErrOrphan refuses a caller below a process that an MCP client may have left behind.
+var ErrOrphan = fmt.Errorf("left behind by a client: %w", agent.ErrAgentShell)
+
+// whyShell says of a refused agent's shell what was above it.
+func whyShell(r *http.Request, err error, above func(*http.Request) ([]string, bool)) string {
+	if errors.Is(err, ErrOrphan) {
+		return WhyOrphan
+	}
+	if _, complete := above(r); !complete {
+		return WhyUnknown
+	}
+	return WhyAgent
+}
 
 const (
 	codeAgentShell = "AGENT_SHELL"
@@ -148,10 +167,10 @@ func (o Options) agentPaths() map[string]handler {
 		"/admin/v1/agent/hold": o.methods(lookup(m, nil, func(ctx context.Context, by agent.Caller, _ url.Values) (any, error) {
 			held, err := a.Holds(ctx, by)
 			return AgentHolds{Messages: list(held)}, err
-		}), act(m, m.settle)),
-		"/admin/v1/agent/pause": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in AgentPause) (any, error) {
+		}), personal(m, act(m, m.settle))),
+		"/admin/v1/agent/pause": o.methods(nil, personal(m, act(m, func(ctx context.Context, by agent.Caller, in AgentPause) (any, error) {
 			return a.Pause(ctx, by, in.Peer, in.Paused)
-		})),
+		}))),
 		"/admin/v1/agent/transfer": o.methods(nil, act(m, func(ctx context.Context, by agent.Caller, in AgentTransfer) (any, error) {
 			return a.Transfer(ctx, by, in.Peer, in.To)
 		})),

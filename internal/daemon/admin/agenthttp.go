@@ -59,8 +59,30 @@ func act[In any](m Messaging, f func(context.Context, agent.Caller, In) (any, er
 	}
 }
 
+// notPersonKey marks a request that a person has to make, and no person did.
+type notPersonKey struct{}
+
+// personal is f for a person alone: whoever is not counts as the shell of an agent.
+func personal(m Messaging, f answerer) answerer {
+	return func(r *http.Request, who *principal.Principal, body []byte) (any, error) {
+		var refused error
+		if m.Person != nil {
+			refused = m.Person(r)
+		}
+		if errors.Is(refused, agent.ErrAgentShell) {
+			r = r.WithContext(context.WithValue(r.Context(), notPersonKey{}, true))
+		}
+		out, err := f(r, who, body)
+		if errors.Is(err, agent.ErrAgentShell) && refused != nil {
+			err = refused
+		}
+		return out, err
+	}
+}
+
 func (m Messaging) caller(r *http.Request, who *principal.Principal) agent.Caller {
 	processes, complete := m.Above(r)
+	complete = complete && r.Context().Value(notPersonKey{}) == nil
 	return agent.Caller{Who: who, Processes: processes, Complete: complete}
 }
 
@@ -133,10 +155,7 @@ func (m Messaging) failure(h http.Header, r *http.Request, err error) (status in
 	case errors.As(err, &refusal):
 		status, f.Code, f.Ref = refusalStatus(h, refusal), codeNotAllowed, refusal.Ref
 	case errors.Is(err, agent.ErrAgentShell):
-		status, f.Code, f.Why = http.StatusForbidden, codeAgentShell, WhyAgent
-		if _, complete := m.Above(r); !complete {
-			f.Why = WhyUnknown
-		}
+		status, f.Code, f.Why = http.StatusForbidden, codeAgentShell, whyShell(r, err, m.Above)
 	case errors.As(err, &wrong):
 		status, f.Code = mailStatus(wrong.Code), wrong.Code
 	}

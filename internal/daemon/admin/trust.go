@@ -51,12 +51,17 @@ type Truster struct {
 	List    func() []Trust
 	Look    func(ctx context.Context, who *principal.Principal, server string) (Trust, error)
 	Approve func(who *principal.Principal, server string, items []pin.Approval) error
+	// Person refuses whoever approves below an MCP client, as in Messaging.
+	Person func(r *http.Request, who *principal.Principal) error
 }
 
 // trust serves /admin/v1/trust: GET lists, POST approves.
 func (o Options) trust() handler {
 	list := o.guarded("trust", func(*http.Request) (any, int) { return TrustList{Servers: o.Trust.List()}, http.StatusOK })
-	approve := o.posted("trust.approve", func(_ context.Context, who *principal.Principal, body []byte) (any, int) {
+	approve := o.postedBy("trust.approve", func(r *http.Request, who *principal.Principal, body []byte) (any, int) {
+		if err := o.Trust.Person(r, who); err != nil {
+			return o.UI.failure(r, err)
+		}
 		var a TrustApproval
 		if err := json.Unmarshal(body, &a); err != nil || a.Server == "" || len(a.Items) == 0 {
 			return nil, http.StatusBadRequest
@@ -107,6 +112,13 @@ const maxBody = 8 << 20
 // posted is guarded for what changes something. A page in a browser cannot
 // send this media type without being asked first.
 func (o Options) posted(what string, f func(context.Context, *principal.Principal, []byte) (any, int)) handler {
+	return o.postedBy(what, func(r *http.Request, who *principal.Principal, body []byte) (any, int) {
+		return f(r.Context(), who, body)
+	})
+}
+
+// postedBy is posted for what depends on the process behind the request.
+func (o Options) postedBy(what string, f func(*http.Request, *principal.Principal, []byte) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", "POST")
@@ -128,7 +140,7 @@ func (o Options) posted(what string, f func(context.Context, *principal.Principa
 			answer(w, http.StatusBadRequest, nil)
 			return
 		}
-		out, status := f(r.Context(), who, body)
+		out, status := f(r, who, body)
 		answer(w, status, out)
 	}
 }

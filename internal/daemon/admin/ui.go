@@ -71,10 +71,7 @@ func (u UI) failure(r *http.Request, err error) (any, int) {
 	case errors.Is(err, ErrNoConsole):
 		return Failure{Error: http.StatusText(http.StatusConflict), Code: codeNoConsole}, http.StatusConflict
 	case errors.Is(err, agent.ErrAgentShell):
-		f.Code, f.Why = codeAgentShell, WhyAgent
-		if _, complete := u.Above(r); !complete {
-			f.Why = WhyUnknown
-		}
+		f.Code, f.Why = codeAgentShell, whyShell(r, err, u.Above)
 	case errors.As(err, &refusal):
 		f.Ref = refusal.Ref
 	default:
