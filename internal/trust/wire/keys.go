@@ -35,7 +35,7 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 		text = s.decoded[^k.off:]
 		k.n, k.wide = int32(len(text)), !isASCII(text)
 	}
-	if (k.n == int32(len(InputRequests)) || k.n == int32(len(Elicitations)) || k.wide) && isQuestions(text) {
+	if mayBeQuestions(k.n, k.wide) && isQuestions(text) {
 		s.questions = true
 	}
 	if lv > levelBatch {
@@ -62,6 +62,12 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 	k.head = head(text)
 	s.keys = append(s.keys, k)
 	return fieldNone, true
+}
+
+// mayBeQuestions spares most keys the comparison with the names of questions, which
+// have one length each, and inputRequests a second one as separate words.
+func mayBeQuestions(n int32, wide bool) bool {
+	return wide || n == int32(len(Elicitations)) || n == int32(len(InputRequests)) || n == int32(len(InputRequests)+1)
 }
 
 // head is the first eight bytes of text as a number.

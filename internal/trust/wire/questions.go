@@ -14,8 +14,8 @@ const (
 	Elicitations  = "elicitations"
 )
 
-// HoldsQuestions reports whether an object anywhere inside raw has a member of one
-// of these names. Case is ignored, as some readers do.
+// HoldsQuestions reports whether an object anywhere inside raw has a member that
+// some reader takes for one of these.
 func HoldsQuestions(raw []byte) bool {
 	for p := 0; ; {
 		n := bytes.IndexByte(raw[p:], '"')
@@ -39,7 +39,30 @@ func unescaped(body []byte) []byte {
 
 // isQuestions judges the text of one key.
 func isQuestions(key []byte) bool {
-	return strings.EqualFold(string(key), InputRequests) || strings.EqualFold(string(key), Elicitations)
+	return Resembles(string(key), InputRequests) || Resembles(string(key), Elicitations)
+}
+
+// Resembles reports whether some reader takes key for the member name: one that
+// ignores case (encoding/json), or one that knows members by their names with
+// separated words too, inputRequests as input_requests (models of pydantic with
+// populate_by_name, as in the Python SDK).
+func Resembles(key, name string) bool {
+	if strings.EqualFold(key, name) {
+		return true
+	}
+	return strings.ContainsAny(key, "_-") && strings.EqualFold(strings.ReplaceAll(key, "-", "_"), separated(name))
+}
+
+// separated is a name with an underscore in front of each capital letter.
+func separated(name string) string {
+	out := make([]byte, 0, len(name)+4)
+	for i := range len(name) {
+		if c := name[i]; c >= 'A' && c <= 'Z' {
+			out = append(out, '_')
+		}
+		out = append(out, name[i])
+	}
+	return string(out)
 }
 
 // isKey reports whether a colon follows.

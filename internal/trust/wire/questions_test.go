@@ -14,6 +14,8 @@ func TestHoldsQuestions(t *testing.T) {
 		`{"inputRequests":1}`: true, `{"elicitations":[]}`: true, `{"a":[{"b":{"inputRequests" : {}}}]}`: true,
 		`{"inputRequ\u0065sts":1}`: true, `{"x":{"INPUTREQUESTS":1}}`: true, "{\"x\":{\"inputReque\u017ft\u017f\":1}}": true,
 		"{\"x\":{\"\\u0069nputReque\u017fts\":1}}": true, `{"x":{"elicitation\u017f":1}}`: true, "{\"x\\\"\":1,\"inputRequests\"\n:2}": true,
+		`{"input_requests":1}`: true, `{"a":[{"INPUT_REQUESTS":1}]}`: true, `{"input-requests":1}`: true, `{"input\u005fRequests":1}`: true, "{\"input_reque\u017ft\u017f\":1}": true,
+		`{"in_putrequests":1,"inputrequests_":2,"elicitation_s":3,"input__requests":4,"_inputrequests":5}`: false,
 		`{"_meta":{"inputRequests":1}}`: true, `{"structuredContent":{"y":[[{"Elicitations":null}]]}}`: true,
 		`{"a":"inputRequests"}`: false, `{"a":["inputRequests"]}`: false, `{"a":"\"inputRequests\":1"}`: false, `{"inputRequests2":1,"inputRequest":2,"elicitation":3}`: false,
 		`{"a":["inputRequests","elicitations"]}`: false, `{}`: false, `{"a\"inputRequests":1}`: false, `{"inputResponses":1,"abcdefghijklm":2,"abcdefghijkl":3}`: false,
@@ -48,7 +50,7 @@ func TestPlainMessagesHoldNoQuestions(t *testing.T) {
 	for i := range 20_000 {
 		text := w.message()
 		if i%3 == 0 {
-			text = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"a":[%s,{"%s":1}]}}`, text, w.pick("inputRequests", "Elicitations", `elicit\u0061tions`, "inputreque\u017fts", "x"))
+			text = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":{"a":[%s,{"%s":1}]}}`, text, w.pick("inputRequests", "input_requests", `input\u002dREQUESTS`, "input_reque\u017fts", "Elicitations", `elicit\u0061tions`, "inputreque\u017fts", "x"))
 		}
 		m, err := Parse(text, FromServer)
 		if err != nil {
