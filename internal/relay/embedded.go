@@ -122,16 +122,16 @@ func (w *questionWalk) array(raw []byte, element func([]byte) ([]byte, error)) (
 	return append(out, ']'), nil
 }
 
-// member rewrites one member. Keys that a reader who ignores case takes for those
-// of questions count as such.
+// member rewrites one member. Keys that some reader takes for those of questions
+// count as such.
 func (w *questionWalk) member(key string, value []byte) ([]byte, error) {
 	isArray := len(value) > 0 && value[0] == '['
 	switch {
-	case strings.EqualFold(key, wire.Elicitations) && isArray:
+	case wire.Resembles(key, wire.Elicitations) && isArray:
 		return w.array(value, w.elicitation)
-	case strings.EqualFold(key, wire.InputRequests) && isArray:
+	case wire.Resembles(key, wire.InputRequests) && isArray:
 		return w.array(value, w.request)
-	case strings.EqualFold(key, wire.InputRequests):
+	case wire.Resembles(key, wire.InputRequests):
 		return w.object(value, func(_ string, ask []byte) ([]byte, error) { return w.request(ask) })
 	}
 	return w.value(value)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,11 +40,11 @@ func (b *baits) one() bait {
 	b.n++
 	x := bait{canary: fmt.Sprintf("%s-%d-%d.", b.prefix, b.n, b.Uint32())}
 	x.request = pick(b.attempts, "tools/call", "tools/call", "prompts/get", "resources/read", "tasks/get", "tasks/get", "tasks/update", "completion/complete", "future/method", "tools/list", "resources/list", "logging/setLevel")
-	x.carrier = pick(b.attempts, "result", "result", "result", "error", "url error", "error's own", "notification", "notification", "late notification", "request", "late request", "request as notification")
+	x.carrier = pick(b.attempts, "result", "result", "result", "error", "url error", "error's own", "notification", "notification", "late notification", "request", "late request", "request as notification", "batch", "late batch")
 	x.method = pick(b.attempts, "notifications/progress", "notifications/message", "notifications/tasks", "notifications/tasks/status", "notifications/future", toolsChanged, resourceUpdated, "notifications/elicitation/complete")
 	x.body = b.nested(b.carrying(x.canary))
 	switch x.carrier {
-	case "request", "late request", "request as notification":
+	case "request", "late request", "request as notification", "batch", "late batch":
 		x.method = pick(b.attempts, "elicitation/create", "sampling/createMessage", "roots/list", "Sampling/createMessage", " roots/list", "ELICITATION/CREATE")
 		x.body = b.params(x.method, x.canary)
 		if b.IntN(4) == 0 {
@@ -92,6 +93,7 @@ func (b *baits) carrying(canary string) string {
 	ask := pick(b.attempts, `{"method":`+name+`,"params":`+params+`}`, `{"params":`+params+`,"x":1,"method":`+name+`}`, `{"method":`+name+`,"params":`+params+`}`,
 		`{"METHOD":`+name+`,"params":`+params+`}`, `{"method":`+name+`,"params":{},"Params":`+params+`}`, `{"method":`+name+`,"p\u0061rams":`+params+`}`)
 	return pick(b.attempts, `{"inputRequests":{"k":`+ask+`}}`, `{"inputRequests":{"k":`+ask+`}}`, `{"inputRequests":{"a":{"method":"roots/list"},"k":`+ask+`}}`,
+		`{"input_requests":{"k":`+ask+`}}`, `{"INPUT_REQUESTS":[`+ask+`]}`, `{"input\u005frequests":{"k":`+ask+`}}`, `{"input-requests":{"k":`+ask+`}}`, "{\"input_reque\u017fts\":{\"k\":"+ask+`}}`,
 		`{"inputRequests":[`+ask+`]}`, `{"inputRequest\u0073":{"k":`+ask+`}}`, `{"InputRequests":{"k":`+ask+`}}`, "{\"inputReque\u017fts\":{\"k\":"+ask+`}}`,
 		`{"elicitations":[`+b.params("url", canary)+`]}`, `{"Elicitations":[{},`+b.params("url", canary)+`]}`)
 }
@@ -161,11 +163,21 @@ func (p *trap) spring(q *query) {
 		q.notify(x.method, x.body)
 	case "request":
 		q.emit(rawjson.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body)))
+	case "batch":
+		q.emit(batch(x))
+	case "late batch":
+		late = func() { q.say(batch(x)) }
 	case "late request":
 		late = func() { q.say(rawjson.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body))) }
 	}
 	q.result(`{"tools":[],"resources":[]}`)
 	late()
+}
+
+// batch is a question and a notification in one array.
+func batch(x bait) []byte {
+	ask := rawjson.AppendRequest(nil, wire.ID(`"ask-`+x.canary+`"`), x.method, []byte(x.body))
+	return slices.Concat([]byte("["), ask, []byte(","), rawjson.AppendNotification(nil, "notifications/future", nil), []byte("]"))
 }
 
 // setOff has a caller take one bait.

@@ -38,11 +38,11 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 	if wire.Get(init, "clientInfo") == nil {
 		return defaultInit(r.info)
 	}
-	edits := []rawjson.Edit{{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}}
-	if caps, changed := r.narrow(x, b, wire.Get(init, "capabilities")); changed {
-		edits = append(edits, rawjson.Edit{Key: "capabilities", Value: caps})
+	caps, _ := r.narrow(x, b, wire.Get(init, "capabilities"))
+	if x.Server == "" && wire.Get(caps, "tasks") != nil { // they are known by ids that all servers would share
+		caps = rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
 	}
-	return rawjson.Set(init, edits...)
+	return rawjson.Set(init, rawjson.Edit{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}, rawjson.Edit{Key: "capabilities", Value: caps})
 }
 
 // initializeResult is the server's own result in the client's version; of a

@@ -325,6 +325,9 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 	requests := emptyResult
 	for _, key := range slices.Sorted(maps.Keys(p.open)) {
 		q := p.open[key]
+		if !p.link.mayHear(x, q) {
+			return upstream.Reply{}, errAsksTooMuch
+		}
 		ask := rawjson.Set(emptyResult, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
 		if q.params != nil {
 			ask = rawjson.Set(ask, rawjson.Edit{Key: "params", Value: q.params})
@@ -333,6 +336,13 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 	}
 	return upstream.Reply{Result: rawjson.Set(emptyResult, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
+}
+
+// mayHear reports whether a request may be answered with a question that was decided for
+// an earlier one of its call: it may declare less, and policy may be another one.
+func (l *link) mayHear(x *front.Exchange, q *inquiry) bool {
+	return serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
+		l.r.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: l.b.Name, Confirmed: x.Confirmed}).Allow
 }
 
 // expire ends a parked call whose client did not come back: first its questions,

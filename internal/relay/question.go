@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -39,14 +40,21 @@ func (l *link) question(to asked, method string, params []byte) (labelled []byte
 	if pass, err = l.r.gate.Enter(act); err != nil {
 		return nil, pass, errors.Join(errAsksTooMuch, err)
 	}
-	if !serves(to.caps, method, params) || to.inside && capabilityOf(method) == "" {
+	ok := serves(to.caps, method, params) && !(to.inside && capabilityOf(method) == "") && !to.mixesTasks(method)
+	if ok && method == policy.AskElicitation {
+		params, ok = label(l.b.Name, params)
+	}
+	if !ok {
 		pass.Leave("unsupported", 0)
 		return nil, pass, errAsksTooMuch
 	}
-	if method == policy.AskElicitation {
-		params = label(l.b.Name, params)
-	}
 	return params, pass, nil
+}
+
+// mixesTasks reports a request about the tasks that a client keeps for the questions of
+// servers (2025-11-25 Tasks). On the aggregate they would be those of all its servers.
+func (to asked) mixesTasks(method string) bool {
+	return to.x.Session != nil && to.x.Session.Server == "" && strings.HasPrefix(bare(method), "tasks/")
 }
 
 // serves reports whether a client that declared caps can be asked this. A
@@ -57,18 +65,24 @@ func serves(caps []byte, method string, params []byte) bool {
 	if capability == "" {
 		return !resemblesAsk(method)
 	}
-	declared := wire.Get(caps, capability)
-	if declared == nil || method != policy.AskElicitation {
-		return declared != nil
+	if !declares(caps, capability) || method != policy.AskElicitation {
+		return declares(caps, capability)
 	}
 	switch mode := wire.Get(params, "mode"); {
 	case isText(mode, "url"):
 		text, _ := wire.GetString(params, "url")
-		return wire.Get(declared, "url") != nil && safeURL(text)
+		return declares(caps, "elicitation", "url") && safeURL(text)
 	case mode == nil || isText(mode, "form"):
-		return wire.Get(declared, "form") != nil || wire.Get(declared, "url") == nil
+		return declares(caps, "elicitation", "form") || !declares(caps, "elicitation", "url")
 	}
 	return false // no mode that a client can have declared
+}
+
+// declares reports whether a client has declared a capability. Each of them is an
+// object: a null in its place, which some libraries write, declares nothing.
+func declares(caps []byte, path ...string) bool {
+	value := wire.GetPath(caps, path...)
+	return len(value) > 0 && value[0] == '{'
 }
 
 func isText(raw []byte, want string) bool {
@@ -107,20 +121,50 @@ func capabilityOf(method string) string {
 }
 
 // resemblesAsk reports whether a method is one of the questions for a reader that
-// ignores case and white space.
+// ignores case, white space and hidden characters, or separates words.
 func resemblesAsk(method string) bool {
 	for _, a := range askOf {
-		if strings.EqualFold(strings.TrimSpace(method), a.action) {
+		if wire.Resembles(bare(method), a.action) {
 			return true
 		}
 	}
 	return false
 }
 
+// bare is a method as a careless reader sees it.
+func bare(method string) string {
+	clean, _ := plaintext.Clean(method)
+	return strings.ToLower(strings.TrimSpace(clean))
+}
+
 // label puts the server's name in front of what it asks the user: clients
 // show who asks, and they know only Doorward (Elicitation, "Security
-// Considerations").
-func label(server string, params []byte) []byte {
+// Considerations"). Texts lose their hidden characters, so that none of them erases or
+// moves the name. False: there are some in what has to stay as it is.
+func label(server string, params []byte) ([]byte, bool) {
 	msg, _ := wire.GetString(params, "message")
-	return rawjson.Set(params, rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, "["+server+"] "+msg)})
+	msg, _ = plaintext.Clean(msg)
+	edits := []rawjson.Edit{{Key: "message", Value: rawjson.AppendQuote(nil, "["+server+"] "+msg)}}
+	schema := wire.Get(params, "requestedSchema")
+	clean, ok := cleanForm(schema)
+	if !same(clean, schema) {
+		edits = append(edits, rawjson.Edit{Key: "requestedSchema", Value: clean})
+	}
+	return rawjson.Set(params, edits...), ok
+}
+
+// cleanForm cleans the texts of a form. False: names of its fields, or values to choose
+// from, have hidden characters; these come back to the server as they are.
+func cleanForm(schema []byte) (clean []byte, ok bool) {
+	ok = true
+	clean = rawjson.MapStrings(schema, func(s rawjson.String) ([]byte, bool) {
+		text, n := plaintext.Clean(string(s.Text))
+		switch string(s.Key) {
+		case "title", "description", "default":
+			return []byte(text), n > 0
+		}
+		ok = ok && n == 0
+		return nil, false
+	})
+	return clean, ok
 }

@@ -54,7 +54,8 @@ func FuzzResults(f *testing.F) {
 							t.Errorf("listed: %s", got.Result)
 						}
 					}
-					valid(t, "label", label("s", got.Result))
+					asked, _ := label("s", got.Result)
+					valid(t, "label", asked)
 					kind, _ := listingOf("resources/list")
 					valid(t, "prefixed", prefixEntries("s", kind, got.Result))
 					for _, m := range []string{resourceUpdated, "notifications/message"} {

@@ -49,6 +49,8 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
 	p := t.Params()
 	switch {
+	case (mayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
+		return nil, invalid{errParams}
 	case mayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
 		raw := wire.Get(p, "requestState")
 		if raw == nil {
@@ -77,6 +79,19 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 		return r.openTask(x, l, p)
 	}
 	return p, nil
+}
+
+// misspeltHandle reports a member that some reader takes for a handle: a server would
+// get the handle unsealed.
+func misspeltHandle(params []byte) bool {
+	for key := range wire.Members(params) {
+		for _, handle := range []string{"requestState", "inputResponses", "taskId"} {
+			if key != handle && wire.Resembles(key, handle) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // legacyMeta removes what a legacy server would not understand and keeps the

@@ -37,7 +37,7 @@ func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool
 
 // hasURLMode reports whether a modern client can be sent to a URL.
 func hasURLMode(x *front.Exchange) bool {
-	return wire.GetPath(x.Params, "_meta", wire.MetaCapabilities, "elicitation", "url") != nil
+	return declares(x.Params, "_meta", wire.MetaCapabilities, "elicitation", "url")
 }
 
 // urlRequired turns the questions of such an error, which were decided and labelled,
