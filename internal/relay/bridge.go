@@ -31,6 +31,11 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	return reply, false, nil
 }
 
+// keepsHere reports a subscription that is kept here: the server has no such method.
+func (l *link) keepsHere(x *front.Exchange, c *liveConn, method string) bool {
+	return x.Session != nil && c.era == front.Modern && method == "resources/subscribe"
+}
+
 func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (done bool, err error) {
 	d := l.r.bindingOf(x.Session)
 	h := d.heldOf(l)

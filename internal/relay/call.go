@@ -183,17 +183,17 @@ func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 
 // exchange sends one request on one connection.
 func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
-	if x.Session != nil {
-		if reply, done, err := l.remember(ctx, x, c, t); done || err != nil {
-			return reply, err
-		}
-	}
 	t, err := l.pinned(ctx, c, t)
-	if errors.Is(err, pin.ErrWithheld) {
+	if errors.Is(err, pin.ErrWithheld) && !l.keepsHere(x, c, t.Method()) {
 		return l.disguise(ctx, x, c, t, err)
 	}
 	if err != nil {
 		return upstream.Reply{}, err
+	}
+	if x.Session != nil {
+		if reply, done, err := l.remember(ctx, x, c, t); done || err != nil {
+			return reply, err
+		}
 	}
 	req, err := r.outgoing(ctx, x, l, c, t)
 	if err != nil {

@@ -194,6 +194,14 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 // below it (SEP-2640).
 const skillFile = "/SKILL.md"
 
+// shut is why an address may not be used on any connection of the server.
+func (b *backend) shut(k pin.Kind, uri string) pin.Reason {
+	if b.Pin == nil {
+		return ""
+	}
+	return b.Pin.Shut(k, uri)
+}
+
 // shutSkill refuses the addresses of a withheld skill: its definition has their digests.
 // A list of skills that is not approved yet shuts no resource.
 func shutSkill(g *pin.View, uri string) error {
@@ -340,11 +348,14 @@ func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries 
 // listed is what a client may see of a list that it asked for itself; changes
 // was read before. A list that came whole needs no second question.
 func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64, result []byte) ([]byte, error) {
-	k, isList := pinKind(t.Method())
-	if !isList || l.b.Pin == nil {
+	kind, isList := listingOf(t.Method())
+	if !isList {
 		return result, nil
 	}
-	kind, _ := listingOf(t.Method())
+	if result = sole(kind.member, result); l.b.Pin == nil {
+		return result, nil
+	}
+	k, _ := pinKind(t.Method())
 	entries := wire.Get(result, kind.member)
 	if len(entries) == 0 || entries[0] != '[' {
 		return result, nil
@@ -367,6 +378,21 @@ func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64
 		return result, nil
 	}
 	return rawjson.Set(result, rawjson.Edit{Key: kind.member, Value: shown}), nil
+}
+
+// sole is the result of a list without members that some reader takes for the list: it
+// would get entries that nobody has judged.
+func sole(member string, result []byte) []byte {
+	var edits []rawjson.Edit
+	for key := range wire.Members(result) {
+		if key != member && wire.Resembles(key, member) {
+			edits = append(edits, rawjson.Edit{Key: key})
+		}
+	}
+	if edits == nil {
+		return result
+	}
+	return rawjson.Set(result, edits...)
 }
 
 // changesOf is how often the list of a method has changed so far.

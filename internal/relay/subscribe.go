@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // ackTime is how long the acknowledgement of a listen on the aggregate waits for
@@ -194,6 +195,10 @@ func entersListed(r *Relay, b *backend, act gate.Act) bool {
 	act.Kind = gate.Stream
 	if d := r.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {
 		r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
+		return false
+	}
+	if why := b.shut(pin.Resources, act.Name); why != "" {
+		r.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
 		return false
 	}
 	pass, err := r.gate.Enter(act)

@@ -71,7 +71,8 @@ func mentions(reply upstream.Reply, mark string) bool {
 }
 
 // strangeName is a name that a server cannot have and whose answer can be
-// rewritten for t's name. It therefore needs no escape in JSON.
+// rewritten for t's name. It therefore needs no escape in JSON, and in an address
+// nothing before its end that may hide the end from a server.
 func strangeName(t target) (name string) {
 	mark := strings.ToLower(rand.Text())[:markLen]
 	was := t.Name()
@@ -82,7 +83,7 @@ func strangeName(t target) (name string) {
 		name = was + "-" + mark // of the same sort of address
 	}
 	for i := 0; i < len(was); i++ {
-		if c := was[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && !t.NamesURI() || c == '<' || c == '>' || c == '&' || c == '\'' {
+		if c := was[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && !t.NamesURI() || c == '#' || c == '?' || c == '%' || c == '<' || c == '>' || c == '&' || c == '\'' {
 			return ""
 		}
 	}

@@ -1,6 +1,11 @@
 package pin
 
-import "github.com/doorward/doorward/internal/trust/wire"
+import (
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
 
 // Claims are what an approved tool says of itself, which the server made up.
 type Claims struct {
@@ -10,16 +15,12 @@ type Claims struct {
 	Schema      bool   // it has an outputSchema
 }
 
-// Claims returns what is known of a tool by the server's own name; false when nothing
-// of that name was approved.
+// Claims returns what is known of a tool by the name that clients know it by; false when
+// nothing of that name was approved.
 func (g *Guard) Claims(tool string) (c Claims, known bool) {
-	item := Tools.key(tool)
 	r := g.record
-	r.mu.Lock()
-	have, ok := r.approved[item]
-	fault := r.fault
-	r.mu.Unlock()
-	if !ok || fault != nil {
+	item, have, ok := r.approvedAs(Tools, tool)
+	if !ok {
 		return c, false
 	}
 	raw := r.definitions()[item]
@@ -29,4 +30,21 @@ func (g *Guard) Claims(tool string) (c Claims, known bool) {
 	hint := func(name string) bool { return string(wire.GetPath(raw, "annotations", name)) == "true" }
 	return Claims{Definition: have.String(), ReadOnly: hint("readOnlyHint"), Destructive: hint("destructiveHint"),
 		Schema: wire.Get(raw, "outputSchema") != nil}, true
+}
+
+// approvedAs finds what was approved under a name that clients know, which is the
+// server's own without hidden characters.
+func (r *record) approvedAs(k Kind, shown string) (item string, d digest, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d, ok = r.approved[k.key(shown)]; ok || r.fault != nil {
+		return k.key(shown), d, ok && r.fault == nil
+	}
+	for item, d := range r.approved {
+		own, named := strings.CutPrefix(item, k.key(""))
+		if clean, n := plaintext.Clean(own); named && n > 0 && clean == shown {
+			return item, d, true
+		}
+	}
+	return "", d, false
 }

@@ -116,23 +116,34 @@ func CleanText(raw []byte, limit int) (out []byte, n int) {
 }
 
 // Shut returns why an item may not be used, for items that are used without being
-// listed: the addresses of resources and templates.
+// listed: the addresses of resources and templates. An address that a server may take
+// for a withheld one is withheld too, unless it was approved itself.
 func (g *Guard) Shut(k Kind, name string) Reason {
+	if why := g.shutAll(k); why != "" {
+		return why
+	}
+	why := resembling(k, name, g.record.public.Load().withheld, func(r Reason) Reason { return r })
+	if why != "" && g.record.opens(k.key(name)) {
+		return ""
+	}
+	return why
+}
+
+// shutAll is why nothing of a kind may be used that is not listed.
+func (g *Guard) shutAll(k Kind) Reason {
 	p := g.record.public.Load()
 	switch {
 	case p.fault:
 		return Damaged
 	case g.manual && !p.settled[k]:
 		return Unapproved
-	case p.withheld == nil:
-		return ""
 	}
-	return p.withheld[k.key(name)]
+	return ""
 }
 
 // Unlisted returns why a name that a server does not list may not be used. Under
-// auto such a name is allowed, unless it is withheld on another connection or has
-// invisible characters.
+// auto such a name is allowed, unless it is withheld on another connection, looks like
+// one that is withheld, or has invisible characters.
 func (g *Guard) Unlisted(k Kind, name string) Reason {
 	if why := g.Shut(k, name); why != "" {
 		return why

@@ -3,6 +3,7 @@ package pin
 import (
 	"bytes"
 	"crypto/sha256"
+	"strings"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -64,15 +65,27 @@ type digest [sha256.Size]byte
 func digestOf(canonical []byte) digest { return sha256.Sum256(canonical) }
 
 // canonical is what of a definition is pinned: all of it, but for what a
-// resource says about its present content.
+// resource says about its present content, which is a number and a time.
 func canonical(k Kind, raw []byte) []byte {
 	if k == Resources {
-		raw = rawjson.Set(raw, rawjson.Edit{Key: "size"})
-		if wire.GetPath(raw, "annotations", "lastModified") != nil {
+		if isNumber(wire.Get(raw, "size")) {
+			raw = rawjson.Set(raw, rawjson.Edit{Key: "size"})
+		}
+		if isTime(wire.GetPath(raw, "annotations", "lastModified")) {
 			raw = rawjson.SetIn(raw, "annotations", rawjson.Edit{Key: "lastModified"})
 		}
 	}
 	return wire.Canonical(raw)
+}
+
+func isNumber(raw []byte) bool {
+	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+// isTime reports a text in the characters of ISO 8601 alone.
+func isTime(raw []byte) bool {
+	text, ok := wire.Text(raw)
+	return ok && text != "" && len(text) <= len("2006-01-02T15:04:05.000000000+00:00") && strings.Trim(text, "0123456789-:.+TZ") == ""
 }
 
 // seen is one entry of a list as it was looked at.

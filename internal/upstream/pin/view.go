@@ -27,9 +27,12 @@ func (v *View) Judge(a Asker, k Kind, entries []byte) *Verdict { return v.judge(
 
 // Shut is Guard.Shut by the list of this connection, once there was one.
 func (v *View) Shut(k Kind, name string) Reason {
-	why := v.Guard.Shut(k, name)
-	if why == "" || why == Damaged {
+	if why := v.shutAll(k); why != "" {
 		return why
+	}
+	why := v.Guard.Shut(k, name)
+	if why == "" {
+		return ""
 	}
 	r := v.record
 	r.mu.Lock()
@@ -38,10 +41,7 @@ func (v *View) Shut(k Kind, name string) Reason {
 	if !judged {
 		return why
 	}
-	if w := mine[k.key(name)]; w != nil {
-		return w.Reason
-	}
-	return ""
+	return resembling(k, name, mine, func(w *Withheld) Reason { return w.Reason })
 }
 
 // Close ends a connection. Definitions that were withheld on it stay withheld
