@@ -177,9 +177,11 @@ func (d *binding) heldOf(l *link) *held {
 	return nil
 }
 
+// setLevel keeps the level of a logging/setLevel for servers that are reached later, and
+// nothing else of its params: nothing looks at them again.
 func (d *binding) setLevel(params []byte) {
 	d.mu.Lock()
-	d.level = append([]byte(nil), params...)
+	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: wire.Get(params, "level")})
 	d.mu.Unlock()
 	d.note()
 }
