@@ -49,7 +49,7 @@ func TestEveryPromiseNamesItsTest(t *testing.T) {
 	known := evidence(t)
 	reference := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)\\w+|\\w+\\.txtar)`")
 	for _, path := range []string{"docs/security-model.md", "docs/security-defaults.md", "docs/sandbox.md", "docs/messaging.md", "docs/spawn.md",
-		"docs/instructions.md", "docs/console.md", "docs/retention.md"} {
+		"docs/instructions.md", "docs/trust.md", "docs/console.md", "docs/retention.md"} {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
