@@ -32,7 +32,7 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 }
 
 // keepsHere reports a subscription that is kept here: the server has no such method.
-func (l *link) keepsHere(x *front.Exchange, c *liveConn, method string) bool {
+func keepsHere(x *front.Exchange, c *liveConn, method string) bool {
 	return x.Session != nil && c.era == front.Modern && method == "resources/subscribe"
 }
 

@@ -325,7 +325,7 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 	requests := emptyResult
 	for _, key := range slices.Sorted(maps.Keys(p.open)) {
 		q := p.open[key]
-		if !p.link.mayHear(x, q) {
+		if !mayHear(p.link, x, q) {
 			return upstream.Reply{}, errAsksTooMuch
 		}
 		ask := rawjson.Set(emptyResult, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
@@ -340,7 +340,7 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 
 // mayHear reports whether a request may be answered with a question that was decided for
 // an earlier one of its call: it may declare less, and policy may be another one.
-func (l *link) mayHear(x *front.Exchange, q *inquiry) bool {
+func mayHear(l *link, x *front.Exchange, q *inquiry) bool {
 	return serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
 		l.r.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: l.b.Name, Confirmed: x.Confirmed}).Allow
 }

@@ -194,8 +194,8 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 // below it (SEP-2640).
 const skillFile = "/SKILL.md"
 
-// shut is why an address may not be used on any connection of the server.
-func (b *backend) shut(k pin.Kind, uri string) pin.Reason {
+// shutFor is why an address may not be used on any connection of the server.
+func shutFor(b *backend, k pin.Kind, uri string) pin.Reason {
 	if b.Pin == nil {
 		return ""
 	}

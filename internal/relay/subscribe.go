@@ -197,7 +197,7 @@ func entersListed(r *Relay, b *backend, act gate.Act) bool {
 		r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 		return false
 	}
-	if why := b.shut(pin.Resources, act.Name); why != "" {
+	if why := shutFor(b, pin.Resources, act.Name); why != "" {
 		r.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
 		return false
 	}
