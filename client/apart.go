@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Apart reports whether the daemon is outside the PID namespace of this
@@ -17,7 +17,7 @@ func (c *Client) Apart(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer conn.Close()
-	who, err := peer.OfUnix(conn.(*net.UnixConn))
+	who, err := attest.OfUnix(conn.(*net.UnixConn))
 	if err != nil {
 		return false, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -109,8 +109,8 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
-	who, err := peer.OfUnix(conn.(*net.UnixConn))
-	if err != nil && !errors.Is(err, peer.ErrUnsupported) {
+	who, err := attest.OfUnix(conn.(*net.UnixConn))
+	if err != nil && !errors.Is(err, attest.ErrUnsupported) {
 		conn.Close()
 		return nil, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // ErrNotOurs is wrapped by errors that say that somebody else than the daemon
@@ -29,8 +30,8 @@ const proofTime = 10 * time.Second
 
 // proven asks the listener for a proof. who is what the kernel says about the
 // listener, nil where it says nothing.
-func (c *Client) proven(ctx context.Context, conn net.Conn, who *peer.Credentials) error {
-	if who != nil && who.Nested() {
+func (c *Client) proven(ctx context.Context, conn net.Conn, who *attest.Credentials) error {
+	if who != nil && peer.Nested(who) {
 		return fmt.Errorf("%w: process %d is contained", ErrNotOurs, who.PID)
 	}
 	if c.expected == nil {

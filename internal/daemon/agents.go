@@ -20,6 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/messaging/spawn"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -128,7 +129,7 @@ func (g *agents) launcher(c *config.Config, name string, l *config.Launcher) *sp
 }
 
 // tree returns the started agent in whose tree a Unix peer stands.
-func (g *agents) tree(c *peer.Credentials) string {
+func (g *agents) tree(c *attest.Credentials) string {
 	m := g.manager.Load()
 	if m == nil || g.runner.Alive() == 0 || !peer.DescendantOf(c.PID, int32(os.Getpid())) {
 		return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -59,7 +60,7 @@ func (s *callers) newCaller(o *listen.Origin) *authn.Caller {
 // ownChild turns away the servers that the daemon started, and what they leave
 // behind: they would be taken for the user. An agent that it started for
 // somebody has a name of its own, and is let in by spawned.
-func ownChild(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
+func ownChild(c *attest.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
 
 // screen is the Host and Origin check of every request.
 func screen(r *http.Request) bool {

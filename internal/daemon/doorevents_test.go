@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -54,7 +55,7 @@ func recorded(t *testing.T, refuse func(*doorEvents)) []string {
 func TestARefusedConnectionIsNamedByTheKernelsFacts(t *testing.T) {
 	t.Parallel()
 	unix := func(uid uint32, pid int32) listen.Refusal {
-		return listen.Refusal{Reason: listen.ReasonOtherUser, Peer: &peer.Credentials{UID: uid, GID: uid + 1, PID: pid, Instance: "boot/9", InstanceAttested: true}}
+		return listen.Refusal{Reason: listen.ReasonOtherUser, Peer: &attest.Credentials{UID: uid, GID: uid + 1, PID: pid, Instance: "boot/9", InstanceAttested: true}}
 	}
 	lines := recorded(t, func(e *doorEvents) {
 		e.connection("unix:s", unix(1001, 7))
@@ -90,7 +91,7 @@ func TestManyRefusedUsersStayBounded(t *testing.T) {
 	const users = 5000
 	lines := recorded(t, func(e *doorEvents) {
 		for uid := range uint32(users) {
-			e.connection("unix:s", listen.Refusal{Reason: listen.ReasonOtherUser, Peer: &peer.Credentials{UID: uid, PID: 1}})
+			e.connection("unix:s", listen.Refusal{Reason: listen.ReasonOtherUser, Peer: &attest.Credentials{UID: uid, PID: 1}})
 		}
 		if n := len(e.open); n > callersKept+1 {
 			t.Errorf("%d are told apart", n)

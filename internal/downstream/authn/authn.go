@@ -27,6 +27,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -43,10 +44,10 @@ var (
 // the first Authenticate; a Caller belongs to one connection, for it remembers
 // who that turned out to be.
 type Caller struct {
-	Unix     *peer.Credentials // the Unix socket's peer; nil on TCP
-	Loopback bool              // TCP: the listener is a loopback one
-	Enforce  bool              // TCP: the listener asks for a token
-	Listener string            // the listener's address, to tell sources apart
+	Unix     *attest.Credentials // the Unix socket's peer; nil on TCP
+	Loopback bool                // TCP: the listener is a loopback one
+	Enforce  bool                // TCP: the listener asks for a token
+	Listener string              // the listener's address, to tell sources apart
 
 	// OwnerUID is the uid that owns a loopback caller's socket, by the
 	// kernel's table, when OwnerKnown. Observed: it refuses, never admits. On

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -136,16 +136,16 @@ func TestFactsAreGradedByTheirEvidence(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		p    *peer.Credentials
+		p    *attest.Credentials
 		want map[string]string
 	}{
-		{"all", &peer.Credentials{PID: 7, GroupsKnown: true, Groups: []uint32{1, 2}, Label: "l", Instance: "b/1", InstanceAttested: true},
+		{"all", &attest.Credentials{PID: 7, GroupsKnown: true, Groups: []uint32{1, 2}, Label: "l", Instance: "b/1", InstanceAttested: true},
 			map[string]string{"uid": "attested", "gid": "attested", "groups": "attested", "label": "attested", "pid": "observed", "instance": "attested"}},
-		{"an older kernel", &peer.Credentials{PID: 7, Instance: "b/7@1"},
+		{"an older kernel", &attest.Credentials{PID: 7, Instance: "b/7@1"},
 			map[string]string{"uid": "attested", "gid": "attested", "groups": "unavailable", "pid": "observed", "instance": "observed"}},
-		{"nothing but ids", &peer.Credentials{},
+		{"nothing but ids", &attest.Credentials{},
 			map[string]string{"uid": "attested", "gid": "attested", "groups": "unavailable", "pid": "unavailable", "instance": "unavailable"}},
-		{"foreign", &peer.Credentials{PID: 7, Foreign: true, Instance: "b/1", InstanceAttested: true, GroupsKnown: true},
+		{"foreign", &attest.Credentials{PID: 7, Foreign: true, Instance: "b/1", InstanceAttested: true, GroupsKnown: true},
 			map[string]string{"uid": "attested", "gid": "attested", "groups": "attested", "namespaces": "observed", "pid": "unavailable", "instance": "unavailable"}},
 	} {
 		p := principal.New("uid:1", unixFacts(tc.p)...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -48,7 +49,7 @@ func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 
 // Facts returns what the kernel says about a Unix peer, for the record of a
 // refused caller.
-func Facts(p *peer.Credentials) []principal.Fact { return unixFacts(p) }
+func Facts(p *attest.Credentials) []principal.Fact { return unixFacts(p) }
 
 // OwnerFacts are the same of a loopback caller: the owner of its socket, and
 // the process that holds it, where one was found.
@@ -83,7 +84,7 @@ func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
 // unixFacts grades what the kernel says about a Unix peer. A pid is reused after
 // its process ended, so the instance is attested only where the kernel gave a
 // handle on the process. Of a peer in foreign namespaces only the ids count.
-func unixFacts(p *peer.Credentials) []principal.Fact {
+func unixFacts(p *attest.Credentials) []principal.Fact {
 	facts := []principal.Fact{
 		number(factUID, p.UID, principal.Attested),
 		number(factGID, p.GID, principal.Attested),
@@ -103,7 +104,7 @@ func unixFacts(p *peer.Credentials) []principal.Fact {
 	return append(facts, pid, instanceFact(p))
 }
 
-func instanceFact(p *peer.Credentials) principal.Fact {
+func instanceFact(p *attest.Credentials) principal.Fact {
 	switch {
 	case p.Instance == "":
 		return principal.Fact{Name: factInstance}
@@ -113,7 +114,7 @@ func instanceFact(p *peer.Credentials) principal.Fact {
 	return principal.Fact{Name: factInstance, Value: p.Instance, Grade: principal.Observed}
 }
 
-func groupsFact(p *peer.Credentials) principal.Fact {
+func groupsFact(p *attest.Credentials) principal.Fact {
 	if !p.GroupsKnown {
 		return principal.Fact{Name: factGroups}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -119,7 +120,7 @@ func BenchmarkAuthenticateUnix(b *testing.B) {
 }
 
 // ownPeer is this process as its own peer.
-func ownPeer(b *testing.B) *peer.Credentials {
+func ownPeer(b *testing.B) *attest.Credentials {
 	b.Helper()
 	creds, err := connectToSelf(fmt.Sprint(b.TempDir(), "/s"))
 	if err != nil {
@@ -129,7 +130,7 @@ func ownPeer(b *testing.B) *peer.Credentials {
 	return creds
 }
 
-func connectToSelf(path string) (*peer.Credentials, error) {
+func connectToSelf(path string) (*attest.Credentials, error) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
@@ -145,5 +146,5 @@ func connectToSelf(path string) (*peer.Credentials, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return peer.OfUnix(conn.(*net.UnixConn))
+	return attest.OfUnix(conn.(*net.UnixConn))
 }

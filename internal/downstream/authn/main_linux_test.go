@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -156,7 +156,7 @@ func enforced() *Caller {
 }
 
 // peerOf is a real peer on a real socket.
-func peerOf(t *testing.T, prepare func(*exec.Cmd)) *peer.Credentials {
+func peerOf(t *testing.T, prepare func(*exec.Cmd)) *attest.Credentials {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dw")
 	if err != nil {
@@ -187,7 +187,7 @@ func peerOf(t *testing.T, prepare func(*exec.Cmd)) *peer.Credentials {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	creds, err := peer.OfUnix(c.(*net.UnixConn))
+	creds, err := attest.OfUnix(c.(*net.UnixConn))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"crypto/subtle"
 	"strings"
 
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -61,7 +61,7 @@ func (a *Authenticator) spawned(c *Caller, authorization []string) (*principal.P
 // spawnPrincipal makes the principal of a started agent. The process may be in
 // namespaces of its own; what the kernel says about it counts as for any other
 // process.
-func (a *Authenticator) spawnPrincipal(p *peer.Credentials, s *Spawned) *principal.Principal {
+func (a *Authenticator) spawnPrincipal(p *attest.Credentials, s *Spawned) *principal.Principal {
 	if p == nil || p.UID != a.uid || !p.Alive() {
 		return nil
 	}

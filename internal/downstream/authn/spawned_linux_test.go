@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -190,7 +190,7 @@ func TestAnAgentNeedsALivingPeerOfOurUser(t *testing.T) {
 	w, g, _ := withAgents(t)
 	dead := peerOf(t, func(*exec.Cmd) {})
 	dead.Close()
-	for _, p := range []*peer.Credentials{nil, dead, {UID: me() + 1}} {
+	for _, p := range []*attest.Credentials{nil, dead, {UID: me() + 1}} {
 		if who := w.spawnPrincipal(p, g.running["A"]); who.Valid() {
 			t.Errorf("%+v is %s", p, who.Name())
 		}

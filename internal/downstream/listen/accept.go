@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // The reasons for refusing a connection, as reported to OnRefused.
@@ -29,11 +30,11 @@ const (
 // The reasons for ending a connection of the Unix socket later, by what came
 // on it. One on loopback ends later for ReasonNoHolder and ReasonOwnSocket.
 const (
-	ReasonOtherWriter = peer.BreachWriter
-	ReasonNoWriter    = peer.BreachUnattested
-	ReasonCutOff      = peer.BreachTruncated
-	ReasonDescriptors = peer.BreachDescriptors
-	ReasonDeadWriter  = peer.BreachDead
+	ReasonOtherWriter = attest.BreachWriter
+	ReasonNoWriter    = attest.BreachUnattested
+	ReasonCutOff      = attest.BreachTruncated
+	ReasonDescriptors = attest.BreachDescriptors
+	ReasonDeadWriter  = attest.BreachDead
 )
 
 var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOwnSocket, ReasonOtherOwner,
@@ -43,11 +44,11 @@ var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, Reas
 // Refusal is a connection that was closed at the door, or later for what came
 // on it, and what the kernel says of its other end.
 type Refusal struct {
-	Reason string            // one of the Reason constants
-	Peer   *peer.Credentials // of a Unix peer, to be read during the call; nil where nothing is known
-	Owner  Ownership         // of a loopback connection
-	UID    uint32            // the owner, when Owner is OwnerSame or OwnerOther
-	Holder peer.Holder       // zero where none was found
+	Reason string              // one of the Reason constants
+	Peer   *attest.Credentials // of a Unix peer, to be read during the call; nil where nothing is known
+	Owner  Ownership           // of a loopback connection
+	UID    uint32              // the owner, when Owner is OwnerSame or OwnerOther
+	Holder peer.Holder         // zero where none was found
 }
 
 func (l *Listener) refuse(o *Origin, reason string) {
@@ -151,7 +152,7 @@ func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 }
 
 func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
-	creds, err := peer.OfUnix(c)
+	creds, err := attest.OfUnix(c)
 	if err != nil {
 		return ReasonUnattested
 	}
@@ -172,7 +173,7 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 // spawned returns the agent that a peer belongs to. The lookup goes by process
 // number, and is confirmed by the process being alive afterwards: the number was
 // not reused.
-func (l *Listener) spawned(creds *peer.Credentials, o *Origin) bool {
+func (l *Listener) spawned(creds *attest.Credentials, o *Origin) bool {
 	if l.opts.Spawned == nil || creds.PID <= 0 {
 		return false
 	}
@@ -191,7 +192,7 @@ func (l *Listener) guard(c *conn) (reason string) {
 	if !ok {
 		return ""
 	}
-	c.Conn = peer.Guard(u, c.origin.Peer, func(reason string) { l.refuse(&c.origin, reason) })
+	c.Conn = attest.Guard(u, c.origin.Peer, func(reason string) { l.refuse(&c.origin, reason) })
 	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.Close() }); err != nil {
 		return ReasonUnattested
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"golang.org/x/sys/unix"
 )
 
@@ -79,7 +80,7 @@ func TestWhatTheOwnerQuestionDecides(t *testing.T) {
 		{me + 1, nil, ReasonOtherOwner, OwnerOther},
 		{0, fmt.Errorf("x: %w", peer.ErrUnavailable), "", OwnerUnknown},
 		{0, peer.ErrNotFound, ReasonNoOwner, OwnerNone},
-		{me, peer.ErrNoIdentity, ReasonNoOwner, OwnerNone},
+		{me, attest.ErrNoIdentity, ReasonNoOwner, OwnerNone},
 		{me, errors.New("anything else"), ReasonNoOwner, OwnerNone},
 	} {
 		o := &Origin{}

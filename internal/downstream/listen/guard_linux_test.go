@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // serveHTTP serves h on l until the test ends.
@@ -138,7 +139,7 @@ func TestTheDaemonsOwnChildrenStayOutside(t *testing.T) {
 	h := &heard{}
 	self := int32(os.Getpid())
 	l := openSocket(t, Options{OnRefused: h.hear,
-		OwnChild: func(c *peer.Credentials) bool { return peer.DescendantOf(c.PID, self) }})
+		OwnChild: func(c *attest.Credentials) bool { return peer.DescendantOf(c.PID, self) }})
 	conns := accepted(t, l)
 	p := start(t, nil, "dial", "unix", l.Addr())
 	p.line(t)
@@ -171,7 +172,7 @@ func TestTheDaemonsOwnChildrenStayOutside(t *testing.T) {
 // The seam for what the daemon starts on somebody's behalf.
 func TestSomeChildrenMayBeLetIn(t *testing.T) {
 	t.Parallel()
-	l := openSocket(t, Options{OwnChild: func(c *peer.Credentials) bool { return false }})
+	l := openSocket(t, Options{OwnChild: func(c *attest.Credentials) bool { return false }})
 	conns := accepted(t, l)
 	start(t, nil, "dial", "unix", l.Addr())
 	next(t, conns)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // inherit takes the socket that a service manager bound to the path and passed
@@ -54,7 +55,7 @@ func (u *unixSocket) adopt(socket *net.UnixListener, dir *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := peer.ListenControl("unix", u.path, raw); err != nil {
+	if err := attest.ListenControl("unix", u.path, raw); err != nil {
 		return err
 	}
 	if err := u.settle(dir); err != nil {

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // DefaultPort is the port of a TCP address that names none.
@@ -75,13 +75,13 @@ type Options struct {
 	// OwnChild says of a Unix peer that the daemon started it and that it must
 	// stay outside: a server must not call as the user it runs for. nil: no peer
 	// is checked. It runs on the accept loop.
-	OwnChild func(*peer.Credentials) bool
+	OwnChild func(*attest.Credentials) bool
 
 	// Spawned returns the started agent whose process tree contains a Unix peer;
 	// empty: none. Such a peer is admitted although the daemon started it, and its
 	// Origin says so: it is served as that agent or not at all. It is called before
 	// OwnChild, on the accept loop. nil: there are no agents.
-	Spawned func(*peer.Credentials) string
+	Spawned func(*attest.Credentials) string
 
 	// Holders finds the process at the other end of a loopback connection. On
 	// listeners without a token a connection is admitted for that process alone,

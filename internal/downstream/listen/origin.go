@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Ownership is what the kernel's socket table says of a loopback TCP caller.
@@ -26,12 +27,12 @@ const (
 // Origin is what is known of a connection, from the moment of its accept.
 type Origin struct {
 	Listener *Listener
-	Peer     *peer.Credentials // Unix sockets only; lives as long as the connection
-	Spawn    string            // the started agent whose tree Peer is in; empty for all others
-	Owner    Ownership         // loopback TCP
-	OwnerUID uint32            // when OwnerSame or OwnerOther
-	Local    netip.AddrPort    // TCP: the address the connection arrived on
-	Remote   netip.AddrPort    // TCP: the other end
+	Peer     *attest.Credentials // Unix sockets only; lives as long as the connection
+	Spawn    string              // the started agent whose tree Peer is in; empty for all others
+	Owner    Ownership           // loopback TCP
+	OwnerUID uint32              // when OwnerSame or OwnerOther
+	Local    netip.AddrPort      // TCP: the address the connection arrived on
+	Remote   netip.AddrPort      // TCP: the other end
 
 	expelled atomic.Bool
 	held     bool // loopback: it was admitted for the process that holds its other end

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // A started agent is let in although it is the daemon's own and in namespaces of
@@ -16,18 +16,18 @@ func TestAStartedAgentIsLetInAsItself(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		agent func(*peer.Credentials) string
+		agent func(*attest.Credentials) string
 		own   bool // the peer is one of the daemon's own
 		want  string
 	}{
-		{"an agent", func(*peer.Credentials) string { return "A" }, true, "HTTP/1.1 200 OK"},
-		{"no agent", func(*peer.Credentials) string { return "" }, true, "closed"},
-		{"nobody of the daemon's", func(*peer.Credentials) string { return "" }, false, "HTTP/1.1 200 OK"},
+		{"an agent", func(*attest.Credentials) string { return "A" }, true, "HTTP/1.1 200 OK"},
+		{"no agent", func(*attest.Credentials) string { return "" }, true, "closed"},
+		{"nobody of the daemon's", func(*attest.Credentials) string { return "" }, false, "HTTP/1.1 200 OK"},
 		{"without agents", nil, true, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := openSocket(t, Options{Spawned: c.agent, OwnChild: func(*peer.Credentials) bool { return c.own }})
+			l := openSocket(t, Options{Spawned: c.agent, OwnChild: func(*attest.Credentials) bool { return c.own }})
 			names := make(chan string, 1)
 			serveHTTP(t, l, func(w http.ResponseWriter, r *http.Request) {
 				names <- From(r.Context()).Spawn
@@ -53,7 +53,7 @@ func TestAStartedAgentIsLetInAsItself(t *testing.T) {
 func TestAForeignAgentIsLetInAndGuarded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	l := openSocket(t, Options{Spawned: func(*peer.Credentials) string { return "A" }, OwnChild: func(*peer.Credentials) bool { return true }})
+	l := openSocket(t, Options{Spawned: func(*attest.Credentials) string { return "A" }, OwnChild: func(*attest.Credentials) bool { return true }})
 	serveHTTP(t, l, answer)
 	p := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}, "ask-by-a-child", l.Addr())
 	if got := p.line(t); got != "HTTP/1.1 200 OK" {
@@ -69,8 +69,8 @@ func TestAForeignAgentIsLetInAndGuarded(t *testing.T) {
 func TestAnAgentThatHasEndedMeanwhileIsNone(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
-	l := openSocket(t, Options{OnRefused: h.hear, OwnChild: func(*peer.Credentials) bool { return true },
-		Spawned: func(c *peer.Credentials) string { c.Close(); return "A" }})
+	l := openSocket(t, Options{OnRefused: h.hear, OwnChild: func(*attest.Credentials) bool { return true },
+		Spawned: func(c *attest.Credentials) string { c.Close(); return "A" }})
 	start(t, nil, "ask", l.Addr())
 	eventually(t, "it is turned away", func() bool { return l.Refused()[ReasonOwnChild] == 1 })
 }

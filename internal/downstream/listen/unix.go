@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // SocketName is the file that "auto" means, in the runtime directory.
@@ -101,7 +102,7 @@ func (u *unixSocket) bind(ctx context.Context, dir *os.File) (net.Listener, erro
 		return nil, err
 	}
 	u.watcher = watcher
-	lc := net.ListenConfig{Control: peer.ListenControl}
+	lc := net.ListenConfig{Control: attest.ListenControl}
 	l, err := lc.Listen(ctx, "unix", u.path)
 	if err != nil {
 		return nil, err

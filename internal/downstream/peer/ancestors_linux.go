@@ -1,6 +1,10 @@
 package peer
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+)
 
 // maxLineage bounds the length of a chain of processes, so that no caller can
 // make the daemon walk without end.
@@ -24,7 +28,7 @@ type link struct {
 //
 // It returns ErrLineage when the chain does not end at the first process of this
 // pid namespace, keeps changing, or has ended.
-func Ancestors(c *Credentials) ([]string, error) {
+func Ancestors(c *attest.Credentials) ([]string, error) {
 	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
 		return nil, ErrLineage
 	}
@@ -60,7 +64,7 @@ func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 		}
 		names := make([]string, len(chain))
 		for i, l := range chain {
-			names[i] = composed(l.pid, l.start)
+			names[i] = attest.Instance(l.pid, l.start)
 		}
 		return names, nil
 	}

@@ -9,14 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // chainOf lets p connect and names the processes above it.
-func chainOf(t *testing.T, p puppet) []string {
+func chainOf(t *testing.T, p puppet.Puppet) []string {
 	t.Helper()
 	ln, path := unixListener(t)
-	p.do(t, "dial", path)
-	c, err := OfUnix(acceptUnix(t, ln))
+	p.Do(t, "dial", path)
+	c, err := attest.OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +37,12 @@ func nameOf(t *testing.T, pid int) string {
 	if !ok {
 		t.Fatalf("process %d is gone", pid)
 	}
-	return composed(int32(pid), r.start)
+	return attest.Instance(int32(pid), r.start)
 }
 
 func TestTheChainGoesFromThePeerToTheFirstProcess(t *testing.T) {
 	t.Parallel()
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	chain := chainOf(t, p)
 	want := []string{nameOf(t, p.Process.Pid), nameOf(t, os.Getpid()), nameOf(t, os.Getppid())}
 	if len(chain) < 3 || !slices.Equal(chain[:3], want) {
@@ -57,24 +60,24 @@ func TestWhoIsBelowAnAgent(t *testing.T) {
 	self, _ := os.Executable()
 	for _, tc := range []struct {
 		what  string
-		below func(t *testing.T, agent puppet)
+		below func(t *testing.T, agent puppet.Puppet)
 		want  bool
 	}{
-		{"the agent itself", func(t *testing.T, p puppet) {}, true},
-		{"another program in its place", func(t *testing.T, p puppet) { p.tell(t, "become", self); p.line(t, "done") }, true},
-		{"a child", func(t *testing.T, p puppet) { p.do(t, "mother", self) }, true},
-		{"a grandchild", func(t *testing.T, p puppet) { p.do(t, "mother", self); p.do(t, "mother", self) }, true},
-		{"a child in a session of its own", func(t *testing.T, p puppet) { p.do(t, "mother", self); p.do(t, "setsid") }, true},
-		{"a daemon that it left behind: not told from a stranger", func(t *testing.T, p puppet) {
-			between := pidOf(t, p.do(t, "mother", self))
-			p.do(t, "setsid")
-			daemon := pidOf(t, p.do(t, "heir"))
-			eventually(t, "it is adopted", func() bool { r, _ := look(daemon); return r.parent != between })
+		{"the agent itself", func(t *testing.T, p puppet.Puppet) {}, true},
+		{"another program in its place", func(t *testing.T, p puppet.Puppet) { p.Tell(t, "become", self); p.Line(t, "done") }, true},
+		{"a child", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self) }, true},
+		{"a grandchild", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self); p.Do(t, "mother", self) }, true},
+		{"a child in a session of its own", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self); p.Do(t, "setsid") }, true},
+		{"a daemon that it left behind: not told from a stranger", func(t *testing.T, p puppet.Puppet) {
+			between := pidOf(t, p.Do(t, "mother", self))
+			p.Do(t, "setsid")
+			daemon := pidOf(t, p.Do(t, "heir"))
+			puppet.Eventually(t, "it is adopted", func() bool { r, _ := look(daemon); return r.parent != between })
 		}, false},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			t.Parallel()
-			agent := newPuppet(t, nil, "")
+			agent := puppet.New(t, nil, "")
 			name := chainOf(t, agent)[0]
 			tc.below(t, agent)
 			if got := slices.Contains(chainOf(t, agent), name); got != tc.want {
@@ -82,8 +85,8 @@ func TestWhoIsBelowAnAgent(t *testing.T) {
 			}
 		})
 	}
-	stranger := newPuppet(t, nil, "")
-	if agent := newPuppet(t, nil, ""); slices.Contains(chainOf(t, stranger), nameOf(t, agent.Process.Pid)) {
+	stranger := puppet.New(t, nil, "")
+	if agent := puppet.New(t, nil, ""); slices.Contains(chainOf(t, stranger), nameOf(t, agent.Process.Pid)) {
 		t.Error("a stranger is below an agent")
 	}
 }
@@ -92,7 +95,7 @@ func TestWhoIsBelowAnAgent(t *testing.T) {
 // beside the shim is below it.
 func TestTheParentOfAShimIsFoundInItsOtherChildren(t *testing.T) {
 	t.Parallel()
-	shim, tool := newPuppet(t, nil, ""), newPuppet(t, nil, "")
+	shim, tool := puppet.New(t, nil, ""), puppet.New(t, nil, "")
 	agent := chainOf(t, shim)[1]
 	if got := chainOf(t, tool); got[1] != agent {
 		t.Errorf("another child of the agent %s: %q", agent, got)
@@ -103,9 +106,9 @@ func TestTheParentOfAShimIsFoundInItsOtherChildren(t *testing.T) {
 func TestAChainThatChangesIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
-	mother := newPuppet(t, nil, "")
+	mother := puppet.New(t, nil, "")
 	middle := nameOf(t, mother.Process.Pid)
-	child := pidOf(t, mother.do(t, "mother", self))
+	child := pidOf(t, mother.Do(t, "mother", self))
 	looks := 0
 	see := func(pid int32) (relative, bool) {
 		if looks++; looks == 2 { // the child was seen, its parent comes next
@@ -123,9 +126,9 @@ func TestAChainThatChangesIsLookedAtAgain(t *testing.T) {
 // The number of the parent is given to somebody else between two looks.
 func TestANumberUsedAgainInTheMiddleIsNobodysParent(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	d := start(t, ownNumbers(), "reuse-middle", filepath.Join(openDir(t), "s"))
-	if got := d.line(t, ""); got != "noticed" {
+	puppet.NeedRoot(t)
+	d := puppet.Start(t, puppet.OwnNumbers(), "reuse-middle", filepath.Join(puppet.OpenDir(t), "s"))
+	if got := d.Line(t, ""); got != "noticed" {
 		t.Errorf("it %s", got)
 	}
 }
@@ -140,11 +143,11 @@ func reusedMiddle(args []string) error {
 	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("1000"), 0); err != nil {
 		return err
 	}
-	mother, err := newStagehand("")
+	mother, err := puppet.NewStagehand("")
 	if err != nil {
 		return err
 	}
-	line, err := mother.ask("mother", "/proc/self/exe")
+	line, err := mother.Ask("mother", "/proc/self/exe")
 	if err != nil {
 		return err
 	}
@@ -152,17 +155,17 @@ func reusedMiddle(args []string) error {
 	if err != nil {
 		return err
 	}
-	middle := int32(mother.cmd.Process.Pid)
+	middle := int32(mother.Cmd.Process.Pid)
 	impostor, looks := "", 0
 	see := func(pid int32) (relative, bool) {
 		if looks++; looks == 2 {
-			mother.cmd.Process.Kill()
-			mother.cmd.Wait()
-			if err = other.replace(middle); err != nil {
+			mother.Cmd.Process.Kill()
+			mother.Cmd.Wait()
+			if err = other.Replace(middle); err != nil {
 				return relative{}, false
 			}
 			r, _ := look(middle)
-			impostor = composed(middle, r.start)
+			impostor = attest.Instance(middle, r.start)
 		}
 		return look(pid)
 	}
@@ -226,16 +229,16 @@ func TestAChainThatCannotBeReadToItsEndIsNone(t *testing.T) {
 func TestNobodyHasNoAncestors(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	h := start(t, nil, "dial", "unix", path)
-	c, err := OfUnix(acceptUnix(t, ln))
+	h := puppet.Start(t, nil, "dial", "unix", path)
+	c, err := attest.OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	h.end()
-	eventually(t, "it has ended", func() bool { return !c.Alive() })
+	h.End()
+	puppet.Eventually(t, "it has ended", func() bool { return !c.Alive() })
 	me := int32(os.Getpid())
-	for what, c := range map[string]*Credentials{"one that has ended": c, "nobody": nil, "without a pid": {}, "foreign": {PID: me, Foreign: true}} {
+	for what, c := range map[string]*attest.Credentials{"one that has ended": c, "nobody": nil, "without a pid": {}, "foreign": {PID: me, Foreign: true}} {
 		if chain, err := Ancestors(c); !errors.Is(err, ErrLineage) || chain != nil {
 			t.Errorf("%s: %q, %v", what, chain, err)
 		}

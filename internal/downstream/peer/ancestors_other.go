@@ -2,8 +2,10 @@
 
 package peer
 
+import "github.com/doorward/doorward/internal/trust/attest"
+
 // Ancestors cannot be told on this system: ErrLineage.
-func Ancestors(*Credentials) ([]string, error) { return nil, ErrLineage }
+func Ancestors(*attest.Credentials) ([]string, error) { return nil, ErrLineage }
 
 // AncestorsOf cannot be told either: ErrLineage.
 func AncestorsOf(Holder) ([]string, error) { return nil, ErrLineage }

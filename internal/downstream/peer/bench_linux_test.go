@@ -5,35 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-)
 
-// What a checked read costs more than a plain one, each with its write.
-func BenchmarkRead(b *testing.B) {
-	ln, err := (&net.ListenConfig{Control: ListenControl}).Listen(b.Context(), "unix", filepath.Join(b.TempDir(), "s"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer ln.Close()
-	for _, kind := range []string{"plain", "guarded"} {
-		b.Run(kind, func(b *testing.B) {
-			checked, client := ownConnection(b, ln.(*net.UnixListener))
-			var c net.Conn = checked
-			if kind == "plain" {
-				c = checked.(*guard).c
-			}
-			out, in := make([]byte, 512), make([]byte, 4096)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := client.Write(out); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := c.Read(in); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
+	"github.com/doorward/doorward/internal/trust/attest"
+)
 
 func BenchmarkLooks(b *testing.B) {
 	ln, err := net.Listen("unix", filepath.Join(b.TempDir(), "s"))
@@ -51,7 +25,7 @@ func BenchmarkLooks(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	creds, err := OfUnix(conn.(*net.UnixConn))
+	creds, err := attest.OfUnix(conn.(*net.UnixConn))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -80,7 +54,7 @@ func BenchmarkLooks(b *testing.B) {
 	b.Run("Observe, digest known", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			again := &Credentials{PID: creds.PID, UID: creds.UID} // images are let go with it
+			again := &attest.Credentials{PID: creds.PID, UID: creds.UID} // images are let go with it
 			if e := o.Observe(b.Context(), again); e.Exe == "" {
 				b.Fatal("nothing was observed")
 			}

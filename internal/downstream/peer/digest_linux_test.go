@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // digestFile asks for the digest of a file as if it ran.
@@ -81,7 +83,7 @@ func TestAFileIsReadOnce(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "one of them makes it", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.known) == 1 })
+	puppet.Eventually(t, "one of them makes it", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.known) == 1 })
 	free()
 	wg.Wait()
 
@@ -95,7 +97,7 @@ func TestAFileIsReadOnce(t *testing.T) {
 func TestTheDigestOfAFreshFileIsNotKept(t *testing.T) {
 	t.Parallel()
 	d := newTestDigests(Limits{})
-	path := filepath.Join(openDir(t), "f")
+	path := filepath.Join(puppet.OpenDir(t), "f")
 	for _, text := range []string{"one", "two", "one"} {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -115,7 +117,7 @@ func TestTheDigestOfAFreshFileIsNotKept(t *testing.T) {
 
 func TestWhatChangesIsAnotherFile(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(openDir(t), "f")
+	path := filepath.Join(puppet.OpenDir(t), "f")
 	if err := os.WriteFile(path, []byte("one"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestHashingHasLimits(t *testing.T) {
 		}
 	}
 	free()
-	eventually(t, "it is tried again", func() bool { return digestFile(t, slow, path) != "" })
+	puppet.Eventually(t, "it is tried again", func() bool { return digestFile(t, slow, path) != "" })
 
 	if got, ok := readAll(bytes.NewReader(make([]byte, 10)), 10, time.Now().Add(-time.Second)); ok {
 		t.Errorf("past the deadline: %s", got)
@@ -186,7 +188,7 @@ func TestHashingHasLimits(t *testing.T) {
 func TestOnlySoManyDigestsAreKept(t *testing.T) {
 	t.Parallel()
 	d := newTestDigests(Limits{Known: 8})
-	dir := openDir(t)
+	dir := puppet.OpenDir(t)
 	for i := range 40 {
 		path := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.WriteFile(path, []byte(path), 0o755); err != nil {
@@ -225,9 +227,9 @@ func TestFilesThatOthersServeAreNotRead(t *testing.T) {
 		unix.Close(fd)
 	}
 
-	needRoot(t)
-	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "fuse", filepath.Join(openDir(t), "f"))
-	if got := d.line(t, ""); got != "statfs hangs true, known true, local false, digest false" {
+	puppet.NeedRoot(t)
+	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "fuse", filepath.Join(puppet.OpenDir(t), "f"))
+	if got := d.Line(t, ""); got != "statfs hangs true, known true, local false, digest false" {
 		t.Errorf("a file of a FUSE server that does not answer: %s", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // relative is what the stat file of /proc says of a process.
@@ -34,7 +36,7 @@ func look(pid int32) (r relative, ok bool) {
 		return r, false
 	}
 	b := buf[:n]
-	f := statFields(b)
+	f := attest.StatFields(b)
 	begin := bytes.IndexByte(b, '(')
 	if len(f) < 20 || begin < 0 {
 		return r, false

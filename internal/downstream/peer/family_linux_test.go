@@ -9,16 +9,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 func TestTheFamilyOfAProcess(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
 	me := int32(os.Getpid())
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	child := int32(p.Process.Pid)
-	grandchild := pidOf(t, p.do(t, "mother", self))
-	stranger := newPuppet(t, nil, "")
+	grandchild := pidOf(t, p.Do(t, "mother", self))
+	stranger := puppet.New(t, nil, "")
 	for _, tc := range []struct {
 		what          string
 		pid, ancestor int32
@@ -56,8 +58,8 @@ func pidOf(t *testing.T, s string) int32 {
 // that is how servers are started.
 func TestADaemonisedGrandchildStaysInTheFamily(t *testing.T) {
 	t.Parallel()
-	reaper := start(t, nil, "subreaper")
-	grandchild := pidOf(t, strings.TrimPrefix(reaper.line(t, "orphan"), "orphan "))
+	reaper := puppet.Start(t, nil, "subreaper")
+	grandchild := pidOf(t, strings.TrimPrefix(reaper.Line(t, "orphan"), "orphan "))
 	r, ok := look(grandchild)
 	if !ok || int(r.parent) != reaper.Process.Pid {
 		t.Fatalf("the stage is wrong: %+v", r)
@@ -72,19 +74,19 @@ func subreaper([]string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	p, err := newStagehand("")
+	p, err := puppet.NewStagehand("")
 	if err != nil {
 		return err
 	}
-	line, err := p.ask("heir")
+	line, err := p.Ask("heir")
 	if err != nil {
 		return err
 	}
-	if _, err := p.cmd.Process.Wait(); err != nil {
+	if _, err := p.Cmd.Process.Wait(); err != nil {
 		return err
 	}
 	fmt.Println("orphan", strings.TrimPrefix(line, "done "))
-	_, _ = lineOf(0) // until our own pipe ends
+	_, _ = puppet.LineOf(0) // until our own pipe ends
 	return nil
 }
 
@@ -98,14 +100,14 @@ func TestANameIsOneWord(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	cmd := exec.Command(copyOf(t, "x) S 1 ,1:i", "/bin/sleep"), "1000")
+	cmd := exec.Command(puppet.CopyOf(t, "x) S 1 ,1:i", "/bin/sleep"), "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	pid := int32(cmd.Process.Pid)
-	eventually(t, "it runs", func() bool { r, _ := look(pid); return r.name == "x) S 1 ,1:i" })
+	puppet.Eventually(t, "it runs", func() bool { r, _ := look(pid); return r.name == "x) S 1 ,1:i" })
 	if r, ok := look(pid); !ok || int(r.parent) != os.Getpid() || r.start == 0 {
 		t.Errorf("%+v", r)
 	}
@@ -117,10 +119,10 @@ func TestANameIsOneWord(t *testing.T) {
 func TestTheChainIsShort(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	pid := ""
 	for range maxParents + 2 {
-		pid = p.do(t, "mother", self)
+		pid = p.Do(t, "mother", self)
 	}
 	if got := ancestors(pidOf(t, pid)); len(got) != maxParents {
 		t.Errorf("%d in the chain: %q", len(got), got)

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // accepted is our end of a loopback connection, as local and remote.
@@ -105,11 +108,11 @@ func TestAHolderThatLetsGoIsNoHolderAnyMore(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	other := got
-	other.Process = composed(got.PID, 1)
+	other.Process = attest.Instance(got.PID, 1)
 	if holders.Still(other) {
 		t.Error("another process of that number is taken for it")
 	}
-	h.tell(t)
+	h.Tell(t)
 	if holders.Still(got) {
 		t.Error("it holds it still, with the socket in flight")
 	}
@@ -120,7 +123,7 @@ func TestAHolderThatLetsGoIsNoHolderAnyMore(t *testing.T) {
 
 func TestAnotherUsersProcessIsNoHolder(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	for _, how := range []string{"held by another user", "held by another user who hides"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -138,8 +141,8 @@ func TestFullProcessesStarveNobody(t *testing.T) {
 	t.Parallel()
 	var before sync.WaitGroup
 	for range 10 {
-		h := start(t, nil, "full", "4000")
-		before.Go(func() { h.line(t, "full") })
+		h := puppet.Start(t, nil, "full", "4000")
+		before.Go(func() { h.Line(t, "full") })
 	}
 	before.Wait()
 	holders := NewHolders(int32(os.Getpid()))
@@ -180,7 +183,7 @@ func TestManyConnectionsAtOnceAreAllIdentified(t *testing.T) {
 	holders := NewHolders(elsewhere)
 	const each, processes = 400, 5
 	for range processes {
-		start(t, nil, "dial-many", ln.Addr().String(), fmt.Sprint(each))
+		puppet.Start(t, nil, "dial-many", ln.Addr().String(), fmt.Sprint(each))
 	}
 	var failed sync.Map
 	var all sync.WaitGroup
@@ -220,16 +223,16 @@ func TestOneSocketWantedTwiceIsAnsweredTwice(t *testing.T) {
 // that has been there before, and one that has just started.
 func BenchmarkFindHolder(b *testing.B) {
 	for range 64 * 3 {
-		start(b, nil, "hold")
+		puppet.Start(b, nil, "hold")
 	}
 	ln := tcpListener(b, "127.0.0.1:0")
 	for _, who := range []string{"known", "new"} {
 		b.Run(who, func(b *testing.B) {
-			h := start(b, nil, "dial-again", ln.Addr().String())
+			h := puppet.Start(b, nil, "dial-again", ln.Addr().String())
 			holders := NewHolders(elsewhere)
 			for b.Loop() {
 				b.StopTimer()
-				h.in.Write([]byte("x"))
+				h.In.Write([]byte("x"))
 				c, err := ln.Accept()
 				if err != nil {
 					b.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // Helpers that hold a loopback socket in one way or another. Each says which
@@ -34,7 +36,7 @@ func init() {
 }
 
 type holderHelper struct {
-	*helperProcess
+	*puppet.Helper
 	holder int32
 }
 
@@ -42,8 +44,8 @@ type holderHelper struct {
 func hold(t testing.TB, attr *syscall.SysProcAttr, how string) (h holderHelper, local, remote netip.AddrPort) {
 	t.Helper()
 	ln := tcpListener(t, "127.0.0.1:0")
-	h.helperProcess = start(t, attr, "holder", ln.Addr().String(), how)
-	said := h.line(t, "")
+	h.Helper = puppet.Start(t, attr, "holder", ln.Addr().String(), how)
+	said := h.Line(t, "")
 	if said == "cannot" {
 		t.Skipf("%s: this system does not let a process do that", how)
 	}
@@ -55,10 +57,10 @@ func hold(t testing.TB, attr *syscall.SysProcAttr, how string) (h holderHelper, 
 }
 
 // tell has the helper go on, and waits until it has.
-func (h holderHelper) tell(t testing.TB) {
+func (h holderHelper) Tell(t testing.TB) {
 	t.Helper()
-	h.in.Write([]byte("x"))
-	h.line(t, "told")
+	h.In.Write([]byte("x"))
+	h.Line(t, "told")
 }
 
 func holdSocket(addr, how string) error {
@@ -105,7 +107,7 @@ func holdSocket(addr, how string) error {
 			return err
 		}
 		fmt.Println("held", self)
-		return unix.Exec("/proc/self/exe", []string{"hold"}, []string{helperEnv + "=hold"})
+		return unix.Exec("/proc/self/exe", []string{"hold"}, []string{puppet.Env + "=hold"})
 	case "in a grandchild":
 		pid, err := heir(s, nil)
 		if err != nil {
@@ -114,14 +116,14 @@ func holdSocket(addr, how string) error {
 		unix.Close(s)
 		return waitHolding(pid)
 	case "held by another user":
-		pid, err := heir(s, asUID(12345))
+		pid, err := heir(s, puppet.AsUID(12345))
 		if err != nil {
 			return err
 		}
 		unix.Close(s)
 		return waitHolding(pid)
 	case "held by another user who hides":
-		pid, err := heir(s, asUID(12345), "hide")
+		pid, err := heir(s, puppet.AsUID(12345), "hide")
 		if err != nil {
 			return err
 		}
@@ -220,7 +222,7 @@ func heir(fd int, attr *syscall.SysProcAttr, mode ...string) (pid int, err error
 	f := os.NewFile(uintptr(copied), "handed on")
 	defer f.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{helperEnv + "=" + append(mode, "hold")[0]}
+	cmd.Env = []string{puppet.Env + "=" + append(mode, "hold")[0]}
 	cmd.Stdin, cmd.ExtraFiles, cmd.SysProcAttr = os.Stdin, []*os.File{f}, attr
 	if err := cmd.Start(); err != nil {
 		return 0, err

@@ -2,11 +2,15 @@ package peer
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // search is one walk through the processes.
@@ -199,7 +203,7 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	if err != nil || err2 != nil || process != pid || uid != s.uid {
 		return Holder{}, false
 	}
-	h := Holder{PID: pid, Process: composed(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
+	h := Holder{PID: pid, Process: attest.Instance(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
 	again, ok := socketAt(int(dir.Fd()), "fd/"+name)
 	return h, ok && again == inode
 }
@@ -229,16 +233,16 @@ func (h *Holders) Still(of Holder) bool {
 	defer dir.Close()
 	start, err := startIn(dir)
 	inode, ok := socketAt(int(dir.Fd()), "fd/"+of.descriptor)
-	return err == nil && ok && inode == of.inode && composed(of.PID, start) == of.Process
+	return err == nil && ok && inode == of.inode && attest.Instance(of.PID, start) == of.Process
 }
 
 // startIn is startTime below an open /proc directory.
 func startIn(dir *os.File) (uint64, error) {
-	b, err := readIn(dir, "stat")
+	b, err := attest.ReadIn(dir, "stat")
 	if err != nil {
 		return 0, err
 	}
-	return startOf(b)
+	return attest.StartOf(b)
 }
 
 // processes lists all process numbers in ascending order.
@@ -264,4 +268,29 @@ func processes() []int32 {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// identityIn reads which process an open /proc directory belongs to, which for
+// one of a thread is another number, and its effective uid.
+func identityIn(dir *os.File) (process int32, uid uint32, err error) {
+	b, err := attest.ReadIn(dir, "status")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range bytes.Lines(b) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		f := bytes.Fields(rest)
+		switch {
+		case string(name) == "Tgid" && len(f) > 0:
+			n, err := strconv.ParseInt(string(f[0]), 10, 32)
+			if err != nil {
+				return 0, 0, fmt.Errorf("reading the Tgid line: %w", err)
+			}
+			process = int32(n)
+		case string(name) == "Uid" && len(f) > 1:
+			n, err := strconv.ParseUint(string(f[1]), 10, 32)
+			return process, uint32(n), err
+		}
+	}
+	return 0, 0, errors.New("no Uid line")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Gone reports whether the process instance of that name ("BOOT/PID@START", as
@@ -20,10 +22,10 @@ import (
 // does not prove that the process lives.
 func Gone(instance string) bool {
 	boot, pid, start, ok := parseInstance(instance)
-	if !ok || !isBoot(bootID()) || !ownProc() {
+	if !ok || !isBoot(attest.BootID()) || !ownProc() {
 		return false
 	}
-	return boot != bootID() || goneHere(pid, start, unix.PidfdOpen)
+	return boot != attest.BootID() || goneHere(pid, start, unix.PidfdOpen)
 }
 
 // goneHere checks a process of this boot. open is pidfd_open, except in tests.
@@ -44,7 +46,7 @@ func goneHere(pid int32, start uint64, open func(pid, flags int) (int, error)) b
 	if r, seen := look(pid); seen && r.start != start {
 		return true
 	}
-	return readable(fd)
+	return attest.Exited(fd)
 }
 
 // goneByProc is for a kernel before 5.3, and for us without a descriptor left:
@@ -76,7 +78,7 @@ func Above() ([]Process, error) {
 		}
 		above := make([]Process, len(chain)-1)
 		for i, l := range chain[1:] {
-			above[i] = Process{composed(l.pid, l.start), names[l.pid]}
+			above[i] = Process{attest.Instance(l.pid, l.start), names[l.pid]}
 		}
 		if !ok {
 			return above, ErrLineage

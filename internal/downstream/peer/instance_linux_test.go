@@ -14,11 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 func TestAProcessThatRunsIsNotGone(t *testing.T) {
 	t.Parallel()
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	name := nameOf(t, p.Process.Pid)
 	if Gone(name) || Gone(nameOf(t, os.Getpid())) || Gone(nameOf(t, 1)) {
 		t.Error("a process that runs is gone")
@@ -27,8 +30,8 @@ func TestAProcessThatRunsIsNotGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.tell(t, "become", self)
-	p.line(t, "done")
+	p.Tell(t, "become", self)
+	p.Line(t, "done")
 	if Gone(name) {
 		t.Error("another program in its place, and the process is gone")
 	}
@@ -36,8 +39,8 @@ func TestAProcessThatRunsIsNotGone(t *testing.T) {
 
 func TestAProcessOfAnotherUserThatRunsIsNotGone(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	p := newPuppet(t, asUID(65534), "")
+	puppet.NeedRoot(t)
+	p := puppet.New(t, puppet.AsUID(65534), "")
 	if Gone(nameOf(t, p.Process.Pid)) {
 		t.Error("it is gone")
 	}
@@ -47,7 +50,7 @@ func TestAProcessOfAnotherUserThatRunsIsNotGone(t *testing.T) {
 func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{helperEnv + "=hold"}
+	cmd.Env = []string{puppet.Env + "=hold"}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +63,7 @@ func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
 		t.Error("gone while it runs")
 	}
 	in.Close()
-	eventually(t, "a process that exited is gone", func() bool { return Gone(name) })
+	puppet.Eventually(t, "a process that exited is gone", func() bool { return Gone(name) })
 	if _, ok := look(int32(cmd.Process.Pid)); !ok {
 		t.Error("somebody reaped it: the test shows nothing")
 	}
@@ -75,7 +78,7 @@ func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
 func TestANumberThatSomebodyElseHasIsNotTheProcess(t *testing.T) {
 	t.Parallel()
 	r, _ := look(int32(os.Getpid()))
-	if !Gone(composed(int32(os.Getpid()), r.start-1)) || !Gone(composed(int32(os.Getpid()), r.start+1)) {
+	if !Gone(attest.Instance(int32(os.Getpid()), r.start-1)) || !Gone(attest.Instance(int32(os.Getpid()), r.start+1)) {
 		t.Error("a process of another start is there")
 	}
 	if !Gone(fmt.Sprintf("00000000-0000-4000-8000-000000000000/%d@%d", os.Getpid(), r.start)) {
@@ -93,7 +96,7 @@ func TestAThreadIsNoProcess(t *testing.T) {
 	for _, e := range threads {
 		tid, _ := strconv.Atoi(e.Name())
 		r, seen := look(int32(tid))
-		if seen && tid != os.Getpid() && !Gone(composed(int32(tid), r.start)) {
+		if seen && tid != os.Getpid() && !Gone(attest.Instance(int32(tid), r.start)) {
 			t.Errorf("thread %d passes for a process", tid)
 		}
 	}
@@ -117,7 +120,7 @@ func TestANameThatSaysNothingIsNotGone(t *testing.T) {
 }
 
 func FuzzGone(f *testing.F) {
-	for _, s := range []string{"", "b/1@2", bootID() + "/1@2", bootID() + "/4194304@99999"} {
+	for _, s := range []string{"", "b/1@2", attest.BootID() + "/1@2", attest.BootID() + "/4194304@99999"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -134,7 +137,7 @@ func FuzzGone(f *testing.F) {
 // What a kernel before 5.3, or a process without a descriptor left, can tell.
 func TestWithoutAHandleTheStartTells(t *testing.T) {
 	t.Parallel()
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	pid := int32(p.Process.Pid)
 	r, _ := look(pid)
 	for _, err := range []error{unix.ENOSYS, unix.EPERM, unix.EMFILE} {
@@ -146,26 +149,26 @@ func TestWithoutAHandleTheStartTells(t *testing.T) {
 			t.Errorf("%v: there with another start", err)
 		}
 	}
-	p.end()
+	p.End()
 	none := func(int, int) (int, error) { return -1, unix.ENOSYS }
-	eventually(t, "it is gone", func() bool { return goneHere(pid, r.start, none) })
+	puppet.Eventually(t, "it is gone", func() bool { return goneHere(pid, r.start, none) })
 }
 
 // The first thread leaves and the others go on: /proc shows a zombie.
 func TestAProcessOutlivesItsFirstThread(t *testing.T) {
 	t.Parallel()
-	h := start(t, nil, "headless")
-	h.line(t, "headless")
+	h := puppet.Start(t, nil, "headless")
+	h.Line(t, "headless")
 	name := nameOf(t, h.Process.Pid)
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Process.Pid))
-	if f := statFields(stat); err != nil || string(f[0]) != "Z" {
+	if f := attest.StatFields(stat); err != nil || string(f[0]) != "Z" {
 		t.Fatalf("the stage is wrong: %s %v", stat, err)
 	}
 	if Gone(name) {
 		t.Error("gone, and its other threads run")
 	}
-	h.in.Close()
-	eventually(t, "it is gone with its last thread", func() bool { return Gone(name) })
+	h.In.Close()
+	puppet.Eventually(t, "it is gone with its last thread", func() bool { return Gone(name) })
 }
 
 // headless is a process whose first thread has left.
@@ -184,12 +187,12 @@ func headless([]string) error {
 	go func() {
 		<-left
 		for stat := []byte(nil); ; {
-			if stat, _ = os.ReadFile("/proc/self/stat"); len(stat) > 0 && string(statFields(stat)[0]) == "Z" {
+			if stat, _ = os.ReadFile("/proc/self/stat"); len(stat) > 0 && string(attest.StatFields(stat)[0]) == "Z" {
 				break
 			}
 		}
 		fmt.Println("headless")
-		lineOf(0)
+		puppet.LineOf(0)
 		os.Exit(0)
 	}()
 	select {}
@@ -198,9 +201,9 @@ func headless([]string) error {
 // The number of a dead process is given to another one.
 func TestANumberUsedAgainIsGone(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	d := start(t, ownNumbers(), "reuse-gone")
-	if got := d.line(t, ""); got != "gone" {
+	puppet.NeedRoot(t)
+	d := puppet.Start(t, puppet.OwnNumbers(), "reuse-gone")
+	if got := d.Line(t, ""); got != "gone" {
 		t.Errorf("it %s", got)
 	}
 }
@@ -209,18 +212,18 @@ func reusedGone([]string) error {
 	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 		return err
 	}
-	p, err := newStagehand("")
+	p, err := puppet.NewStagehand("")
 	if err != nil {
 		return err
 	}
-	pid := int32(p.cmd.Process.Pid)
+	pid := int32(p.Cmd.Process.Pid)
 	r, _ := look(pid)
-	name := composed(pid, r.start)
+	name := attest.Instance(pid, r.start)
 	if Gone(name) {
 		return errors.New("gone while it runs")
 	}
 	time.Sleep(30 * time.Millisecond) // start times have a grain of ten, and the heir's is another
-	if err := p.replace(pid); err != nil {
+	if err := p.Replace(pid); err != nil {
 		return err
 	}
 	if heir, ok := look(pid); !ok || heir.start == r.start {
@@ -236,16 +239,16 @@ func reusedGone([]string) error {
 // hidepid keeps other users' processes out of sight: they may run.
 func TestAProcessThatIsHiddenIsNotGone(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	hidden := newPuppet(t, asUID(12345), "")
+	puppet.NeedRoot(t)
+	hidden := puppet.New(t, puppet.AsUID(12345), "")
 	other := nameOf(t, hidden.Process.Pid)
-	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
-	if got := d.line(t, ""); got != "hidden false" {
+	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
+	if got := d.Line(t, ""); got != "hidden false" {
 		t.Errorf("it says %q", got)
 	}
-	hidden.end()
-	d = start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
-	if got := d.line(t, ""); got != "hidden true" {
+	hidden.End()
+	d = puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "hidden", other)
+	if got := d.Line(t, ""); got != "hidden true" {
 		t.Errorf("after its end it says %q", got)
 	}
 }
@@ -269,12 +272,12 @@ func hiddenGone(args []string) error {
 // The numbers of another namespace's /proc are others'.
 func TestAForeignProcTellsNothing(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "foreign-gone", bootID()+"/4194303@1")
-	if got := d.line(t, ""); got != "foreign false "+ErrLineage.Error() {
+	puppet.NeedRoot(t)
+	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "foreign-gone", attest.BootID()+"/4194303@1")
+	if got := d.Line(t, ""); got != "foreign false "+ErrLineage.Error() {
 		t.Errorf("it says %q", got)
 	}
-	if !Gone(bootID() + "/4194303@1") {
+	if !Gone(attest.BootID() + "/4194303@1") {
 		t.Error("nobody has that number here, and it is not gone")
 	}
 }
@@ -307,9 +310,9 @@ func TestWhatIsAboveThisProcess(t *testing.T) {
 // same names, or a session could not be bound to one of them.
 func TestAboveAgreesWithAncestors(t *testing.T) {
 	t.Parallel()
-	p := newPuppet(t, nil, "")
+	p := puppet.New(t, nil, "")
 	chain := chainOf(t, p)
-	above := strings.Fields(p.do(t, "above"))
+	above := strings.Fields(p.Do(t, "above"))
 	if !slices.Equal(chain[1:], above) {
 		t.Errorf("the daemon sees %q, the caller %q", chain[1:], above)
 	}

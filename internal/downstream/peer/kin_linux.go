@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Kinship describes the processes of a chain. ErrLineage: one of them has ended.
@@ -15,13 +17,13 @@ func Kinship(chain []string) ([]Kin, error) {
 	all := make([]Kin, 0, len(chain))
 	for _, instance := range chain {
 		boot, pid, start, ok := parseInstance(instance)
-		if !ok || boot != bootID() {
+		if !ok || boot != attest.BootID() {
 			return nil, fmt.Errorf("%w: %q is no process of this boot", ErrLineage, instance)
 		}
 		k := Kin{Instance: instance, PID: pid, Start: start, Login: loginOf(pid)}
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 		r, there := look(pid)
-		f := statFields(b)
+		f := attest.StatFields(b)
 		if err != nil || !there || r.start != start || len(f) < 5 {
 			return nil, fmt.Errorf("%w: process %d has ended", ErrLineage, pid)
 		}
@@ -42,7 +44,7 @@ func First() string {
 	if !ok {
 		return ""
 	}
-	return composed(1, r.start)
+	return attest.Instance(1, r.start)
 }
 
 // loginOf is the audit session of a process.

@@ -4,12 +4,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Nested reports whether the peer is in a pid namespace below this process's, as
 // every contained process is. What cannot be determined counts as not nested: of
 // a process that protects itself the kernel shows this and little else.
-func (c *Credentials) Nested() bool {
+func Nested(c *attest.Credentials) bool {
 	if c.PID <= 0 {
 		return false
 	}

@@ -2,5 +2,7 @@
 
 package peer
 
+import "github.com/doorward/doorward/internal/trust/attest"
+
 // Nested is false: there are no pid namespaces here.
-func (c *Credentials) Nested() bool { return false }
+func Nested(*attest.Credentials) bool { return false }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Observer looks at processes. It keeps the digests of executables, so that
@@ -22,11 +24,11 @@ func NewObserver(l Limits) *Observer { return &Observer{newDigests(l.withDefault
 // program. When it does not, there is no evidence at all. Of a process in
 // foreign namespaces there is none either: nothing there means what it means
 // here.
-func (o *Observer) Observe(ctx context.Context, c *Credentials) Evidence {
+func (o *Observer) Observe(ctx context.Context, c *attest.Credentials) Evidence {
 	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
 		return Evidence{}
 	}
-	image := c.process.keepImage(openImage(c.PID))
+	image := keepImage(c, openImage(c.PID))
 	e := o.read(ctx, c.PID, image)
 	if !c.Alive() || image != nil && !image.Holds() {
 		return Evidence{}
@@ -36,18 +38,12 @@ func (o *Observer) Observe(ctx context.Context, c *Credentials) Evidence {
 }
 
 // keepImage makes an image last as long as the hold on the process.
-func (p *process) keepImage(m *Image) *Image {
-	if m == nil {
-		return nil
+func keepImage(c *attest.Credentials, m *Image) *Image {
+	if m == nil || c.OnClose(m.Release) {
+		return m
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		m.Release()
-		return nil
-	}
-	p.images = append(p.images, m)
-	return m
+	m.Release()
+	return nil
 }
 
 // ownProc reports whether /proc is that of our own pid namespace. In any other
@@ -65,14 +61,14 @@ func (o *Observer) read(ctx context.Context, pid int32, image *Image) (e Evidenc
 	if !ok {
 		return Evidence{}
 	}
-	e.Start, e.Process = seconds(before.start), composed(pid, before.start)
+	e.Start, e.Process = seconds(before.start), attest.Instance(pid, before.start)
 	e.Cgroup = cgroup(pid)
 	e.Unit = unit(e.Cgroup)
 	parent := before.parent
 	exe := parentExe(parent)
 	family := ""
 	if r, ok := look(parent); ok && parent > 0 {
-		family = composed(parent, r.start)
+		family = attest.Instance(parent, r.start)
 	}
 	parents := ancestors(parent)
 	// The children of a process are adopted when it ends: an equal parent before

@@ -11,14 +11,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // peerOf is the credentials of a puppet that has connected.
-func peerOf(t *testing.T, attr *syscall.SysProcAttr) (puppet, *Credentials) {
+func peerOf(t *testing.T, attr *syscall.SysProcAttr) (puppet.Puppet, *attest.Credentials) {
 	t.Helper()
 	ln, path := unixListener(t)
-	p := newPuppet(t, attr, path)
-	return p, credsOf(t, acceptUnix(t, ln))
+	p := puppet.New(t, attr, path)
+	return p, credsOf(t, puppet.AcceptUnix(t, ln))
 }
 
 func TestEvidenceIsWhatTheProcessLooksLike(t *testing.T) {
@@ -69,7 +72,7 @@ func digestOf(t *testing.T, path string) string {
 func TestANameGivesNothing(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
-	claude := copyOf(t, "claude", self)
+	claude := puppet.CopyOf(t, "claude", self)
 	f, err := os.OpenFile(claude, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -78,17 +81,17 @@ func TestANameGivesNothing(t *testing.T) {
 	f.Close()
 	ln, path := unixListener(t)
 
-	p := newPuppet(t, nil, "")
-	p.do(t, "become", claude)
-	p.do(t, "dial", path)
-	e := NewObserver(Limits{}).Observe(t.Context(), credsOf(t, acceptUnix(t, ln)))
+	p := puppet.New(t, nil, "")
+	p.Do(t, "become", claude)
+	p.Do(t, "dial", path)
+	e := NewObserver(Limits{}).Observe(t.Context(), credsOf(t, puppet.AcceptUnix(t, ln)))
 	if e.Exe != claude || e.SHA256 != digestOf(t, claude) || e.SHA256 == digestOf(t, self) {
 		t.Errorf("a program called claude: %q %s", e.Exe, e.SHA256)
 	}
 
-	p.do(t, "mother", self) // a child of claude that is none
-	p.do(t, "dial", path)
-	e = NewObserver(Limits{}).Observe(t.Context(), credsOf(t, acceptUnix(t, ln)))
+	p.Do(t, "mother", self) // a child of claude that is none
+	p.Do(t, "dial", path)
+	e = NewObserver(Limits{}).Observe(t.Context(), credsOf(t, puppet.AcceptUnix(t, ln)))
 	if e.Exe != self || e.SHA256 != digestOf(t, self) || e.ParentExe != claude || !strings.HasSuffix(e.Parents[0], ":claude") {
 		t.Errorf("a child of a program called claude: %q, parent %q, %q", e.Exe, e.ParentExe, e.Parents)
 	}
@@ -105,13 +108,13 @@ func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 	}{
 		{"removed", "a", os.Remove, func(p string) string { return p + " (deleted)" }},
 		{"replaced", "a", func(p string) error {
-			return os.Rename(copyOf(t, "b", "/bin/sleep"), p)
+			return os.Rename(puppet.CopyOf(t, "b", "/bin/sleep"), p)
 		}, func(p string) string { return p + " (deleted)" }},
 		{"moved", "a", func(p string) error { return os.Rename(p, p+"2") }, func(p string) string { return p + "2" }},
 		{"really called so", "a (deleted)", func(string) error { return nil }, func(string) string { return "" }},
 		{"really called so, and removed", "a (deleted)", os.Remove, func(p string) string { return p + " (deleted)" }},
 		{"removed, with another file of the marked name", "a", func(p string) error {
-			return os.Rename(p, copyOf(t, "c", "/bin/sleep")+"x")
+			return os.Rename(p, puppet.CopyOf(t, "c", "/bin/sleep")+"x")
 		}, func(string) string { return "*x" }},
 		{"a line break", "a\nb", func(string) error { return nil }, func(p string) string { return p }},
 		{"not UTF-8", "a\xff", func(string) error { return nil }, func(string) string { return "" }},
@@ -119,14 +122,14 @@ func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			ln, path := unixListener(t)
-			exe := copyOf(t, tc.file, self)
-			p := newPuppet(t, nil, "")
-			p.do(t, "become", exe)
-			p.do(t, "dial", path)
+			exe := puppet.CopyOf(t, tc.file, self)
+			p := puppet.New(t, nil, "")
+			p.Do(t, "become", exe)
+			p.Do(t, "dial", path)
 			if err := tc.after(exe); err != nil {
 				t.Fatal(err)
 			}
-			e := NewObserver(Limits{}).Observe(t.Context(), credsOf(t, acceptUnix(t, ln)))
+			e := NewObserver(Limits{}).Observe(t.Context(), credsOf(t, puppet.AcceptUnix(t, ln)))
 			want := tc.want(exe)
 			if suffix, ok := strings.CutPrefix(want, "*"); ok && strings.HasSuffix(e.Exe, suffix) {
 				want = e.Exe
@@ -138,9 +141,9 @@ func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 	}
 }
 
-func credsOf(t *testing.T, c *net.UnixConn) *Credentials {
+func credsOf(t *testing.T, c *net.UnixConn) *attest.Credentials {
 	t.Helper()
-	creds, err := OfUnix(c)
+	creds, err := attest.OfUnix(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +161,9 @@ func TestAnExecDuringTheLookLeavesNoEvidence(t *testing.T) {
 	}
 	got := make(chan Evidence)
 	go func() { got <- o.Observe(t.Context(), creds) }()
-	eventually(t, "the look has begun", func() bool { o.digests.mu.Lock(); defer o.digests.mu.Unlock(); return len(o.digests.known) > 0 })
-	p.tell(t, "become", "/proc/self/exe") // the same file: nothing but the image tells
-	p.line(t, "done")
+	puppet.Eventually(t, "the look has begun", func() bool { o.digests.mu.Lock(); defer o.digests.mu.Unlock(); return len(o.digests.known) > 0 })
+	p.Tell(t, "become", "/proc/self/exe") // the same file: nothing but the image tells
+	p.Line(t, "done")
 	for range hashings {
 		<-o.digests.slots
 	}
@@ -181,8 +184,8 @@ func TestTheEndDuringTheLookLeavesNoEvidence(t *testing.T) {
 	}
 	got := make(chan Evidence)
 	go func() { got <- o.Observe(t.Context(), creds) }()
-	eventually(t, "the look has begun", func() bool { o.digests.mu.Lock(); defer o.digests.mu.Unlock(); return len(o.digests.known) > 0 })
-	p.end()
+	puppet.Eventually(t, "the look has begun", func() bool { o.digests.mu.Lock(); defer o.digests.mu.Unlock(); return len(o.digests.known) > 0 })
+	p.End()
 	for range hashings {
 		<-o.digests.slots
 	}
@@ -200,58 +203,69 @@ func TestTheEndDuringTheLookLeavesNoEvidence(t *testing.T) {
 func TestWhoWroteBeforeAnExecCannotBeToldByALook(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
-	trusted := copyOf(t, "trusted", self)
+	trusted := puppet.CopyOf(t, "trusted", self)
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "request")
-	p.do(t, "become", trusted)
-	g.mustSay(t, "request")
-	e := NewObserver(Limits{}).Observe(t.Context(), g.creds)
+	p := puppet.New(t, nil, path)
+	c := puppet.AcceptUnix(t, ln)
+	creds := credsOf(t, c)
+	g := attest.Guard(c, creds, nil)
+	p.Do(t, "say", "request")
+	p.Do(t, "become", trusted)
+	mustSay(t, g, "request")
+	e := NewObserver(Limits{}).Observe(t.Context(), creds)
 	if e.Exe != trusted || !e.Image.Holds() {
 		t.Errorf("the look finds %+v; if it can tell by now, the rules about programs can count it for one-shot requests", e)
 	}
-	p.do(t, "say", "answer to the challenge") // the image that was looked at, and nobody else
-	g.mustSay(t, "answer to the challenge")
-	p.do(t, "become", self)
+	p.Do(t, "say", "answer to the challenge") // the image that was looked at, and nobody else
+	mustSay(t, g, "answer to the challenge")
+	p.Do(t, "become", self)
 	if e.Image.Holds() {
 		t.Error("the next exec is not noticed")
+	}
+}
+
+func mustSay(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b := make([]byte, 64)
+	if n, err := c.Read(b); string(b[:n]) != want || err != nil {
+		t.Fatalf("read %q, %v; want %q", b[:n], err, want)
 	}
 }
 
 // A process that hides itself shows what everybody may see.
 func TestAHiddenProcessHasNoProgram(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	path := filepath.Join(openDir(t), "s")
-	d := start(t, asUID(12345), "observe", path)
-	d.line(t, "ready")
-	p := newPuppet(t, asUID(12345), "")
-	p.do(t, "protect")
-	p.do(t, "dial", path)
-	if got, want := d.line(t, ""), fmt.Sprintf("exe false digest false image false start true cgroup true parent %d", os.Getpid()); got != want {
+	puppet.NeedRoot(t)
+	path := filepath.Join(puppet.OpenDir(t), "s")
+	d := puppet.Start(t, puppet.AsUID(12345), "observe", path)
+	d.Line(t, "ready")
+	p := puppet.New(t, puppet.AsUID(12345), "")
+	p.Do(t, "protect")
+	p.Do(t, "dial", path)
+	if got, want := d.Line(t, ""), fmt.Sprintf("exe false digest false image false start true cgroup true parent %d", os.Getpid()); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	newPuppet(t, asUID(12345), path)
-	if got, want := d.line(t, ""), fmt.Sprintf("exe true digest true image true start true cgroup true parent %d", os.Getpid()); got != want {
+	puppet.New(t, puppet.AsUID(12345), path)
+	if got, want := d.Line(t, ""), fmt.Sprintf("exe true digest true image true start true cgroup true parent %d", os.Getpid()); got != want {
 		t.Errorf("a process of the same user: %s\nwant %s", got, want)
 	}
-	newPuppet(t, asUID(12346), path)
-	if got := d.line(t, ""); !strings.HasPrefix(got, "exe false digest false image false") {
+	puppet.New(t, puppet.AsUID(12346), path)
+	if got := d.Line(t, ""); !strings.HasPrefix(got, "exe false digest false image false") {
 		t.Errorf("a process of another user: %s", got)
 	}
 }
 
 func TestOfAForeignProcessNothingIsObserved(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	for _, flags := range []uintptr{syscall.CLONE_NEWPID, syscall.CLONE_NEWNS} {
 		_, creds := peerOf(t, &syscall.SysProcAttr{Cloneflags: flags})
 		if e := NewObserver(Limits{}).Observe(t.Context(), creds); fmt.Sprint(e) != fmt.Sprint(Evidence{}) {
 			t.Errorf("of a foreign process: %+v", e)
 		}
 	}
-	for _, c := range []*Credentials{nil, {}, {PID: int32(os.Getpid()), Foreign: true}} {
+	for _, c := range []*attest.Credentials{nil, {}, {PID: int32(os.Getpid()), Foreign: true}} {
 		if e := NewObserver(Limits{}).Observe(t.Context(), c); fmt.Sprint(e) != fmt.Sprint(Evidence{}) {
 			t.Errorf("of %+v: %+v", c, e)
 		}
@@ -286,7 +300,7 @@ func TestImageHandles(t *testing.T) {
 	}{{"pagemap", 8}, {"maps", 1}} {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPuppet(t, nil, "")
+			p := puppet.New(t, nil, "")
 			m := openImageFile(fmt.Sprintf("/proc/%d/%s", p.Process.Pid, f.name), f.size)
 			if m == nil {
 				t.Skip("this kernel has no such file")
@@ -297,14 +311,14 @@ func TestImageHandles(t *testing.T) {
 					t.Fatal("a running program does not hold")
 				}
 			}
-			p.do(t, "become", "/proc/self/exe")
+			p.Do(t, "become", "/proc/self/exe")
 			if m.Holds() {
 				t.Error("an exec of the same file is not noticed")
 			}
 			m = openImageFile(fmt.Sprintf("/proc/%d/%s", p.Process.Pid, f.name), f.size)
 			defer m.Release()
-			p.do(t, "heir")
-			eventually(t, "the exit is noticed", func() bool { return !m.Holds() })
+			p.Do(t, "heir")
+			puppet.Eventually(t, "the exit is noticed", func() bool { return !m.Holds() })
 		})
 	}
 	if m := openImage(1 << 30); m != nil {
@@ -347,17 +361,17 @@ func TestLooksLeaveNoDescriptor(t *testing.T) {
 	before := openDescriptors(t)
 	var retained []*Image
 	for range 20 {
-		again := &Credentials{PID: creds.PID, UID: creds.UID}
+		again := &attest.Credentials{PID: creds.PID, UID: creds.UID}
 		m := o.Observe(t.Context(), again).Image
 		m.Retain()
 		retained = append(retained, m)
 		again.Close()
 	}
-	p.end()
+	p.End()
 	for _, m := range retained {
 		m.Release()
 	}
-	eventually(t, "all are closed", func() bool { return openDescriptors(t) <= before })
+	puppet.Eventually(t, "all are closed", func() bool { return openDescriptors(t) <= before })
 }
 
 func TestALookThroughAnOldNamespaceMountFindsNothing(t *testing.T) {
@@ -365,9 +379,9 @@ func TestALookThroughAnOldNamespaceMountFindsNothing(t *testing.T) {
 	if !ownProc() {
 		t.Error("/proc here is not ours")
 	}
-	needRoot(t)
-	d := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "own-proc")
-	if got := d.line(t, ""); got != "own false, of process 1: {Exe: SHA256: Start: Cgroup: Unit: Process: ParentProcess: ParentPID:0 ParentExe: Parents:[] Image:<nil>}" {
+	puppet.NeedRoot(t)
+	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "own-proc")
+	if got := d.Line(t, ""); got != "own false, of process 1: {Exe: SHA256: Start: Cgroup: Unit: Process: ParentProcess: ParentPID:0 ParentExe: Parents:[] Image:<nil>}" {
 		t.Errorf("in a new pid namespace with the old /proc: %s", got)
 	}
 }

@@ -2,7 +2,11 @@
 
 package peer
 
-import "context"
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+)
 
 // Observer looks at processes; on this system there is nothing that it could
 // say of one: a pid can be reused, so it must not be used to find code.
@@ -12,7 +16,7 @@ type Observer struct{}
 func NewObserver(Limits) *Observer { return &Observer{} }
 
 // Observe has no evidence on this system.
-func (o *Observer) Observe(context.Context, *Credentials) Evidence { return Evidence{} }
+func (o *Observer) Observe(context.Context, *attest.Credentials) Evidence { return Evidence{} }
 
 // Image is a hold on a program, which this system cannot give.
 type Image struct{}
@@ -37,7 +41,7 @@ type Watcher struct{}
 func NewWatcher() (*Watcher, error) { return &Watcher{}, nil }
 
 // Watch never calls dead.
-func (w *Watcher) Watch(c *Credentials, dead func()) error { return nil }
+func (w *Watcher) Watch(c *attest.Credentials, dead func()) error { return nil }
 
 // Close does nothing.
 func (w *Watcher) Close() error { return nil }

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MaxSocketPath is the longest path, in bytes, that a socket can be bound to.
+const MaxSocketPath = 107
+
 // firstPassed is the descriptor at which a service manager begins to pass.
 const firstPassed = 3
 

@@ -1,81 +1,18 @@
-// Package peer says what the kernel knows about the other end of a local
-// connection, and whether that still holds. It exists because everything else
-// a caller can offer (a name, a header, a command line) is chosen by the
-// caller.
+// Package peer looks at the process at the other end of a local connection,
+// beyond what trust/attest knows of it: its program, its ancestors, the owner of
+// a loopback socket. It also holds the few system calls that the local doors
+// need, so that raw system calls stay in few packages: the private directory, the
+// lock and the stale socket (path_unix.go).
 //
-// Invariant: a value in Credentials came from the kernel about this very
-// connection, or the field is empty. Nothing here is guessed, and nothing that
-// could not be read is filled in. Uid, gid, groups and label are those of the
-// process that called connect, at the time of that call; a later setuid does
-// not show, and that is right.
-//
-// The package also holds the few system calls that the local doors need: the
-// private directory, the lock and the stale socket (path_unix.go), so that raw
-// system calls stay in one room.
+// Invariant: what it finds is observed: true when it was read, and fit to take
+// rights away, never to grant any. Nothing that could not be read is filled in.
 package peer
 
 import "errors"
 
 var (
-	// ErrUnsupported: this operating system has no peer credentials that
-	// Doorward knows how to read. Nothing is invented in their place.
-	ErrUnsupported = errors.New("peer credentials are not supported on this system")
-	// ErrGone means that the connecting process has exited, or that the kernel
-	// could not give a handle on it. Its pid may already belong to another process.
-	ErrGone = errors.New("the peer process is gone")
-	// ErrNoIdentity: the kernel gave no usable uid: the overflow uid, which
-	// every unmapped user of a user namespace shares, or none at all.
-	ErrNoIdentity = errors.New("the peer's uid cannot be told")
 	// ErrUnavailable: this system cannot say who owns a TCP socket.
 	ErrUnavailable = errors.New("the owner of a TCP socket cannot be told on this system")
 	// ErrNotFound: the system looked and no process holds that socket.
 	ErrNotFound = errors.New("no process owns the TCP socket")
 )
-
-// Credentials is what is known of a Unix socket's peer. UID, GID, Groups and
-// Label are attested by the kernel; so is Instance when InstanceAttested.
-// PID and Foreign are observed: they may take rights away, never give any.
-type Credentials struct {
-	UID uint32 // effective uid at connect
-	GID uint32 // effective gid at connect
-
-	// Groups are the supplementary groups at connect. Empty and not
-	// GroupsKnown: the system did not say.
-	Groups      []uint32
-	GroupsKnown bool
-
-	// PID in the daemon's own pid namespace; 0 when it is not visible there.
-	// A pid is used again after its process has gone: it is decoration.
-	PID int32
-
-	// Label is the label of the security module (SO_PEERSEC), empty without one.
-	Label string
-
-	// Instance names the process instance for the record: boot id and inode
-	// of the process handle ("BOOT/inode"), unique for this boot, or composed
-	// of boot id, pid and start time ("BOOT/pid@start") on older kernels.
-	// Empty when there is nothing to compose it of.
-	Instance         string
-	InstanceAttested bool
-
-	// Foreign: the peer lives in another pid or mount namespace than the
-	// daemon, so nothing but its uid means here what it means there. False
-	// also when the namespaces could not be compared (another user's process).
-	Foreign bool
-
-	process process
-}
-
-// Alive reports whether the connecting process still runs. After Close, and
-// for a nil receiver, it is false. On systems without a process handle it is
-// true until Close, and InstanceAttested is false.
-func (c *Credentials) Alive() bool { return c != nil && c.process.alive() }
-
-// Close lets the process go. It may be called more than once, and at the same
-// time as Alive.
-func (c *Credentials) Close() error {
-	if c == nil {
-		return nil
-	}
-	return c.process.close()
-}

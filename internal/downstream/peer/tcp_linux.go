@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // The wire form of linux/inet_diag.h. Ports and addresses are in network
@@ -46,7 +48,7 @@ func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return uid, usableUID(uid)
+	return uid, attest.UsableUID(uid)
 }
 
 // plain drops what netlink does not carry: the mapped form and the zone.

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // pairs are the ways a client can reach a loopback listener.
@@ -40,7 +43,7 @@ func TestTheOwnerOfALoopbackClientIsFound(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			ln := tcpListener(t, p.listen)
-			start(t, nil, "dial", "tcp", dialAddr(ln, p.dial)).line(t, "connected")
+			puppet.Start(t, nil, "dial", "tcp", dialAddr(ln, p.dial)).Line(t, "connected")
 			checkOwner(t, ln, uint32(os.Geteuid()))
 		})
 	}
@@ -48,12 +51,12 @@ func TestTheOwnerOfALoopbackClientIsFound(t *testing.T) {
 
 func TestAnotherUsersSocketIsFound(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	for _, p := range pairs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			ln := tcpListener(t, p.listen)
-			start(t, asUID(12345), "dial", "tcp", dialAddr(ln, p.dial)).line(t, "connected")
+			puppet.Start(t, puppet.AsUID(12345), "dial", "tcp", dialAddr(ln, p.dial)).Line(t, "connected")
 			checkOwner(t, ln, 12345)
 		})
 	}
@@ -74,16 +77,16 @@ func checkOwner(t *testing.T, ln *net.TCPListener, want uint32) {
 
 func TestTheOverflowUIDOwnsNothing(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	ln := tcpListener(t, "127.0.0.1:0")
-	start(t, asUID(overflowUID()), "dial", "tcp", ln.Addr().String()).line(t, "connected")
+	puppet.Start(t, puppet.AsUID(65534), "dial", "tcp", ln.Addr().String()).Line(t, "connected")
 	conn, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if uid, err := OwnerOfTCP(addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())); !errors.Is(err, ErrNoIdentity) {
-		t.Errorf("owner %d, %v; want ErrNoIdentity", uid, err)
+	if uid, err := OwnerOfTCP(addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())); !errors.Is(err, attest.ErrNoIdentity) {
+		t.Errorf("owner %d, %v; want attest.ErrNoIdentity", uid, err)
 	}
 }
 
@@ -152,7 +155,7 @@ func TestAClosedClientHasNoOwner(t *testing.T) {
 			defer conn.Close()
 			end.do(client.(*net.TCPConn))
 			local, remote := addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())
-			eventually(t, "the socket is owned by nobody", func() bool {
+			puppet.Eventually(t, "the socket is owned by nobody", func() bool {
 				_, err := OwnerOfTCP(local, remote)
 				return errors.Is(err, ErrNotFound)
 			})
@@ -205,8 +208,8 @@ func TestErrorsThatPassAreNotThatTheSystemCannotTell(t *testing.T) {
 		}
 	}
 	ln := tcpListener(t, "127.0.0.1:0")
-	h := start(t, nil, "ask-without-descriptors", ln.Addr().String())
-	if got := h.line(t, "asked"); got != "asked true false" {
+	h := puppet.Start(t, nil, "ask-without-descriptors", ln.Addr().String())
+	if got := h.Line(t, "asked"); got != "asked true false" {
 		t.Errorf("without descriptors: %s; want an error that is not ErrUnavailable", got)
 	}
 }

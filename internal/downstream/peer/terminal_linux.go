@@ -4,12 +4,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Terminal reports whether a process of this machine has a controlling terminal whose
 // session it still belongs to: the leader of the session is the process itself or above
 // it. It is observed, so it may refuse and never allow by itself.
-func Terminal(c *Credentials) bool {
+func Terminal(c *attest.Credentials) bool {
 	chain, err := Ancestors(c)
 	if err != nil {
 		return false
@@ -18,7 +20,7 @@ func Terminal(c *Credentials) bool {
 	if err != nil || !c.Alive() {
 		return false
 	}
-	f := statFields(b) // from the state on: parent, group, session, terminal
+	f := attest.StatFields(b) // from the state on: parent, group, session, terminal
 	if len(f) < 5 || string(f[4]) == "0" {
 		return false
 	}

@@ -2,5 +2,7 @@
 
 package peer
 
+import "github.com/doorward/doorward/internal/trust/attest"
+
 // Terminal cannot be told on this system: false.
-func Terminal(*Credentials) bool { return false }
+func Terminal(*attest.Credentials) bool { return false }

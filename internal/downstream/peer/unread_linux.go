@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Unread returns how much was written to c, a connection within this machine, and
@@ -22,17 +24,7 @@ import (
 // acknowledged bytes are in it. A peer on another machine, or in another network
 // namespace, has no socket here: ErrUnreadUnknown.
 func Unread(c net.Conn) (int, error) {
-	var raw syscall.RawConn
-	switch c := c.(type) {
-	case *guard:
-		raw = c.raw
-	case syscall.Conn:
-		raw, _ = c.SyscallConn()
-	}
-	if raw == nil {
-		return 0, ErrUnreadUnknown
-	}
-	n, err := unsent(raw)
+	n, err := unsent(c)
 	if err != nil || n > 0 {
 		return n, err
 	}
@@ -43,9 +35,20 @@ func Unread(c net.Conn) (int, error) {
 }
 
 // unsent is SIOCOUTQ: the bytes in the socket's own send queue.
-func unsent(raw syscall.RawConn) (n int, err error) {
-	outer := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
-	if err = errors.Join(outer, err); err != nil {
+func unsent(c net.Conn) (n int, err error) {
+	ask := func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }
+	if !attest.Control(c, ask) {
+		inner, ok := c.(syscall.Conn)
+		if !ok {
+			return 0, ErrUnreadUnknown
+		}
+		raw, outer := inner.SyscallConn()
+		if outer == nil {
+			outer = raw.Control(ask)
+		}
+		err = errors.Join(outer, err)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("reading the send queue: %w", err)
 	}
 	return n, nil

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // listening are the doors of this machine; accept gives the daemon's end.
@@ -17,18 +20,18 @@ func listening(t *testing.T) map[string]func() (network, addr string, accept fun
 	all := map[string]func() (string, string, func() net.Conn){
 		"unix": func() (string, string, func() net.Conn) {
 			ln, path := unixListener(t)
-			return "unix", path, func() net.Conn { return acceptUnix(t, ln) }
+			return "unix", path, func() net.Conn { return puppet.AcceptUnix(t, ln) }
 		},
 		"unix, guarded": func() (string, string, func() net.Conn) {
 			ln, path := unixListener(t)
 			return "unix", path, func() net.Conn {
-				c := acceptUnix(t, ln)
-				creds, err := OfUnix(c)
+				c := puppet.AcceptUnix(t, ln)
+				creds, err := attest.OfUnix(c)
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { creds.Close() })
-				return Guard(c, creds, nil)
+				return attest.Guard(c, creds, nil)
 			}
 		},
 	}
@@ -87,7 +90,7 @@ func TestWhatIsUnreadCountsUntilTheLastByteIsRead(t *testing.T) {
 				t.Errorf("one byte is left and %d are unread", n)
 			}
 			io.ReadFull(c, make([]byte, 1))
-			eventually(t, "all is read", func() bool { return unread(t, s) == 0 })
+			puppet.Eventually(t, "all is read", func() bool { return unread(t, s) == 0 })
 			c.Close()
 			s.Close()
 			if n, err := Unread(s); err == nil {
@@ -128,33 +131,33 @@ func TestAStoppedProcessReadsNothing(t *testing.T) {
 	for name, open := range listening(t) {
 		t.Run(name, func(t *testing.T) {
 			network, addr, accept := open()
-			h := start(t, nil, "swallow", network, addr)
+			h := puppet.Start(t, nil, "swallow", network, addr)
 			s := accept()
-			h.line(t, "connected")
+			h.Line(t, "connected")
 			s.Write([]byte("one"))
-			eventually(t, "a running process reads", func() bool { return unread(t, s) == 0 })
-			h.stop(t)
+			puppet.Eventually(t, "a running process reads", func() bool { return unread(t, s) == 0 })
+			stop(t, h)
 			s.Write([]byte("two"))
 			time.Sleep(100 * time.Millisecond)
 			if unread(t, s) == 0 {
 				t.Error("a stopped process has read")
 			}
 			h.Process.Signal(syscall.SIGCONT)
-			eventually(t, "it goes on", func() bool { return unread(t, s) == 0 })
+			puppet.Eventually(t, "it goes on", func() bool { return unread(t, s) == 0 })
 			h.Process.Kill()
 			h.Wait()
-			eventually(t, "an ended process", func() bool { _, err := Unread(s); return err != nil || network == "unix" })
+			puppet.Eventually(t, "an ended process", func() bool { _, err := Unread(s); return err != nil || network == "unix" })
 		})
 	}
 }
 
 // stop halts the process and waits until the kernel says that it is.
-func (h *helperProcess) stop(t *testing.T) {
+func stop(t *testing.T, h *puppet.Helper) {
 	t.Helper()
 	if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is stopped", func() bool {
+	puppet.Eventually(t, "it is stopped", func() bool {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, h.Process.Pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
 		return err == nil && info.Signo == int32(unix.SIGCHLD)

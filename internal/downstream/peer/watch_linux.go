@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Watcher tells of the ends of processes, of any number with one descriptor
@@ -44,36 +46,29 @@ func NewWatcher() (*Watcher, error) {
 // ended. dead runs on the watcher's goroutine and must not block. Closing c ends
 // the watch. Without a handle on the process (before Linux 5.3) nothing is
 // watched, and the end is noticed at the next read.
-func (w *Watcher) Watch(c *Credentials, dead func()) error {
+func (w *Watcher) Watch(c *attest.Credentials, dead func()) error {
 	w.mu.Lock()
 	w.next++
 	ticket := w.next
 	w.dead[ticket] = dead
 	w.mu.Unlock()
-	watched, err := c.process.watch(w, ticket)
+	watched, err := c.Handle(func(pidfd int) error { return w.add(pidfd, ticket) }, func() { w.forget(ticket) })
 	if !watched {
 		w.forget(ticket)
 	}
 	return err
 }
 
-// watch enters the handle under the lock, so that it is still ours.
-func (p *process) watch(w *Watcher, ticket uint64) (bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || !p.pidfd.held() {
-		return false, nil
-	}
+// add has the kernel report the end of the process of pidfd, once.
+func (w *Watcher) add(pidfd int, ticket uint64) (err error) {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
-	var err error
-	if outer := w.raw.Control(func(fd uintptr) { err = unix.EpollCtl(int(fd), unix.EPOLL_CTL_ADD, p.pidfd.fd(), &e) }); outer != nil {
+	if outer := w.raw.Control(func(fd uintptr) { err = unix.EpollCtl(int(fd), unix.EPOLL_CTL_ADD, pidfd, &e) }); outer != nil {
 		err = outer
 	}
 	if err != nil {
-		return false, fmt.Errorf("watching a process: %w", err)
+		return fmt.Errorf("watching a process: %w", err)
 	}
-	p.unwatch = append(p.unwatch, func() { w.forget(ticket) })
-	return true, nil
+	return nil
 }
 
 // forget drops a registered call. The kernel drops its part with the handle,

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/test/puppet"
 )
 
 func newWatcher(t testing.TB) *Watcher {
@@ -26,11 +29,11 @@ func TestTheEndOfAConnectorIsToldOnce(t *testing.T) {
 	w := newWatcher(t)
 	ln, path := unixListener(t)
 	var told [3]atomic.Int32
-	var all []puppet
+	var all []puppet.Puppet
 	for i := range told {
-		p := newPuppet(t, nil, path)
+		p := puppet.New(t, nil, path)
 		all = append(all, p)
-		creds, err := OfUnix(acceptUnix(t, ln))
+		creds, err := attest.OfUnix(puppet.AcceptUnix(t, ln))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,15 +45,15 @@ func TestTheEndOfAConnectorIsToldOnce(t *testing.T) {
 			creds.Close() // ends the watch
 		}
 	}
-	all[2].end()
-	all[0].do(t, "heir") // its child keeps the connection: the end is that of the connector
-	eventually(t, "the first is told of", func() bool { return told[0].Load() == 1 })
+	all[2].End()
+	all[0].Do(t, "heir") // its child keeps the connection: the end is that of the connector
+	puppet.Eventually(t, "the first is told of", func() bool { return told[0].Load() == 1 })
 	time.Sleep(20 * time.Millisecond)
 	if told[0].Load() != 1 || told[1].Load() != 0 || told[2].Load() != 0 {
 		t.Errorf("told %d %d %d times", told[0].Load(), told[1].Load(), told[2].Load())
 	}
-	all[1].end()
-	eventually(t, "the second is told of", func() bool { return told[1].Load() == 1 })
+	all[1].End()
+	puppet.Eventually(t, "the second is told of", func() bool { return told[1].Load() == 1 })
 	if len(w.dead) != 0 {
 		t.Errorf("%d watches are left", len(w.dead))
 	}
@@ -60,13 +63,13 @@ func TestAnEndBeforeTheWatchIsToldToo(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	creds, err := OfUnix(acceptUnix(t, ln))
+	p := puppet.New(t, nil, path)
+	creds, err := attest.OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer creds.Close()
-	p.end()
+	p.End()
 	told := make(chan struct{})
 	if err := w.Watch(creds, func() { close(told) }); err != nil {
 		t.Fatal(err)
@@ -87,14 +90,14 @@ func TestAWatcherLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*Credentials
+	var all []*attest.Credentials
 	for range 200 {
 		client, err := connectRaw(ln)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn := acceptUnix(t, ln)
-		creds, err := OfUnix(conn)
+		conn := puppet.AcceptUnix(t, ln)
+		creds, err := attest.OfUnix(conn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +118,11 @@ func TestAWatcherLeavesNothing(t *testing.T) {
 		t.Errorf("%d watches are left", len(w.dead))
 	}
 	w.Close()
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	puppet.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 	if n := openDescriptors(t); n > descriptors {
 		t.Errorf("%d descriptors are left", n-descriptors)
 	}
-	if err := w.Watch(&Credentials{}, nil); err != nil {
+	if err := w.Watch(&attest.Credentials{}, nil); err != nil {
 		t.Errorf("nothing to watch: %v", err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
@@ -304,13 +305,13 @@ func (s *stage) serve() {
 		return &authn.Spawned{ID: r.ID, Launcher: r.Launcher, Rights: r.Rights, Parent: r.Parent, Digest: r.Digest}
 	}})
 	o := listen.Options{RuntimeDir: s.dir + "/run",
-		Spawned: func(c *peer.Credentials) string {
+		Spawned: func(c *attest.Credentials) string {
 			if !peer.DescendantOf(c.PID, self) {
 				return ""
 			}
 			return s.TreeOf(int(c.PID))
 		},
-		OwnChild: func(c *peer.Credentials) bool {
+		OwnChild: func(c *attest.Credentials) bool {
 			return s.runner.Alive() > 0 && !isCaller(c.PID) && peer.DescendantOf(c.PID, self)
 		},
 		Holders:   peer.NewHolders(self),

@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"errors"
@@ -10,36 +10,32 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // The connector has exited and been reaped; its heir holds the descriptor.
 func TestADeadConnectorIsRefused(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	h := start(t, nil, "dial-and-leave", path)
-	h.line(t, "left")
-	if err := h.waitExit(); err != nil {
+	h := puppet.Start(t, nil, "dial-and-leave", path)
+	h.Line(t, "left")
+	if err := h.WaitExit(); err != nil {
 		t.Fatal(err)
 	}
-	conn := acceptUnix(t, ln)
+	conn := puppet.AcceptUnix(t, ln)
 	if c, err := OfUnix(conn); !errors.Is(err, ErrGone) {
 		t.Fatalf("got %+v, %v; want ErrGone", c, err)
 	}
 	conn.Write([]byte("x")) // the heir is there: the connection itself still works
 }
 
-// waitExit reaps the helper while its heirs still hold its pipes.
-func (h *helperProcess) waitExit() error {
-	_, err := h.Process.Wait()
-	return err
-}
-
 func TestAProcessOnAnOlderKernel(t *testing.T) {
 	t.Parallel()
 	old := func(int) (int, error) { return -1, unix.ENOPROTOOPT }
 	ln, path := unixListener(t)
-	h := start(t, nil, "dial", "unix", path)
-	c, err := attestConn(t, acceptUnix(t, ln), old)
+	h := puppet.Start(t, nil, "dial", "unix", path)
+	c, err := attestConn(t, puppet.AcceptUnix(t, ln), old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,19 +53,19 @@ func TestAProcessOnAnOlderKernel(t *testing.T) {
 	if !c.Alive() || !withoutPidfd.Alive() {
 		t.Error("a running process is called dead")
 	}
-	h.end()
-	eventually(t, "the exit shows by pidfd", func() bool { return !c.Alive() })
-	eventually(t, "the exit shows by directory", func() bool { return !withoutPidfd.Alive() })
+	h.End()
+	puppet.Eventually(t, "the exit shows by pidfd", func() bool { return !c.Alive() })
+	puppet.Eventually(t, "the exit shows by directory", func() bool { return !withoutPidfd.Alive() })
 }
 
 func TestOnAnOlderKernelADeadPidOrAnotherUserIsRefused(t *testing.T) {
 	t.Parallel()
-	h := start(t, nil, "hold")
+	h := puppet.Start(t, nil, "hold")
 	var p process
 	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())+1); !errors.Is(err, ErrGone) {
 		t.Errorf("another uid than at connect: %v, want ErrGone", err)
 	}
-	h.end()
+	h.End()
 	if _, err := p.openOld(int32(h.Process.Pid), uint32(os.Geteuid())); !errors.Is(err, ErrGone) {
 		t.Errorf("a dead pid: %v, want ErrGone", err)
 	}
@@ -80,8 +76,8 @@ func TestOnAnOlderKernelADeadPidOrAnotherUserIsRefused(t *testing.T) {
 func TestNoFallbackWhenTheHandleIsRefused(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	start(t, nil, "dial", "unix", path)
-	conn := acceptUnix(t, ln)
+	puppet.Start(t, nil, "dial", "unix", path)
+	conn := puppet.AcceptUnix(t, ln)
 	for _, errno := range []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENODATA, unix.EMFILE} {
 		failing := func(int) (int, error) { return -1, errno }
 		if c, err := attestConn(t, conn, failing); !errors.Is(err, ErrGone) {
@@ -105,8 +101,8 @@ func TestInstancesOfTwoProcessesDiffer(t *testing.T) {
 	ln, path := unixListener(t)
 	var got []string
 	for range 2 {
-		start(t, nil, "dial", "unix", path)
-		c, err := OfUnix(acceptUnix(t, ln))
+		puppet.Start(t, nil, "dial", "unix", path)
+		c, err := OfUnix(puppet.AcceptUnix(t, ln))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +120,8 @@ func TestInstancesOfTwoProcessesDiffer(t *testing.T) {
 func TestCloseEndsTheHandleOnce(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	start(t, nil, "dial", "unix", path)
-	c, err := OfUnix(acceptUnix(t, ln))
+	puppet.Start(t, nil, "dial", "unix", path)
+	c, err := OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}

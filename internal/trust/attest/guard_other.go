@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package peer
+package attest
 
 // arm has nothing to prepare.
 func (g *guard) arm() {}

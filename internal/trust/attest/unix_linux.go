@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"encoding/binary"
@@ -48,7 +48,7 @@ func attest(fd int, pidfd func(int) (int, error)) (*Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading SO_PEERCRED: %w", err)
 	}
-	if err := usableUID(cred.Uid); err != nil {
+	if err := UsableUID(cred.Uid); err != nil {
 		return nil, err
 	}
 	c := &Credentials{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}
@@ -85,7 +85,7 @@ func (c *Credentials) hold(fd int, pidfd func(int) (int, error)) error {
 	if err != nil {
 		return err
 	}
-	c.Instance = composed(c.PID, start)
+	c.Instance = Instance(c.PID, start)
 	return nil
 }
 
@@ -93,11 +93,11 @@ func peerPidfd(fd int) (int, error) {
 	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 }
 
-// usableUID refuses ids that identify no user. In a user namespace every uid
+// UsableUID refuses ids that identify no user. In a user namespace every uid
 // without a mapping reads as the overflow uid. The overflow uid is accepted in
 // one case only: it is our own uid and every uid is mapped, so that no other uid
 // reads as it.
-func usableUID(uid uint32) error {
+func UsableUID(uid uint32) error {
 	if uid == noUID {
 		return ErrNoIdentity
 	}
@@ -198,14 +198,17 @@ func instanceOfPidfd(pidfd int, pid int32) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	return composed(pid, start), false
+	return Instance(pid, start), false
 }
 
-func composed(pid int32, start uint64) string {
+// Instance is the name of a process instance: "BOOT/PID@START".
+func Instance(pid int32, start uint64) string {
 	return bootID() + "/" + strconv.Itoa(int(pid)) + "@" + strconv.FormatUint(start, 10)
 }
 
-// bootID is constant for the life of the kernel, so it is read once.
+// BootID is constant for the life of the kernel, so it is read once.
+func BootID() string { return bootID() }
+
 var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 // guarded is a connection as a daemon has it.
@@ -89,24 +90,24 @@ func (g *guarded) mustBreak(t *testing.T, want string) {
 func TestWhatTheConnectorWritesIsRead(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	p.do(t, "say", "before the accept ")
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "and after")
+	p := puppet.New(t, nil, path)
+	p.Do(t, "say", "before the accept ")
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "and after")
 	g.mustSay(t, "before the accept and after")
 	if _, err := g.Write([]byte("answer")); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.do(t, "hear"); got != `"answer"` {
+	if got := p.Do(t, "hear"); got != `"answer"` {
 		t.Errorf("heard %s", got)
 	}
 	if err := g.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.do(t, "hear"); got != `""` {
+	if got := p.Do(t, "hear"); got != `""` {
 		t.Errorf("after CloseWrite it heard %s", got)
 	}
-	p.do(t, "hangup") // the end of the stream has no writer
+	p.Do(t, "hangup") // the end of the stream has no writer
 	if got, err := g.says(t); got != "" || err != io.EOF {
 		t.Errorf("at the end: %q, %v", got, err)
 	}
@@ -190,15 +191,15 @@ func TestAGuardIsAConnectionLikeAnyOther(t *testing.T) {
 func TestAnHeirIsNotHeard(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "mine")
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "mine")
 	g.mustSay(t, "mine")
-	p.do(t, "heir")
-	if err := p.waitExit(); err != nil {
+	p.Do(t, "heir")
+	if err := p.WaitExit(); err != nil {
 		t.Fatal(err)
 	}
-	p.do(t, "say", "stolen")
+	p.Do(t, "say", "stolen")
 	g.mustBreak(t, BreachWriter)
 }
 
@@ -206,11 +207,11 @@ func TestAnHeirIsNotHeard(t *testing.T) {
 func TestAChildIsNotHeard(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "mine")
-	p.do(t, "twin")
-	p.do(t, "say", "stolen")
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "mine")
+	p.Do(t, "twin")
+	p.Do(t, "say", "stolen")
 	g.mustSay(t, "mine") // two writers never come in one read
 	g.mustBreak(t, BreachWriter)
 }
@@ -219,53 +220,37 @@ func TestAChildIsNotHeard(t *testing.T) {
 // the trusted one, alive, with an unchanged start time.
 func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
 	t.Parallel()
-	sleep := copyOf(t, "sleep", "/bin/sleep")
+	sleep := puppet.CopyOf(t, "sleep", "/bin/sleep")
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	start, _ := look(int32(p.Process.Pid))
-	p.do(t, "mask", sleep, "1000")
+	p := puppet.New(t, nil, path)
+	stat := fmt.Sprintf("/proc/%d/stat", p.Process.Pid)
+	began, _ := startTime(stat)
+	p.Do(t, "mask", sleep, "1000")
 	exe := fmt.Sprintf("/proc/%d/exe", p.Process.Pid)
-	eventually(t, "the connector is the trusted program", func() bool {
+	puppet.Eventually(t, "the connector is the trusted program", func() bool {
 		s, _ := os.Readlink(exe)
 		return s == sleep
 	})
-	g := guardOf(t, acceptUnix(t, ln))
-	if now, ok := look(int32(p.Process.Pid)); !ok || now.start != start.start || !g.creds.Alive() {
-		t.Fatalf("the stage is wrong: %+v, %+v", start, now)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	if now, err := startTime(stat); err != nil || now != began || !g.creds.Alive() {
+		t.Fatalf("the stage is wrong: %d, %d, %v", began, now, err)
 	}
-	p.do(t, "say", "stolen")
+	p.Do(t, "say", "stolen")
 	g.mustBreak(t, BreachWriter)
-}
-
-// copyOf puts a program where its name says nothing.
-func copyOf(t *testing.T, name, program string) string {
-	t.Helper()
-	b, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(openDir(t), name)
-	syscall.ForkLock.RLock() // or a process that starts meanwhile holds it open for writing
-	err = os.WriteFile(path, b, 0o755)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // The ids of the connection stay those at connect; bytes count only as long as
 // their writer has that uid.
 func TestAProcessThatGaveUpItsUIDIsNotHeard(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "as root")
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "as root")
 	g.mustSay(t, "as root")
-	p.do(t, "setuid", "12345")
-	p.do(t, "say", "as nobody in particular")
+	p.Do(t, "setuid", "12345")
+	p.Do(t, "say", "as nobody in particular")
 	if g.creds.UID != 0 || !g.creds.Alive() {
 		t.Errorf("uid %d, alive %v: the ids are those at connect", g.creds.UID, g.creds.Alive())
 	}
@@ -281,11 +266,11 @@ func TestPassedDescriptorsAreClosed(t *testing.T) {
 			t.Parallel()
 			ln, path := unixListener(t)
 			passRights(t, ln)
-			p := newPuppet(t, nil, path)
-			g := guardOf(t, acceptUnix(t, ln))
-			p.tell(t, "pass", fmt.Sprint(n))
+			p := puppet.New(t, nil, path)
+			g := guardOf(t, puppet.AcceptUnix(t, ln))
+			p.Tell(t, "pass", fmt.Sprint(n))
 			g.mustBreak(t, BreachDescriptors)
-			if got := p.line(t, ""); got != "done closed true" {
+			if got := p.Line(t, ""); got != "done closed true" {
 				t.Errorf("the descriptors that it passed: %s", got)
 			}
 		})
@@ -308,16 +293,16 @@ func passRights(t *testing.T, ln *net.UnixListener) {
 // passed and the word that there were more.
 func TestCutOffControlDataEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(openDir(t), "s")
-	d := start(t, nil, "out-of-descriptors", path)
-	d.line(t, "ready")
-	p := newPuppet(t, nil, path)
-	p.tell(t, "pass", "20")
-	if got := d.line(t, ""); got != "broke "+BreachTruncated {
+	path := filepath.Join(puppet.OpenDir(t), "s")
+	d := puppet.Start(t, nil, "out-of-descriptors", path)
+	d.Line(t, "ready")
+	p := puppet.New(t, nil, path)
+	p.Tell(t, "pass", "20")
+	if got := d.Line(t, ""); got != "broke "+BreachTruncated {
 		t.Errorf("it %s", got)
 	}
-	d.end()
-	if got := p.line(t, ""); got != "done closed true" {
+	d.End()
+	if got := p.Line(t, ""); got != "done closed true" {
 		t.Errorf("the descriptors that it passed: %s", got)
 	}
 }
@@ -325,15 +310,15 @@ func TestCutOffControlDataEndsTheConnection(t *testing.T) {
 // Without SO_PASSCRED no read says who wrote it.
 func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(openDir(t), "s")
+	path := filepath.Join(puppet.OpenDir(t), "s")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "anonymous")
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "anonymous")
 	g.mustBreak(t, BreachUnattested)
 }
 
@@ -341,10 +326,10 @@ func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
 func TestTheLastWordsOfADeadProcessAreDiscarded(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "last words")
-	p.end()
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "last words")
+	p.End()
 	g.mustBreak(t, BreachDead)
 }
 
@@ -352,9 +337,9 @@ func TestTheLastWordsOfADeadProcessAreDiscarded(t *testing.T) {
 func TestClosingIsNoBreach(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	g := guardOf(t, acceptUnix(t, ln))
-	p.do(t, "say", "too late")
+	p := puppet.New(t, nil, path)
+	g := guardOf(t, puppet.AcceptUnix(t, ln))
+	p.Do(t, "say", "too late")
 	g.creds.Close()
 	if got, err := g.says(t); got != "" || !errors.Is(err, net.ErrClosed) || len(g.heard()) != 0 {
 		t.Errorf("read %q, %v, heard %q", got, err, g.heard())
@@ -364,17 +349,17 @@ func TestClosingIsNoBreach(t *testing.T) {
 func TestOnAnOlderKernelTheWriterIsCheckedAllTheSame(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	p := newPuppet(t, nil, path)
-	c := acceptUnix(t, ln)
+	p := puppet.New(t, nil, path)
+	c := puppet.AcceptUnix(t, ln)
 	creds, err := attestConn(t, c, func(int) (int, error) { return -1, unix.ENOPROTOOPT })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer creds.Close()
 	g := guardWith(c, creds)
-	p.do(t, "say", "mine")
+	p.Do(t, "say", "mine")
 	g.mustSay(t, "mine")
-	p.do(t, "twin")
-	p.do(t, "say", "stolen")
+	p.Do(t, "twin")
+	p.Do(t, "say", "stolen")
 	g.mustBreak(t, BreachWriter)
 }

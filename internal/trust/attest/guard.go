@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"errors"
@@ -82,3 +82,10 @@ func (g *guard) RemoteAddr() net.Addr               { return g.c.RemoteAddr() }
 func (g *guard) SetDeadline(t time.Time) error      { return g.c.SetDeadline(t) }
 func (g *guard) SetReadDeadline(t time.Time) error  { return g.c.SetReadDeadline(t) }
 func (g *guard) SetWriteDeadline(t time.Time) error { return g.c.SetWriteDeadline(t) }
+
+// Control calls f with the descriptor of a connection that Guard has made, to ask
+// the kernel about it without reading. False: Guard has not made it.
+func Control(c net.Conn, f func(fd uintptr)) bool {
+	g, ok := c.(*guard)
+	return ok && g.raw != nil && g.raw.Control(f) == nil
+}

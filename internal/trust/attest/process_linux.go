@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"bytes"
@@ -26,8 +26,7 @@ type process struct {
 	pidfd   handle
 	dir     *os.File
 	closed  bool
-	unwatch []func() // what a Watcher still keeps of it
-	images  []*Image // what was seen of its programs
+	onClose []func()
 }
 
 // handle is a descriptor plus one, so that the zero value is none.
@@ -54,7 +53,7 @@ func (p *process) state() state {
 	switch {
 	case p.closed:
 		return letGo
-	case p.pidfd.held() && readable(p.pidfd.fd()), p.dir != nil && !p.pidfd.held() && ended(p.dir):
+	case p.pidfd.held() && Exited(p.pidfd.fd()), p.dir != nil && !p.pidfd.held() && ended(p.dir):
 		return over
 	}
 	return running
@@ -67,11 +66,8 @@ func (p *process) close() error {
 		return nil
 	}
 	p.closed = true
-	for _, f := range p.unwatch {
+	for _, f := range p.onClose {
 		f()
-	}
-	for _, m := range p.images {
-		m.Release()
 	}
 	var err error
 	if p.pidfd.held() {
@@ -83,9 +79,36 @@ func (p *process) close() error {
 	return err
 }
 
-// readable: a pidfd becomes readable when its process exits. An error counts
+// OnClose has f called by Close, under a lock; false: Close was called already.
+func (c *Credentials) OnClose(f func()) bool {
+	p := &c.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.onClose = append(p.onClose, f)
+	}
+	return !p.closed
+}
+
+// Handle calls use with the pidfd of the process, which stays open meanwhile. When
+// use succeeds, Close calls closed. held is false where there is no pidfd.
+func (c *Credentials) Handle(use func(pidfd int) error, closed func()) (held bool, err error) {
+	p := &c.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || !p.pidfd.held() {
+		return false, nil
+	}
+	if err := use(p.pidfd.fd()); err != nil {
+		return false, err
+	}
+	p.onClose = append(p.onClose, closed)
+	return true, nil
+}
+
+// Exited: a pidfd becomes readable when its process exits. An error counts
 // as dead. It never waits, so the scheduler need not hear of the call.
-func readable(pidfd int) bool {
+func Exited(pidfd int) bool {
 	for {
 		fd := unix.PollFd{Fd: int32(pidfd), Events: unix.POLLIN}
 		var now unix.Timespec
@@ -129,8 +152,8 @@ func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
 	return start, nil
 }
 
-// readIn reads a small file below an open /proc directory.
-func readIn(dir *os.File, name string) ([]byte, error) {
+// ReadIn reads a small file below an open /proc directory.
+func ReadIn(dir *os.File, name string) ([]byte, error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -143,11 +166,11 @@ func readIn(dir *os.File, name string) ([]byte, error) {
 // ended reports whether the process behind an open /proc directory is gone or
 // only waits to be reaped.
 func ended(dir *os.File) bool {
-	b, err := readIn(dir, "stat")
+	b, err := ReadIn(dir, "stat")
 	if err != nil {
 		return true
 	}
-	f := statFields(b)
+	f := StatFields(b)
 	return len(f) == 0 || bytes.ContainsAny(f[0], "ZXx")
 }
 
@@ -156,21 +179,21 @@ func startTime(path string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return startOf(b)
+	return StartOf(b)
 }
 
-// startOf reads the start time in a stat file.
-func startOf(stat []byte) (uint64, error) {
-	f := statFields(stat)
+// StartOf reads the start time in a stat file.
+func StartOf(stat []byte) (uint64, error) {
+	f := StatFields(stat)
 	if len(f) < 20 {
 		return 0, errors.New("short stat file")
 	}
 	return strconv.ParseUint(string(f[19]), 10, 64)
 }
 
-// statFields returns the fields of /proc/PID/stat from the state on. The command
+// StatFields returns the fields of /proc/PID/stat from the state on. The command
 // name before it may contain anything, so the last parenthesis counts.
-func statFields(b []byte) [][]byte {
+func StatFields(b []byte) [][]byte {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
 		return nil
@@ -178,32 +201,18 @@ func statFields(b []byte) [][]byte {
 	return bytes.Fields(b[i+1:])
 }
 
+// effectiveUID reads the uid of the process behind an open /proc directory.
 func effectiveUID(dir *os.File) (uint32, error) {
-	_, uid, err := identityIn(dir)
-	return uid, err
-}
-
-// identityIn reads which process an open /proc directory belongs to, which for
-// one of a thread is another number, and its effective uid.
-func identityIn(dir *os.File) (process int32, uid uint32, err error) {
-	b, err := readIn(dir, "status")
+	b, err := ReadIn(dir, "status")
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for line := range bytes.Lines(b) {
-		name, rest, _ := bytes.Cut(line, []byte(":"))
-		f := bytes.Fields(rest)
-		switch {
-		case string(name) == "Tgid" && len(f) > 0:
-			n, err := strconv.ParseInt(string(f[0]), 10, 32)
-			if err != nil {
-				return 0, 0, fmt.Errorf("reading the Tgid line: %w", err)
-			}
-			process = int32(n)
-		case string(name) == "Uid" && len(f) > 1:
+		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
+		if f := bytes.Fields(rest); ok && len(f) > 1 {
 			n, err := strconv.ParseUint(string(f[1]), 10, 32)
-			return process, uint32(n), err
+			return uint32(n), err
 		}
 	}
-	return 0, 0, errors.New("no Uid line")
+	return 0, errors.New("no Uid line")
 }

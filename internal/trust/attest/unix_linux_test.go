@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"encoding/json"
@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/puppet"
 )
 
 func TestAConnectionCarriesTheKernelsWordAboutItsPeer(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
-	h := start(t, nil, "dial", "unix", path)
-	c, err := OfUnix(acceptUnix(t, ln))
+	h := puppet.Start(t, nil, "dial", "unix", path)
+	c, err := OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,16 +42,16 @@ func TestAConnectionCarriesTheKernelsWordAboutItsPeer(t *testing.T) {
 	if !c.Alive() {
 		t.Error("a running process is called dead")
 	}
-	h.end()
-	eventually(t, "the handle tells of the exit", func() bool { return !c.Alive() })
+	h.End()
+	puppet.Eventually(t, "the handle tells of the exit", func() bool { return !c.Alive() })
 }
 
 func TestAnotherUserIsSeenWithItsIdsAndGroups(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	ln, path := unixListener(t)
-	h := start(t, asUID(12345), "dial", "unix", path)
-	c, err := OfUnix(acceptUnix(t, ln))
+	h := puppet.Start(t, puppet.AsUID(12345), "dial", "unix", path)
+	c, err := OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,10 +67,10 @@ func TestAnotherUserIsSeenWithItsIdsAndGroups(t *testing.T) {
 // still the one that connected.
 func TestIdsAreThoseAtConnect(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	ln, path := unixListener(t)
-	start(t, nil, "dial-then-drop", path).line(t, "connected")
-	c, err := OfUnix(acceptUnix(t, ln))
+	puppet.Start(t, nil, "dial-then-drop", path).Line(t, "connected")
+	c, err := OfUnix(puppet.AcceptUnix(t, ln))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +82,10 @@ func TestIdsAreThoseAtConnect(t *testing.T) {
 
 func TestTheOverflowUIDIsNobody(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	ln, path := unixListener(t)
-	start(t, asUID(overflowUID()), "dial", "unix", path)
-	if c, err := OfUnix(acceptUnix(t, ln)); !errors.Is(err, ErrNoIdentity) {
+	puppet.Start(t, puppet.AsUID(overflowUID()), "dial", "unix", path)
+	if c, err := OfUnix(puppet.AcceptUnix(t, ln)); !errors.Is(err, ErrNoIdentity) {
 		t.Fatalf("got %+v, %v; want ErrNoIdentity", c, err)
 	}
 }
@@ -92,30 +94,30 @@ func TestTheOverflowUIDIsNobody(t *testing.T) {
 // strangers look alike.
 func TestADaemonInAUserNamespaceRefusesUnmappedPeers(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	path := filepath.Join(openDir(t), "s")
-	h := start(t, &syscall.SysProcAttr{
+	puppet.NeedRoot(t)
+	path := filepath.Join(puppet.OpenDir(t), "s")
+	h := puppet.Start(t, &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}},
 	}, "serve", path)
-	h.line(t, "ready")
-	start(t, asUID(33), "dial", "unix", path)
-	if got := h.served(t); !got.NoIdentity {
+	h.Line(t, "ready")
+	puppet.Start(t, puppet.AsUID(33), "dial", "unix", path)
+	if got := servedBy(t, h); !got.NoIdentity {
 		t.Errorf("an unmapped peer was taken for %+v", got)
 	}
 }
 
 func TestForeignPidNamespaces(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	puppet.NeedRoot(t)
 	newPID := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 
 	t.Run("a peer in a container", func(t *testing.T) {
 		t.Parallel()
 		ln, path := unixListener(t)
-		start(t, newPID, "dial", "unix", path)
-		c, err := OfUnix(acceptUnix(t, ln))
+		puppet.Start(t, newPID, "dial", "unix", path)
+		c, err := OfUnix(puppet.AcceptUnix(t, ln))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,19 +128,19 @@ func TestForeignPidNamespaces(t *testing.T) {
 	})
 	t.Run("a daemon that cannot see its peer", func(t *testing.T) {
 		t.Parallel()
-		path := filepath.Join(openDir(t), "s")
-		h := start(t, newPID, "serve", path)
-		h.line(t, "ready")
-		start(t, nil, "dial", "unix", path)
-		if got := h.served(t); got.Err != "" || got.PID != 0 || !got.Foreign {
+		path := filepath.Join(puppet.OpenDir(t), "s")
+		h := puppet.Start(t, newPID, "serve", path)
+		h.Line(t, "ready")
+		puppet.Start(t, nil, "dial", "unix", path)
+		if got := servedBy(t, h); got.Err != "" || got.PID != 0 || !got.Foreign {
 			t.Errorf("got %+v, want pid 0 and foreign", got)
 		}
 	})
 	t.Run("a peer with its own mounts", func(t *testing.T) {
 		t.Parallel()
 		ln, path := unixListener(t)
-		start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "dial", "unix", path)
-		c, err := OfUnix(acceptUnix(t, ln))
+		puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, "dial", "unix", path)
+		c, err := OfUnix(puppet.AcceptUnix(t, ln))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,10 +151,10 @@ func TestForeignPidNamespaces(t *testing.T) {
 	})
 }
 
-func (h *helperProcess) served(t *testing.T) served {
+func servedBy(t *testing.T, h *puppet.Helper) served {
 	t.Helper()
 	var got served
-	if err := json.Unmarshal([]byte(h.line(t, "")), &got); err != nil {
+	if err := json.Unmarshal([]byte(h.Line(t, "")), &got); err != nil {
 		t.Fatal(err)
 	}
 	return got
@@ -172,7 +174,7 @@ func TestWhatIsNoConnectionHasNoCredentials(t *testing.T) {
 	if _, err := OfUnix(c); err == nil {
 		t.Error("a closed connection was attested")
 	}
-	gram, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(openDir(t), "g"), Net: "unixgram"})
+	gram, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(puppet.OpenDir(t), "g"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +195,9 @@ func TestDescriptorsCannotBeSent(t *testing.T) {
 	if err != nil {
 		t.Skip("SO_PASSRIGHTS needs Linux 6.16")
 	}
-	h := start(t, nil, "pass-descriptor", path)
-	conn := acceptUnix(t, ln)
-	if got := h.line(t, "sent"); !strings.HasPrefix(got, "sent true") {
+	h := puppet.Start(t, nil, "pass-descriptor", path)
+	conn := puppet.AcceptUnix(t, ln)
+	if got := h.Line(t, "sent"); !strings.HasPrefix(got, "sent true") {
 		t.Errorf("%q, want EPERM", got)
 	}
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -1,4 +1,4 @@
-package peer
+package attest
 
 // arm has nothing to prepare on macOS.
 func (g *guard) arm() {}

@@ -1,13 +1,10 @@
-package peer
+package attest
 
 import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// MaxSocketPath is the longest path, in bytes, that a socket can be bound to.
-const MaxSocketPath = 107
 
 // ListenControl prepares a Unix socket before bind and listen; it fits
 // net.ListenConfig.Control.

@@ -1,4 +1,4 @@
-package peer
+package attest
 
 import (
 	"encoding/binary"
