@@ -17,11 +17,6 @@ const methodsMost = 30
 var largeTypes = map[string]int{
 	"internal/upstream.stream":              31,
 	"internal/relay.backend":                33,
-	"cmd/doorward.instructor":               59,
-	"cmd/doorward.invocation":               52,
-	"cmd/doorward.pruner":                   59,
-	"cmd/doorward.tokenMaker":               55,
-	"cmd/doorward.truster":                  56,
 	"internal/daemon.Daemon":                44,
 	"internal/daemon/config.decoder":        79,
 	"internal/daemon/console.Console":       37,

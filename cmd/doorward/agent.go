@@ -24,17 +24,17 @@ func newAgent() *cobra.Command {
 const pathAgent = "/admin/v1/agent/"
 
 // mail reads a resource of messaging.
-func (o *invocation) mail(ctx context.Context, what string, q url.Values, out any) error {
+func (l *daemonLink) mail(ctx context.Context, what string, q url.Values, out any) error {
 	path := pathAgent + what
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	return agentFailure(o.ask(ctx, path, out))
+	return agentFailure(l.ask(ctx, path, out))
 }
 
 // mailPost performs an act of messaging.
-func (o *invocation) mailPost(ctx context.Context, what string, in, out any) error {
-	return agentFailure(o.tell(ctx, pathAgent+what, in, out))
+func (l *daemonLink) mailPost(ctx context.Context, what string, in, out any) error {
+	return agentFailure(l.tell(ctx, pathAgent+what, in, out))
 }
 
 // agentFailure says what a refusal means, and what to do about it.

@@ -39,7 +39,7 @@ func decideHeld(ctx context.Context, o *invocation, rest []string) error {
 
 func listHeld(ctx context.Context, o *invocation) error {
 	var held admin.AgentHolds
-	if err := o.mail(ctx, "hold", nil, &held); err != nil {
+	if err := o.daemon.mail(ctx, "hold", nil, &held); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -54,7 +54,7 @@ func listHeld(ctx context.Context, o *invocation) error {
 
 func settleHeld(ctx context.Context, o *invocation, what, id string) error {
 	var done admin.AgentSettled
-	if err := o.mailPost(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
+	if err := o.daemon.mailPost(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -70,7 +70,7 @@ func settleHeld(ctx context.Context, o *invocation, what, id string) error {
 
 func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 	var p agent.PeerInfo
-	if err := o.mailPost(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
+	if err := o.daemon.mailPost(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
 		return err
 	}
 	text := "%s is paused: all that comes for it is held\n"
@@ -91,9 +91,9 @@ func newFsck() *cobra.Command {
 func checkMail(ctx context.Context, o *invocation, repair bool) (err error) {
 	var c agent.Checked
 	if repair {
-		err = o.mailPost(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)
+		err = o.daemon.mailPost(ctx, "fsck", admin.AgentFsck{Repair: true}, &c)
 	} else {
-		err = o.mail(ctx, "fsck", nil, &c)
+		err = o.daemon.mail(ctx, "fsck", nil, &c)
 	}
 	if err != nil {
 		return err

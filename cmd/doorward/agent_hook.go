@@ -73,7 +73,7 @@ func tellMail(ctx context.Context, o *invocation, rest []string) error {
 	defer cancel()
 	event := eventName(ctx, os.Stdin, rest[0])
 	var counts agent.HookCounts
-	if err := o.tell(ctx, "/agent/v1/hook", struct{}{}, &counts); err != nil {
+	if err := o.daemon.tell(ctx, "/agent/v1/hook", struct{}{}, &counts); err != nil {
 		return err
 	}
 	if !counts.Known || !counts.Tell || counts.Unread <= 0 {

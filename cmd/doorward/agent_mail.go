@@ -33,7 +33,7 @@ func newSend() *cobra.Command {
 			}
 			d := agent.OperatorDraft{To: args[0], Subject: *subject, Body: body, ReplyTo: *reply, TTL: int64(ttl.Seconds())}
 			var sent agent.OperatorSent
-			if err := o.mailPost(ctx, "send", d, &sent); err != nil {
+			if err := o.daemon.mailPost(ctx, "send", d, &sent); err != nil {
 				return err
 			}
 			return o.print(sent, sentText(sent))
@@ -105,9 +105,9 @@ func newInbox() *cobra.Command {
 			case *ack && len(args) == 1:
 				return errUsage
 			case *ack:
-				err = o.mailPost(ctx, "inbox", admin.AgentInbox{Ack: true}, &in)
+				err = o.daemon.mailPost(ctx, "inbox", admin.AgentInbox{Ack: true}, &in)
 			default:
-				err = o.mail(ctx, "inbox", q, &in)
+				err = o.daemon.mail(ctx, "inbox", q, &in)
 			}
 			if err != nil {
 				return err
@@ -160,7 +160,7 @@ func newTail() *cobra.Command {
 }
 
 func followMail(ctx context.Context, o *invocation, peer string) error {
-	conn, err := o.connect()
+	conn, err := o.daemon.connect()
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func newTrace() *cobra.Command {
 	return o.command("trace MESSAGE-ID [--json]", "show the history of a message", "doorward agent trace 01ARZ3NDEKTSV4RRFFQ69G5FAV", 1, 1,
 		func(ctx context.Context, args []string) error {
 			var t agent.Traced
-			if err := o.mail(ctx, "trace", url.Values{"message_id": args}, &t); err != nil {
+			if err := o.daemon.mail(ctx, "trace", url.Values{"message_id": args}, &t); err != nil {
 				return err
 			}
 			return o.print(t, traceText(t))

@@ -30,7 +30,7 @@ func managePeers(ctx context.Context, o *invocation, rest []string) error {
 		return showPeer(ctx, o, rest[1])
 	case rest[0] == "retire" && len(rest) == 2:
 		var p agent.PeerInfo
-		if err := o.mailPost(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
+		if err := o.daemon.mailPost(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
 			return err
 		}
 		return o.print(p, fmt.Sprintf("%s is retired; %d messages that waited for it have expired\n", address(p), p.Pending))
@@ -42,7 +42,7 @@ func managePeers(ctx context.Context, o *invocation, rest []string) error {
 
 func listPeers(ctx context.Context, o *invocation) error {
 	var all admin.AgentPeers
-	if err := o.mail(ctx, "peers", nil, &all); err != nil {
+	if err := o.daemon.mail(ctx, "peers", nil, &all); err != nil {
 		return err
 	}
 	if len(all.Peers) == 0 && !o.json {
@@ -67,7 +67,7 @@ func presenceWord(p agent.PeerInfo) string {
 
 func showPeer(ctx context.Context, o *invocation, name string) error {
 	var found admin.AgentPeers
-	if err := o.mail(ctx, "peers", url.Values{"peer": {name}}, &found); err != nil {
+	if err := o.daemon.mail(ctx, "peers", url.Values{"peer": {name}}, &found); err != nil {
 		return err
 	}
 	if len(found.Peers) != 1 {
@@ -134,7 +134,7 @@ func newTransfer() *cobra.Command {
 				return errUsage
 			}
 			var p agent.PeerInfo
-			if err := o.mailPost(ctx, "transfer", admin.AgentTransfer{Peer: args[0], To: *to}, &p); err != nil {
+			if err := o.daemon.mailPost(ctx, "transfer", admin.AgentTransfer{Peer: args[0], To: *to}, &p); err != nil {
 				return err
 			}
 			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages went with it\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))

@@ -35,7 +35,7 @@ func allowHere(o *invocation, yes, revoke bool) error {
 	if err != nil {
 		return err
 	}
-	store, err := o.allowances()
+	store, err := vetting{o.options}.allowances()
 	if err != nil {
 		return err
 	}

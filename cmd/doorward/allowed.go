@@ -55,8 +55,8 @@ func hereOf() (string, error) {
 // allowances are the files of the state directory that say what was allowed.
 type allowances struct{ dir string }
 
-func (o *options) allowances() (allowances, error) {
-	state, err := o.stateDir()
+func (v vetting) allowances() (allowances, error) {
+	state, err := v.o.stateDir()
 	return allowances{filepath.Join(state, "allowed")}, err
 }
 
@@ -129,9 +129,13 @@ func (s allowances) open() (*os.File, error) {
 	return peer.PrivateDir(s.dir)
 }
 
+// vetting compares the configuration of the working directory with what was
+// allowed.
+type vetting struct{ o *options }
+
 // vet tells whether the content of ./doorward.yaml was allowed.
-func (o *options) vet(content []byte) error {
-	a, err := o.allowance()
+func (v vetting) vet(content []byte) error {
+	a, err := v.allowance()
 	switch {
 	case err != nil:
 		return err
@@ -144,8 +148,8 @@ func (o *options) vet(content []byte) error {
 }
 
 // vetPolicy tells the same of the policy file that it names.
-func (o *options) vetPolicy(c *config.Config) error {
-	a, err := o.allowance()
+func (v vetting) vetPolicy(c *config.Config) error {
+	a, err := v.allowance()
 	switch {
 	case err != nil:
 		return err
@@ -164,19 +168,19 @@ func policyDigest(c *config.Config) string {
 	return digest(c.PolicyText)
 }
 
-func (o *options) allowance() (*allowance, error) {
-	if o.workdir == "" {
+func (v vetting) allowance() (*allowance, error) {
+	if v.o.workdir == "" {
 		path, err := hereOf()
 		if err != nil {
 			return nil, err
 		}
-		o.workdir = path
+		v.o.workdir = path
 	}
-	s, err := o.allowances()
+	s, err := v.allowances()
 	if err != nil {
 		return nil, err
 	}
-	return s.find(o.workdir)
+	return s.find(v.o.workdir)
 }
 
 // here reports whether a command uses the configuration of the working
@@ -191,7 +195,7 @@ func (o *options) here() bool {
 	}
 	content, err := hereContent()
 	if err == nil {
-		err = o.vet(content)
+		err = vetting{o}.vet(content)
 	}
 	if err != nil && !o.noted {
 		o.noted = true

@@ -29,7 +29,7 @@ func newPending() *cobra.Command {
 				return followPending(ctx, o)
 			}
 			var all []admin.PendingCall
-			if err := o.ask(ctx, pathApprovals, &all); err != nil {
+			if err := o.daemon.ask(ctx, pathApprovals, &all); err != nil {
 				return approvalFailure(err)
 			}
 			return o.print(all, pendingText(all))
@@ -84,7 +84,7 @@ func followPending(ctx context.Context, o *invocation) error {
 	defer keys.close()
 	for {
 		var all []admin.PendingCall
-		if err := o.ask(ctx, pathApprovals, &all); err != nil {
+		if err := o.daemon.ask(ctx, pathApprovals, &all); err != nil {
 			return approvalFailure(err)
 		}
 		for _, c := range all {
@@ -133,7 +133,7 @@ func askAbout(ctx context.Context, o *invocation, keys *keys, c admin.PendingCal
 }
 
 func settle(ctx context.Context, o *invocation, n uint64, s admin.Settlement) error {
-	err := o.tell(ctx, pathApprovals+"/"+strconv.FormatUint(n, 10), s, &struct{}{})
+	err := o.daemon.tell(ctx, pathApprovals+"/"+strconv.FormatUint(n, 10), s, &struct{}{})
 	if err != nil {
 		return approvalFailure(err)
 	}
@@ -192,7 +192,7 @@ func newGrantList() *cobra.Command {
 	return o.command("list [--json]", "show what was approved for longer than once", "doorward approvals list", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			var all []admin.Grant
-			if err := o.ask(ctx, "/admin/v1/grants", &all); err != nil {
+			if err := o.daemon.ask(ctx, "/admin/v1/grants", &all); err != nil {
 				return approvalFailure(err)
 			}
 			var b strings.Builder
@@ -214,7 +214,7 @@ func newGrantRevoke() *cobra.Command {
 	o := newInvocation()
 	return o.command("revoke ID [--json]", "have calls of the tool held again", "doorward approvals revoke abcdefgh2345", 1, 1,
 		func(ctx context.Context, args []string) error {
-			if err := o.tell(ctx, "/admin/v1/grants", admin.Revocation{ID: args[0]}, &struct{}{}); err != nil {
+			if err := o.daemon.tell(ctx, "/admin/v1/grants", admin.Revocation{ID: args[0]}, &struct{}{}); err != nil {
 				return approvalFailure(err)
 			}
 			return o.print(map[string]string{"revoked": args[0]}, fmt.Sprintf("revoked %s\n", oneWord(args[0])))

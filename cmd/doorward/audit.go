@@ -257,7 +257,7 @@ func notKnown(r auditlog.Report, unknown string) string {
 // without one the database; else why nothing is known.
 func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.Mark, unknown string) {
 	var k admin.Kept
-	err := o.ask(ctx, "/admin/v1/audit/kept", &k)
+	err := o.daemon.ask(ctx, "/admin/v1/audit/kept", &k)
 	if err == nil && len(k.Marks) == 0 {
 		return nil, cmp.Or(k.Unknown, nothingKept)
 	} else if err == nil {

@@ -23,7 +23,7 @@ import (
 // newAuditPrune removes old records, with and without a running daemon.
 func newAuditPrune() *cobra.Command {
 	o := newInvocation()
-	p := &pruner{invocation: o, in: bufio.NewReader(os.Stdin)}
+	p := &pruner{o: o, in: bufio.NewReader(os.Stdin)}
 	o.set.StringVar(&p.before, "before", "", "remove what is older: a date, or a duration such as 90d")
 	o.set.Int64Var(&p.bytes, "keep-bytes", -1, "remove the oldest records until the rest has at most this size")
 	o.set.StringVar(&p.archive, "archive", "", "copy what is removed to this `directory` first")
@@ -34,7 +34,7 @@ func newAuditPrune() *cobra.Command {
 
 // pruner is one run of the command.
 type pruner struct {
-	*invocation
+	o               *invocation
 	before, archive string
 	bytes           int64
 	yes             bool
@@ -57,7 +57,7 @@ func (p *pruner) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.dir, p.state, err = p.auditDir(); err != nil {
+	if p.dir, p.state, err = p.o.auditDir(); err != nil {
 		return err
 	}
 	plan, err := bounds.Plan(p.dir, time.Now())
@@ -66,10 +66,10 @@ func (p *pruner) run(ctx context.Context) (err error) {
 	}
 	out := pruned{Records: plan.Records, Segments: plan.Segments, Bytes: plan.Bytes}
 	if plan.Through == 0 {
-		return p.print(out, "nothing to remove: segments are removed whole, and none is old enough\n")
+		return p.o.print(out, "nothing to remove: segments are removed whole, and none is old enough\n")
 	}
 	if err := p.agreed(plan); err != nil {
-		if p.json {
+		if p.o.json {
 			err = errors.Join(printJSON(out), err)
 		}
 		return err
@@ -80,7 +80,7 @@ func (p *pruner) run(ctx context.Context) (err error) {
 // bounds are the flags, or audit.retain without them.
 func (p *pruner) bounds() (b retain.Bounds, err error) {
 	b.Bytes = -1
-	byBytes := p.set.Changed("keep-bytes")
+	byBytes := p.o.set.Changed("keep-bytes")
 	switch {
 	case p.before != "" && byBytes:
 		return b, fail(exitUsage, "--before and --keep-bytes exclude each other")
@@ -95,7 +95,7 @@ func (p *pruner) bounds() (b retain.Bounds, err error) {
 		}
 		return b, nil
 	}
-	r := p.daemonOptions("").Config.Audit.Retain
+	r := p.o.daemonOptions("").Config.Audit.Retain
 	if r.Days > 0 {
 		b.Before = time.Now().AddDate(0, 0, -r.Days)
 	}
@@ -112,7 +112,7 @@ func (p *pruner) agreed(plan retain.Plan) error {
 	}
 	yes, asked := false, false
 	text := fmt.Sprintf("%d records until %s, %s in %d segments", plan.Records, plan.Last.Local().Format(time.DateTime), sizeOf(plan.Bytes), plan.Segments)
-	if !p.json {
+	if !p.o.json {
 		fmt.Fprintln(stdout(), "to be removed: "+text)
 		yes, asked = confirm(p.in, "remove them?")
 	}
@@ -154,7 +154,7 @@ func (p *pruner) remove(ctx context.Context, bounds retain.Bounds, plan retain.P
 	if out.Begins, err = r.through(plan.Through); err != nil {
 		return err
 	}
-	return p.print(out, fmt.Sprintf("removed %d segments, %s: the record begins with %d\n", out.Segments, sizeOf(out.Bytes), out.Begins))
+	return p.o.print(out, fmt.Sprintf("removed %d segments, %s: the record begins with %d\n", out.Segments, sizeOf(out.Bytes), out.Begins))
 }
 
 // archived copies what is to be removed.
@@ -162,7 +162,7 @@ func (p *pruner) archived(through int) error {
 	if p.archive == "" {
 		return nil
 	}
-	v, err := p.verifier("")
+	v, err := p.o.verifier("")
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (p *pruner) archived(through int) error {
 }
 
 func (p *pruner) remover(ctx context.Context) (r remover, err error) {
-	err = p.ask(ctx, "/admin/v1/audit/kept", &admin.Kept{})
+	err = p.o.daemon.ask(ctx, "/admin/v1/audit/kept", &admin.Kept{})
 	if err == nil {
 		return remover{
 			turn:    func() error { _, err := p.order(ctx, admin.Prune{Turn: true}); return err },
@@ -182,7 +182,7 @@ func (p *pruner) remover(ctx context.Context) (r remover, err error) {
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return r, err
 	}
-	offline, end, err := daemon.OpenPruning(ctx, p.daemonOptions(p.state))
+	offline, end, err := daemon.OpenPruning(ctx, p.o.daemonOptions(p.state))
 	if err != nil {
 		return r, err
 	}
@@ -192,7 +192,7 @@ func (p *pruner) remover(ctx context.Context) (r remover, err error) {
 // order has the daemon do it.
 func (p *pruner) order(ctx context.Context, ask admin.Prune) (begins uint64, err error) {
 	var done admin.Pruned
-	if err := p.tell(ctx, "/admin/v1/audit/prune", ask, &done); err != nil {
+	if err := p.o.daemon.tell(ctx, "/admin/v1/audit/prune", ask, &done); err != nil {
 		return 0, err
 	}
 	if done.Problem != "" {

@@ -33,9 +33,12 @@ type presented struct {
 	passed []string // session files that were passed by, with the reason
 }
 
+// guidance is the state of instruction delivery for the caller of a command.
+type guidance struct{ o *invocation }
+
 // presented looks for a token that is there already: what only looks makes no
 // session. A variable wins also when its token is of no use.
-func (o *invocation) presented() presented {
+func (g guidance) presented() presented {
 	token, variable, err := client.TokenFromEnv(lookup)
 	if err != nil {
 		return presented{source: variable, why: err.Error()}
@@ -43,7 +46,7 @@ func (o *invocation) presented() presented {
 	if token != "" {
 		return presented{token: token, source: variable}
 	}
-	dir, err := o.sessionDir()
+	dir, err := g.o.sessionDir()
 	if err != nil {
 		return presented{passed: []string{err.Error()}}
 	}
@@ -79,8 +82,8 @@ const (
 
 // delivery asks the daemon. A token that it does not accept is told from none by
 // its form alone: the daemon never says what is wrong with one.
-func (o *invocation) delivery(ctx context.Context, c *client.Client) (delivery, error) {
-	p := o.presented()
+func (g guidance) delivery(ctx context.Context, c *client.Client) (delivery, error) {
+	p := g.presented()
 	d := delivery{Source: p.source, Why: p.why, Passed: p.passed}
 	var err error
 	d.Delivery, err = c.Delivery(ctx, p.token)
@@ -106,11 +109,11 @@ func newAuthStatus() *cobra.Command {
 	o := newInvocation()
 	return o.command("status [--json]", "show the state of delivery to this caller", "doorward auth status", 0, 0,
 		func(ctx context.Context, _ []string) error {
-			d, err := o.look(ctx)
+			d, err := guidance{o}.look(ctx)
 			if err != nil {
 				d.State, d.Reason, d.Why = "unknown", "", err.Error()
 			}
-			return o.printDelivery(d)
+			return guidance{o}.print(d)
 		})
 }
 
@@ -121,9 +124,9 @@ func newAuthCheck() *cobra.Command {
 	full := o.set.Bool("full", false, "exit 1 also when the session is valid and guidance is missing")
 	return o.command("check [--full] [--json]", "exit 0 when there is a valid session", "doorward auth check --full", 0, 0,
 		func(ctx context.Context, _ []string) error {
-			d, err := o.look(ctx)
+			d, err := guidance{o}.look(ctx)
 			if err == nil {
-				err = o.printDelivery(d)
+				err = guidance{o}.print(d)
 			}
 			if err != nil {
 				return err
@@ -144,19 +147,19 @@ func verdict(d delivery, full bool) error {
 	return nil
 }
 
-func (o *invocation) look(ctx context.Context) (delivery, error) {
-	c, err := o.connect()
+func (g guidance) look(ctx context.Context) (delivery, error) {
+	c, err := g.o.daemon.connect()
 	if err != nil {
 		return delivery{}, err
 	}
-	return o.delivery(ctx, c)
+	return g.delivery(ctx, c)
 }
 
-func (o *invocation) printDelivery(d delivery) error {
+func (g guidance) print(d delivery) error {
 	if d.Scope == nil {
 		d.Scope = []string{}
 	}
-	return o.print(d, deliveryText(d))
+	return g.o.print(d, deliveryText(d))
 }
 
 func deliveryText(d delivery) string {
@@ -193,7 +196,7 @@ func newAuthHeader() *cobra.Command {
 		func(ctx context.Context, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, hookTime)
 			defer cancel()
-			token, err := o.headerToken(ctx)
+			token, err := guidance{o}.headerToken(ctx)
 			if err != nil {
 				fmt.Fprintf(stderr(), "doorward: no session: %v\n", err)
 			}
@@ -205,12 +208,12 @@ func newAuthHeader() *cobra.Command {
 		})
 }
 
-func (o *invocation) headerToken(ctx context.Context) (string, error) {
+func (g guidance) headerToken(ctx context.Context) (string, error) {
 	token, variable, err := client.TokenFromEnv(lookup)
 	if variable != "" {
 		return token, err
 	}
-	k, err := o.keeper(ctx)
+	k, err := g.keeper(ctx)
 	if err != nil {
 		return "", err
 	}

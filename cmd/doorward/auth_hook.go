@@ -76,7 +76,7 @@ func newSessionStart() *cobra.Command {
 	project := o.set.String("project", "", "label of the project, instead of that of the directory")
 	return o.harmlessCommand("session-start [--project NAME] [--json]", "open a session, at a client's hook", func(ctx context.Context) error {
 		event := readHook(ctx, stdin())
-		k, err := o.keeper(ctx)
+		k, err := guidance{o}.keeper(ctx)
 		if err != nil {
 			return err
 		}
@@ -88,20 +88,20 @@ func newSessionStart() *cobra.Command {
 			return errors.Join(kept, k.client.EndSession(ctx, f.Token))
 		}
 		d, err := k.client.Delivery(ctx, f.Token)
-		return errors.Join(err, o.started(stdout(), event, f, d))
+		return errors.Join(err, guidance{o}.started(stdout(), event, f, d))
 	})
 }
 
 // started says that there is a session, in the form that reaches whom it is
 // for, and nothing that is secret.
-func (o *invocation) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
+func (g guidance) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
 	switch {
 	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":
 		return json.NewEncoder(out).Encode(map[string]any{"hookSpecificOutput": map[string]string{
 			"hookEventName": event.Name, "additionalContext": guidanceText}})
 	case event.Name != "":
 		return nil
-	case o.json:
+	case g.o.json:
 		return json.NewEncoder(out).Encode(map[string]any{"session_id": f.SessionID, "expires": f.Expires.UTC().Format(time.RFC3339), "scope": d.Scope, "state": d.State})
 	}
 	fmt.Fprintf(stderr(), "doorward: session %s until %s\n", f.SessionID, f.Expires.Local().Format(time.RFC3339))
@@ -113,7 +113,7 @@ func newSessionEnd() *cobra.Command {
 	o := newInvocation()
 	return o.harmlessCommand("session-end [--json]", "end the session, at a client's hook", func(ctx context.Context) error {
 		readHook(ctx, stdin())
-		k, err := o.keeper(ctx)
+		k, err := guidance{o}.keeper(ctx)
 		if err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ type sessionKeeper struct {
 	apart  bool         // the agent was started by the daemon, and has names of its own for processes
 }
 
-func (o *invocation) keeper(ctx context.Context) (*sessionKeeper, error) {
-	dir, err := o.sessionDir()
+func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
+	dir, err := g.o.sessionDir()
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (o *invocation) keeper(ctx context.Context) (*sessionKeeper, error) {
 	if err != nil {
 		above = nil // the daemon binds it to what it sees itself
 	}
-	c, err := o.connect()
+	c, err := g.o.daemon.connect()
 	if err != nil {
 		return nil, err
 	}

@@ -369,7 +369,7 @@ func TestWhatACheckLooksAt(t *testing.T) {
 		t.Helper()
 		t.Setenv("DOORWARD_SESSION", session)
 		t.Setenv("DOORWARD_TOKEN", token)
-		d, err := o.delivery(t.Context(), k.client)
+		d, err := guidance{o}.delivery(t.Context(), k.client)
 		if err != nil || d.Source != source || d.Valid != valid || d.Reason != reason || d.State == "" {
 			t.Errorf("%s: %+v, %v", what, d, err)
 		}
@@ -444,7 +444,7 @@ func TestASessionsStartPrintsNothingSecret(t *testing.T) {
 		var out bytes.Buffer
 		o := newInvocation()
 		o.json = tc.json
-		err := o.started(&out, tc.event, f, tc.d)
+		err := guidance{o}.started(&out, tc.event, f, tc.d)
 		if got := out.String(); err != nil || tc.want == "" && got != "" || !strings.Contains(got, tc.want) || strings.Contains(got, "SECRET") {
 			t.Errorf("%s: %q, %v", tc.what, got, err)
 		}

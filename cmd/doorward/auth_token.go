@@ -57,11 +57,11 @@ func newAuthToken() *cobra.Command {
 // be printed is revoked again.
 func createSession(ctx context.Context, o *invocation, in map[string]any) error {
 	var made client.Session
-	if err := o.authPost(ctx, pathSessions, in, &made); err != nil {
+	if err := o.daemon.authPost(ctx, pathSessions, in, &made); err != nil {
 		return err
 	}
 	if err := showSession(o, made); err != nil {
-		undone := o.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
+		undone := o.daemon.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
 	return nil
@@ -83,7 +83,7 @@ func listSessions(ctx context.Context, o *invocation) error {
 	all := struct {
 		Sessions []deliverySession `json:"sessions"`
 	}{Sessions: []deliverySession{}}
-	if err := o.auth(ctx, http.MethodGet, pathSessions, nil, &all); err != nil {
+	if err := o.daemon.auth(ctx, http.MethodGet, pathSessions, nil, &all); err != nil {
 		return err
 	}
 	rows := [][]string{{"SESSION", "SUBJECT", "SCOPE", "EXPIRES", "STATE", "CLIENT", "PROJECT"}}
@@ -99,7 +99,7 @@ func listSessions(ctx context.Context, o *invocation) error {
 }
 
 func revokeSession(ctx context.Context, o *invocation, id string) error {
-	if err := o.authPost(ctx, pathSessions+"/"+url.PathEscape(id)+"/revoke", struct{}{}, nil); err != nil {
+	if err := o.daemon.authPost(ctx, pathSessions+"/"+url.PathEscape(id)+"/revoke", struct{}{}, nil); err != nil {
 		return err
 	}
 	return o.print(map[string]string{"id": id, "state": "revoked"}, fmt.Sprintf("session %s is revoked\n", oneWord(id)))

@@ -61,7 +61,7 @@ func (o *invocation) allProblems(tokenFile string) []config.Problem {
 		problems = append(problems, placeProblems(o.options, c)...)
 		problems = append(problems, sandboxProblems(o.options, c, tokenFile)...)
 	}
-	return append(problems, o.notAllowed(w)...)
+	return append(problems, vetting{o.options}.notAllowed(w)...)
 }
 
 // denyProblems is a warning for each pattern of a deny list that matches no tool
@@ -88,14 +88,14 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 }
 
 // notAllowed warns that serve will not take the configuration that was checked.
-func (o *options) notAllowed(w whole) []config.Problem {
-	found := o.find()
+func (v vetting) notAllowed(w whole) []config.Problem {
+	found := v.o.find()
 	if !found.Here || w.config == nil {
 		return nil
 	}
 	content, err := hereContent()
 	if err == nil {
-		err = errors.Join(o.vet(content), o.vetPolicy(w.config))
+		err = errors.Join(v.vet(content), v.vetPolicy(w.config))
 	}
 	if err == nil {
 		return nil

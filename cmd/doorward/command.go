@@ -13,13 +13,16 @@ import (
 )
 
 // invocation is one run of a command: its flags and its connection to the
-// daemon, which is opened on first use and closed when the command ends.
+// daemon.
 type invocation struct {
 	*options
-	client *client.Client
+	daemon daemonLink
 }
 
-func newInvocation() *invocation { return &invocation{options: newOptions()} }
+func newInvocation() *invocation {
+	o := newOptions()
+	return &invocation{options: o, daemon: daemonLink{o: o}}
+}
 
 // many is the number of arguments of a command that takes any number.
 const many = 1 << 20
@@ -35,7 +38,7 @@ func (o *invocation) command(use, short, example string, least, most int, run fu
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			defer o.close()
+			defer o.daemon.close()
 			return run(c.Context(), args)
 		}}
 	c.Flags().AddFlagSet(o.set)
@@ -112,24 +115,31 @@ func usageText(c *cobra.Command) string {
 	return b.String()
 }
 
-// connect returns the connection to the daemon.
-func (o *invocation) connect() (c *client.Client, err error) {
-	if o.client == nil {
-		o.client, err = o.dial()
-	}
-	return o.client, err
+// daemonLink is the connection of a command to the daemon. It is opened on first
+// use and closed when the command ends.
+type daemonLink struct {
+	o      *options
+	client *client.Client
 }
 
-func (o *invocation) close() {
-	if o.client != nil {
-		o.client.Close()
-		o.client = nil
+// connect returns the connection to the daemon.
+func (l *daemonLink) connect() (c *client.Client, err error) {
+	if l.client == nil {
+		l.client, err = l.o.dial()
+	}
+	return l.client, err
+}
+
+func (l *daemonLink) close() {
+	if l.client != nil {
+		l.client.Close()
+		l.client = nil
 	}
 }
 
 // ask reads a resource of the local API.
-func (o *invocation) ask(ctx context.Context, path string, out any) error {
-	c, err := o.connect()
+func (l *daemonLink) ask(ctx context.Context, path string, out any) error {
+	c, err := l.connect()
 	if err != nil {
 		return err
 	}
@@ -137,8 +147,8 @@ func (o *invocation) ask(ctx context.Context, path string, out any) error {
 }
 
 // tell sends a document to a resource of the local API.
-func (o *invocation) tell(ctx context.Context, path string, in, out any) error {
-	c, err := o.connect()
+func (l *daemonLink) tell(ctx context.Context, path string, in, out any) error {
+	c, err := l.connect()
 	if err != nil {
 		return err
 	}
@@ -146,8 +156,8 @@ func (o *invocation) tell(ctx context.Context, path string, in, out any) error {
 }
 
 // auth calls a resource of instruction delivery.
-func (o *invocation) auth(ctx context.Context, method, path string, in, out any) error {
-	c, err := o.connect()
+func (l *daemonLink) auth(ctx context.Context, method, path string, in, out any) error {
+	c, err := l.connect()
 	if err != nil {
 		return err
 	}
@@ -155,8 +165,8 @@ func (o *invocation) auth(ctx context.Context, method, path string, in, out any)
 }
 
 // authPost is auth with the method POST.
-func (o *invocation) authPost(ctx context.Context, path string, in, out any) error {
-	return o.auth(ctx, http.MethodPost, path, in, out)
+func (l *daemonLink) authPost(ctx context.Context, path string, in, out any) error {
+	return l.auth(ctx, http.MethodPost, path, in, out)
 }
 
 // print writes v as JSON when --json is given, and else text.

@@ -36,7 +36,7 @@ func newConnect() *cobra.Command {
 
 // relayStdio copies messages between stdio and the daemon.
 func relayStdio(ctx context.Context, o *invocation, with client.ConnectOptions, verbose bool) error {
-	c, err := o.connect()
+	c, err := o.daemon.connect()
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func directoryCheck(name, path string) health.Check {
 // daemonChecks look at the daemon that runs, and without one at what it would bind.
 func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 	var s admin.Status
-	err := o.ask(ctx, "/admin/v1/status", &s)
+	err := o.daemon.ask(ctx, "/admin/v1/status", &s)
 	switch {
 	case errors.Is(err, client.ErrNoDaemon):
 		none := health.Check{Name: "daemon", State: health.Warn, Found: "none is running", Todo: "Run doorward serve."}

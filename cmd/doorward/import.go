@@ -66,7 +66,8 @@ func importServers(o *invocation, args []string, where string, yes bool) error {
 	if plan.Change.Client == "" { // nothing is taken from any
 		plan.Change.Client = "import"
 	}
-	return o.settle(&outcome{changes: []onboard.Change{plan.Change}, notes: plan.Notes, before: func() error { return hidden.keep(plan.Secrets) }}, yes)
+	out := &outcome{changes: []onboard.Change{plan.Change}, notes: plan.Notes, before: func() error { return hidden.keep(plan.Secrets) }}
+	return out.settle(o, yes)
 }
 
 // sourcesOf finds the files of the arguments, each a client or a file. None

@@ -21,7 +21,7 @@ import (
 func newInstall() *cobra.Command {
 	return newOnClients("install", "point clients at Doorward: one entry in each client's own file",
 		func(o *invocation, c *onboard.Client, path string) (onboard.Change, error) {
-			command, args, err := o.connectLine()
+			command, args, err := connectLine(o)
 			if err != nil {
 				return onboard.Change{}, err
 			}
@@ -52,7 +52,7 @@ func newOnClients(name, short string, plan func(*invocation, *onboard.Client, st
 				}
 				all = append(all, change)
 			}
-			return o.settle(&outcome{changes: all}, *yes)
+			return (&outcome{changes: all}).settle(o, *yes)
 		})
 	c.ValidArgs = clientNames()
 	return c
@@ -98,7 +98,7 @@ func placesHere() (onboard.Places, error) {
 
 // connectLine is what a client runs: this program, and the directories that the
 // command line names.
-func (o *invocation) connectLine() (command string, args []string, err error) {
+func connectLine(o *invocation) (command string, args []string, err error) {
 	if command, err = os.Executable(); err != nil {
 		return "", nil, fmt.Errorf("finding this program: %w", err)
 	}
@@ -132,7 +132,7 @@ type shownChange struct {
 }
 
 // settle shows the changes and makes them, when they are wanted.
-func (o *invocation) settle(out *outcome, yes bool) error {
+func (out *outcome) settle(o *invocation, yes bool) error {
 	shown, text := []shownChange{}, ""
 	for _, c := range out.changes {
 		if c.Nothing() {
@@ -148,7 +148,7 @@ func (o *invocation) settle(out *outcome, yes bool) error {
 	if !o.json {
 		fmt.Fprint(stdout(), text)
 	}
-	refused := o.consent(len(shown) == 0, yes)
+	refused := consent(o, len(shown) == 0, yes)
 	backups, err := out.write(len(shown) > 0 && refused == nil)
 	if o.json && err == nil {
 		err = printJSON(map[string]any{"changes": shown, "written": len(shown) > 0 && refused == nil, "backups": append([]string{}, backups...), "notes": append([]string{}, out.notes...)})
@@ -162,7 +162,7 @@ func (o *invocation) settle(out *outcome, yes bool) error {
 }
 
 // consent asks whether the shown changes are wanted; nil: they are.
-func (o *invocation) consent(nothing, yes bool) error {
+func consent(o *invocation, nothing, yes bool) error {
 	if nothing || yes {
 		return nil
 	}

@@ -53,16 +53,16 @@ type instructionsOperator interface {
 
 // instructor is one run of a command on documents.
 type instructor struct {
-	*invocation
+	o     *invocation
 	shelf instructionsOperator
 	end   func() // closes the store; nil with a daemon
 }
 
-func newInstructor() *instructor { return &instructor{invocation: newInvocation()} }
+func newInstructor() *instructor { return &instructor{o: newInvocation()} }
 
 // command makes a command that opens the documents before it runs.
 func (i *instructor) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
-	return i.invocation.command(use, short, example, least, most, func(ctx context.Context, args []string) error {
+	return i.o.command(use, short, example, least, most, func(ctx context.Context, args []string) error {
 		defer i.close()
 		if err := i.open(ctx); err != nil {
 			return err
@@ -73,17 +73,17 @@ func (i *instructor) command(use, short, example string, least, most int, run fu
 
 // open finds the documents: at the daemon, or without one in the store.
 func (i *instructor) open(ctx context.Context) error {
-	c, err := i.connect()
+	c, err := i.o.daemon.connect()
 	if err != nil {
 		return err
 	}
 	err = c.Reach(ctx)
 	if errors.Is(err, client.ErrNoDaemon) {
 		fmt.Fprintln(stderr(), "doorward: no daemon runs: this goes to the store itself")
-		i.shelf, i.end, err = offlineInstructions(ctx, i.options)
+		i.shelf, i.end, err = offlineInstructions(ctx, i.o.options)
 		return err
 	}
-	i.shelf = shelfOfDaemon{i.invocation}
+	i.shelf = shelfOfDaemon{i.o}
 	return err
 }
 
@@ -92,7 +92,7 @@ func (i *instructor) close() {
 		i.end()
 		i.end = nil
 	}
-	i.invocation.close()
+	i.o.daemon.close()
 }
 
 // newDocumentList lists the documents, or the versions of one.
@@ -105,16 +105,16 @@ func newDocumentList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return i.print(versions, versionsText(versions.Versions))
+				return i.o.print(versions, versionsText(versions.Versions))
 			}
 			all, err := i.shelf.List(ctx)
 			if err != nil {
 				return err
 			}
-			if !i.json {
+			if !i.o.json {
 				sayStore(all)
 			}
-			return i.print(all, versionsText(all.Templates))
+			return i.o.print(all, versionsText(all.Templates))
 		})
 }
 
@@ -134,8 +134,8 @@ func sayStore(all *deliver.Listing) {
 // newDocumentShow prints a document exactly as its file is.
 func newDocumentShow() *cobra.Command {
 	i := newInstructor()
-	version := i.set.String("version", "", "the beginning of a version")
-	label := i.set.String("label", "", "a label instead of production")
+	version := i.o.set.String("version", "", "the beginning of a version")
+	label := i.o.set.String("label", "", "a label instead of production")
 	c := i.command("show NAME [--version V | --label L] [--json]", "print a document", "doorward instructions show review --label next", 1, 1,
 		func(ctx context.Context, args []string) error {
 			doc, err := i.shelf.Show(ctx, args[0], cmp.Or(*version, *label, library.Production))
@@ -156,8 +156,8 @@ func newDocumentShow() *cobra.Command {
 
 // printExactly is print for a document: a file or a pipe gets every byte of it.
 func (i *instructor) printExactly(v any, text string) error {
-	if i.json {
-		return i.print(v, text)
+	if i.o.json {
+		return i.o.print(v, text)
 	}
 	_, err := io.WriteString(exactly(), text)
 	return err
@@ -227,7 +227,7 @@ func newAccess() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return i.print(reads, readsText(reads.Deliveries))
+			return i.o.print(reads, readsText(reads.Deliveries))
 		})
 }
 
@@ -240,6 +240,6 @@ func newCanary() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return i.print(leak, leakText(leak))
+			return i.o.print(leak, leakText(leak))
 		})
 }

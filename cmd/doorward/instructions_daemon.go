@@ -28,27 +28,27 @@ func templatePath(name, act string) string {
 
 func (s shelfOfDaemon) List(ctx context.Context) (*deliver.Listing, error) {
 	all := &deliver.Listing{}
-	return all, s.o.auth(ctx, http.MethodGet, pathTemplates, nil, all)
+	return all, s.o.daemon.auth(ctx, http.MethodGet, pathTemplates, nil, all)
 }
 
 func (s shelfOfDaemon) Versions(ctx context.Context, name string) (*deliver.Versions, error) {
 	all := &deliver.Versions{}
-	return all, s.o.auth(ctx, http.MethodGet, templatePath(name, ""), nil, all)
+	return all, s.o.daemon.auth(ctx, http.MethodGet, templatePath(name, ""), nil, all)
 }
 
 func (s shelfOfDaemon) Show(ctx context.Context, name, ref string) (*deliver.Shown, error) {
 	doc := &deliver.Shown{}
-	return doc, s.o.auth(ctx, http.MethodGet, templatePath(name, "")+"?"+url.Values{"version": {ref}}.Encode(), nil, doc)
+	return doc, s.o.daemon.auth(ctx, http.MethodGet, templatePath(name, "")+"?"+url.Values{"version": {ref}}.Encode(), nil, doc)
 }
 
 func (s shelfOfDaemon) Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error) {
 	v := &deliver.VersionInfo{}
-	return v, s.o.auth(ctx, http.MethodPut, templatePath(name, ""), map[string]string{"content": content}, v)
+	return v, s.o.daemon.auth(ctx, http.MethodPut, templatePath(name, ""), map[string]string{"content": content}, v)
 }
 
 func (s shelfOfDaemon) act(ctx context.Context, name, what string, in any) (*library.Act, error) {
 	a := &library.Act{}
-	return a, s.o.auth(ctx, http.MethodPost, templatePath(name, what), in, a)
+	return a, s.o.daemon.auth(ctx, http.MethodPost, templatePath(name, what), in, a)
 }
 
 func (s shelfOfDaemon) Promote(ctx context.Context, name, version, label string) (*library.Act, error) {
@@ -65,18 +65,18 @@ func (s shelfOfDaemon) Revoke(ctx context.Context, name, version string) (*libra
 
 func (s shelfOfDaemon) Access(ctx context.Context) (*deliver.Accessed, error) {
 	all := &deliver.Accessed{}
-	return all, s.o.auth(ctx, http.MethodGet, "/auth/admin/access", nil, all)
+	return all, s.o.daemon.auth(ctx, http.MethodGet, "/auth/admin/access", nil, all)
 }
 
 func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*deliver.Access, error) {
 	leak := &deliver.Access{}
-	return leak, s.o.auth(ctx, http.MethodPost, "/auth/admin/canary", map[string]string{"ref": ref}, leak)
+	return leak, s.o.daemon.auth(ctx, http.MethodPost, "/auth/admin/canary", map[string]string{"ref": ref}, leak)
 }
 
 // newPromote gives a label to a version.
 func newPromote() *cobra.Command {
 	i := newInstructor()
-	label := i.set.String("label", "", "instead of production, which is what sessions get")
+	label := i.o.set.String("label", "", "instead of production, which is what sessions get")
 	return i.command("promote NAME [VERSION] [--label L] [--json]", "put a version into force", "doorward instructions promote review", 1, 2,
 		func(ctx context.Context, args []string) error {
 			return i.moved(i.shelf.Promote(ctx, args[0], strings.Join(args[1:], ""), *label))
@@ -104,5 +104,5 @@ func (i *instructor) moved(a *library.Act, err error) error {
 	if err != nil {
 		return err
 	}
-	return i.print(a, actText(a))
+	return i.o.print(a, actText(a))
 }

@@ -21,8 +21,8 @@ import (
 // document's file. The daemon notices the change in the directory.
 func newDocumentEdit() *cobra.Command {
 	i := newInstructor()
-	version := i.set.String("version", "", "the beginning of a version, where a name has several audiences")
-	return i.invocation.command("edit NAME [--version V]", "open a document in the editor", "EDITOR=nano doorward instructions edit review", 1, 1,
+	version := i.o.set.String("version", "", "the beginning of a version, where a name has several audiences")
+	return i.o.command("edit NAME [--version V]", "open a document in the editor", "EDITOR=nano doorward instructions edit review", 1, 1,
 		func(ctx context.Context, args []string) error {
 			defer i.close()
 			return i.edit(ctx, args[0], *version)
@@ -34,7 +34,7 @@ func (i *instructor) edit(ctx context.Context, name, version string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := i.instructionsDir()
+	dir, err := instructionsDir(i.o)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func newDocumentVerify() *cobra.Command {
 
 func verifyDocuments(o *invocation, path string) (err error) {
 	if path == "" {
-		if path, err = o.instructionsDir(); err != nil {
+		if path, err = instructionsDir(o); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func readContent(r io.Reader) ([]byte, error) {
 }
 
 // instructionsDir is where the documents are by the configuration.
-func (o *invocation) instructionsDir() (string, error) {
+func instructionsDir(o *invocation) (string, error) {
 	c, problems := o.load()
 	if c == nil {
 		sayProblems(problems)
@@ -176,8 +176,8 @@ type draft struct {
 // checked before the first is put; an existing one is replaced only on request.
 func newDocumentImport() *cobra.Command {
 	i := newInstructor()
-	replace := i.set.Bool("replace", false, "replace documents of the same name and audience")
-	return i.invocation.command("import DIR|FILE|- [--replace] [--json]", "take documents over", "doorward instructions import ~/prompts", 1, 1,
+	replace := i.o.set.Bool("replace", false, "replace documents of the same name and audience")
+	return i.o.command("import DIR|FILE|- [--replace] [--json]", "take documents over", "doorward instructions import ~/prompts", 1, 1,
 		func(ctx context.Context, args []string) error {
 			defer i.close()
 			return i.importAll(ctx, args[0], *replace)
@@ -216,11 +216,11 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 	for _, d := range fresh {
 		v, err := i.shelf.Put(ctx, d.doc.Name, string(d.content))
 		if err != nil {
-			return errors.Join(err, i.print(out, importedText(out)))
+			return errors.Join(err, i.o.print(out, importedText(out)))
 		}
 		out.Imported = append(out.Imported, *v)
 	}
-	return i.print(out, importedText(out))
+	return i.o.print(out, importedText(out))
 }
 
 // sorted tells drafts that the directory has as they are from others; taken are

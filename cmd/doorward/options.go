@@ -75,7 +75,7 @@ func (o *options) load() (*config.Config, []config.Problem) { return o.loadFrom(
 func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem) {
 	file, with := found.Path, config.Options{Env: lookup, CheckURL: checkURL, ResolveCommand: process.Resolve}
 	if found.Here && !o.unvetted {
-		with.Vet = o.vet
+		with.Vet = vetting{o}.vet
 	}
 	if o.pins != nil {
 		with.Open, with.File = o.pins.open, o.pins.secret

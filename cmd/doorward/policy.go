@@ -38,7 +38,7 @@ func (o *options) loadWhole() whole {
 	}
 	err := c.ReadPolicy(o.opener())
 	if err == nil && found.Here && !o.unvetted {
-		err = o.vetPolicy(c)
+		err = vetting{o}.vetPolicy(c)
 	}
 	if err != nil {
 		w.config = nil
@@ -94,7 +94,7 @@ func newPolicy() *cobra.Command {
 	return o.command("policy [--json]", "print the policy in force, as Cedar", "doorward policy > policy.cedar", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			var p admin.Policy
-			err := o.ask(ctx, "/admin/v1/policy", &p)
+			err := o.daemon.ask(ctx, "/admin/v1/policy", &p)
 			if errors.Is(err, client.ErrNoDaemon) {
 				fmt.Fprintln(stderr(), "doorward: no daemon runs: this is what the configuration on disk says")
 				p.Text, err = policyOnDisk(o.options)

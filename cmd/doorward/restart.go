@@ -18,7 +18,7 @@ func newRestart() *cobra.Command {
 	return o.command("restart SERVER [--json]", "end the processes of a server", "doorward restart notes", 1, 1,
 		func(ctx context.Context, args []string) error {
 			var done admin.ServerRestarted
-			if err := o.tell(ctx, "/admin/v1/servers/restart", admin.ServerRestart{Server: args[0]}, &done); err != nil {
+			if err := o.daemon.tell(ctx, "/admin/v1/servers/restart", admin.ServerRestart{Server: args[0]}, &done); err != nil {
 				return controlFailure(err, "there is no server "+args[0])
 			}
 			return o.print(done, fmt.Sprintf("ended %d; %s starts again at the next call\n", done.Ended, oneWord(args[0])))
@@ -31,7 +31,7 @@ func newStop() *cobra.Command {
 	return o.command("stop SPAWN-ID [--json]", "end an agent that was started by another", "doorward agent stop 01JC000000000000000000000A", 1, 1,
 		func(ctx context.Context, args []string) error {
 			var done admin.AgentStop
-			if err := o.tell(ctx, pathAgent+"stop", admin.AgentStop{Spawn: args[0]}, &done); err != nil {
+			if err := o.daemon.tell(ctx, pathAgent+"stop", admin.AgentStop{Spawn: args[0]}, &done); err != nil {
 				return controlFailure(err, "no agent that runs was started as "+args[0])
 			}
 			return o.print(done, fmt.Sprintf("%s is being ended\n", oneWord(done.Spawn)))

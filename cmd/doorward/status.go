@@ -29,7 +29,7 @@ func newStatus() *cobra.Command {
 		func(ctx context.Context, _ []string) (err error) {
 			var s admin.Status
 			for deadline := time.Now().Add(*wait); ; time.Sleep(50 * time.Millisecond) {
-				err = o.ask(ctx, "/admin/v1/status", &s)
+				err = o.daemon.ask(ctx, "/admin/v1/status", &s)
 				if err == nil && s.Ready || time.Now().After(deadline) || ctx.Err() != nil {
 					break
 				}
@@ -114,7 +114,7 @@ func showCaller(ctx context.Context, o *invocation) error {
 			Grade string `json:"grade"`
 		} `json:"facts"`
 	}
-	if err := o.ask(ctx, "/admin/v1/whoami", &who); err != nil {
+	if err := o.daemon.ask(ctx, "/admin/v1/whoami", &who); err != nil {
 		return err
 	}
 	rows := [][]string{{plaintext.Line(who.Principal)}}
@@ -153,7 +153,7 @@ func newExplain() *cobra.Command {
 // showDecision asks the daemon. A denial is exit status 3.
 func showDecision(ctx context.Context, o *invocation, q url.Values) error {
 	var e admin.Explanation
-	if err := o.ask(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
+	if err := o.daemon.ask(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
 		return err
 	}
 	err := o.print(e, explained(e)+"\n")

@@ -14,17 +14,17 @@ import (
 // newToken makes, lists and revokes bearer tokens, with and without a running
 // daemon.
 func newToken() *cobra.Command {
-	n := &tokenMaker{invocation: newInvocation()}
-	n.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
-	n.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
-	n.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
+	n := &tokenMaker{o: newInvocation()}
+	n.o.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
+	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
+	n.o.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
 	list, revoke := newInvocation(), newInvocation()
 	list.narrows()
 	return group("token", "manage bearer tokens for TCP listeners",
-		n.command("new NAME [--scope S] [--expires 720h] [--overlap 24h] [--json]", "make a token and print it once",
+		n.o.command("new NAME [--scope S] [--expires 720h] [--overlap 24h] [--json]", "make a token and print it once",
 			"doorward token new ci --scope server:notes --expires 720h", 1, 1,
 			func(_ context.Context, args []string) (err error) {
-				if n.store, err = n.tokens(); err != nil {
+				if n.store, err = tokens(n.o); err != nil {
 					return err
 				}
 				return n.make(args[0])
@@ -36,7 +36,7 @@ func newToken() *cobra.Command {
 }
 
 // tokens opens the store of tokens.
-func (o *invocation) tokens() (*authn.Store, error) {
+func tokens(o *invocation) (*authn.Store, error) {
 	state, err := o.stateDir()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (o *invocation) tokens() (*authn.Store, error) {
 
 // tokenMaker is one run of `token new`.
 type tokenMaker struct {
-	*invocation
+	o       *invocation
 	store   *authn.Store
 	expires time.Duration
 	overlap time.Duration
@@ -54,7 +54,7 @@ type tokenMaker struct {
 }
 
 func (n *tokenMaker) make(name string) error {
-	if n.set.Lookup("overlap").Changed {
+	if n.o.set.Lookup("overlap").Changed {
 		return n.rotate(name)
 	}
 	secret, id, err := n.store.NewToken(name, n.expires, n.scope)
@@ -66,7 +66,7 @@ func (n *tokenMaker) make(name string) error {
 
 func (n *tokenMaker) rotate(name string) error {
 	r := authn.Rotation{Overlap: n.overlap, Expires: n.expires}
-	if n.set.Lookup("scope").Changed {
+	if n.o.set.Lookup("scope").Changed {
 		r.Scope = &n.scope
 	}
 	made, err := n.store.Rotate(name, r)
@@ -82,18 +82,18 @@ func (n *tokenMaker) rotate(name string) error {
 // show prints the token once. A token that could not be printed is revoked
 // again.
 func (n *tokenMaker) show(secret, id string, fields map[string]string) error {
-	if err := n.print(fields, secret+"\n"); err != nil {
+	if err := n.o.print(fields, secret+"\n"); err != nil {
 		_, undone := n.store.Revoke(id)
 		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
 	}
-	if !n.json {
+	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")
 	}
 	return nil
 }
 
 func tokenRevoke(o *invocation, idOrName string) error {
-	store, err := o.tokens()
+	store, err := tokens(o)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func tokenRevoke(o *invocation, idOrName string) error {
 }
 
 func tokenList(o *invocation) error {
-	store, err := o.tokens()
+	store, err := tokens(o)
 	if err != nil {
 		return err
 	}

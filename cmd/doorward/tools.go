@@ -28,7 +28,7 @@ func newTools() *cobra.Command {
 	o.narrows()
 	return o.command("tools [SERVER] [--json] [-v]", "list the tools that the caller can use", "doorward tools notes", 0, 1,
 		func(ctx context.Context, args []string) error {
-			c, err := o.connect()
+			c, err := o.daemon.connect()
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func newCall() *cobra.Command {
 }
 
 func callTool(ctx context.Context, o *invocation, server, name string, arguments []byte) error {
-	c, err := o.connect()
+	c, err := o.daemon.connect()
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func newTrust() *cobra.Command {
 	yes := o.set.Bool("yes", false, "approve what is shown without a question")
 	return o.command("trust [SERVER] [--yes] [--json]", "show and approve what a server offers", "doorward trust notes", 0, 1,
 		func(ctx context.Context, args []string) error {
-			t := &truster{invocation: o, yes: *yes, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
+			t := &truster{o: o, yes: *yes, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
 			err := t.run(ctx, strings.Join(args, ""))
 			if o.json && (err == nil || isRefused(err)) {
 				err = errors.Join(printJSON(t.out), err)
@@ -42,7 +42,7 @@ type trusted struct {
 
 // truster is one run of the command.
 type truster struct {
-	*invocation
+	o   *invocation
 	yes bool
 	in  *bufio.Reader
 	out trusted
@@ -53,7 +53,7 @@ func (t *truster) run(ctx context.Context, server string) error {
 		return t.one(ctx, server)
 	}
 	var all admin.TrustList
-	if err := t.ask(ctx, "/admin/v1/trust", &all); err != nil {
+	if err := t.o.daemon.ask(ctx, "/admin/v1/trust", &all); err != nil {
 		return trustFailure("", err)
 	}
 	var refused error
@@ -74,7 +74,7 @@ func (t *truster) run(ctx context.Context, server string) error {
 // one looks at a server before it shows what is withheld of it.
 func (t *truster) one(ctx context.Context, server string) error {
 	var s admin.Trust
-	if err := t.tell(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
+	if err := t.o.daemon.tell(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
 		return trustFailure(server, err)
 	}
 	if s.Unreached {
@@ -91,7 +91,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 		t.say(s.Server + ": nothing is withheld")
 		return nil
 	}
-	if !t.json {
+	if !t.o.json {
 		fmt.Fprint(stdout(), withheldText(s))
 	}
 	items := approvable(s)
@@ -102,7 +102,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 		return err
 	}
 	var done struct{ Approved int }
-	if err := t.tell(ctx, "/admin/v1/trust", admin.TrustApproval{Server: s.Server, Items: items}, &done); err != nil {
+	if err := t.o.daemon.tell(ctx, "/admin/v1/trust", admin.TrustApproval{Server: s.Server, Items: items}, &done); err != nil {
 		return trustFailure(s.Server, err)
 	}
 	started := false
@@ -134,7 +134,7 @@ func (t *truster) agreed(server string, n int) error {
 		return nil
 	}
 	yes, asked := false, false
-	if !t.json {
+	if !t.o.json {
 		yes, asked = confirm(t.in, fmt.Sprintf("approve %d of %s?", n, server))
 	}
 	switch {
@@ -147,7 +147,7 @@ func (t *truster) agreed(server string, n int) error {
 }
 
 func (t *truster) say(text string) {
-	if !t.json {
+	if !t.o.json {
 		fmt.Fprintln(stderr(), "doorward:", text)
 	}
 }

@@ -32,7 +32,7 @@ func newUI() *cobra.Command {
 
 func openUI(ctx context.Context, o *invocation, only bool) error {
 	var opened admin.UIOpened
-	if err := o.tell(ctx, "/admin/v1/ui", struct{}{}, &opened); err != nil {
+	if err := o.daemon.tell(ctx, "/admin/v1/ui", struct{}{}, &opened); err != nil {
 		return uiFailure(err)
 	}
 	if !only && !o.json && process.OpenBrowser(opened.URL) == nil {
@@ -47,7 +47,7 @@ func openUI(ctx context.Context, o *invocation, only bool) error {
 
 func signOutUI(ctx context.Context, o *invocation) error {
 	var done admin.UISignedOut
-	if err := o.tell(ctx, "/admin/v1/ui/sign-out", struct{}{}, &done); err != nil {
+	if err := o.daemon.tell(ctx, "/admin/v1/ui/sign-out", struct{}{}, &done); err != nil {
 		return uiFailure(err)
 	}
 	return o.print(done, fmt.Sprintf("sessions ended: %d\n", done.Ended))
