@@ -18,7 +18,6 @@ var largeTypes = map[string]int{
 	"internal/upstream.stream":              31,
 	"internal/relay.backend":                33,
 	"internal/daemon.Daemon":                44,
-	"internal/daemon/config.decoder":        79,
 	"internal/daemon/console.Console":       37,
 	"internal/downstream/front.Door":        56,
 	"internal/instructions/library.Library": 69,

@@ -135,7 +135,7 @@ func (d *decoder) profileAdvice(key, text string, f field) {
 		return
 	}
 	if meant := suggest(text, f.words); meant != "" {
-		d.warn(key, "this is a path beside this file, and no profile has that name"+meant+" For the path write ./ before it")
+		d.report.warn(key, "this is a path beside this file, and no profile has that name"+meant+" For the path write ./ before it")
 	}
 }
 
@@ -143,9 +143,9 @@ func (d *decoder) profileAdvice(key, text string, f field) {
 const typographic = "“”„‟‘’‚«»"
 
 // curly notes a text in quotation marks that are letters here.
-func (d *decoder) curly(at string, n *yaml.Node) {
+func (s source) curly(at string, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && strings.ContainsAny(firstRune(n.Value), typographic) {
-		d.failAt(n.Line, at, `a text begins with a typographic quotation mark, which is a letter here; write " or '`)
+		s.report.failAt(n.Line, at, `a text begins with a typographic quotation mark, which is a letter here; write " or '`)
 	}
 }
 
@@ -160,15 +160,15 @@ func firstRune(s string) string {
 var shellVariable = lazily(`(^|[\s=:/])\$[A-Z][A-Z0-9_]*($|[\s:/])`)
 
 // warnUnbraced warns of variables that are not filled in. Their names are not repeated: they may be part of a secret.
-func (d *decoder) warnUnbraced(key, text string) {
+func (r *report) warnUnbraced(key, text string) {
 	if shellVariable.MatchString(text) {
-		d.warn(key, "a name behind $ without braces is text; write ${NAME} for the variable")
+		r.warn(key, "a name behind $ without braces is text; write ${NAME} for the variable")
 	}
 }
 
 // warnHome warns of arguments in which a shell would fill in the home directory.
-func (d *decoder) warnHome(key, arg string) {
+func (r *report) warnHome(key, arg string) {
 	if arg == "~" || strings.HasPrefix(arg, "~/") || strings.Contains(arg, "=~/") {
-		d.warn(key, "~ is not expanded; write ${HOME}")
+		r.warn(key, "~ is not expanded; write ${HOME}")
 	}
 }

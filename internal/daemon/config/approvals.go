@@ -24,9 +24,9 @@ func (a Approvals) WaitTime() (time.Duration, bool) {
 	return d, err == nil
 }
 
-// checkApprovals checks what the types do not.
-func (d *decoder) checkApprovals(a Approvals) {
+// approvals checks what the types do not.
+func (k checker) approvals(a Approvals) {
 	if t, given := a.WaitTime(); a.Wait != "auto" && (!given || t < 0 || t > maxWait) {
-		d.also("approvals.wait", "write auto, or a duration of at most 1h such as 50s")
+		k.report.also("approvals.wait", "write auto, or a duration of at most 1h such as 50s")
 	}
 }

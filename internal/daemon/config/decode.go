@@ -17,66 +17,13 @@ import (
 
 // decoder carries one reading of a file. It never stops at a problem.
 type decoder struct {
-	name, dir string
-	o         Options
-	known     map[reflect.Type][]field
-	lines     map[string]int // line of every key that lint has seen
-	problems  []Problem
-	failed    map[string]bool // keys with a problem that is no warning
-	server    string          // inside this server: problems of its values are its own
-	muted     bool            // inside a disabled server: such problems do not matter
-	entered   int             // how many problems there were when that server began
-	secrets   []string        // paths of ${file:…} references
-}
-
-// fail notes a problem that makes the whole file unusable.
-func (d *decoder) fail(key, text string) { d.failAt(d.line(key), key, text) }
-
-// failAt is fail on a given line.
-func (d *decoder) failAt(line int, key, text string) {
-	d.note(Problem{Line: line, Key: key, Problem: text})
-}
-
-// note adds a problem, with what a terminal would act on made visible: a path in an error may hold anything.
-func (d *decoder) note(p Problem) {
-	p.File, p.Problem = d.name, plaintext.Line(p.Problem)
-	d.failed[p.Key] = d.failed[p.Key] || !p.Warning
-	d.problems = append(d.problems, p)
-}
-
-// also is fail for a key that has no problem yet: a consequence of one is not worth a line.
-func (d *decoder) also(key, text string) {
-	if !d.failed[key] {
-		d.fail(key, text)
-	}
-}
-
-// refuse notes a problem of a value: it costs a server its place, and elsewhere the file.
-func (d *decoder) refuse(key, text string) {
-	if !d.muted {
-		d.note(Problem{Line: d.line(key), Key: key, Problem: text, Server: d.server})
-	}
-}
-
-// warn notes what is worth saying.
-func (d *decoder) warn(key, text string) {
-	if !d.muted {
-		d.note(Problem{Line: d.line(key), Key: key, Problem: text, Server: d.server, Warning: true})
-	}
-}
-
-// line is where a key stands, or the nearest key around it.
-func (d *decoder) line(key string) int {
-	for {
-		if line := d.lines[key]; line > 0 {
-			return line
-		}
-		i := strings.LastIndexAny(key, ".[")
-		if i < 0 {
-			return 1
-		}
-		key = key[:i]
-	}
+	dir     string
+	o       Options
+	report  *report
+	src     source
+	check   checker
+	known   map[reflect.Type][]field
+	secrets []string // paths of ${file:…} references
 }
 
 // setDefaults fills a section from its tags.
@@ -108,7 +55,7 @@ func (d *decoder) setDefaults(v reflect.Value) {
 
 // structure decodes a mapping with known keys.
 func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
-	if !d.is(n, key, yaml.MappingNode, d.mappingOf(v.Type())) {
+	if !d.src.is(n, key, yaml.MappingNode, d.mappingOf(v.Type())) {
 		return
 	}
 	fields := d.fields(v.Type())
@@ -124,7 +71,7 @@ func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
 	}
 	for _, f := range fields {
 		if f.required && !given[f.key] {
-			d.fail(key, fmt.Sprintf("its key %q is missing", f.key))
+			d.report.fail(key, fmt.Sprintf("its key %q is missing", f.key))
 		}
 	}
 }
@@ -147,9 +94,9 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 	case isForeign(n):
 	case isNull(n) && (isStruct(t) || t.Kind() == reflect.Map):
 	case isNull(n):
-		d.also(key, "the key has no value; give it one or leave it out")
+		d.report.also(key, "the key has no value; give it one or leave it out")
 	case t == valueType:
-		if text, ok := d.text(n, key); ok {
+		if text, ok := d.src.text(n, key); ok {
 			v.Set(reflect.ValueOf(d.resolve(text, key, f)))
 		}
 	case t == durationType:
@@ -173,7 +120,7 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 		d.stringValue(n, key, f, v)
 	case t.Kind() == reflect.Bool:
 		if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
-			d.fail(key, "this must be true or false, without quotes")
+			d.report.fail(key, "this must be true or false, without quotes")
 			return
 		}
 		v.SetBool(strings.EqualFold(n.Value, "true"))
@@ -186,9 +133,9 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0 }
 
 // is checks the kind of a node.
-func (d *decoder) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
+func (s source) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
 	if n.Kind != kind {
-		d.fail(key, fmt.Sprintf("this must be %s, not %s%s", want, kindName(n), insteadOf(n, kind, want)))
+		s.report.fail(key, fmt.Sprintf("this must be %s, not %s%s", want, kindName(n), insteadOf(n, kind, want)))
 		return false
 	}
 	return true
@@ -209,12 +156,12 @@ func kindName(n *yaml.Node) string {
 
 // text takes a scalar that is text. A bare number or truth value is not: which text it stands for depends on who
 // reads it.
-func (d *decoder) text(n *yaml.Node, key string) (string, bool) {
+func (s source) text(n *yaml.Node, key string) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		d.fail(key, "this must be text, not "+kindName(n))
+		s.report.fail(key, "this must be text, not "+kindName(n))
 	case n.Tag != "!!str":
-		d.fail(key, "this must be text; put it in quotes")
+		s.report.fail(key, "this must be text; put it in quotes")
 	default:
 		return n.Value, true
 	}
@@ -224,10 +171,10 @@ func (d *decoder) text(n *yaml.Node, key string) (string, bool) {
 // stringValue decodes text: a choice, a path, or anything.
 func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value) {
 	if wrong := wrongText(n, f); wrong != "" {
-		d.fail(key, wrong)
+		d.report.fail(key, wrong)
 		return
 	}
-	text, ok := d.text(n, key)
+	text, ok := d.src.text(n, key)
 	if !ok {
 		return
 	}
@@ -236,7 +183,7 @@ func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value
 	} else if f.refs != "" {
 		text = d.resolve(text, key, f).Reveal()
 	} else if strings.Contains(text, "${") {
-		d.fail(key, "references such as ${NAME} are not expanded here; write the value itself")
+		d.report.fail(key, "references such as ${NAME} are not expanded here; write the value itself")
 	}
 	if f.path {
 		text = d.path(text, key, f)
@@ -249,9 +196,9 @@ func (d *decoder) choice(text, key string, f field) {
 	if slices.Contains(f.enum, text) {
 		return
 	}
-	note := d.fail
+	note := d.report.fail
 	if f.cost == "server" {
-		note = d.refuse
+		note = d.report.refuse
 	}
 	note(key, fmt.Sprintf("%q is not one of %s%s", plaintext.Clip(text, maxShown), strings.Join(f.enum, ", "), suggest(text, f.enum)))
 }
@@ -262,7 +209,7 @@ func (d *decoder) path(text, key string, f field) string {
 	case text == "" || filepath.IsAbs(text) || slices.Contains(f.words, text):
 		return text
 	case text == "~" || strings.HasPrefix(text, "~/"):
-		d.refuse(key, "~ is not expanded; write ${HOME}")
+		d.report.refuse(key, "~ is not expanded; write ${HOME}")
 		return text
 	}
 	d.profileAdvice(key, text, f)
@@ -286,14 +233,14 @@ var bareInt = lazily(`^-?(0|[1-9][0-9]*)$`)
 // integer decodes a whole number.
 func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !bareInt.MatchString(n.Value) {
-		d.fail(key, "this must be a whole number in plain decimal digits, without quotes or units"+wholeNumber(n))
+		d.report.fail(key, "this must be a whole number in plain decimal digits, without quotes or units"+wholeNumber(n))
 		return
 	}
 	low, _ := strconv.ParseInt(f.min, 10, 64)
 	high, _ := strconv.ParseInt(f.max, 10, 64)
 	got, err := strconv.ParseInt(n.Value, 10, 64)
 	if err != nil || got < low || got > high {
-		d.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), f.min, f.max))
+		d.report.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), f.min, f.max))
 		return
 	}
 	v.SetInt(got)
@@ -306,9 +253,9 @@ func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
 	got, err := time.ParseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Value != "0" || err != nil:
-		d.fail(key, "this must be a time with its unit, such as 120s or 5m"+orZero(low)+withUnit(n.Value))
+		d.report.fail(key, "this must be a time with its unit, such as 120s or 5m"+orZero(low)+withUnit(n.Value))
 	case got < low || got > high:
-		d.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), cmp.Or(f.min, "0"), f.max))
+		d.report.fail(key, fmt.Sprintf("%s is not between %s and %s", plaintext.Clip(n.Value, maxShown), cmp.Or(f.min, "0"), f.max))
 	default:
 		v.SetInt(int64(got))
 	}
@@ -320,7 +267,7 @@ func (d *decoder) list(n *yaml.Node, key string, f field, v reflect.Value) {
 	if isStruct(v.Type().Elem()) {
 		want = "a list of mappings with " + strings.Join(d.keys(v.Type().Elem())[:1], "")
 	}
-	if !d.is(n, key, yaml.SequenceNode, want) {
+	if !d.src.is(n, key, yaml.SequenceNode, want) {
 		return
 	}
 	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -336,7 +283,7 @@ func (d *decoder) list(n *yaml.Node, key string, f field, v reflect.Value) {
 
 // mapping decodes a mapping whose keys are names.
 func (d *decoder) mapping(n *yaml.Node, key string, f field, v reflect.Value) {
-	if !d.is(n, key, yaml.MappingNode, "a mapping") {
+	if !d.src.is(n, key, yaml.MappingNode, "a mapping") {
 		return
 	}
 	m := reflect.MakeMap(v.Type())

@@ -67,84 +67,84 @@ func (d *decoder) launcherEntry(n *yaml.Node, key, name string, v reflect.Value)
 	d.setDefaults(reflect.ValueOf(l).Elem())
 	v.Set(reflect.ValueOf(l))
 	if !launcherName.MatchString(name) {
-		d.fail(key, "a launcher's name has 1 to 63 lower-case letters, digits, dots, underscores and hyphens, and begins with a letter or digit; rename it")
+		d.report.fail(key, "a launcher's name has 1 to 63 lower-case letters, digits, dots, underscores and hyphens, and begins with a letter or digit; rename it")
 	}
 	if isForeign(n) {
 		return
 	}
-	d.server = LauncherPrefix + name
-	defer func() { d.server = "" }()
+	d.report.server = LauncherPrefix + name
+	defer func() { d.report.server = "" }()
 	if isNull(n) {
 		n = &yaml.Node{Kind: yaml.MappingNode} // its command is missing then
 	}
 	d.structure(n, key, reflect.ValueOf(l).Elem())
-	d.checkLauncher(key, l)
+	d.check.launcher(key, l)
 }
 
-// checkLauncher checks what the values of a launcher mean together.
-func (d *decoder) checkLauncher(key string, l *Launcher) {
+// launcher checks what the values of a launcher mean together.
+func (k checker) launcher(key string, l *Launcher) {
 	s := &Server{Command: l.Command, Args: l.Args, Env: l.Env}
-	if !d.failed[key] {
-		d.checkCommand(key, s)
+	if !k.report.failed[key] {
+		k.command(key, s)
 	}
 	l.Path = s.Path
 	for name := range l.Env {
 		if strings.HasPrefix(name, "DOORWARD_") {
-			d.refuse(join(join(key, "env"), name), "variables of this name are Doorward's own; leave it out")
+			k.report.refuse(join(join(key, "env"), name), "variables of this name are Doorward's own; leave it out")
 		}
 	}
-	d.checkPlaces(key, l)
+	k.places(key, l)
 	if len(l.Roots) == 0 && l.Cwd != "" {
 		l.Roots = []string{l.Cwd}
 	}
 	if len(l.Roots) == 0 {
-		d.refuse(key, "nothing says where it may be started; give it cwd or roots")
+		k.report.refuse(key, "nothing says where it may be started; give it cwd or roots")
 	}
 	if l.Cwd == "" && len(l.Roots) > 0 {
 		l.Cwd = l.Roots[0]
 	}
-	d.checkPaths(join(key, "roots"), l.Roots)
-	d.checkPaths(join(key, "read"), l.Read)
-	d.checkPaths(join(key, "write"), l.Write)
+	k.paths(join(key, "roots"), l.Roots)
+	k.paths(join(key, "read"), l.Read)
+	k.paths(join(key, "write"), l.Write)
 	for i, w := range l.Rights {
 		if !launcherRight.MatchString(w) {
-			d.refuse(fmt.Sprintf("%s[%d]", join(key, "rights"), i), "this must be server:NAME, tool:SERVER/NAME, agent or instructions; there is no right to administer")
+			k.report.refuse(fmt.Sprintf("%s[%d]", join(key, "rights"), i), "this must be server:NAME, tool:SERVER/NAME, agent or instructions; there is no right to administer")
 		}
 	}
 	if l.Sandbox != "strict" && l.Network.Ports() != nil {
-		d.refuse(join(key, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
+		k.report.refuse(join(key, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
 	}
 	if l.Sandbox == "off" {
-		d.warn(join(key, "sandbox"), "an agent that is not shut in can do all that you may, whatever its rights say")
+		k.report.warn(join(key, "sandbox"), "an agent that is not shut in can do all that you may, whatever its rights say")
 	}
 }
 
-// checkPlaces: a value is a whole argument or none, so that nothing in it can become another one.
-func (d *decoder) checkPlaces(key string, l *Launcher) {
+// places checks that a value is a whole argument or none, so that nothing in it can become another one.
+func (k checker) places(key string, l *Launcher) {
 	model := false
 	for i, a := range l.Args {
 		at, arg := fmt.Sprintf("%s[%d]", join(key, "args"), i), a.Reveal()
 		model = model || arg == "{model}"
 		if !slices.Contains(places, arg) && slices.ContainsFunc(places, func(p string) bool { return strings.Contains(arg, p) }) {
-			d.refuse(at, "a place such as {model} must be an argument by itself; write --option and {model} as two")
+			k.report.refuse(at, "a place such as {model} must be an argument by itself; write --option and {model} as two")
 		}
 		if strings.Contains(arg, "{prompt}") {
-			d.refuse(at, "the prompt goes to standard input, never into the arguments; leave {prompt} out")
+			k.report.refuse(at, "the prompt goes to standard input, never into the arguments; leave {prompt} out")
 		}
 	}
 	if model && len(l.Models) == 0 {
-		d.refuse(join(key, "models"), "the arguments have {model}, and no model is listed; list those that may be asked for")
+		k.report.refuse(join(key, "models"), "the arguments have {model}, and no model is listed; list those that may be asked for")
 	}
 	for i, m := range l.Models {
 		if m == "" || len(m) > 64 || m[0] == '-' || strings.ContainsFunc(m, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			d.refuse(fmt.Sprintf("%s[%d]", join(key, "models"), i), "this must be 1 to 64 visible ASCII characters, and not begin with a hyphen")
+			k.report.refuse(fmt.Sprintf("%s[%d]", join(key, "models"), i), "this must be 1 to 64 visible ASCII characters, and not begin with a hyphen")
 		}
 	}
 }
 
 // refuseLaunchers writes the first problem of each launcher into it.
-func (d *decoder) refuseLaunchers(c *Config) {
-	for _, p := range d.problems {
+func (r *report) refuseLaunchers(c *Config) {
+	for _, p := range r.problems {
 		name, ours := strings.CutPrefix(p.Server, LauncherPrefix)
 		if l := c.Agent.Launchers[name]; ours && l != nil && !p.Warning && l.Refused == "" {
 			l.Refused = p.Problem
@@ -155,18 +155,18 @@ func (d *decoder) refuseLaunchers(c *Config) {
 	}
 }
 
-// checkLaunchers looks at what launchers need of the rest of the file.
-func (d *decoder) checkLaunchers(c *Config) {
+// launchers looks at what launchers need of the rest of the file.
+func (k checker) launchers(c *Config) {
 	if len(c.Agent.Launchers) == 0 {
 		return
 	}
 	if c.Listen.Unix == "off" {
-		d.fail("agent.launchers", "an agent that is started reaches Doorward through the Unix socket alone, which is off; leave listen.unix on auto, or the launchers out")
+		k.report.fail("agent.launchers", "an agent that is started reaches Doorward through the Unix socket alone, which is off; leave listen.unix on auto, or the launchers out")
 	}
 	for name, l := range c.Agent.Launchers {
 		for i, w := range l.Rights {
 			if server := serverOfRight(w); server != "" && c.Servers[server] == nil {
-				d.warn(fmt.Sprintf("%s[%d]", join("agent.launchers", name)+".rights", i), fmt.Sprintf("no server %s is configured", plaintext.Clip(server, maxShown)))
+				k.report.warn(fmt.Sprintf("%s[%d]", join("agent.launchers", name)+".rights", i), fmt.Sprintf("no server %s is configured", plaintext.Clip(server, maxShown)))
 			}
 		}
 	}

@@ -11,37 +11,37 @@ import (
 
 // lint walks the whole tree, known keys or not, notes the line of every key, and reports anything that two readers
 // could read differently. Decoding leaves out what lint reports.
-func (d *decoder) lint(root *yaml.Node) {
+func (s source) lint(root *yaml.Node) {
 	noted := func(at string, line int) string {
-		d.lines[at] = line
+		s.report.lines[at] = line
 		return at
 	}
 	plainyaml.Walk{
 		Key: func(in string, k, v *yaml.Node) string {
 			at := noted(join(in, k.Value), k.Line)
-			d.curly(at, v)
+			s.curly(at, v)
 			return at
 		},
 		Item: func(in string, i int, item *yaml.Node) string {
 			at := noted(fmt.Sprintf("%s[%d]", in, i), item.Line)
-			d.curly(at, item)
+			s.curly(at, item)
 			return at
 		},
-		Fault: d.fault,
+		Fault: s.fault,
 	}.Tree(root)
 }
 
 // fault notes what is not plain, a value on the line of its key.
-func (d *decoder) fault(at string, f plainyaml.Fault) {
+func (s source) fault(at string, f plainyaml.Fault) {
 	switch {
 	case f.First > 0:
-		d.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
+		s.report.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
 	case f.InKey && f.Node.Kind == yaml.ScalarNode && f.Node.Tag != "!!merge" && f.Node.Value != "":
-		d.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
+		s.report.failAt(f.Node.Line, join(at, f.Node.Value), f.Text)
 	case f.InKey:
-		d.failAt(f.Node.Line, at, f.Text)
+		s.report.failAt(f.Node.Line, at, f.Text)
 	default:
-		d.fail(at, f.Text)
+		s.report.fail(at, f.Text)
 	}
 }
 

@@ -61,41 +61,42 @@ func Load(path string, o Options) (*Config, []Problem) {
 // Parse is Load for content in memory. name is the file in problems, dir the absolute directory from which relative
 // paths are taken.
 func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
-	d := &decoder{name: name, dir: dir, o: o, lines: map[string]int{}, failed: map[string]bool{}, known: map[reflect.Type][]field{}}
+	r := newReport(name)
+	d := &decoder{dir: dir, o: o, report: r, src: source{r}, check: checker{r, dir, o}, known: map[reflect.Type][]field{}}
 	c := &Config{Dir: dir, Servers: map[string]*Server{}}
 	d.setDefaults(reflect.ValueOf(c).Elem())
 	c.Listen.HTTP = []Listener{{Addr: DefaultAddr}}
 	d.setDefaults(reflect.ValueOf(&c.Listen.HTTP[0]).Elem())
 	d.paths(reflect.ValueOf(c).Elem())
 
-	if root := d.tree(content); root != nil {
-		d.lint(root)
+	if root := d.src.tree(content); root != nil {
+		d.src.lint(root)
 		if !d.clientsFile(root) {
 			d.structure(root, "", reflect.ValueOf(c).Elem())
 		}
 	}
-	d.validate(c)
-	slices.SortStableFunc(d.problems, func(a, b Problem) int {
+	d.check.all(c)
+	slices.SortStableFunc(r.problems, func(a, b Problem) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Key, b.Key))
 	})
-	if Fatal(d.problems) {
-		return nil, d.problems
+	if Fatal(r.problems) {
+		return nil, r.problems
 	}
 	c.Secrets = d.secrets
 	c.Limits.Written = d.written("limits", reflect.TypeFor[Limits]())
 	for name, s := range c.Servers {
-		s.Doorward.CountsOwn = d.lines[serverKey(name)+".doorward.max_concurrency"] > 0
+		s.Doorward.CountsOwn = r.lines[serverKey(name)+".doorward.max_concurrency"] > 0
 	}
-	d.refuseServers(c)
-	d.refuseLaunchers(c)
-	return c, d.problems
+	r.refuseServers(c)
+	r.refuseLaunchers(c)
+	return c, r.problems
 }
 
 // written are the keys of a section that stand in the file; nil for none.
 func (d *decoder) written(section string, t reflect.Type) map[string]bool {
 	var out map[string]bool
 	for _, key := range d.keys(t) {
-		if d.lines[join(section, key)] > 0 {
+		if d.report.lines[join(section, key)] > 0 {
 			if out == nil {
 				out = make(map[string]bool)
 			}
@@ -106,8 +107,8 @@ func (d *decoder) written(section string, t reflect.Type) map[string]bool {
 }
 
 // refuseServers writes the first problem of each server into it.
-func (d *decoder) refuseServers(c *Config) {
-	for _, p := range d.problems {
+func (r *report) refuseServers(c *Config) {
+	for _, p := range r.problems {
 		if s := c.Servers[p.Server]; s != nil && !p.Warning && s.Refused == "" {
 			s.Refused = p.Problem
 			if rest := p.Key[len(serverKey(p.Server)):]; rest != "" {

@@ -54,64 +54,67 @@ func PolicyTests(policyFile string) ([]policy.Trial, []Problem) {
 
 // ParsePolicyTests is PolicyTests for content in memory.
 func ParsePolicyTests(name string, content []byte) ([]policy.Trial, []Problem) {
-	d := &decoder{name: name, lines: map[string]int{}, failed: map[string]bool{}}
-	root := d.testsTree(content)
+	src := source{newReport(name)}
+	root := src.testsTree(content)
 	if root == nil {
-		return nil, d.problems
+		return nil, src.report.problems
 	}
-	d.lint(root)
+	src.lint(root)
 	var out []policy.Trial
 	for i, n := range root.Content {
-		at, before := fmt.Sprintf("[%d]", i), len(d.problems)
-		if t := d.trial(n, at); len(d.problems) == before {
+		at, before := fmt.Sprintf("[%d]", i), len(src.report.problems)
+		if t := (trials{src}).trial(n, at); len(src.report.problems) == before {
 			out = append(out, t)
 		}
 	}
-	slices.SortStableFunc(d.problems, func(a, b Problem) int { return a.Line - b.Line })
-	return out, d.problems
+	slices.SortStableFunc(src.report.problems, func(a, b Problem) int { return a.Line - b.Line })
+	return out, src.report.problems
 }
 
 // testsTree parses a list; nil: the document is empty, or it is none and the problem has been noted.
-func (d *decoder) testsTree(content []byte) *yaml.Node {
+func (s source) testsTree(content []byte) *yaml.Node {
 	if len(content) > maxFile {
-		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
+		s.report.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return nil
 	}
-	return d.yamlTree(content, yaml.SequenceNode, "the file must be a list of tests, each with as, action, resource and expect")
+	return s.yamlTree(content, yaml.SequenceNode, "the file must be a list of tests, each with as, action, resource and expect")
 }
 
 // trialKeys are the keys of one test.
 var trialKeys = []string{"name", "as", "action", "resource", "local", "confirmed", "facts", "args", "expect", "rule"}
 
+// trials reads the tests of a policy.
+type trials struct{ src source }
+
 // trial decodes one test.
-func (d *decoder) trial(n *yaml.Node, at string) policy.Trial {
+func (r trials) trial(n *yaml.Node, at string) policy.Trial {
 	t := policy.Trial{Line: n.Line}
-	if !d.is(n, at, yaml.MappingNode, "a mapping with as, action, resource and expect") {
+	if !r.src.is(n, at, yaml.MappingNode, "a mapping with as, action, resource and expect") {
 		return t
 	}
 	given := map[string]bool{}
 	for name, child := range pairs(n) {
 		given[name] = true
-		d.trialValue(child, at, name, &t)
+		r.value(child, at, name, &t)
 	}
 	for _, need := range []string{"as", "action", "expect"} {
 		if !given[need] {
-			d.fail(at, fmt.Sprintf("its key %q is missing", need))
+			r.src.report.fail(at, fmt.Sprintf("its key %q is missing", need))
 		}
 	}
 	return t
 }
 
-// trialValue decodes one key of a test.
-func (d *decoder) trialValue(n *yaml.Node, at, name string, t *policy.Trial) {
+// value decodes one key of a test.
+func (r trials) value(n *yaml.Node, at, name string, t *policy.Trial) {
 	key := join(at, name)
-	text := func() string { s, _ := d.text(n, key); return s }
+	text := func() string { s, _ := r.src.text(n, key); return s }
 	switch name {
 	case "name":
 		t.Name = text()
 	case "as":
 		if err := t.Caller(text()); err != nil {
-			d.also(key, err.Error())
+			r.src.report.also(key, err.Error())
 		}
 	case "action":
 		t.Action = text()
@@ -120,57 +123,57 @@ func (d *decoder) trialValue(n *yaml.Node, at, name string, t *policy.Trial) {
 	case "rule":
 		t.Rule = text()
 	case "local":
-		t.Local = d.truth(n, key)
+		t.Local = r.src.truth(n, key)
 	case "confirmed":
-		t.Confirmed = d.truth(n, key)
+		t.Confirmed = r.src.truth(n, key)
 	case "expect":
 		t.Allow = text() == "allow"
-		if s := n.Value; s != "allow" && s != "deny" && !d.failed[key] {
-			d.fail(key, "this must be allow or deny")
+		if s := n.Value; s != "allow" && s != "deny" && !r.src.report.failed[key] {
+			r.src.report.fail(key, "this must be allow or deny")
 		}
 	case "facts":
-		d.facts(n, key, t)
+		r.facts(n, key, t)
 	case "args":
-		if d.is(n, key, yaml.MappingNode, "a mapping") {
-			t.Args = d.appendJSON(nil, n, key)
+		if r.src.is(n, key, yaml.MappingNode, "a mapping") {
+			t.Args = r.appendJSON(nil, n, key)
 		}
 	default:
-		d.fail(key, "unknown key"+suggest(name, trialKeys)+"; there are "+strings.Join(trialKeys, ", "))
+		r.src.report.fail(key, "unknown key"+suggest(name, trialKeys)+"; there are "+strings.Join(trialKeys, ", "))
 	}
 }
 
-func (d *decoder) truth(n *yaml.Node, key string) bool {
+func (s source) truth(n *yaml.Node, key string) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
-		d.fail(key, "this must be true or false, without quotes")
+		s.report.fail(key, "this must be true or false, without quotes")
 		return false
 	}
 	return strings.EqualFold(n.Value, "true")
 }
 
 // facts decodes facts by grade.
-func (d *decoder) facts(n *yaml.Node, key string, t *policy.Trial) {
-	if !d.is(n, key, yaml.MappingNode, "a mapping of attested, verified and observed") {
+func (r trials) facts(n *yaml.Node, key string, t *policy.Trial) {
+	if !r.src.is(n, key, yaml.MappingNode, "a mapping of attested, verified and observed") {
 		return
 	}
 	for grade, group := range pairs(n) {
 		at := join(key, grade)
-		if !d.is(group, at, yaml.MappingNode, "a mapping of facts") {
+		if !r.src.is(group, at, yaml.MappingNode, "a mapping of facts") {
 			continue
 		}
 		for name, value := range pairs(group) {
-			values, ok := d.factValues(value, join(at, name))
+			values, ok := r.factValues(value, join(at, name))
 			if !ok {
 				continue
 			}
 			if err := t.Fact(grade, name, values...); err != nil {
-				d.fail(join(at, name), err.Error())
+				r.src.report.fail(join(at, name), err.Error())
 			}
 		}
 	}
 }
 
 // factValues takes one value, or a list for a fact that is a set.
-func (d *decoder) factValues(n *yaml.Node, key string) ([]string, bool) {
+func (r trials) factValues(n *yaml.Node, key string) ([]string, bool) {
 	nodes := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		nodes = n.Content
@@ -178,7 +181,7 @@ func (d *decoder) factValues(n *yaml.Node, key string) ([]string, bool) {
 	var out []string
 	for _, v := range nodes {
 		if v.Kind != yaml.ScalarNode || v.Tag != "!!str" && (v.Tag != "!!int" || !bareInt.MatchString(v.Value)) {
-			d.fail(key, "this must be text, a whole number, or a list of them")
+			r.src.report.fail(key, "this must be text, a whole number, or a list of them")
 			return nil, false
 		}
 		out = append(out, v.Value)
@@ -187,7 +190,7 @@ func (d *decoder) factValues(n *yaml.Node, key string) ([]string, bool) {
 }
 
 // appendJSON writes a value as the JSON that a caller would send.
-func (d *decoder) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
+func (r trials) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		dst = append(dst, '{')
@@ -196,7 +199,7 @@ func (d *decoder) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(appendText(dst, name), ':')
-			dst = d.appendJSON(dst, child, join(key, name))
+			dst = r.appendJSON(dst, child, join(key, name))
 		}
 		return append(dst, '}')
 	case n.Kind == yaml.SequenceNode:
@@ -205,16 +208,16 @@ func (d *decoder) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = d.appendJSON(dst, child, fmt.Sprintf("%s[%d]", key, i))
+			dst = r.appendJSON(dst, child, fmt.Sprintf("%s[%d]", key, i))
 		}
 		return append(dst, ']')
 	case n.Kind != yaml.ScalarNode:
 		return append(dst, "null"...) // lint has said that it is none
 	}
-	return d.appendScalar(dst, n, key)
+	return r.appendScalar(dst, n, key)
 }
 
-func (d *decoder) appendScalar(dst []byte, n *yaml.Node, key string) []byte {
+func (r trials) appendScalar(dst []byte, n *yaml.Node, key string) []byte {
 	switch n.Tag {
 	case "!!null":
 		return append(dst, "null"...)
@@ -224,7 +227,7 @@ func (d *decoder) appendScalar(dst []byte, n *yaml.Node, key string) []byte {
 		if json.Valid([]byte(n.Value)) {
 			return append(dst, n.Value...)
 		}
-		d.fail(key, "this number cannot be written so in JSON; write it in plain decimal digits, or in quotes if it is text")
+		r.src.report.fail(key, "this number cannot be written so in JSON; write it in plain decimal digits, or in quotes if it is text")
 		return append(dst, '0')
 	}
 	return appendText(dst, n.Value)

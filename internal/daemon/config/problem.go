@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/doorward/doorward/internal/trust/plaintext"
 )
 
 // Problem is one thing wrong with a configuration, and what to do about it. Problem's text never holds a secret.
@@ -67,4 +69,69 @@ func OK(ps []Problem) bool {
 		}
 	}
 	return true
+}
+
+// report collects the problems of one file, with the lines of its keys.
+type report struct {
+	name     string
+	lines    map[string]int // line of every key that lint has seen
+	problems []Problem
+	failed   map[string]bool // keys with a problem that is no warning
+	server   string          // inside this server: problems of its values are its own
+	muted    bool            // inside a disabled server: such problems do not matter
+	entered  int             // how many problems there were when that server began
+}
+
+func newReport(name string) *report {
+	return &report{name: name, lines: map[string]int{}, failed: map[string]bool{}}
+}
+
+// fail notes a problem that makes the whole file unusable.
+func (r *report) fail(key, text string) { r.failAt(r.line(key), key, text) }
+
+// failAt is fail on a given line.
+func (r *report) failAt(line int, key, text string) {
+	r.note(Problem{Line: line, Key: key, Problem: text})
+}
+
+// note adds a problem, with what a terminal would act on made visible: a path in an error may hold anything.
+func (r *report) note(p Problem) {
+	p.File, p.Problem = r.name, plaintext.Line(p.Problem)
+	r.failed[p.Key] = r.failed[p.Key] || !p.Warning
+	r.problems = append(r.problems, p)
+}
+
+// also is fail for a key that has no problem yet: a consequence of one is not worth a line.
+func (r *report) also(key, text string) {
+	if !r.failed[key] {
+		r.fail(key, text)
+	}
+}
+
+// refuse notes a problem of a value: it costs a server its place, and elsewhere the file.
+func (r *report) refuse(key, text string) {
+	if !r.muted {
+		r.note(Problem{Line: r.line(key), Key: key, Problem: text, Server: r.server})
+	}
+}
+
+// warn notes what is worth saying.
+func (r *report) warn(key, text string) {
+	if !r.muted {
+		r.note(Problem{Line: r.line(key), Key: key, Problem: text, Server: r.server, Warning: true})
+	}
+}
+
+// line is where a key stands, or the nearest key around it.
+func (r *report) line(key string) int {
+	for {
+		if line := r.lines[key]; line > 0 {
+			return line
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return 1
+		}
+		key = key[:i]
+	}
 }

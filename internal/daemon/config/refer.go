@@ -16,10 +16,10 @@ var ownVariables = []string{"DOORWARD_TOKEN", "DOORWARD_SESSION"}
 func (d *decoder) resolve(text, key string, f field) secret.Value {
 	t, err := secret.Parse(text)
 	if err != nil {
-		d.refuse(key, err.Error())
+		d.report.refuse(key, err.Error())
 		return secret.Value{}
 	}
-	if d.muted || !d.mayRefer(key, f, t) {
+	if d.report.muted || !d.mayRefer(key, f, t) {
 		return secret.Value{}
 	}
 	for _, r := range t.Refs() {
@@ -31,12 +31,12 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 	said := map[string]bool{}
 	for _, err := range split(err) {
 		if text := err.Error() + advice(err); !said[text] {
-			d.refuse(key, text)
+			d.report.refuse(key, text)
 			said[text] = true
 		}
 	}
 	d.warnVisible(key, f, t)
-	d.warnUnbraced(key, text)
+	d.report.warnUnbraced(key, text)
 	return v
 }
 
@@ -45,9 +45,9 @@ func (d *decoder) mayRefer(key string, f field, t secret.Template) bool {
 	for _, r := range t.Refs() {
 		switch {
 		case f.refs == "env" && r.Kind != secret.Env:
-			d.refuse(key, "${file:…} and ${keyring:…} are not expanded here, where others can see the value; use them in env or headers")
+			d.report.refuse(key, "${file:…} and ${keyring:…} are not expanded here, where others can see the value; use them in env or headers")
 		case r.Kind == secret.Env && slices.Contains(ownVariables, r.Name):
-			d.refuse(key, r.Name+" is Doorward's own and is never passed on; give this its own credential")
+			d.report.refuse(key, r.Name+" is Doorward's own and is never passed on; give this its own credential")
 		default:
 			continue
 		}
@@ -68,7 +68,7 @@ func (d *decoder) warnVisible(key string, f field, t secret.Template) {
 	}[f.key]
 	for _, r := range t.Refs() {
 		if where != "" && secretName.MatchString(r.Name) {
-			d.warn(key, fmt.Sprintf("%s looks like a secret, and %s", r.Name, where))
+			d.report.warn(key, fmt.Sprintf("%s looks like a secret, and %s", r.Name, where))
 		}
 	}
 }

@@ -65,9 +65,9 @@ func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 	got, ok := parseSize(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" || !ok:
-		d.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0"+withBinaryUnit(n.Value))
+		d.report.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0"+withBinaryUnit(n.Value))
 	case got > high:
-		d.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
+		d.report.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
 	default:
 		v.SetInt(int64(got))
 	}
@@ -77,20 +77,20 @@ func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		if words := []string{"inherit", "none"}; !slices.Contains(words, n.Value) {
-			d.fail(key, fmt.Sprintf("%q is not one of inherit, none, or a list of ports%s", plaintext.Clip(n.Value, maxShown), suggest(n.Value, words)))
+			d.report.fail(key, fmt.Sprintf("%q is not one of inherit, none, or a list of ports%s", plaintext.Clip(n.Value, maxShown), suggest(n.Value, words)))
 		}
 		v.SetString(n.Value)
 		return
 	}
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
-		d.fail(key, "this must be inherit, none, or a list of ports such as [53, 443]")
+		d.report.fail(key, "this must be inherit, none, or a list of ports such as [53, 443]")
 		return
 	}
 	var ports []string
 	for i, item := range n.Content {
 		port, err := strconv.ParseUint(item.Value, 10, 16)
 		if item.Kind != yaml.ScalarNode || item.Tag != "!!int" || err != nil || port == 0 || !bareInt.MatchString(item.Value) {
-			d.fail(fmt.Sprintf("%s[%d]", key, i), "this must be a port, from 1 to 65535")
+			d.report.fail(fmt.Sprintf("%s[%d]", key, i), "this must be a port, from 1 to 65535")
 			continue
 		}
 		ports = append(ports, item.Value)
@@ -101,34 +101,34 @@ func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 // shut are the keys that say how a server is shut in.
 var shut = []string{"read", "write", "nested_sandbox", "network", "limits"}
 
-// checkSandbox checks what the keys about containment mean together.
-func (d *decoder) checkSandbox(key string, s *Server) {
+// sandbox checks what the keys about containment mean together.
+func (k checker) sandbox(key string, s *Server) {
 	h, at := s.Doorward, key+".doorward"
 	if h.Sandbox == "off" {
 		for _, name := range shut {
-			if d.lines[join(at, name)] > 0 {
-				d.warn(join(at, name), "does nothing under sandbox: off")
+			if k.report.lines[join(at, name)] > 0 {
+				k.report.warn(join(at, name), "does nothing under sandbox: off")
 			}
 		}
 		return
 	}
 	if h.Sandbox != "strict" && h.Network.Ports() != nil {
-		d.refuse(join(at, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
+		k.report.refuse(join(at, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
 	}
 	if h.Sandbox == "strict" && h.NestedSandbox {
-		d.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")
+		k.report.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")
 	}
-	d.checkPaths(join(at, "read"), h.Read)
-	d.checkPaths(join(at, "write"), h.Write)
+	k.paths(join(at, "read"), h.Read)
+	k.paths(join(at, "write"), h.Write)
 	if engine := filepath.Base(s.Command); slices.Contains([]string{"docker", "podman"}, engine) && len(h.Write) == 0 {
-		d.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s; write: [%s] gives it the engine's socket, "+
+		k.report.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s; write: [%s] gives it the engine's socket, "+
 			"which is as much as sandbox: off", engine, h.Sandbox, engine))
 	}
 }
 
 // profiles are the words of read and write that are no paths.
-func (d *decoder) profiles() []string {
-	for _, f := range d.fields(reflect.TypeFor[Handling]()) {
+func profiles() []string {
+	for _, f := range fieldsOf(handlingType) {
 		if f.key == "read" {
 			return f.words
 		}
@@ -136,14 +136,14 @@ func (d *decoder) profiles() []string {
 	return nil
 }
 
-// checkPaths checks what has been made absolute where it could be.
-func (d *decoder) checkPaths(key string, paths []string) {
+// paths checks what has been made absolute where it could be.
+func (k checker) paths(key string, paths []string) {
 	for i, path := range paths {
-		if d.muted && path == "" || slices.Contains(d.profiles(), path) {
+		if k.report.muted && path == "" || slices.Contains(profiles(), path) {
 			continue
 		}
 		if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
-			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be a path")
+			k.report.also(fmt.Sprintf("%s[%d]", key, i), "this must be a path")
 		}
 	}
 }

@@ -25,22 +25,22 @@ func serverKey(name string) string { return join("mcpServers", name) }
 
 // serverEntry decodes one server. Whether it is disabled is looked up first: then nothing about its values matters.
 func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
-	s := &Server{Name: name, Line: d.line(key)}
+	s := &Server{Name: name, Line: d.report.line(key)}
 	d.setDefaults(reflect.ValueOf(s).Elem())
 	v.Set(reflect.ValueOf(s))
-	d.checkName(key, name)
-	d.server, d.muted, d.entered = name, isDisabled(n), len(d.problems)
-	defer func() { d.server, d.muted = "", false }()
+	d.check.name(key, name)
+	d.report.server, d.report.muted, d.report.entered = name, isDisabled(n), len(d.report.problems)
+	defer func() { d.report.server, d.report.muted = "", false }()
 
 	switch {
 	case isForeign(n):
 	case isNull(n):
-		d.fail(key, neither)
+		d.report.fail(key, neither)
 	case n.Kind != yaml.MappingNode:
-		d.fail(key, fmt.Sprintf("this must be a mapping with command and args, or with url, not %s", kindName(n)))
+		d.report.fail(key, fmt.Sprintf("this must be a mapping with command and args, or with url, not %s", kindName(n)))
 	default:
 		d.structure(n, key, reflect.ValueOf(s).Elem())
-		d.checkServer(n, key, s)
+		d.check.server(n, key, s)
 	}
 }
 
@@ -60,18 +60,18 @@ func isDisabled(n *yaml.Node) bool {
 	return false
 }
 
-// checkName checks a server's name by itself.
-func (d *decoder) checkName(key, name string) {
+// name checks a server's name by itself.
+func (k checker) name(key, name string) {
 	switch {
 	case !serverName.MatchString(name) || strings.Contains(name, "__"):
-		d.fail(key, "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it")
+		k.report.fail(key, "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it")
 	case slices.ContainsFunc(builtin, func(b string) bool { return strings.EqualFold(b, name) }):
-		d.fail(key, "this name is taken by a built-in server; rename it")
+		k.report.fail(key, "this name is taken by a built-in server; rename it")
 	}
 }
 
-// checkServer checks what the values of a server mean together.
-func (d *decoder) checkServer(n *yaml.Node, key string, s *Server) {
+// server checks what the values of a server mean together.
+func (k checker) server(n *yaml.Node, key string, s *Server) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -79,26 +79,26 @@ func (d *decoder) checkServer(n *yaml.Node, key string, s *Server) {
 	for name, child := range pairs(n) {
 		given[name] = child
 	}
-	d.checkPatterns(key+".doorward.tools.allow", s.Doorward.Tools.Allow)
-	d.checkPatterns(key+".doorward.tools.deny", s.Doorward.Tools.Deny)
-	if !d.settleKind(key, given, s) {
+	k.patterns(key+".doorward.tools.allow", s.Doorward.Tools.Allow)
+	k.patterns(key+".doorward.tools.deny", s.Doorward.Tools.Deny)
+	if !k.settleKind(key, given, s) {
 		return
 	}
-	d.warnUseless(key, given, s)
+	k.warnUseless(key, given, s)
 	if s.Kind == "stdio" {
 		s.Display = displayCommand(given["command"], given["args"])
-		d.checkCommand(key, s)
-		d.checkSandbox(key, s)
+		k.command(key, s)
+		k.sandbox(key, s)
 		return
 	}
 	s.Display = displayURL(given["url"].Value)
-	d.checkServerURL(join(key, "url"), s)
-	d.checkHeaders(join(key, "headers"), s.Headers)
-	d.checkSignIn(key, s)
+	k.serverURL(join(key, "url"), s)
+	k.headers(join(key, "headers"), s.Headers)
+	k.signIn(key, s)
 }
 
 // settleKind finds the transport and whether the server has what it needs.
-func (d *decoder) settleKind(key string, given map[string]*yaml.Node, s *Server) bool {
+func (k checker) settleKind(key string, given map[string]*yaml.Node, s *Server) bool {
 	command, url, typ := given["command"] != nil, given["url"] != nil, join(key, "type")
 	switch {
 	case s.Kind == "streamable-http" || s.Kind == "streamableHttp" || s.Kind == "" && url:
@@ -108,16 +108,16 @@ func (d *decoder) settleKind(key string, given map[string]*yaml.Node, s *Server)
 	}
 	switch {
 	case command && url:
-		d.fail(key, "the server has both command and url; keep one")
-	case !command && !url && slices.ContainsFunc(d.problems[d.entered:], func(p Problem) bool { return !p.Warning }):
+		k.report.fail(key, "the server has both command and url; keep one")
+	case !command && !url && slices.ContainsFunc(k.report.problems[k.report.entered:], func(p Problem) bool { return !p.Warning }):
 		// The key may be among those that are wrong.
 	case !command && !url:
-		d.also(key, neither)
-	case d.failed[typ] || d.muted && s.Kind != "stdio" && s.Kind != "http" && s.Kind != "sse":
+		k.report.also(key, neither)
+	case k.report.failed[typ] || k.report.muted && s.Kind != "stdio" && s.Kind != "http" && s.Kind != "sse":
 	case command && s.Kind != "stdio":
-		d.fail(typ, fmt.Sprintf("a server of type %s needs url, not command", s.Kind))
+		k.report.fail(typ, fmt.Sprintf("a server of type %s needs url, not command", s.Kind))
 	case url && s.Kind == "stdio":
-		d.fail(typ, "a server of type stdio needs command, not url")
+		k.report.fail(typ, "a server of type stdio needs command, not url")
 	default:
 		return true
 	}
@@ -125,11 +125,11 @@ func (d *decoder) settleKind(key string, given map[string]*yaml.Node, s *Server)
 }
 
 // warnUseless names keys that do nothing for this kind of server.
-func (d *decoder) warnUseless(key string, given map[string]*yaml.Node, s *Server) {
+func (k checker) warnUseless(key string, given map[string]*yaml.Node, s *Server) {
 	useless := map[bool][]string{true: {"headers"}, false: {"args", "env", "cwd"}}[s.Kind == "stdio"]
 	for _, name := range useless {
 		if given[name] != nil {
-			d.warn(join(key, name), fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+			k.report.warn(join(key, name), fmt.Sprintf("does nothing for a server of type %s", s.Kind))
 		}
 	}
 	ours := append([]string{"sandbox"}, shut...)
@@ -137,8 +137,8 @@ func (d *decoder) warnUseless(key string, given map[string]*yaml.Node, s *Server
 		ours = []string{"allow_private", "oauth", "connect_timeout", "first_byte_timeout"}
 	}
 	for _, name := range ours {
-		if at := join(join(key, "doorward"), name); d.lines[at] > 0 {
-			d.warn(at, fmt.Sprintf("does nothing for a server of type %s", s.Kind))
+		if at := join(join(key, "doorward"), name); k.report.lines[at] > 0 {
+			k.report.warn(at, fmt.Sprintf("does nothing for a server of type %s", s.Kind))
 		}
 	}
 }
@@ -146,34 +146,34 @@ func (d *decoder) warnUseless(key string, given map[string]*yaml.Node, s *Server
 // shellMeaning are characters that a shell would act on. No shell reads the command, so they are a mistake.
 const shellMeaning = "|&;<>()$`\"'*?[]{}!#\\\n\r"
 
-// checkCommand resolves the command of a child, and looks at its arguments and environment.
-func (d *decoder) checkCommand(key string, s *Server) {
+// command resolves the command of a child, and looks at its arguments and environment.
+func (k checker) command(key string, s *Server) {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		value := s.Env[name]
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value.Reveal(), "\x00") {
-			d.refuse(join(join(key, "env"), name), "this cannot be an environment variable: a name is not empty and has no =, and no value has a NUL")
+			k.report.refuse(join(join(key, "env"), name), "this cannot be an environment variable: a name is not empty and has no =, and no value has a NUL")
 		}
 	}
 	for i, arg := range s.Args {
 		if strings.Contains(arg.Reveal(), "\x00") {
-			d.refuse(fmt.Sprintf("%s[%d]", join(key, "args"), i), "an argument cannot hold a NUL")
+			k.report.refuse(fmt.Sprintf("%s[%d]", join(key, "args"), i), "an argument cannot hold a NUL")
 		}
-		d.warnHome(fmt.Sprintf("%s[%d]", join(key, "args"), i), arg.Reveal())
+		k.report.warnHome(fmt.Sprintf("%s[%d]", join(key, "args"), i), arg.Reveal())
 	}
 	at := join(key, "command")
 	switch {
-	case d.muted || d.failed[at]:
+	case k.report.muted || k.report.failed[at]:
 		return
 	case s.Command == "":
-		d.refuse(at, "the command is empty")
+		k.report.refuse(at, "the command is empty")
 	case s.Command[0] == '~':
-		d.refuse(at, "~ is not expanded; write ${HOME}")
+		k.report.refuse(at, "~ is not expanded; write ${HOME}")
 	case strings.ContainsAny(s.Command, shellMeaning):
-		d.refuse(at, "no shell reads the command, so characters such as | & ; $ * and quotes mean nothing; give the program alone, and its arguments in args")
+		k.report.refuse(at, "no shell reads the command, so characters such as | & ; $ * and quotes mean nothing; give the program alone, and its arguments in args")
 	case hasArguments(s.Command):
-		d.refuse(at, "the command is the program alone; give its arguments in args, one string each")
+		k.report.refuse(at, "the command is the program alone; give its arguments in args, one string each")
 	default:
-		d.resolveCommand(at, s)
+		k.resolveCommand(at, s)
 	}
 }
 
@@ -184,20 +184,20 @@ func hasArguments(command string) bool {
 }
 
 // resolveCommand finds the program on the PATH that the child will have.
-func (d *decoder) resolveCommand(key string, s *Server) {
-	command, path := s.Command, get(d.o.Env, "PATH")
+func (k checker) resolveCommand(key string, s *Server) {
+	command, path := s.Command, get(k.o.Env, "PATH")
 	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
-		command = filepath.Join(d.dir, command)
+		command = filepath.Join(k.dir, command)
 	}
 	if own, ok := s.Env["PATH"]; ok {
 		path = own.Reveal()
 	}
-	if d.o.ResolveCommand == nil {
+	if k.o.ResolveCommand == nil {
 		return
 	}
-	resolved, err := d.o.ResolveCommand(command, path)
+	resolved, err := k.o.ResolveCommand(command, path)
 	if err != nil {
-		d.refuse(key, "finding the command: "+err.Error()+commandAdvice(s.Command, err))
+		k.report.refuse(key, "finding the command: "+err.Error()+commandAdvice(s.Command, err))
 		return
 	}
 	s.Path = resolved

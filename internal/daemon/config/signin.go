@@ -23,40 +23,40 @@ type Egress struct {
 	Proxy string `yaml:"proxy" refs:"env" doc:"An HTTP proxy, http://host:port, for servers without allow_private. Names are looked up and addresses dialled by the proxy then, and its rules decide where they lead. HTTP_PROXY and its like are never used."`
 }
 
-// checkSignIn checks how a server is signed in to.
-func (d *decoder) checkSignIn(key string, s *Server) {
+// signIn checks how a server is signed in to.
+func (k checker) signIn(key string, s *Server) {
 	o, at := s.Doorward.OAuth, key+".doorward.oauth"
 	_, own := headerOf(s.Headers, "authorization")
 	switch {
-	case d.lines[at] == 0 || o.Grant == "off":
+	case k.report.lines[at] == 0 || o.Grant == "off":
 		return
 	case own:
-		d.refuse(at, "headers has an Authorization already; keep one of the two")
+		k.report.refuse(at, "headers has an Authorization already; keep one of the two")
 	case o.Grant == "client_credentials" && (o.ClientID == "" || o.ClientSecret.Empty()):
-		d.refuse(at, "client_credentials needs client_id and client_secret")
+		k.report.refuse(at, "client_credentials needs client_id and client_secret")
 	case !o.ClientSecret.Empty() && o.ClientID == "":
-		d.refuse(at, "client_secret needs client_id")
+		k.report.refuse(at, "client_secret needs client_id")
 	case !o.ClientSecret.Empty() && o.AuthorizationServer == "":
-		d.refuse(at, "client_secret needs authorization_server: a secret goes to whom it belongs to, not to whom the server names")
+		k.report.refuse(at, "client_secret needs authorization_server: a secret goes to whom it belongs to, not to whom the server names")
 	}
 	if u, err := url.Parse(o.ClientMetadataURL); o.ClientMetadataURL != "" && (err != nil || !isHTTPS(o.ClientMetadataURL) || u.Path == "" || u.Path == "/") {
-		d.refuse(at+".client_metadata_url", "this must be an https address with a path, without user information, query or fragment")
+		k.report.refuse(at+".client_metadata_url", "this must be an https address with a path, without user information, query or fragment")
 	}
-	if o.AuthorizationServer != "" && d.o.CheckURL != nil {
-		if err := d.o.CheckURL(o.AuthorizationServer, s.Doorward.AllowPrivate); err != nil {
-			d.refuse(at+".authorization_server", err.Error())
+	if o.AuthorizationServer != "" && k.o.CheckURL != nil {
+		if err := k.o.CheckURL(o.AuthorizationServer, s.Doorward.AllowPrivate); err != nil {
+			k.report.refuse(at+".authorization_server", err.Error())
 		}
 	}
 }
 
-// checkEgress checks the proxy.
-func (d *decoder) checkEgress(e Egress) {
-	if e.Proxy == "" || d.o.CheckURL == nil {
+// egress checks the proxy.
+func (k checker) egress(e Egress) {
+	if e.Proxy == "" || k.o.CheckURL == nil {
 		return
 	}
-	if err := d.o.CheckURL(e.Proxy, true); err != nil {
-		d.also("egress.proxy", err.Error())
+	if err := k.o.CheckURL(e.Proxy, true); err != nil {
+		k.report.also("egress.proxy", err.Error())
 	} else if u, err := url.Parse(e.Proxy); err != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery {
-		d.also("egress.proxy", "this must be http://host:port, without a path or query")
+		k.report.also("egress.proxy", "this must be http://host:port, without a path or query")
 	}
 }

@@ -80,7 +80,7 @@ func (d *decoder) clientsFile(root *yaml.Node) bool {
 	}
 	for name := range pairs(root) {
 		if whose := ownFile[name]; whose != "" {
-			d.fail(name, "unknown key: this is "+whose)
+			d.report.fail(name, "unknown key: this is "+whose)
 			return true
 		}
 	}
@@ -98,19 +98,19 @@ func (d *decoder) unknown(section reflect.Type, key, name string) {
 		if ours {
 			text += fmt.Sprintf("; Doorward's own is doorward.%s", name)
 		}
-		d.warn(key, text)
+		d.report.warn(key, text)
 	case inServer && elsewhere[name] != "":
-		d.fail(key, "unknown key; Doorward's is "+elsewhere[name])
+		d.report.fail(key, "unknown key; Doorward's is "+elsewhere[name])
 	case ours:
-		d.fail(key, fmt.Sprintf("unknown key; it belongs under doorward: {%s: …}", name))
+		d.report.fail(key, fmt.Sprintf("unknown key; it belongs under doorward: {%s: …}", name))
 	case section == reflect.TypeFor[Config]() && elsewhereTop[name] != "":
-		d.fail(key, "unknown key: "+elsewhereTop[name])
+		d.report.fail(key, "unknown key: "+elsewhereTop[name])
 	case theirs:
-		d.fail(key, fmt.Sprintf("unknown key; it belongs beside doorward, not below it: write %s: in the server", name))
+		d.report.fail(key, fmt.Sprintf("unknown key; it belongs beside doorward, not below it: write %s: in the server", name))
 	case strings.HasPrefix(name, "//"), strings.HasPrefix(name, "/*"):
-		d.fail(key, "unknown key; this seems to be a comment, which begins with # here")
+		d.report.fail(key, "unknown key; this seems to be a comment, which begins with # here")
 	default:
-		d.fail(key, "unknown key"+cmp.Or(suggest(name, d.keys(section)), thereAre(d.keys(section))))
+		d.report.fail(key, "unknown key"+cmp.Or(suggest(name, d.keys(section)), thereAre(d.keys(section))))
 	}
 }
 

@@ -18,13 +18,13 @@ func LineOf(path, key string) int {
 	if path == "" || err != nil || len(content) > maxFile {
 		return 0
 	}
-	d := &decoder{name: path, lines: map[string]int{}, failed: map[string]bool{}}
-	root := d.tree(content)
+	src := source{newReport(path)}
+	root := src.tree(content)
 	if root == nil {
 		return 0
 	}
-	d.lint(root)
-	return d.line(key)
+	src.lint(root)
+	return src.report.line(key)
 }
 
 // malformed is what the YAML library says, in part, and what to say instead.

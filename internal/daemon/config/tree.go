@@ -13,14 +13,17 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
+// source is the text of a file as nodes.
+type source struct{ report *report }
+
 // tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
-func (d *decoder) tree(content []byte) *yaml.Node {
+func (s source) tree(content []byte) *yaml.Node {
 	if len(content) > maxFile {
-		d.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
+		s.report.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return nil
 	}
 	if i := plainyaml.FirstInvalid(content); i >= 0 {
-		d.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
+		s.report.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
 		return nil
 	}
 	// JSON is read as JSON, because YAML does not know all of its escapes. Content that only begins like JSON is YAML
@@ -30,26 +33,26 @@ func (d *decoder) tree(content []byte) *yaml.Node {
 		if err == nil {
 			return root
 		}
-		if _, notYAML := plainyaml.Parse(content); strings.HasSuffix(d.name, ".json") || notYAML != nil && looksLikeJSON(content) {
+		if _, notYAML := plainyaml.Parse(content); strings.HasSuffix(s.report.name, ".json") || notYAML != nil && looksLikeJSON(content) {
 			line, text := jsonProblem(content, err)
-			d.failAt(line, "", text)
+			s.report.failAt(line, "", text)
 			return nil
 		}
 	}
-	return d.yamlTree(content, yaml.MappingNode, "the file must be a mapping of sections, such as listen, mcpServers and log; write mcpServers: and the servers below it")
+	return s.yamlTree(content, yaml.MappingNode, "the file must be a mapping of sections, such as listen, mcpServers and log; write mcpServers: and the servers below it")
 }
 
 // yamlTree parses one YAML document and checks the kind of its root; wrong is what to say of another.
-func (d *decoder) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Node {
+func (s source) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Node {
 	root, err := plainyaml.Parse(content)
 	switch {
 	case err != nil:
-		d.failAt(err.Line, "", syntaxText(err, content))
+		s.report.failAt(err.Line, "", syntaxText(err, content))
 		return nil
 	case root == nil || isNull(root):
 		return nil
 	case root.Kind != kind:
-		d.failAt(root.Line, "", wrong)
+		s.report.failAt(root.Line, "", wrong)
 		return nil
 	}
 	return root

@@ -14,31 +14,38 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// validate checks what the values of the whole file mean together.
-func (d *decoder) validate(c *Config) {
-	d.checkApprovals(c.Approvals)
-	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
-		d.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
-	}
-	if c.Listen.Unix == "" {
-		d.also("listen.unix", "this must be auto, off or a path")
-	}
-	for i, l := range c.Listen.HTTP {
-		d.checkListener(fmt.Sprintf("listen.http[%d]", i), l)
-	}
-	d.checkNames(c.Servers)
-	d.checkLaunchers(c)
-	d.checkOAuth(c.OAuth)
-	d.checkScopeServers(c)
-	d.checkEgress(c.Egress)
-	if k := c.Store.SignInKey; !k.Empty() && len(k.Reveal()) < 32 {
-		d.also("store.sign_in_key", "this must have 32 characters or more")
-	}
-	d.checkInstructions(&c.Instructions)
+// checker checks the values of a file beyond the form that the fields' tags give.
+type checker struct {
+	report *report
+	dir    string
+	o      Options
 }
 
-// checkNames looks for servers whose names differ in case alone: they would be one in a client that folds case.
-func (d *decoder) checkNames(servers map[string]*Server) {
+// all checks what the values of the whole file mean together.
+func (k checker) all(c *Config) {
+	k.approvals(c.Approvals)
+	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
+		k.report.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
+	}
+	if c.Listen.Unix == "" {
+		k.report.also("listen.unix", "this must be auto, off or a path")
+	}
+	for i, l := range c.Listen.HTTP {
+		k.listener(fmt.Sprintf("listen.http[%d]", i), l)
+	}
+	k.names(c.Servers)
+	k.launchers(c)
+	k.oauth(c.OAuth)
+	k.scopeServers(c)
+	k.egress(c.Egress)
+	if signIn := c.Store.SignInKey; !signIn.Empty() && len(signIn.Reveal()) < 32 {
+		k.report.also("store.sign_in_key", "this must have 32 characters or more")
+	}
+	k.instructions(&c.Instructions)
+}
+
+// names looks for servers whose names differ in case alone: they would be one in a client that folds case.
+func (k checker) names(servers map[string]*Server) {
 	seen := map[string]string{}
 	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
 		if n := servers[a].Line - servers[b].Line; n != 0 {
@@ -49,7 +56,7 @@ func (d *decoder) checkNames(servers map[string]*Server) {
 	for _, name := range names {
 		folded := strings.ToLower(name)
 		if first, twice := seen[folded]; twice {
-			d.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
+			k.report.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
 			continue
 		}
 		seen[folded] = name
@@ -59,28 +66,28 @@ func (d *decoder) checkNames(servers map[string]*Server) {
 // hostName is a DNS name, lower or upper case.
 var hostName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
-// checkListener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
+// listener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
 // loopback, and the bind table decides.
-func (d *decoder) checkListener(key string, l Listener) {
-	if l.Addr == "" && !d.failed[key] {
-		d.also(join(key, "addr"), "this must be host:port")
+func (k checker) listener(key string, l Listener) {
+	if l.Addr == "" && !k.report.failed[key] {
+		k.report.also(join(key, "addr"), "this must be host:port")
 	}
 	if l.TLS != nil && (l.TLS.Cert == "" || l.TLS.Key == "") {
-		d.also(join(key, "tls"), "this needs both cert and key")
+		k.report.also(join(key, "tls"), "this needs both cert and key")
 	}
 	for i, h := range l.Hosts {
 		if !isHost(h) {
-			d.also(fmt.Sprintf("%s.hosts[%d]", key, i), "this must be a host name or literal address, with or without :port, and nothing else")
+			k.report.also(fmt.Sprintf("%s.hosts[%d]", key, i), "this must be a host name or literal address, with or without :port, and nothing else")
 		}
 	}
 	for i, o := range l.Origins {
 		if !isOrigin(o) {
-			d.also(fmt.Sprintf("%s.origins[%d]", key, i), "this must be an origin such as https://app.example.com, without a path or wildcard")
+			k.report.also(fmt.Sprintf("%s.origins[%d]", key, i), "this must be an origin such as https://app.example.com, without a path or wildcard")
 		}
 	}
 	for i, p := range l.Proxies {
 		if _, err := proxyNetwork(p); err != nil {
-			d.also(fmt.Sprintf("%s.trusted_proxies[%d]", key, i), err.Error())
+			k.report.also(fmt.Sprintf("%s.trusted_proxies[%d]", key, i), err.Error())
 		}
 	}
 }
@@ -135,52 +142,52 @@ func isHTTPS(s string) bool {
 // scopeWord is one of the words of doorward token new --scope.
 var scopeWord = lazily(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
 
-// checkOAuth checks the section when it is in use.
-func (d *decoder) checkOAuth(o OAuth) {
+// oauth checks the section when it is in use.
+func (k checker) oauth(o OAuth) {
 	if o.Issuer == "" {
 		if o.Audience != "" || len(o.Scopes) > 0 || o.AllowPrivate {
-			d.fail("oauth", `its key "issuer" is missing`)
+			k.report.fail("oauth", `its key "issuer" is missing`)
 		}
 		return
 	}
-	d.checkIssuer(o)
+	k.issuer(o)
 	switch {
 	case o.Audience == "":
-		d.fail("oauth", "its key \"audience\" is missing; without it tokens that were meant for others would be accepted")
+		k.report.fail("oauth", "its key \"audience\" is missing; without it tokens that were meant for others would be accepted")
 	case !isOwnURL(o.Audience):
-		d.also("oauth.audience", "this must be this daemon's own URL such as https://door.example.com, in lower case and without a path; http is for loopback alone")
+		k.report.also("oauth.audience", "this must be this daemon's own URL such as https://door.example.com, in lower case and without a path; http is for loopback alone")
 	}
 	if len(o.Algorithms) == 0 {
-		d.also("oauth.algorithms", "this must name at least one algorithm; leave it out for the usual ones")
+		k.report.also("oauth.algorithms", "this must name at least one algorithm; leave it out for the usual ones")
 	}
-	if len(o.Scopes) == 0 && !d.failed["oauth.scopes"] {
-		d.warn("oauth", "no scope grants anything, so its tokens may do nothing; list what they grant under scopes")
+	if len(o.Scopes) == 0 && !k.report.failed["oauth.scopes"] {
+		k.report.warn("oauth", "no scope grants anything, so its tokens may do nothing; list what they grant under scopes")
 	}
-	d.checkScopes(o)
+	k.scopes(o)
 }
 
-// checkScopeServers warns of scopes that grant a server that is not there.
-func (d *decoder) checkScopeServers(c *Config) {
+// scopeServers warns of scopes that grant a server that is not there.
+func (k checker) scopeServers(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
 		for i, w := range c.OAuth.Scopes[name] {
 			if server := serverOfRight(w); server != "" && c.Servers[server] == nil {
-				d.warn(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), fmt.Sprintf("no server %s is configured%s", plaintext.Clip(server, maxShown),
+				k.report.warn(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), fmt.Sprintf("no server %s is configured%s", plaintext.Clip(server, maxShown),
 					suggest(server, slices.Sorted(maps.Keys(c.Servers)))))
 			}
 		}
 	}
 }
 
-// checkIssuer judges the issuer's address.
-func (d *decoder) checkIssuer(o OAuth) {
+// issuer judges the issuer's address.
+func (k checker) issuer(o OAuth) {
 	switch {
 	case !isHTTPS(o.Issuer):
-		d.also("oauth.issuer", "this must be an https address without user information, query or fragment")
+		k.report.also("oauth.issuer", "this must be an https address without user information, query or fragment")
 	case len(o.Issuer) > 400:
-		d.also("oauth.issuer", "this is longer than 400 characters")
-	case d.o.CheckURL != nil:
-		if err := d.o.CheckURL(o.Issuer, o.AllowPrivate); err != nil {
-			d.also("oauth.issuer", err.Error())
+		k.report.also("oauth.issuer", "this is longer than 400 characters")
+	case k.o.CheckURL != nil:
+		if err := k.o.CheckURL(o.Issuer, o.AllowPrivate); err != nil {
+			k.report.also("oauth.issuer", err.Error())
 		}
 	}
 }
@@ -207,34 +214,34 @@ func isOwnURL(s string) bool {
 // scopeName is a scope as RFC 6749, 3.3 writes it.
 var scopeName = lazily(`^[\x21\x23-\x5b\x5d-\x7e]{1,128}$`)
 
-// checkScopes checks what the scopes of the issuer grant.
-func (d *decoder) checkScopes(o OAuth) {
+// scopes checks what the scopes of the issuer grant.
+func (k checker) scopes(o OAuth) {
 	for _, name := range slices.Sorted(maps.Keys(o.Scopes)) {
 		if !scopeName.MatchString(name) {
-			d.also(join("oauth.scopes", name), "this cannot be the name of a scope, which has visible characters other than quotes and backslashes")
+			k.report.also(join("oauth.scopes", name), "this cannot be the name of a scope, which has visible characters other than quotes and backslashes")
 		}
 		for i, w := range o.Scopes[name] {
 			if !scopeWord.MatchString(w) {
-				d.also(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), "this must be server:NAME, tool:SERVER/NAME, agent, instructions or admin")
+				k.report.also(fmt.Sprintf("%s[%d]", join("oauth.scopes", name), i), "this must be server:NAME, tool:SERVER/NAME, agent, instructions or admin")
 			}
 		}
 	}
 }
 
-// checkServerURL judges the address of a server.
-func (d *decoder) checkServerURL(key string, s *Server) {
+// serverURL judges the address of a server.
+func (k checker) serverURL(key string, s *Server) {
 	raw := s.URL.Reveal()
 	scheme, _, _ := strings.Cut(raw, ":")
 	scheme = strings.ToLower(scheme)
 	switch {
-	case d.muted || d.failed[key]:
+	case k.report.muted || k.report.failed[key]:
 	case scheme != "http" && scheme != "https":
-		d.refuse(key, "the address must begin with https:// or http://")
-	case d.o.CheckURL != nil:
-		if err := d.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
-			d.refuse(key, err.Error())
+		k.report.refuse(key, "the address must begin with https:// or http://")
+	case k.o.CheckURL != nil:
+		if err := k.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
+			k.report.refuse(key, err.Error())
 		} else if scheme == "http" && !s.Doorward.AllowPrivate {
-			d.warn(key, "http is not encrypted, and whoever is on the way can read and change what is sent; write https")
+			k.report.warn(key, "http is not encrypted, and whoever is on the way can read and change what is sent; write https")
 		}
 	}
 }
@@ -249,21 +256,21 @@ var ownHeaders = []string{
 // headerName is a token of RFC 9110, 5.6.2.
 var headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 
-// checkHeaders judges the headers that are sent to a server.
-func (d *decoder) checkHeaders(key string, headers map[string]secret.Value) {
+// headers judges the headers that are sent to a server.
+func (k checker) headers(key string, headers map[string]secret.Value) {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		at, folded := join(key, name), strings.ToLower(name)
 		switch {
 		case !headerName.MatchString(name):
-			d.refuse(at, "this cannot be the name of a header, which has letters, digits and hyphens, and no space or colon; rename it")
+			k.report.refuse(at, "this cannot be the name of a header, which has letters, digits and hyphens, and no space or colon; rename it")
 		case slices.Contains(ownHeaders, folded):
-			d.refuse(at, "this header is not for the configuration; leave it out")
+			k.report.refuse(at, "this header is not for the configuration; leave it out")
 		case strings.ContainsFunc(headers[name].Reveal(), isControl):
-			d.refuse(at, "the value holds a line end or another control character, which no header may")
+			k.report.refuse(at, "the value holds a line end or another control character, which no header may")
 		}
 		if first, twice := seen[folded]; twice {
-			d.fail(at, fmt.Sprintf("duplicate header: %s differs in case alone; keep one", first))
+			k.report.fail(at, fmt.Sprintf("duplicate header: %s differs in case alone; keep one", first))
 		}
 		seen[folded] = name
 	}
@@ -282,11 +289,11 @@ func headerOf(headers map[string]secret.Value, name string) (secret.Value, bool)
 // isControl tells what RFC 9110, 5.5 keeps out of a header's value.
 func isControl(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }
 
-// checkPatterns checks the names of tools.
-func (d *decoder) checkPatterns(key string, patterns []string) {
+// patterns checks the names of tools.
+func (k checker) patterns(key string, patterns []string) {
 	for i, p := range patterns {
 		if p == "" || len(p) > 256 || strings.ContainsFunc(p, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
-			d.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
+			k.report.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
 		}
 	}
 }
