@@ -96,7 +96,7 @@ func waitOf(c config.Approvals) func(client string) time.Duration {
 
 // decisionsPage is the page of the console where held calls are decided.
 func (d *Daemon) decisionsPage() string {
-	if l := d.consoleListener(); l != nil {
+	if l := (consoleHost{d}).listener(); l != nil {
 		return consoleURL(l) + "decisions"
 	}
 	return ""
@@ -140,12 +140,12 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	if !overUnix(r) {
 		return nil // policy has asked for the scope
 	}
-	if _, err := a.d.operator(r, who); err != nil {
-		a.d.consoleEvent(who, "approve.refused", refusedShell)
+	if _, err := (consoleHost(a)).operator(r, who); err != nil {
+		consoleHost(a).event(who, "approve.refused", refusedShell)
 		return fmt.Errorf("%w: %w", agent.ErrAgentShell, err)
 	}
 	if !peer.Terminal(listen.From(r.Context()).Peer) {
-		a.d.consoleEvent(who, "approve.refused", "without a terminal of its own")
+		consoleHost(a).event(who, "approve.refused", "without a terminal of its own")
 		return admin.ErrNoTerminal
 	}
 	return nil

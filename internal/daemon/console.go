@@ -24,39 +24,43 @@ import (
 // sourceConsole is the source of the records of the console.
 const sourceConsole = "ui"
 
-// openConsole makes the web console.
-func (d *Daemon) openConsole() error {
-	a := api{d}
+// consoleHost is what the daemon is to its web console: it lets the console's acts
+// through the gate, and gives it what its pages show.
+type consoleHost struct{ d *Daemon }
+
+// open makes the web console.
+func (h consoleHost) open() error {
+	a := api{h.d}
 	c, err := console.New(console.Options{
-		Enter: d.enterConsole, Allows: d.allowsConsole, Event: d.consoleEvent,
-		Refused: func(r *http.Request, reason string) { d.callers.events.request(r, sourceConsole, "http", reason) },
-		Status:  a.status, Refusals: d.gate.Refused, Limits: limitSettings(d.o.Config), AuditDir: AuditDir(d.o.StateDir, d.o.Config),
-		Seq: func() uint64 { return d.audit.State().Seq }, Checkpoint: d.audit.Checkpointed,
-		Trust:     admin.Truster{List: func() []admin.Trust { return d.definitions.trust("") }, Look: d.definitions.look, Approve: d.definitions.approve},
-		Approvals: heldCalls{d},
-		Agents:    d.agentsOfConsole, StopAgent: d.stopAgent,
-		Instructions: func() console.Instructions { return d.instructing.server.Operator() },
-		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers{d}, Log: d.log,
+		Enter: h.enter, Allows: h.allows, Event: h.event,
+		Refused: func(r *http.Request, reason string) { h.d.callers.events.request(r, sourceConsole, "http", reason) },
+		Status:  a.status, Refusals: h.d.gate.Refused, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
+		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
+		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
+		Approvals: heldCalls{h.d},
+		Agents:    h.agents, StopAgent: h.stopAgent,
+		Instructions: func() console.Instructions { return h.d.instructing.server.Operator() },
+		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers{h.d}, Log: h.d.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the console: %w", err)
 	}
-	d.console = c
-	d.onClose(c.Close)
+	h.d.console = c
+	h.d.onClose(c.Close)
 	return nil
 }
 
 // ahead serves what needs no principal of its own: the console, whose cookie
 // says in whose name it acts, and the routes of callers.ahead.
-func (d *Daemon) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
+func (h consoleHost) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if !strings.HasPrefix(path, console.Prefix) {
-		return d.callers.ahead(w, r, path)
+		return h.d.callers.ahead(w, r, path)
 	}
 	v, ok := visitOf(r)
-	if !ok || listen.From(r.Context()).Listener.AuthEnforced && !d.console.Expected(r, v) {
-		return d.callers.ahead(w, r, path)
+	if !ok || listen.From(r.Context()).Listener.AuthEnforced && !h.d.console.Expected(r, v) {
+		return h.d.callers.ahead(w, r, path)
 	}
-	d.console.Serve(w, r, v)
+	h.d.console.Serve(w, r, v)
 	return true
 }
 
@@ -82,31 +86,31 @@ func visitOf(r *http.Request) (v console.Visit, ok bool) {
 	return v, true
 }
 
-// enterConsole lets an act of the console through the gate.
-func (d *Daemon) enterConsole(ctx context.Context, by console.Caller, what string) (leave func(), err error) {
+// enter lets an act of the console through the gate.
+func (h consoleHost) enter(ctx context.Context, by console.Caller, what string) (leave func(), err error) {
 	act := gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration, Source: sourceConsole}
-	if err := d.shell(ctx, by.Processes, true); err != nil {
-		d.gate.Refuse(act, "ui.agent-shell", gate.CodeDenied, 0)
+	if err := h.d.shell(ctx, by.Processes, true); err != nil {
+		h.d.gate.Refuse(act, "ui.agent-shell", gate.CodeDenied, 0)
 		return nil, err
 	}
-	pass, err := d.gate.Enter(act)
+	pass, err := h.d.gate.Enter(act)
 	if err != nil {
 		return nil, err
 	}
 	return func() { pass.Leave("ok", 0) }, nil
 }
 
-func (d *Daemon) allowsConsole(ctx context.Context, by console.Caller, what string) bool {
-	return d.shell(ctx, by.Processes, true) == nil &&
-		d.gate.Allows(policy.Request{Who: by.Who, Action: policy.ActionAdmin, Name: what}).Allow
+func (h consoleHost) allows(ctx context.Context, by console.Caller, what string) bool {
+	return h.d.shell(ctx, by.Processes, true) == nil &&
+		h.d.gate.Allows(policy.Request{Who: by.Who, Action: policy.ActionAdmin, Name: what}).Allow
 }
 
-func (d *Daemon) consoleEvent(who *principal.Principal, action, reason string) {
-	d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceConsole, Who: who, Action: action, Reason: reason})
+func (h consoleHost) event(who *principal.Principal, action, reason string) {
+	h.d.audit.Later(&audit.Record{Kind: audit.Event, Source: sourceConsole, Who: who, Action: action, Reason: reason})
 }
 
-func (d *Daemon) agentsOfConsole() admin.Agents {
-	if m := d.messaging.Load(); m != nil {
+func (h consoleHost) agents() admin.Agents {
+	if m := h.d.messaging.Load(); m != nil {
 		return m.server.Operator()
 	}
 	return nil
@@ -115,8 +119,8 @@ func (d *Daemon) agentsOfConsole() admin.Agents {
 // stopGrace is how long a started agent may take to end.
 const stopGrace = 5 * time.Second
 
-func (d *Daemon) stopAgent(spawn string) error {
-	m := d.agents.manager.Load()
+func (h consoleHost) stopAgent(spawn string) error {
+	m := h.d.agents.manager.Load()
 	if m == nil || m.Find(spawn) == nil {
 		return admin.ErrNotFound
 	}
@@ -151,11 +155,11 @@ func limitSettings(c *config.Config) []console.Setting {
 }
 
 // operator is the daemon's own user on the Unix socket, in a process of a person.
-func (d *Daemon) operator(r *http.Request, who *principal.Principal) (console.Caller, error) {
-	if !overUnix(r) || !d.owner(who) {
+func (h consoleHost) operator(r *http.Request, who *principal.Principal) (console.Caller, error) {
+	if !overUnix(r) || !h.d.owner(who) {
 		return console.Caller{}, &gate.Refusal{Code: gate.CodeDenied, Rule: "ui.operator", Err: errors.New("not the operator on the socket")}
 	}
-	processes, err := api{d}.person(r)
+	processes, err := api{h.d}.person(r)
 	if err != nil {
 		return console.Caller{}, err
 	}
@@ -194,7 +198,7 @@ func (a api) mustBePerson(r *http.Request) error {
 func (a api) mayTrust(r *http.Request, who *principal.Principal) error {
 	err := a.mustBePerson(r)
 	if errors.Is(err, agent.ErrAgentShell) {
-		a.d.consoleEvent(who, "trust.refused", refusedShell)
+		consoleHost(a).event(who, "trust.refused", refusedShell)
 	}
 	return err
 }
@@ -204,12 +208,12 @@ const refusedShell = "below an MCP client, or left behind by one"
 
 // openUI answers POST /admin/v1/ui.
 func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, error) {
-	by, err := a.d.operator(r, who)
+	by, err := consoleHost(a).operator(r, who)
 	if err != nil {
-		a.d.consoleEvent(who, "ui.refused", "not the operator, or below an agent")
+		consoleHost(a).event(who, "ui.refused", "not the operator, or below an agent")
 		return admin.UIOpened{}, err
 	}
-	l := a.d.consoleListener()
+	l := consoleHost(a).listener()
 	if l == nil {
 		return admin.UIOpened{}, admin.ErrNoConsole
 	}
@@ -218,7 +222,7 @@ func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, 
 }
 
 func (a api) signOutUI(r *http.Request, who *principal.Principal) (admin.UISignedOut, error) {
-	if _, err := a.d.operator(r, who); err != nil {
+	if _, err := (consoleHost(a)).operator(r, who); err != nil {
 		return admin.UISignedOut{}, err
 	}
 	return admin.UISignedOut{Ended: a.d.console.SignOut()}, nil
@@ -239,14 +243,14 @@ func (a api) stopStarted(r *http.Request, spawn string) error {
 	if err := a.d.shell(r.Context(), processes, complete); err != nil {
 		return err
 	}
-	return a.d.stopAgent(spawn)
+	return consoleHost(a).stopAgent(spawn)
 }
 
-// consoleListener is the first loopback listener; nil: there is none.
-func (d *Daemon) consoleListener() *listen.Listener {
-	d.listeners.mu.Lock()
-	defer d.listeners.mu.Unlock()
-	for _, l := range d.listeners.open {
+// listener is the first loopback listener; nil: there is none.
+func (h consoleHost) listener() *listen.Listener {
+	h.d.listeners.mu.Lock()
+	defer h.d.listeners.mu.Unlock()
+	for _, l := range h.d.listeners.open {
 		if l.Loopback {
 			return l
 		}

@@ -104,7 +104,7 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
 	d.callers.clients.program, _ = os.Executable() // without it a shim is a client like any other
-	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, d.openStored, d.openDoor}
+	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -235,7 +235,7 @@ func (d *Daemon) openServers() error {
 }
 
 func (d *Daemon) openDoor() error {
-	if err := d.openConsole(); err != nil {
+	if err := (consoleHost{d}).open(); err != nil {
 		return err
 	}
 	l := d.o.Config.Limits
@@ -247,7 +247,7 @@ func (d *Daemon) openDoor() error {
 	d.door = front.New(front.Options{
 		Handler: d.relay, Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
-		Ahead:    d.ahead, Delivery: d.instructing.server.Delivery,
+		Ahead:    consoleHost{d}.ahead, Delivery: d.instructing.server.Delivery,
 		Seen: d.seen, Unread: listen.Unread,
 		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,

@@ -77,7 +77,7 @@ func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
 func (d *Daemon) openInstructing() {
 	m := &instructing{o: d.o, outward: d.outward, record: d.audit.Later, refs: watermark.NewIndex(refsKept)}
 	if !d.offline {
-		m.changes, m.restart = d.reset, func(kind string) int { return d.relay.Restart(kind) }
+		m.changes, m.restart = storedParts{d}.reset, func(kind string) int { return d.relay.Restart(kind) }
 	}
 	if m.keys, m.unkept = newInstructionKeys(d.o.StateDir); m.unkept != nil {
 		d.log.Error("instructions cannot be delivered until a restart", "err", m.unkept)

@@ -11,26 +11,29 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// openStored starts what lives in the store: messaging, and the delivery of
+// storedParts starts the parts of the daemon that need its database.
+type storedParts struct{ d *Daemon }
+
+// open starts what lives in the store: messaging, and the delivery of
 // instructions. Without a database everything else runs, and it is tried again:
 // a server comes back, a disk has room again, and a file is put right.
-func (d *Daemon) openStored() error {
+func (s storedParts) open() error {
 	ctx, stop := context.WithCancel(context.Background())
-	d.onClose(stop)
-	if err := d.startStored(ctx); err != nil {
-		d.noStore(err)
-		go again(ctx, func() bool { return d.haveStored(ctx) })
+	s.d.onClose(stop)
+	if err := s.start(ctx); err != nil {
+		s.lacks(err)
+		go again(ctx, func() bool { return s.retry(ctx) })
 	}
-	d.relay.SetServers(d.withBuiltins(d.servers.relay))
-	d.instructing.server.Again() // nobody listens yet
+	s.d.relay.SetServers(s.d.withBuiltins(s.d.servers.relay))
+	s.d.instructing.server.Again() // nobody listens yet
 	return nil
 }
 
-func (d *Daemon) noStore(err error) {
+func (s storedParts) lacks(err error) {
 	reason := "its database cannot be used: " + err.Error()
-	d.instructing.server.Lacks(reason)
-	if was := d.storeless.Swap(&reason); was == nil || *was != reason {
-		d.log.Error("messaging and instructions are off until their database can be used", "err", err)
+	s.d.instructing.server.Lacks(reason)
+	if was := s.d.storeless.Swap(&reason); was == nil || *was != reason {
+		s.d.log.Error("messaging and instructions are off until their database can be used", "err", err)
 	}
 }
 
@@ -53,32 +56,32 @@ func again(ctx context.Context, done func() bool) {
 	}
 }
 
-// haveStored is one more attempt to start what lives in the store.
-func (d *Daemon) haveStored(ctx context.Context) bool {
-	if err := d.startStored(ctx); err != nil {
-		d.noStore(err)
+// retry is one more attempt to start what lives in the store.
+func (s storedParts) retry(ctx context.Context) bool {
+	if err := s.start(ctx); err != nil {
+		s.lacks(err)
 		return false
 	}
-	d.storeless.Store(nil)
-	d.reset()
-	d.log.Info("the database can be used: messaging is on, and so are instructions")
+	s.d.storeless.Store(nil)
+	s.reset()
+	s.d.log.Info("the database can be used: messaging is on, and so are instructions")
 	return true
 }
 
 // reset gives the relay the current servers, and tells all listening clients to
 // list again.
-func (d *Daemon) reset() {
-	d.reloading.Lock()
-	defer d.reloading.Unlock()
-	d.relay.SetServers(d.withBuiltins(d.servers.relay))
-	d.relay.Announce()
-	d.instructing.server.Again()
+func (s storedParts) reset() {
+	s.d.reloading.Lock()
+	defer s.d.reloading.Unlock()
+	s.d.relay.SetServers(s.d.withBuiltins(s.d.servers.relay))
+	s.d.relay.Announce()
+	s.d.instructing.server.Again()
 }
 
-// startStored opens the store and starts the parts that need it. When one part
+// start opens the store and starts the parts that need it. When one part
 // fails, the parts that were opened are closed again.
-func (d *Daemon) startStored(ctx context.Context) (err error) {
-	if err := d.places.check(); err != nil {
+func (s storedParts) start(ctx context.Context) (err error) {
+	if err := s.d.places.check(); err != nil {
 		return err
 	}
 	undo := new(undoing)
@@ -87,29 +90,29 @@ func (d *Daemon) startStored(ctx context.Context) (err error) {
 			undo.all()
 		}
 	}()
-	db, err := openStore(ctx, d.o, store.Options{Log: d.log, Record: recorder{d.gate, d.audit}.acts, Uncommitted: recorder{d.gate, d.audit}.uncommitted})
+	db, err := openStore(ctx, s.d.o, store.Options{Log: s.d.log, Record: recorder{s.d.gate, s.d.audit}.acts, Uncommitted: recorder{s.d.gate, s.d.audit}.uncommitted})
 	if err != nil {
 		return err
 	}
 	undo.add(func() {
 		if err := db.Close(); err != nil {
-			d.log.Error("closing the store", "err", err)
+			s.d.log.Error("closing the store", "err", err)
 		}
 	})
-	end, err := d.checkpoints.keep(ctx, db)
+	end, err := s.d.checkpoints.keep(ctx, db)
 	if err != nil {
 		return err
 	}
 	undo.add(end)
-	d.onClose(undo.all) // after the agents, which openSpawns has ended first
-	if d.o.Config.Agent.Enabled {
-		end, err := d.startMessaging(ctx, db)
+	s.d.onClose(undo.all) // after the agents, which openSpawns has ended first
+	if s.d.o.Config.Agent.Enabled {
+		end, err := s.d.startMessaging(ctx, db)
 		if err != nil {
 			return err
 		}
 		undo.add(end)
 	}
-	d.instructing.start(ctx, db, undo)
+	s.d.instructing.start(ctx, db, undo)
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/plaintext"
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // Problem is one thing wrong with a configuration, and what to do about it. Problem's text never holds a secret.
