@@ -142,8 +142,8 @@ func (c *Console) message(q *request) (page, error) {
 }
 
 // send sends a message with the operator's authority.
-func (c *Console) send(q *request) (said, next string, err error) {
-	a := c.o.Agents()
+func (f acts) send(q *request) (said, next string, err error) {
+	a := f.c.o.Agents()
 	if a == nil {
 		return "", "", errAway
 	}
@@ -155,8 +155,8 @@ func (c *Console) send(q *request) (said, next string, err error) {
 }
 
 // pause holds all that comes for an agent, or no longer.
-func (c *Console) pause(q *request) (said, next string, err error) {
-	a := c.o.Agents()
+func (f acts) pause(q *request) (said, next string, err error) {
+	a := f.c.o.Agents()
 	if a == nil {
 		return "", "", errAway
 	}
@@ -172,8 +172,8 @@ func (c *Console) pause(q *request) (said, next string, err error) {
 }
 
 // stopAgent ends an agent that Doorward started.
-func (c *Console) stopAgent(q *request) (said, next string, err error) {
-	if err := c.o.StopAgent(q.in.Get("spawn")); err != nil {
+func (f acts) stopAgent(q *request) (said, next string, err error) {
+	if err := f.c.o.StopAgent(q.in.Get("spawn")); err != nil {
 		return "", "", err
 	}
 	return "The agent is being ended.", "agents", nil

@@ -110,14 +110,14 @@ func changeOf(server string, w pin.Withheld, most int) (out definitionChange, by
 }
 
 // approveDefinition approves one definition as it was shown: by its digest.
-func (c *Console) approveDefinition(q *request) (said, next string, err error) {
+func (f acts) approveDefinition(q *request) (said, next string, err error) {
 	server, want := q.in.Get("server"), q.in.Get("digest")
-	for _, t := range c.o.Trust.List() {
+	for _, t := range f.c.o.Trust.List() {
 		for _, w := range t.Withheld {
 			if t.Server != server || want == "" || w.Digest != want || w.Reason == pin.Refused {
 				continue
 			}
-			err := c.o.Trust.Approve(q.s.by.Who, server, []pin.Approval{{Item: w.Item, Digest: w.Digest}})
+			err := f.c.o.Trust.Approve(q.s.by.Who, server, []pin.Approval{{Item: w.Item, Digest: w.Digest}})
 			return "Approved: " + server + " " + w.Item, "decisions", err
 		}
 	}
@@ -125,8 +125,8 @@ func (c *Console) approveDefinition(q *request) (said, next string, err error) {
 }
 
 // settleCall decides a held call.
-func (c *Console) settleCall(q *request) (said, next string, err error) {
-	if c.o.Approvals == nil {
+func (f acts) settleCall(q *request) (said, next string, err error) {
+	if f.c.o.Approvals == nil {
 		return "", "", errAway
 	}
 	n, err := number(q.in.Get("n"))
@@ -139,15 +139,15 @@ func (c *Console) settleCall(q *request) (said, next string, err error) {
 	} else {
 		v.For = ""
 	}
-	if err := c.o.Approvals.Settle(q.ctx, q.s.by, n, v); err != nil {
+	if err := f.c.o.Approvals.Settle(q.ctx, q.s.by, n, v); err != nil {
 		return "", "", err
 	}
 	return fmt.Sprintf("Call %d: %s.", n, v.Decision), "decisions", nil
 }
 
 // settleMessage decides about a held message.
-func (c *Console) settleMessage(q *request) (said, next string, err error) {
-	a := c.o.Agents()
+func (f acts) settleMessage(q *request) (said, next string, err error) {
+	a := f.c.o.Agents()
 	if a == nil {
 		return "", "", errAway
 	}

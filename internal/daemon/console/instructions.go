@@ -108,8 +108,8 @@ func difference(before, after string) []diffLine {
 }
 
 // moveLabel promotes a version, or goes back to the one before.
-func (c *Console) moveLabel(q *request) (said, next string, err error) {
-	op, name := c.o.Instructions(), q.in.Get("name")
+func (f acts) moveLabel(q *request) (said, next string, err error) {
+	op, name := f.c.o.Instructions(), q.in.Get("name")
 	if !slices.Contains([]string{"promote", "rollback"}, q.in.Get("do")) {
 		return "", "", errForm
 	}

@@ -37,6 +37,9 @@ type route struct {
 	raw func(*request) error
 }
 
+// acts are what the forms of the pages do.
+type acts struct{ c *Console }
+
 func (c *Console) allRoutes() map[string]route {
 	return map[string]route{
 		"GET /":                   {what: "now", show: c.now},
@@ -45,23 +48,23 @@ func (c *Console) allRoutes() map[string]route {
 		"GET /activity":           {what: "activity", show: c.activity},
 		"GET /activity/record":    {what: "activity", show: c.oneRecord},
 		"GET /decisions":          {what: "decisions", show: c.decisions},
-		"POST /decisions/call":    {what: "decisions/call", act: c.settleCall},
-		"POST /decisions/trust":   {what: "decisions/trust", act: c.approveDefinition},
-		"POST /decisions/message": {what: "decisions/message", act: c.settleMessage},
+		"POST /decisions/call":    {what: "decisions/call", act: acts{c}.settleCall},
+		"POST /decisions/trust":   {what: "decisions/trust", act: acts{c}.approveDefinition},
+		"POST /decisions/message": {what: "decisions/message", act: acts{c}.settleMessage},
 		"GET /servers":            {what: "servers", show: c.servers},
 		"GET /servers/one":        {what: "servers", show: c.server},
 		"GET /servers/item":       {what: "servers", show: c.definition},
-		"POST /servers/restart":   {what: "servers/restart", act: c.restart},
-		"POST /servers/look":      {what: "servers/look", act: c.look},
+		"POST /servers/restart":   {what: "servers/restart", act: acts{c}.restart},
+		"POST /servers/look":      {what: "servers/look", act: acts{c}.look},
 		"GET /agents":             {what: "agents", show: c.agents},
 		"GET /agents/one":         {what: "agents", show: c.peer},
 		"GET /agents/message":     {what: "agents", show: c.message},
-		"POST /agents/send":       {what: "agents/send", act: c.send},
-		"POST /agents/pause":      {what: "agents/pause", act: c.pause},
-		"POST /agents/stop":       {what: "agents/stop", act: c.stopAgent},
+		"POST /agents/send":       {what: "agents/send", act: acts{c}.send},
+		"POST /agents/pause":      {what: "agents/pause", act: acts{c}.pause},
+		"POST /agents/stop":       {what: "agents/stop", act: acts{c}.stopAgent},
 		"GET /instructions":       {what: "instructions", show: c.instructions},
 		"GET /instructions/one":   {what: "instructions", show: c.document},
-		"POST /instructions/move": {what: "instructions/move", act: c.moveLabel},
+		"POST /instructions/move": {what: "instructions/move", act: acts{c}.moveLabel},
 		"GET /policy":             {what: "policy", show: c.policy},
 		"GET /health":             {what: "health", show: c.health},
 	}

@@ -87,9 +87,9 @@ func (c *Console) definition(q *request) (page, error) {
 }
 
 // restart ends the processes of a server.
-func (c *Console) restart(q *request) (said, next string, err error) {
+func (f acts) restart(q *request) (said, next string, err error) {
 	name := q.in.Get("server")
-	n, err := c.o.Servers.Restart(name)
+	n, err := f.c.o.Servers.Restart(name)
 	if err != nil {
 		return "", "", err
 	}
@@ -97,9 +97,9 @@ func (c *Console) restart(q *request) (said, next string, err error) {
 }
 
 // look asks a server what it offers now.
-func (c *Console) look(q *request) (said, next string, err error) {
+func (f acts) look(q *request) (said, next string, err error) {
 	name := q.in.Get("server")
-	t, err := c.o.Trust.Look(q.ctx, q.s.by.Who, name)
+	t, err := f.c.o.Trust.Look(q.ctx, q.s.by.Who, name)
 	if err != nil {
 		return "", "", err
 	}
