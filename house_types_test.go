@@ -17,7 +17,6 @@ const methodsMost = 30
 var largeTypes = map[string]int{
 	"internal/upstream.stream":              31,
 	"internal/relay.backend":                33,
-	"internal/downstream/front.Door":        56,
 	"internal/instructions/library.Library": 69,
 	"internal/instructions/session.Keeper":  36,
 	"internal/messaging/mail.Book":          53,

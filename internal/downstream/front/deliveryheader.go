@@ -19,8 +19,8 @@ func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *princip
 	}
 	id, err := d.o.Delivery(r, who)
 	if err != nil {
-		w.Header().Set("WWW-Authenticate", d.challenge(path, "invalid_token", ""))
-		d.refuse(w, r, http.StatusUnauthorized, err)
+		w.Header().Set("WWW-Authenticate", refusals{d}.challenge(path, "invalid_token", ""))
+		refusals{d}.refuse(w, r, http.StatusUnauthorized, err)
 		return nil, false
 	}
 	return r.WithContext(context.WithValue(r.Context(), deliveryKey{}, id)), true

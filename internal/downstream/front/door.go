@@ -151,7 +151,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !d.o.Screen(r) {
-		d.refuse(w, r, http.StatusForbidden, ErrOrigin)
+		refusals{d}.refuse(w, r, http.StatusForbidden, ErrOrigin)
 		return
 	}
 	path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -159,8 +159,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
 		return
 	}
-	if d.isMetadata(path) {
-		d.metadata(w, r, path)
+	if (refusals{d}).isMetadata(path) {
+		refusals{d}.metadata(w, r, path)
 		return
 	}
 	if d.o.Ahead != nil && d.o.Ahead(w, r, path) {
@@ -168,7 +168,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	who, err := d.o.Authenticate(r)
 	if err != nil || !who.Valid() {
-		d.unauthenticated(w, r, path, err)
+		refusals{d}.unauthenticated(w, r, path, err)
 		return
 	}
 	d.route(w, r, who, path)
@@ -196,9 +196,9 @@ func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Prin
 	case "mcp":
 		d.mcp(w, r, who, server)
 	case "sse":
-		d.openSSE(w, r, who, server)
+		sseFace{d}.open(w, r, who, server)
 	case "messages":
-		d.postSSE(w, r, who, server)
+		sseFace{d}.post(w, r, who, server)
 	}
 }
 
@@ -229,7 +229,7 @@ func serverName(s string) bool {
 // mcp serves /mcp and /mcp/{server} in both eras.
 func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	if !d.o.Handler.Known(who, server) {
-		if !d.lacksScope(w, r, who, server) {
+		if !(refusals{d}).lacksScope(w, r, who, server) {
 			fail(w, http.StatusNotFound, nil, errUnknownServer)
 		}
 		return
@@ -238,9 +238,9 @@ func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who *principal.Princi
 	case http.MethodPost:
 		d.post(w, r, who, server)
 	case http.MethodGet:
-		d.listen(w, r, who, server)
+		streamable{d}.listen(w, r, who, server)
 	case http.MethodDelete:
-		d.endSession(w, r, who, server)
+		streamable{d}.endSession(w, r, who, server)
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE")
 		plain(w, http.StatusMethodNotAllowed)
@@ -283,7 +283,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 	in.size = int64(len(buf.b))
 	in.header = r.Header.Get("Mcp-Protocol-Version")
 	if len(buf.b) > 0 && firstByte(buf.b) == '[' {
-		d.batch(&in, buf.b)
+		streamable{d}.batch(&in, buf.b)
 		return
 	}
 	m, err := wire.Parse(buf.b, wire.FromClient)
@@ -321,9 +321,9 @@ func (d *Door) classify(in *inbound, m *wire.Message) {
 	case in.header != "" && !protocol.IsLegacyVersion(in.header):
 		fail(in.w, http.StatusBadRequest, m.ID, badVersion(in.header, version))
 	case m.Method == "initialize" && id == "":
-		d.initialize(in, m)
+		streamable{d}.initialize(in, m)
 	case id != "":
-		d.inSession(in, m, id)
+		streamable{d}.inSession(in, m, id)
 	case version != "":
 		fail(in.w, http.StatusBadRequest, m.ID, unsupported(version))
 	default:

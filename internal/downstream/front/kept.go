@@ -156,12 +156,12 @@ func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Princi
 	in := &inbound{r: r, who: who, server: server, size: int64(len(k.Init))}
 	m := &wire.Message{Kind: wire.Request, ID: wire.IntID(0), Method: "initialize", Params: k.Init}
 	if rule := y.door.sessions.reserve(who); rule != "" {
-		return notReopened{y.door.noRoom(&Exchange{Who: who, Server: server, Era: Legacy, Method: m.Method, Size: in.size}, rule).Error}
+		return notReopened{streamable{y.door}.noRoom(&Exchange{Who: who, Server: server, Era: Legacy, Method: m.Method, Size: in.size}, rule).Error}
 	}
 	s := y.door.newSession(id, who, server, overStreamable)
 	s.state.Store([]byte(k.State))
 	goOn(s, y.door.sessions.now())
-	if reply := y.door.open(context.WithoutCancel(r.Context()), s, in, m); reply.Error != nil {
+	if reply := (streamable{y.door}).open(context.WithoutCancel(r.Context()), s, in, m); reply.Error != nil {
 		y.door.sessions.release(who)
 		s.close()
 		return notReopened{reply.Error}

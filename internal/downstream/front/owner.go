@@ -92,7 +92,7 @@ func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 		return nothing
 	}
 	return d.lend(x.Who, func() {
-		x.stream.disown(d.challenge(pathOf(x.Server), "invalid_token", d.basic()))
+		x.stream.disown(refusals{d}.challenge(pathOf(x.Server), "invalid_token", refusals{d}.basic()))
 		cancel()
 	})
 }

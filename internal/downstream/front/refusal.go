@@ -19,7 +19,11 @@ func (l Limited) Error() string { return ErrLimited.Error() }
 // Is makes it an ErrLimited.
 func (l Limited) Is(target error) bool { return target == ErrLimited }
 
-func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, path string, err error) {
+// refusals answers requests that are refused at the door, and says where a token
+// can be had.
+type refusals struct{ d *Door }
+
+func (f refusals) unauthenticated(w http.ResponseWriter, r *http.Request, path string, err error) {
 	status := http.StatusUnauthorized
 	switch {
 	case errors.Is(err, ErrLimited):
@@ -32,19 +36,19 @@ func (d *Door) unauthenticated(w http.ResponseWriter, r *http.Request, path stri
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, ErrMalformed):
 		status = http.StatusBadRequest
-		w.Header().Set("WWW-Authenticate", d.challenge(path, "invalid_request", ""))
+		w.Header().Set("WWW-Authenticate", f.challenge(path, "invalid_request", ""))
 	default:
 		code := ""
 		if presented(r) {
 			code = "invalid_token"
 		}
-		w.Header().Set("WWW-Authenticate", d.challenge(path, code, d.basic()))
+		w.Header().Set("WWW-Authenticate", f.challenge(path, code, f.basic()))
 	}
-	d.refuse(w, r, status, err)
+	f.refuse(w, r, status, err)
 }
 
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, status int, reason error) {
-	d.o.Refused(r, status, reason)
+func (f refusals) refuse(w http.ResponseWriter, r *http.Request, status int, reason error) {
+	f.d.o.Refused(r, status, reason)
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	refusal(w, path, status)
 }

@@ -40,14 +40,14 @@ const wellKnown = "/.well-known/oauth-protected-resource"
 
 // isMetadata reports a path of RFC 9728, 3.1. It is public, because a client
 // reads it before it has a token.
-func (d *Door) isMetadata(path string) bool {
+func (f refusals) isMetadata(path string) bool {
 	rest, ok := strings.CutPrefix(path, wellKnown)
-	return d.o.Resource != nil && ok && (rest == "" || rest[0] == '/')
+	return f.d.o.Resource != nil && ok && (rest == "" || rest[0] == '/')
 }
 
 // metadata answers for the daemon, the aggregate and every name that a server
 // could have: whether there is such a server, a token may tell.
-func (d *Door) metadata(w http.ResponseWriter, r *http.Request, path string) {
+func (f refusals) metadata(w http.ResponseWriter, r *http.Request, path string) {
 	rest := path[len(wellKnown):]
 	if rest != resourcePath(rest) {
 		plain(w, http.StatusNotFound)
@@ -58,7 +58,7 @@ func (d *Door) metadata(w http.ResponseWriter, r *http.Request, path string) {
 		plain(w, http.StatusMethodNotAllowed)
 		return
 	}
-	res := d.o.Resource
+	res := f.d.o.Resource
 	body, err := json.Marshal(struct {
 		Resource string   `json:"resource"`
 		Issuers  []string `json:"authorization_servers"`
@@ -85,12 +85,12 @@ func resourcePath(path string) string {
 
 // challenge is a WWW-Authenticate header. Where there is an issuer, it says
 // where to read about it and which scopes to ask for.
-func (d *Door) challenge(path, code, scope string) string {
+func (f refusals) challenge(path, code, scope string) string {
 	c := `Bearer realm="doorward"`
 	if code != "" {
 		c += `, error="` + code + `"`
 	}
-	if res := d.o.Resource; res != nil {
+	if res := f.d.o.Resource; res != nil {
 		c += `, resource_metadata="` + res.URL + wellKnown + resourcePath(path) + `"`
 		if scope != "" {
 			c += `, scope="` + scope + `"`
@@ -100,11 +100,11 @@ func (d *Door) challenge(path, code, scope string) string {
 }
 
 // basic are the scopes of a first challenge.
-func (d *Door) basic() string {
-	if d.o.Resource == nil {
+func (f refusals) basic() string {
+	if f.d.o.Resource == nil {
 		return ""
 	}
-	return strings.Join(d.o.Resource.Basic, " ")
+	return strings.Join(f.d.o.Resource.Basic, " ")
 }
 
 // presented reports that there was a bearer token. Only then a challenge names
@@ -117,16 +117,16 @@ func presented(r *http.Request) bool {
 
 // lacksScope answers a caller whose token is valid and grants nothing. The
 // aggregate always exists, so the answer reveals nothing that a 404 would hide.
-func (d *Door) lacksScope(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) bool {
-	if server != "" || d.o.Resource == nil || d.o.Resource.Missing == nil {
+func (f refusals) lacksScope(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) bool {
+	if server != "" || f.d.o.Resource == nil || f.d.o.Resource.Missing == nil {
 		return false
 	}
-	scope := d.o.Resource.Missing(who)
+	scope := f.d.o.Resource.Missing(who)
 	if scope == "" {
 		return false
 	}
-	w.Header().Set("WWW-Authenticate", d.challenge("/mcp", "insufficient_scope", scope))
-	d.refuse(w, r, http.StatusForbidden, ErrScope)
+	w.Header().Set("WWW-Authenticate", f.challenge("/mcp", "insufficient_scope", scope))
+	f.refuse(w, r, http.StatusForbidden, ErrScope)
 	return true
 }
 
@@ -139,6 +139,6 @@ func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
 		return reply
 	}
 	reply.Status = http.StatusForbidden
-	reply.challenge = d.challenge(pathOf(x.Server), "insufficient_scope", reply.NeedScope)
+	reply.challenge = refusals{d}.challenge(pathOf(x.Server), "insufficient_scope", reply.NeedScope)
 	return reply
 }

@@ -8,11 +8,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// openSSE serves GET /sse and /sse/{server}: the stream of the 2024-11-05
+// sseFace is the transport HTTP+SSE of 2024-11-05.
+type sseFace struct{ d *Door }
+
+// open serves GET /sse and /sse/{server}: the stream of the 2024-11-05
 // transport, whose first event names the address for POSTs. The session lives
 // as long as the stream.
-func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	if !d.o.Handler.Known(who, server) {
+func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if !e.d.o.Handler.Known(who, server) {
 		fail(w, http.StatusNotFound, nil, errUnknownServer)
 		return
 	}
@@ -25,16 +28,16 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		plain(w, http.StatusNotAcceptable)
 		return
 	}
-	if rule := d.sessions.reserve(who); rule != "" {
-		d.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
+	if rule := e.d.sessions.reserve(who); rule != "" {
+		streamable{e.d}.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
 		return
 	}
-	s := d.newSession(newSessionID(), who, server, overSSE)
-	d.sessions.publish(s)
-	d.seen(who, s)
-	out, err := d.takeOver(w, r)
+	s := e.d.newSession(newSessionID(), who, server, overSSE)
+	e.d.sessions.publish(s)
+	e.d.seen(who, s)
+	out, err := e.d.takeOver(w, r)
 	if err != nil {
-		d.sessions.remove(s)
+		e.d.sessions.remove(s)
 		return
 	}
 	if out.named("", "endpoint", []byte(endpoint(server, s.id))) != nil {
@@ -43,8 +46,8 @@ func (d *Door) openSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 	gen, _ := s.main.reserve(true)
 	s.main.attachRaw(out, gen, 0)
 	s.readers.Add(1)
-	back := d.lend(who, out.close)
-	out.gone(func() { back(); d.sessions.remove(s) })
+	back := e.d.lend(who, out.close)
+	out.gone(func() { back(); e.d.sessions.remove(s) })
 }
 
 func endpoint(server, id string) string {
@@ -54,26 +57,26 @@ func endpoint(server, id string) string {
 	return "/messages" + server + "?session_id=" + id
 }
 
-// postSSE serves POST /messages: every message is accepted at once and
+// post serves POST /messages: every message is accepted at once and
 // answered on the session's stream.
-func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
 		plain(w, http.StatusMethodNotAllowed)
 		return
 	}
 	id, ok := sessionID(r.URL.RawQuery)
-	s := d.sessions.find(id, who, server, overSSE)
+	s := e.d.sessions.find(id, who, server, overSSE)
 	if !ok || s == nil {
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
 	}
-	d.seen(who, s)
+	e.d.seen(who, s)
 	if !isJSON(r.Header["Content-Type"]) || !once(r.Header) {
 		plain(w, http.StatusUnsupportedMediaType)
 		return
 	}
-	buf, ok := d.body(w, r)
+	buf, ok := e.d.body(w, r)
 	if !ok {
 		return
 	}
@@ -89,8 +92,8 @@ func (d *Door) postSSE(w http.ResponseWriter, r *http.Request, who *principal.Pr
 		return
 	}
 	in := &inbound{w: w, r: r, who: who, server: server, size: int64(len(buf.b))}
-	if err := d.accept(in, &m, s, buf); err != nil {
-		d.notEntered(in, &m, s, err)
+	if err := e.accept(in, &m, s, buf); err != nil {
+		streamable{e.d}.notEntered(in, &m, s, err)
 		bodies.put(buf)
 		return
 	}
@@ -111,9 +114,9 @@ func sessionID(query string) (string, bool) {
 
 // accept starts serving one message. The buffer goes back when it is done, and
 // with an error it is still its caller's.
-func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
+func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
 	if m.Kind != wire.Request {
-		if e := d.oneWay(in, m, s); e != nil {
+		if e := (streamable{e.d}).oneWay(in, m, s); e != nil {
 			return notTaken{e}
 		}
 		bodies.put(buf)
@@ -129,22 +132,22 @@ func (d *Door) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) err
 		defer bodies.put(buf)
 		defer cancel()
 		defer s.leave(msg.ID)
-		x := d.exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
-		defer d.during(x, cancel)()
-		d.answerSSE(ctx, in, &msg, x)
+		x := streamable{e.d}.exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
+		defer e.d.during(x, cancel)()
+		e.answer(ctx, in, &msg, x)
 	}()
 	return nil
 }
 
-func (d *Door) answerSSE(ctx context.Context, in *inbound, m *wire.Message, x *Exchange) {
+func (e sseFace) answer(ctx context.Context, in *inbound, m *wire.Message, x *Exchange) {
 	var reply Reply
 	switch {
 	case m.Method != "initialize":
-		reply = d.o.Handler.Request(ctx, x)
+		reply = e.d.o.Handler.Request(ctx, x)
 	case !x.Session.begin():
 		reply = Reply{Error: errInitialized}
 	default:
-		reply = d.open(ctx, x.Session, in, m)
+		reply = streamable{e.d}.open(ctx, x.Session, in, m)
 	}
 	x.stream.finish(Legacy, m.ID, reply)
 }

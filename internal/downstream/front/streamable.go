@@ -14,25 +14,28 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
+// streamable is the transport streamable HTTP with sessions, of the legacy eras.
+type streamable struct{ d *Door }
+
 // initialize opens a legacy session (2025-11-25 Lifecycle).
-func (d *Door) initialize(in *inbound, m *wire.Message) {
+func (f streamable) initialize(in *inbound, m *wire.Message) {
 	if m.Kind != wire.Request {
 		fail(in.w, http.StatusBadRequest, m.ID, errNoVersion)
 		return
 	}
-	if rule := d.sessions.reserve(in.who); rule != "" {
-		d.full(in.w, m.ID, &Exchange{Who: in.who, Server: in.server, Era: Legacy, Method: m.Method, Size: in.size}, rule)
+	if rule := f.d.sessions.reserve(in.who); rule != "" {
+		f.full(in.w, m.ID, &Exchange{Who: in.who, Server: in.server, Era: Legacy, Method: m.Method, Size: in.size}, rule)
 		return
 	}
-	s := d.newSession(newSessionID(), in.who, in.server, overStreamable)
-	reply := d.open(in.r.Context(), s, in, m)
+	s := f.d.newSession(newSessionID(), in.who, in.server, overStreamable)
+	reply := f.open(in.r.Context(), s, in, m)
 	if reply.Error != nil {
-		d.sessions.release(in.who)
+		f.d.sessions.release(in.who)
 		s.close()
 	} else {
-		d.sessions.publish(s)
+		f.d.sessions.publish(s)
 		s.place.keep(s)
-		d.seen(in.who, s)
+		f.d.seen(in.who, s)
 		in.w.Header()["Mcp-Session-Id"] = []string{s.id}
 	}
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream}
@@ -42,7 +45,7 @@ func (d *Door) initialize(in *inbound, m *wire.Message) {
 
 // open negotiates the version and lets the Handler answer. The session keeps
 // what its client declared.
-func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
+func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
 	s.Version = protocol.LatestLegacy
 	if v, _ := wire.GetString(m.Params, "protocolVersion"); protocol.IsLegacyVersion(v) {
 		s.Version = v
@@ -51,34 +54,34 @@ func (d *Door) open(ctx context.Context, s *Session, in *inbound, m *wire.Messag
 	// The client may leave while a server starts; its session ends with it.
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
-	defer d.lend(in.who, s.end)()
-	return d.ask(s.ctx, d.exchange(in, m, s, &stream{}))
+	defer f.d.lend(in.who, s.end)()
+	return f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
 }
 
-func (d *Door) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
+func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st,
 		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context()}
 }
 
 // full answers what finds no room at the door.
-func (d *Door) full(w http.ResponseWriter, id wire.ID, x *Exchange, rule string) {
-	reply := d.noRoom(x, rule)
+func (f streamable) full(w http.ResponseWriter, id wire.ID, x *Exchange, rule string) {
+	reply := f.noRoom(x, rule)
 	w.Header().Set("Retry-After", strconv.Itoa(reply.RetryAfter))
 	fail(w, statusOf(Legacy, reply.Error), id, reply.Error)
 }
 
-func (d *Door) noRoom(x *Exchange, rule string) Reply {
-	if d.o.Full == nil {
+func (f streamable) noRoom(x *Exchange, rule string) Reply {
+	if f.d.o.Full == nil {
 		return Reply{Error: errFull, RetryAfter: 1}
 	}
-	return d.o.Full(x, rule)
+	return f.d.o.Full(x, rule)
 }
 
 // notEntered answers a message that its session could not take in.
-func (d *Door) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
+func (f streamable) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
 	if errors.Is(err, errAllBusy) {
-		d.full(in.w, m.ID, d.exchange(in, m, s, nil), RuleCalls)
+		f.full(in.w, m.ID, f.exchange(in, m, s, nil), RuleCalls)
 		return
 	}
 	var refused notTaken
@@ -97,20 +100,20 @@ func (n notTaken) Error() string { return n.e.Message }
 // inSession serves a POST that names a session. The version in its header may be another
 // known one than was negotiated: the official conformance suite 0.1.16 sends such requests
 // and expects answers.
-func (d *Door) inSession(in *inbound, m *wire.Message, id string) {
-	s, e := d.earlier.found(in.r, id, in.who, in.server)
+func (f streamable) inSession(in *inbound, m *wire.Message, id string) {
+	s, e := f.d.earlier.found(in.r, id, in.who, in.server)
 	if s == nil {
 		fail(in.w, statusOfMiss(e), m.ID, e)
 		return
 	}
-	d.seen(in.who, s)
+	f.d.seen(in.who, s)
 	switch {
 	case m.Method == "initialize":
 		fail(in.w, http.StatusBadRequest, m.ID, errInitialized)
 	case m.Kind == wire.Request:
-		d.request(in, m, s)
+		f.request(in, m, s)
 	default:
-		accepted(in, d.oneWay(in, m, s))
+		accepted(in, f.oneWay(in, m, s))
 	}
 }
 
@@ -125,14 +128,14 @@ func accepted(in *inbound, e *wire.Error) {
 }
 
 // oneWay takes notifications and responses.
-func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error {
+func (f streamable) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error {
 	switch {
 	case m.Kind == wire.Response:
 		s.answer(m)
 	case m.Method == "notifications/cancelled":
 		s.cancel(m.Params)
 	case m.Method != "notifications/initialized":
-		return d.o.Handler.Notification(s.ctx, d.exchange(in, m, s, nil))
+		return f.d.o.Handler.Notification(s.ctx, f.exchange(in, m, s, nil))
 	}
 	return nil
 }
@@ -140,56 +143,56 @@ func (d *Door) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error {
 // request serves one request in a session. A client that disconnects has not
 // cancelled (2025-11-25 Transports): the call goes on, and its stream, if one
 // had begun, can be resumed.
-func (d *Door) request(in *inbound, m *wire.Message, s *Session) {
+func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	if err := s.enter(m.ID, cancel); err != nil {
 		cancel()
-		d.notEntered(in, m, s, err)
+		f.notEntered(in, m, s, err)
 		return
 	}
-	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, s)}
+	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: f.d.hearing(in, s)}
 	if s.Version >= protocol.V20250618 {
 		st.open, st.prime = s.openLog, s.Version >= protocol.V20251125
 	}
-	x := d.exchange(in, m, s, st)
-	if d.o.StreamTime > 0 && st.prime {
-		d.serveLong(ctx, cancel, x)
+	x := f.exchange(in, m, s, st)
+	if f.d.o.StreamTime > 0 && st.prime {
+		f.serveLong(ctx, cancel, x)
 		return
 	}
 	defer cancel()
 	defer s.leave(m.ID)
-	defer d.during(x, cancel)()
-	d.serve(ctx, x)
+	defer f.d.during(x, cancel)()
+	f.d.serve(ctx, x)
 }
 
 // serveLong serves a call where streams are held open for a limited time: the
 // call outlives its connection, so it gets a goroutine and a copy of its message.
-func (d *Door) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
+func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
 	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
 	x.Params = append([]byte(nil), x.Params...)
 	done := make(chan struct{})
-	back := d.during(x, cancel)
+	back := f.d.during(x, cancel)
 	go func() {
 		defer back()
 		defer cancel()
 		defer x.Session.leave(x.ID)
 		defer close(done)
-		x.stream.finish(x.Era, x.ID, d.ask(ctx, x))
+		x.stream.finish(x.Era, x.ID, f.d.ask(ctx, x))
 	}()
 	x.stream.watch()
-	x.stream.hold(done, d.o.StreamTime)
+	x.stream.hold(done, f.d.o.StreamTime)
 	x.stream.leave()
 }
 
 // batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview,
 // "Batching"). Every element is an exchange of its own and decided by itself.
-func (d *Door) batch(in *inbound, body []byte) {
-	s, _ := d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
+func (f streamable) batch(in *inbound, body []byte) {
+	s, _ := f.d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
 	if s == nil || s.Version != protocol.V20250326 {
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
-	d.seen(in.who, s)
+	f.d.seen(in.who, s)
 	msgs, _, err := wire.ParseBatch(body, wire.FromClient)
 	if err != nil {
 		fail(in.w, http.StatusBadRequest, nil, syntax(err))
@@ -201,7 +204,7 @@ func (d *Door) batch(in *inbound, body []byte) {
 			return
 		}
 	}
-	answers := d.each(in, msgs, s)
+	answers := f.each(in, msgs, s)
 	if len(answers) == 0 {
 		in.w.WriteHeader(http.StatusAccepted)
 		return
@@ -214,14 +217,14 @@ const batchWidth = 8
 
 // each runs the elements of a batch and collects the answers, in order. What
 // a server says meanwhile goes to the standalone stream.
-func (d *Door) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
+func (f streamable) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
 	answers := make([][]byte, len(msgs))
 	width := make(chan struct{}, batchWidth)
 	var wg sync.WaitGroup
 	for i := range msgs {
 		m := &msgs[i]
 		if m.Kind != wire.Request {
-			d.oneWay(in, m, s)
+			f.oneWay(in, m, s)
 			continue
 		}
 		width <- struct{}{}
@@ -229,7 +232,7 @@ func (d *Door) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
 		go func() {
 			defer wg.Done()
 			defer func() { <-width }()
-			answers[i] = d.element(in, m, s)
+			answers[i] = f.element(in, m, s)
 		}()
 	}
 	wg.Wait()
@@ -242,19 +245,19 @@ func (d *Door) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
 	return out
 }
 
-func (d *Door) element(in *inbound, m *wire.Message, s *Session) []byte {
+func (f streamable) element(in *inbound, m *wire.Message, s *Session) []byte {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	x := d.exchange(in, m, s, &stream{log: s.main, shared: true})
+	x := f.exchange(in, m, s, &stream{log: s.main, shared: true})
 	switch err := s.enter(m.ID, cancel); {
 	case errors.Is(err, errAllBusy):
-		return appendReply(nil, m.ID, d.noRoom(x, RuleCalls))
+		return appendReply(nil, m.ID, f.noRoom(x, RuleCalls))
 	case err != nil:
 		return rawjson.AppendError(nil, m.ID, errTwice)
 	}
 	defer s.leave(m.ID)
-	defer d.during(x, cancel)()
-	reply := d.o.Handler.Request(ctx, x)
+	defer f.d.during(x, cancel)()
+	reply := f.d.o.Handler.Request(ctx, x)
 	if reply.None {
 		return nil
 	}
@@ -273,14 +276,14 @@ func joinArray(items [][]byte) []byte {
 }
 
 // named is the session that a GET or DELETE is about; nil: it has been refused.
-func (d *Door) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
+func (f streamable) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
 	id := r.Header.Get("Mcp-Session-Id")
 	if id == "" || !once(r.Header) || protocol.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
 		w.Header().Set("Allow", "POST")
 		plain(w, http.StatusMethodNotAllowed)
 		return nil
 	}
-	s, e := d.earlier.found(r, id, who, server)
+	s, e := f.d.earlier.found(r, id, who, server)
 	if s == nil {
 		fail(w, statusOfMiss(e), nil, e)
 	}
@@ -299,12 +302,12 @@ func statusOfMiss(e *wire.Error) int {
 
 // listen serves GET: the standalone stream, or with Last-Event-ID the rest of
 // a stream that broke.
-func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	s := d.named(w, r, who, server)
+func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	s := f.named(w, r, who, server)
 	if s == nil {
 		return
 	}
-	d.seen(who, s)
+	f.d.seen(who, s)
 	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
 		plain(w, http.StatusNotAcceptable)
 		return
@@ -323,17 +326,17 @@ func (d *Door) listen(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		plain(w, http.StatusConflict)
 		return
 	}
-	out, err := d.takeOver(w, r)
+	out, err := f.d.takeOver(w, r)
 	if err != nil {
 		log.detach(gen)
 		return
 	}
-	d.hear(s, log, out, gen, after, d.lend(who, out.close))
+	f.hear(s, log, out, gen, after, f.d.lend(who, out.close))
 }
 
 // hear attaches a GET stream to its log until the client leaves; back is
 // called then.
-func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
+func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
 	if !log.attachRaw(out, gen, after) {
 		back()
 		out.close()
@@ -347,10 +350,10 @@ func (d *Door) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64
 	out.gone(func() {
 		back()
 		s.readers.Add(-1)
-		s.seen.Store(d.sessions.now().UnixNano())
+		s.seen.Store(f.d.sessions.now().UnixNano())
 		log.detach(gen)
 	})
-	d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.Version, Session: s, Method: Listening})
+	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.Version, Session: s, Method: Listening})
 }
 
 // Listening is the method of the exchange that reports to the Handler that a
@@ -370,15 +373,15 @@ func (s *Session) resume(id string) (*eventLog, uint64) {
 }
 
 // endSession serves DELETE.
-func (d *Door) endSession(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	if d.earlier.forgotten(r, who, server) {
+func (f streamable) endSession(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
+	if f.d.earlier.forgotten(r, who, server) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s := d.named(w, r, who, server)
+	s := f.named(w, r, who, server)
 	if s == nil {
 		return
 	}
-	d.sessions.remove(s)
+	f.d.sessions.remove(s)
 	w.WriteHeader(http.StatusNoContent)
 }
