@@ -155,7 +155,7 @@ func (p *page) targets(name, version string) ([]row, error) {
 			return nil, err
 		case r.revoked != 0:
 			return nil, ErrRevoked
-		case !p.l.isPresent(r.key()):
+		case !held{p.l}.isPresent(r.key()):
 			return nil, ErrAbsent
 		}
 		return []row{r}, nil
@@ -169,8 +169,8 @@ func (p *page) targets(name, version string) ([]row, error) {
 	}
 	var out []row
 	err = ErrAbsent
-	for _, k := range p.l.presentKeys(name) {
-		i := slices.IndexFunc(all, func(r row) bool { return r.key() == k && r.version == p.l.current(k) })
+	for _, k := range (held{p.l}).presentKeys(name) {
+		i := slices.IndexFunc(all, func(r row) bool { return r.key() == k && r.version == held{p.l}.current(k) })
 		if i < 0 { // its file cannot be used now
 			i = slices.IndexFunc(all, func(r row) bool { return r.key() == k && r.revoked == 0 })
 		}
@@ -190,7 +190,7 @@ func (p *page) targets(name, version string) ([]row, error) {
 
 // sound refuses a version whose content is lost.
 func (p *page) sound(e edition) error {
-	if p.l.has(e) {
+	if (held{p.l}).has(e) {
 		return nil
 	}
 	sealed, err := sealedContent(p.Tx, p.l.o.Installation, e)

@@ -103,12 +103,12 @@ func (l *Library) reread(ctx context.Context) error {
 	l.acts.Lock()
 	var r reading
 	err := l.o.DB.Read(ctx, func(tx *store.Tx) (err error) {
-		r, err = read(tx, l.o.Installation, l.has)
+		r, err = read(tx, l.o.Installation, held{l}.has)
 		return err
 	})
 	changed := err == nil && l.adopt(r, func() {})
 	l.acts.Unlock()
-	l.tell(changed)
+	l.publisher.tell(changed)
 	return err
 }
 
@@ -132,7 +132,7 @@ func (l *Library) write(ctx context.Context, job func(*page) error, then func())
 		}
 		tx.Signal(topicLabels)
 		var err error
-		r, err = read(tx, l.o.Installation, l.has)
+		r, err = read(tx, l.o.Installation, held{l}.has)
 		return err
 	})
 	if errors.Is(err, store.ErrUncertain) {
@@ -140,23 +140,23 @@ func (l *Library) write(ctx context.Context, job func(*page) error, then func())
 	}
 	changed := err == nil && l.adopt(r, then)
 	l.acts.Unlock()
-	l.tell(changed)
+	l.publisher.tell(changed)
 	return err
 }
 
 // has reports whether a document is in memory.
-func (l *Library) has(e edition) bool { return l.document(e) != nil }
+func (h held) has(e edition) bool { return h.document(e) != nil }
 
 // document is one that is in memory, or nil.
-func (l *Library) document(e edition) *document.Document {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inMemory(e)
+func (h held) document(e edition) *document.Document {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	return h.inMemory(e)
 }
 
 // inMemory is document for who holds mu.
-func (l *Library) inMemory(e edition) *document.Document {
-	return cmp.Or(l.docs[e], l.hereDocs[e])
+func (h held) inMemory(e edition) *document.Document {
+	return cmp.Or(h.l.docs[e], h.l.hereDocs[e])
 }
 
 // adopt takes over what a transaction read, opens what is new in it, and
@@ -177,14 +177,14 @@ func (l *Library) adopt(r reading, then func()) (changed bool) {
 	for k, s := range r.book {
 		for _, version := range s.labels {
 			e := edition{k.name, version}
-			if d := l.inMemory(e); d != nil && docs[e] == nil {
+			if d := (held{l}).inMemory(e); d != nil && docs[e] == nil {
 				docs[e] = d
 			}
 		}
 	}
 	l.book, l.docs, l.damaged = r.book, docs, damaged
 	then()
-	return l.publish()
+	return l.publisher.publish()
 }
 
 // aad is what a content is sealed to: each part with its length, so that no two

@@ -11,13 +11,13 @@ import (
 // served among the others, because of their includes: their problem is reported,
 // and the earlier production version stays. Documents that arrive with the next
 // look are considered then.
-func (l *Library) fitting(here map[key]present, changes []change, f *found) []change {
-	for !l.o.Review && len(changes) > 0 {
+func (w *watcher) fitting(here map[key]present, changes []change, f *found) []change {
+	for !w.l.o.Review && len(changes) > 0 {
 		moved := make(map[string]bool)
 		for _, c := range changes {
 			moved[c.file] = moved[c.file] || c.moved
 		}
-		_, problems := document.NewSet(l.prospect(here, changes))
+		_, problems := document.NewSet(w.prospect(here, changes))
 		problems = slices.DeleteFunc(problems, func(p document.Problem) bool { return p.Warning || !moved[p.File] })
 		if len(problems) == 0 {
 			break
@@ -35,17 +35,17 @@ func (l *Library) fitting(here map[key]present, changes []change, f *found) []ch
 }
 
 // prospect is what would be served with the changes.
-func (l *Library) prospect(here map[key]present, changes []change) (docs []*document.Document) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *watcher) prospect(here map[key]present, changes []change) (docs []*document.Document) {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
 	next := make(map[key]*document.Document)
-	for k, s := range l.book {
+	for k, s := range w.l.book {
 		if _, ok := here[k]; ok && s.serves() != "" {
-			next[k] = l.docs[edition{k.name, s.serves()}]
+			next[k] = w.l.docs[edition{k.name, s.serves()}]
 		}
 	}
 	for _, c := range changes {
-		if s := l.book[c.key]; c.moved && (s == nil || s.state == stateOpen) {
+		if s := w.l.book[c.key]; c.moved && (s == nil || s.state == stateOpen) {
 			next[c.key] = c.doc
 		}
 	}

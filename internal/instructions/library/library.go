@@ -110,21 +110,14 @@ type Library struct {
 	whole    map[string]stamp               // files that were put there complete
 	made     fs.FileInfo                    // the directory that Put made last, if it did
 	found    found
-	slow     bool
-	pass     int64 // the number of the look that is under way
-	inPass   bool
 	far      []*document.Document // of the remote
 	farState farState
 
 	dormant atomic.Bool // the directory is nobody's, and not looked at
-	// The directory as it was found last, if it ever was, and whether anybody
-	// has looked; of the watch.
-	dir        fs.FileInfo
-	identified bool
-	strange    atomic.Bool // it is another one than at the start, and not of our making
+	strange atomic.Bool // it is another one than at the start, and not of our making
 
-	telling sync.Mutex // of said
-	said    State      // what the log was told
+	watcher   watcher
+	publisher publisher
 }
 
 // present is what the directory has for a key: a file, and its document unless
@@ -158,6 +151,7 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 	}
 	l := &Library{o: o, seal: seal, ready: make(chan struct{}), asks: make(chan chan struct{}), heard: make(chan struct{}, 1),
 		seen: make(map[key]string), whole: make(map[string]stamp), sees: (*scanner).look, tendEvery: tendEvery}
+	l.watcher.l, l.publisher.l = l, l
 	l.ledger = newLedger(o.DB, o.Installation, maxPending, rowsKept)
 	if o.Remote != nil {
 		if l.remote, err = newRemote(*o.Remote); err != nil {
@@ -170,7 +164,7 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 		l.seen[k] = s.seen
 	}
 	l.mu.Lock()
-	l.publish()
+	l.publisher.publish()
 	l.mu.Unlock()
 	return l, nil
 }
@@ -200,9 +194,9 @@ func (l *Library) Run(ctx context.Context) {
 		defer close(source)
 		switch {
 		case l.remote != nil:
-			l.follow(ctx)
+			follower{l}.run(ctx)
 		case l.o.Dir != "":
-			l.watch(ctx)
+			l.watcher.run(ctx)
 		default:
 			close(l.ready)
 		}

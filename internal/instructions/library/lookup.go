@@ -46,7 +46,7 @@ func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
 			return err
 		}
 		for _, r := range found {
-			d, err := l.given(tx, r)
+			d, err := catalogue{l}.given(tx, r)
 			if err != nil {
 				return err
 			}
@@ -78,28 +78,31 @@ func (s *snapshot) version(name, version string) *document.Document {
 	return nil
 }
 
+// catalogue reads the stored versions of documents.
+type catalogue struct{ l *Library }
+
 // given is the document of a row if readers may have it, else nil.
-func (l *Library) given(tx *store.Tx, r row) (*document.Document, error) {
+func (c catalogue) given(tx *store.Tx, r row) (*document.Document, error) {
 	if r.labelled == 0 || r.revoked != 0 {
 		return nil, nil
 	}
-	l.mu.Lock()
-	_, there := l.here[r.key()]
-	s := l.book[r.key()]
-	d := l.inMemory(r.edition())
-	l.mu.Unlock()
+	c.l.mu.Lock()
+	_, there := c.l.here[r.key()]
+	s := c.l.book[r.key()]
+	d := held{c.l}.inMemory(r.edition())
+	c.l.mu.Unlock()
 	if !there || s == nil || s.state != stateOpen {
 		return nil, nil
 	}
 	if d != nil {
 		return d, nil
 	}
-	sealed, err := sealedContent(tx, l.o.Installation, r.edition())
+	sealed, err := sealedContent(tx, c.l.o.Installation, r.edition())
 	if err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
 	}
-	if _, d, err = l.open(r.edition(), sealed); err != nil {
-		l.o.Log.Warn("a version was asked for and cannot be opened", "name", r.name, "version", short(r.version), "err", err)
+	if _, d, err = c.l.open(r.edition(), sealed); err != nil {
+		c.l.o.Log.Warn("a version was asked for and cannot be opened", "name", r.name, "version", short(r.version), "err", err)
 		return nil, nil
 	}
 	return d, nil
@@ -125,7 +128,7 @@ type Version struct {
 // List is what matters of every name: what is in the directory and what bears a
 // label, by name, newest first.
 func (l *Library) List(ctx context.Context) ([]Version, error) {
-	all, err := l.versions(ctx, "")
+	all, err := catalogue{l}.versions(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("listing documents: %w", err)
 	}
@@ -135,7 +138,7 @@ func (l *Library) List(ctx context.Context) ([]Version, error) {
 // Versions are all that is known of a name, newest first. Errors: ErrUnknown,
 // the store's.
 func (l *Library) Versions(ctx context.Context, name string) ([]Version, error) {
-	all, err := l.versions(ctx, name)
+	all, err := catalogue{l}.versions(ctx, name)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("listing versions of %s: %w", name, err)
@@ -146,39 +149,39 @@ func (l *Library) Versions(ctx context.Context, name string) ([]Version, error) 
 }
 
 // versions are those of one name, or of all with "".
-func (l *Library) versions(ctx context.Context, name string) (out []Version, err error) {
-	if l.remote != nil {
-		return l.farVersions(name), nil
+func (c catalogue) versions(ctx context.Context, name string) (out []Version, err error) {
+	if c.l.remote != nil {
+		return c.farVersions(name), nil
 	}
 	var rows []row
-	err = l.o.DB.Read(ctx, func(tx *store.Tx) (err error) {
-		rows, err = selectRows(tx, `AND (name = ?2 OR ?2 = '')`, l.o.Installation, name)
+	err = c.l.o.DB.Read(ctx, func(tx *store.Tx) (err error) {
+		rows, err = selectRows(tx, `AND (name = ?2 OR ?2 = '')`, c.l.o.Installation, name)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
 	for _, r := range rows {
-		out = append(out, l.version(r))
+		out = append(out, c.version(r))
 	}
 	return out, nil
 }
 
 // version is a row with what else is known of it. The caller holds mu.
-func (l *Library) version(r row) Version {
+func (c catalogue) version(r row) Version {
 	v := Version{Name: r.name, Variant: r.variant, Version: r.version, Number: r.number, Bytes: r.bytes,
-		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: l.inMemory(r.edition())}
+		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: held{c.l}.inMemory(r.edition())}
 	if r.revoked != 0 {
 		v.Revoked = time.UnixMilli(r.revoked)
 	}
-	p, there := l.here[r.key()]
+	p, there := c.l.here[r.key()]
 	if p.doc != nil && p.doc.Version == r.version {
 		v.File = p.file
 	}
 	v.Waiting = v.File != "" && r.labelled == 0 && r.revoked == 0
-	s := l.book[r.key()]
+	s := c.l.book[r.key()]
 	if s == nil {
 		return v
 	}
@@ -194,8 +197,8 @@ func (l *Library) version(r row) Version {
 }
 
 // farVersions are what the remote gives now.
-func (l *Library) farVersions(name string) (out []Version) {
-	for _, d := range l.now.Load().of {
+func (c catalogue) farVersions(name string) (out []Version) {
+	for _, d := range c.l.now.Load().of {
 		if name == "" || d.Name == name {
 			out = append(out, Version{Name: d.Name, Version: d.Version, Number: 1, Bytes: int64(len(d.Body)), State: stateOpen,
 				Labels: []string{Production}, File: d.File, Served: true, Document: d})

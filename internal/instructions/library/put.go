@@ -27,8 +27,8 @@ const putTime = 2 * time.Second
 // else into one of its own. It returns when the file is on disk and, while the
 // library runs, was looked at. Errors: guide.Problems, ErrRemote, ErrNowhere.
 func (l *Library) Put(ctx context.Context, name string, content []byte, record Recorder) error {
-	return l.put(ctx, name, content, record, func(d *document.Document) (string, error) {
-		return l.holder(keyOf(d)), nil
+	return filing{l}.put(ctx, name, content, record, func(d *document.Document) (string, error) {
+		return held{l}.holder(keyOf(d)), nil
 	})
 }
 
@@ -36,18 +36,21 @@ func (l *Library) Put(ctx context.Context, name string, content []byte, record R
 // more of it, whatever audience the new text has. Further errors: ErrAbsent,
 // ErrAmbiguous.
 func (l *Library) Replace(ctx context.Context, name, version string, content []byte, record Recorder) error {
-	return l.put(ctx, name, content, record, func(d *document.Document) (string, error) {
-		return l.holding(name, version, keyOf(d))
+	return filing{l}.put(ctx, name, content, record, func(d *document.Document) (string, error) {
+		return held{l}.holding(name, version, keyOf(d))
 	})
 }
 
-func (l *Library) put(ctx context.Context, name string, content []byte, record Recorder, place func(*document.Document) (string, error)) error {
+// filing writes documents into the directory.
+type filing struct{ l *Library }
+
+func (f filing) put(ctx context.Context, name string, content []byte, record Recorder, place func(*document.Document) (string, error)) error {
 	switch {
 	case record == nil:
 		return store.ErrUnrecorded
-	case l.remote != nil:
+	case f.l.remote != nil:
 		return ErrRemote
-	case l.o.Dir == "":
+	case f.l.o.Dir == "":
 		return ErrNowhere
 	}
 	d, err := document.Parse(name+suffix, content)
@@ -57,7 +60,7 @@ func (l *Library) put(ctx context.Context, name string, content []byte, record R
 	if d.Name != name {
 		return document.Problems{{File: name + suffix, Line: 1, Text: fmt.Sprintf("the document is named %q, not %q", d.Name, name)}}
 	}
-	if err := l.fresh(ctx); err != nil {
+	if err := f.fresh(ctx); err != nil {
 		return err
 	}
 	file, err := place(d)
@@ -69,7 +72,7 @@ func (l *Library) put(ctx context.Context, name string, content []byte, record R
 	}
 	// The file system may hang; the operator need not.
 	done := make(chan error, 1)
-	go func() { done <- l.store(d, file, content) }()
+	go func() { done <- f.store(d, file, content) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -78,16 +81,16 @@ func (l *Library) put(ctx context.Context, name string, content []byte, record R
 	case <-ctx.Done():
 		return fmt.Errorf("writing into the instruction directory: %w", ctx.Err())
 	}
-	return l.fresh(ctx)
+	return f.fresh(ctx)
 }
 
 // fresh has the directory looked at, where somebody does. That it was not is no
 // failure: the next look comes.
-func (l *Library) fresh(ctx context.Context) error {
-	if l.running.Load() {
+func (f filing) fresh(ctx context.Context) error {
+	if f.l.running.Load() {
 		limited, cancel := context.WithTimeout(ctx, putTime)
 		defer cancel()
-		if err := l.Look(limited); err != nil && ctx.Err() != nil {
+		if err := f.l.Look(limited); err != nil && ctx.Err() != nil {
 			return err
 		}
 	}
@@ -95,21 +98,21 @@ func (l *Library) fresh(ctx context.Context) error {
 }
 
 // holder is the file that holds a key, "" when none does.
-func (l *Library) holder(k key) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.here[k].file
+func (h held) holder(k key) string {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	return h.l.here[k].file
 }
 
 // holding is the file that holds a version now. Another file must not hold what
 // it is to become.
-func (l *Library) holding(name, version string, next key) (file string, err error) {
+func (h held) holding(name, version string, next key) (file string, err error) {
 	if !isPrefix(version, minPrefix) {
 		return "", ErrUnknown
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k, p := range l.here {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	for k, p := range h.l.here {
 		if k.name == name && p.doc != nil && strings.HasPrefix(p.doc.Version, version) {
 			if file != "" {
 				return "", ErrAmbiguous
@@ -120,18 +123,18 @@ func (l *Library) holding(name, version string, next key) (file string, err erro
 	if file == "" {
 		return "", ErrAbsent
 	}
-	if other := l.here[next].file; other != "" && other != file {
+	if other := h.l.here[next].file; other != "" && other != file {
 		return "", document.Problems{{File: plaintext.Name(other), Line: 1, Text: fmt.Sprintf("holds %q for that audience already", name)}}
 	}
 	return file, nil
 }
 
 // store writes the file, and tells the watch that it is whole.
-func (l *Library) store(d *document.Document, file string, content []byte) error {
-	if err := l.makeDir(); err != nil {
+func (f filing) store(d *document.Document, file string, content []byte) error {
+	if err := f.makeDir(); err != nil {
 		return err
 	}
-	root, err := openDir(l.o.Dir)
+	root, err := openDir(f.l.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -151,16 +154,16 @@ func (l *Library) store(d *document.Document, file string, content []byte) error
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.whole[file] = st
-	l.mu.Unlock()
-	l.dormant.Store(false)
+	f.l.mu.Lock()
+	f.l.whole[file] = st
+	f.l.mu.Unlock()
+	f.l.dormant.Store(false)
 	return durable.Sync(root)
 }
 
 // makeDir makes the directory where there is none, and notes that it is ours.
-func (l *Library) makeDir() error {
-	dir := filepath.Clean(l.o.Dir)
+func (f filing) makeDir() error {
+	dir := filepath.Clean(f.l.o.Dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}
@@ -174,17 +177,17 @@ func (l *Library) makeDir() error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.made = made
-	l.mu.Unlock()
+	f.l.mu.Lock()
+	f.l.made = made
+	f.l.mu.Unlock()
 	return nil
 }
 
 // putWhole is what the watch is told.
-func (l *Library) putWhole(name string) (stamp, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	st, ok := l.whole[name]
+func (f filing) putWhole(name string) (stamp, bool) {
+	f.l.mu.Lock()
+	defer f.l.mu.Unlock()
+	st, ok := f.l.whole[name]
 	return st, ok
 }
 

@@ -71,7 +71,7 @@ func (p *page) enter(c change) (*Act, error) {
 func (p *page) addVersion(c change) error {
 	e := edition{c.name, c.doc.Version}
 	sealed := p.l.seal.Seal(nil, nil, c.content, p.l.aad(e))
-	if p.l.isDamaged(e) {
+	if (held{p.l}).isDamaged(e) {
 		_, err := p.Exec(`UPDATE instruct_versions SET content = ?4 WHERE installation = ?1 AND name = ?2 AND version = ?3`,
 			p.l.o.Installation, e.name, e.version, sealed)
 		if err != nil {
@@ -135,31 +135,34 @@ func (p *page) addVariant(c change) (state string, err error) {
 	return state, nil
 }
 
-func (l *Library) isDamaged(e edition) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, damaged := l.damaged[e]
+// held is what a library has in memory. Its methods take mu, but for inMemory.
+type held struct{ l *Library }
+
+func (h held) isDamaged(e edition) bool {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	_, damaged := h.l.damaged[e]
 	return damaged
 }
 
 // isPresent reports whether the directory has a file for a key, as far as it
 // was looked at.
-func (l *Library) isPresent(k key) bool {
-	return slices.Contains(l.presentKeys(k.name), k)
+func (h held) isPresent(k key) bool {
+	return slices.Contains(h.presentKeys(k.name), k)
 }
 
 // presentKeys are those of a name that have a file, in order. Before the first
 // look that is what an earlier process found.
-func (l *Library) presentKeys(name string) (out []key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k := range l.here {
+func (h held) presentKeys(name string) (out []key) {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	for k := range h.l.here {
 		if k.name == name {
 			out = append(out, k)
 		}
 	}
-	for k := range l.seen {
-		if l.here == nil && k.name == name {
+	for k := range h.l.seen {
+		if h.l.here == nil && k.name == name {
 			out = append(out, k)
 		}
 	}
@@ -169,13 +172,13 @@ func (l *Library) presentKeys(name string) (out []key) {
 
 // current is the version that the directory holds of a key; empty when its
 // file cannot be used.
-func (l *Library) current(k key) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.here == nil {
-		return l.seen[k]
+func (h held) current(k key) string {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	if h.l.here == nil {
+		return h.l.seen[k]
 	}
-	if d := l.here[k].doc; d != nil {
+	if d := h.l.here[k].doc; d != nil {
 		return d.Version
 	}
 	return ""

@@ -115,49 +115,52 @@ func isHere(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// follow asks the remote until ctx ends.
-func (l *Library) follow(ctx context.Context) {
-	defer l.remote.client.CloseIdleConnections()
-	l.mu.Lock()
-	l.farState.from = l.remote.from
-	l.mu.Unlock()
+// follower keeps a library as another Doorward serves it.
+type follower struct{ l *Library }
+
+// run asks the remote until ctx ends.
+func (f follower) run(ctx context.Context) {
+	defer f.l.remote.client.CloseIdleConnections()
+	f.l.mu.Lock()
+	f.l.farState.from = f.l.remote.from
+	f.l.mu.Unlock()
 	retry := retryFirst
-	stale := time.AfterFunc(l.remote.Stale, func() {
-		l.settle(func() { l.farState.stale = time.Since(l.farState.answered) >= l.remote.Stale })
+	stale := time.AfterFunc(f.l.remote.Stale, func() {
+		f.l.watcher.settle(func() { f.l.farState.stale = time.Since(f.l.farState.answered) >= f.l.remote.Stale })
 	})
 	defer stale.Stop()
 	for first := true; ctx.Err() == nil; first = false {
-		err := l.remote.refresh(ctx, first)
+		err := f.l.remote.refresh(ctx, first)
 		if ctx.Err() != nil {
 			return
 		}
-		wait := l.remote.Every
+		wait := f.l.remote.Every
 		if err != nil {
-			wait, retry = min(retry, l.remote.Every), min(2*retry, l.remote.Every)
+			wait, retry = min(retry, f.l.remote.Every), min(2*retry, f.l.remote.Every)
 		} else {
 			retry = retryFirst
-			stale.Reset(l.remote.Stale)
+			stale.Reset(f.l.remote.Stale)
 		}
-		l.settle(func() { l.came(err) })
+		f.l.watcher.settle(func() { f.came(err) })
 		if first {
-			close(l.ready)
+			close(f.l.ready)
 		}
 		pause(ctx, wait)
 	}
 }
 
 // came takes over what an attempt gave. The caller holds mu.
-func (l *Library) came(err error) {
-	s := &l.farState
+func (f follower) came(err error) {
+	s := &f.l.farState
 	s.asked, s.trouble = true, ""
 	if err != nil {
 		s.trouble = err.Error()
 		if s.refused = s.refused || errors.Is(err, ErrCredential); s.refused {
-			l.far, s.problems = nil, nil
+			f.l.far, s.problems = nil, nil
 		}
 		return
 	}
 	s.refused = false
 	s.answered, s.stale = time.Now(), false
-	l.far, s.problems = l.remote.catalog.content()
+	f.l.far, s.problems = f.l.remote.catalog.content()
 }

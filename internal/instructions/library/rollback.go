@@ -56,7 +56,7 @@ func (p *page) last(name string) (out []back, err error) {
 		if known = true; s.state == stateWithdrawn {
 			return nil, ErrWithdrawn
 		}
-		if !p.l.isPresent(k) {
+		if !(held{p.l}).isPresent(k) {
 			continue
 		}
 		present = true

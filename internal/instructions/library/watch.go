@@ -25,27 +25,41 @@ const (
 	chunk = 32
 )
 
-// watch looks at the directory every second until ctx ends. All that it does
+// watcher looks at the directory of a library. Its own fields belong to the
+// goroutine of watch, but for those under the library's mu.
+type watcher struct {
+	l *Library
+	// The directory as it was found last, if it ever was, and whether it has been
+	// looked at.
+	dir        fs.FileInfo
+	identified bool
+
+	slow   bool  // of mu, as the rest: the look under way takes too long
+	pass   int64 // the number of the look that is under way
+	inPass bool
+}
+
+// run looks at the directory every second until ctx ends. All that it does
 // with files is done on its goroutine.
-func (l *Library) watch(ctx context.Context) {
-	s := newScanner(l.o.Dir)
-	s.whole = l.putWhole
-	l.look(ctx, s, true)
-	l.dormant.Store(l.unused())
-	close(l.ready)
+func (w *watcher) run(ctx context.Context) {
+	s := newScanner(w.l.o.Dir)
+	s.whole = filing{w.l}.putWhole
+	w.look(ctx, s, true)
+	w.l.dormant.Store(w.unused())
+	close(w.l.ready)
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case done := <-l.asks:
-			if !l.dormant.Load() {
-				l.look(ctx, s, true)
+		case done := <-w.l.asks:
+			if !w.l.dormant.Load() {
+				w.look(ctx, s, true)
 			}
 			close(done)
 		case <-t.C:
-			if !l.dormant.Load() {
-				l.look(ctx, s, false)
+			if !w.l.dormant.Load() {
+				w.look(ctx, s, false)
 			}
 		}
 	}
@@ -55,42 +69,42 @@ func (l *Library) watch(ctx context.Context) {
 // not configured and did not exist at the start is not looked for later: any
 // program of this user could create it, a server included. Put wakes the watch,
 // because it makes the directory itself.
-func (l *Library) unused() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.found.missing && !l.o.Required && len(l.book) == 0
+func (w *watcher) unused() bool {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	return w.l.found.missing && !w.l.o.Required && len(w.l.book) == 0
 }
 
 // identify notes which directory it is that was looked at, and says when one has
 // come, or has taken the place of another, since the start, before anything of
 // it is taken. One that Put made is hidden from others anew, and trusted.
-func (l *Library) identify(v sight) {
-	first := !l.identified
-	l.identified = true
+func (w *watcher) identify(v sight) {
+	first := !w.identified
+	w.identified = true
 	now := v.dir
 	if v.err != nil && !errors.Is(v.err, fs.ErrNotExist) { // what cannot be read is noted all the same
-		now, _ = os.Stat(l.o.Dir)
+		now, _ = os.Stat(w.l.o.Dir)
 	}
 	if now == nil {
 		return
 	}
-	if !first && (l.dir == nil || !os.SameFile(l.dir, now)) {
-		l.strange.Store(!l.isMade(now))
-		if l.strange.Load() {
-			l.o.Log.Warn("the instruction directory is another one: what is new in it waits for doorward instructions promote", "dir", l.o.Dir)
+	if !first && (w.dir == nil || !os.SameFile(w.dir, now)) {
+		w.l.strange.Store(!w.isMade(now))
+		if w.l.strange.Load() {
+			w.l.o.Log.Warn("the instruction directory is another one: what is new in it waits for doorward instructions promote", "dir", w.l.o.Dir)
 		} else {
-			l.o.Log.Info("the instruction directory was made", "dir", l.o.Dir)
+			w.l.o.Log.Info("the instruction directory was made", "dir", w.l.o.Dir)
 		}
-		l.o.Replaced()
+		w.l.o.Replaced()
 	}
-	l.dir = now
+	w.dir = now
 }
 
 // isMade reports whether Put made the directory.
-func (l *Library) isMade(dir fs.FileInfo) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.made != nil && os.SameFile(l.made, dir)
+func (w *watcher) isMade(dir fs.FileInfo) bool {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	return w.l.made != nil && os.SameFile(w.l.made, dir)
 }
 
 // Look has the directory looked at now, and returns when what is there has
@@ -115,86 +129,86 @@ func (l *Library) Look(ctx context.Context) error {
 
 // look looks at the directory and takes what it finds. A thorough look waits a
 // moment for what is just being written; another leaves that to the next.
-func (l *Library) look(ctx context.Context, s *scanner, thorough bool) {
-	v := l.glance(s)
-	for end := time.Now().Add(lookTime); thorough && v.moving && time.Now().Before(end); v = l.glance(s) {
+func (w *watcher) look(ctx context.Context, s *scanner, thorough bool) {
+	v := w.glance(s)
+	for end := time.Now().Add(lookTime); thorough && v.moving && time.Now().Before(end); v = w.glance(s) {
 		pause(ctx, settle)
 	}
 	if v.err != nil && !thorough {
 		pause(ctx, settle) // it may just be being replaced
-		v = l.glance(s)
+		v = w.glance(s)
 	}
 	if ctx.Err() == nil {
-		l.identify(v)
-		l.take(ctx, v)
+		w.identify(v)
+		w.take(ctx, v)
 	}
 }
 
 // glance is one look of the scanner. While it takes too long, the library is
 // not OK.
-func (l *Library) glance(s *scanner) sight {
-	l.mu.Lock()
-	l.pass++
-	n := l.pass
-	l.inPass = true
-	l.mu.Unlock()
-	t := time.AfterFunc(slowAfter, func() { l.lags(n) })
+func (w *watcher) glance(s *scanner) sight {
+	w.l.mu.Lock()
+	w.pass++
+	n := w.pass
+	w.inPass = true
+	w.l.mu.Unlock()
+	t := time.AfterFunc(slowAfter, func() { w.lags(n) })
 	defer t.Stop()
-	v := l.sees(s)
-	l.mu.Lock()
-	l.inPass, l.slow = false, false
-	l.mu.Unlock()
+	v := w.l.sees(s)
+	w.l.mu.Lock()
+	w.inPass, w.slow = false, false
+	w.l.mu.Unlock()
 	return v
 }
 
 // lags says that the n-th look takes too long, if it still goes on.
-func (l *Library) lags(n int64) {
-	l.mu.Lock()
+func (w *watcher) lags(n int64) {
+	w.l.mu.Lock()
 	changed := false
-	if l.inPass && l.pass == n {
-		l.slow = true
-		changed = l.publish()
+	if w.inPass && w.pass == n {
+		w.slow = true
+		changed = w.l.publisher.publish()
 	}
-	l.mu.Unlock()
-	l.tell(changed)
+	w.l.mu.Unlock()
+	w.l.publisher.tell(changed)
 }
 
 // take makes the found documents the current ones, and stores the new versions.
 // The served set changes once, when all is stored.
-func (l *Library) take(ctx context.Context, v sight) {
+func (w *watcher) take(ctx context.Context, v sight) {
 	f := found{looked: true}
 	if v.err != nil {
 		f.missing = errors.Is(v.err, fs.ErrNotExist)
 		f.trouble = v.err.Error()
-		l.settle(func() { l.found = f })
+		w.settle(func() { w.l.found = f })
 		return
 	}
-	here, changes := l.lay(v, &f)
-	changes = l.fitting(here, changes, &f)
+	here, changes := w.lay(v, &f)
+	changes = w.fitting(here, changes, &f)
 	chunks := slices.Collect(slices.Chunk(changes, chunk))
 	for i, some := range chunks {
 		then := func() {}
 		if i == len(chunks)-1 {
-			then = func() { l.here, l.found = here, f }
+			then = func() { w.l.here, w.l.found = here, f }
 		}
-		if err := l.record(ctx, some, then); err != nil && ctx.Err() == nil {
-			f.problems = append(f.problems, document.Problem{File: l.o.Dir, Line: 1,
+		if err := w.l.record(ctx, some, then); err != nil && ctx.Err() == nil {
+			f.problems = append(f.problems, document.Problem{File: w.l.o.Dir, Line: 1,
 				Text: fmt.Sprintf("changed documents cannot be written down, so those from before go on: %v", err)})
 			break
 		}
 	}
 	if ctx.Err() == nil {
-		l.settle(func() { l.here, l.found = here, f })
+		w.settle(func() { w.l.here, w.l.found = here, f })
 	}
 }
 
 // settle publishes what a look found.
-func (l *Library) settle(then func()) {
-	l.mu.Lock()
+func (w *watcher) settle(then func()) {
+	w.l.mu.Lock()
 	then()
-	changed := l.publish()
-	l.mu.Unlock()
-	l.tell(changed)
+	changed := w.l.publisher.publish()
+	w.l.mu.Unlock()
+	w.l.publisher.tell(changed)
 }
 
 // change is a document that has to be written down.
@@ -207,33 +221,33 @@ type change struct {
 }
 
 // lay finds out which file holds which document, and what is new in that.
-func (l *Library) lay(v sight, f *found) (here map[key]present, changes []change) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f.problems = v.tooMany(l.o.Dir)
-	here, l.hereDocs = make(map[key]present), make(map[edition]*document.Document)
-	for _, name := range l.incumbentsFirst(v) {
+func (w *watcher) lay(v sight, f *found) (here map[key]present, changes []change) {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	f.problems = v.tooMany(w.l.o.Dir)
+	here, w.l.hereDocs = make(map[key]present), make(map[edition]*document.Document)
+	for _, name := range w.incumbentsFirst(v) {
 		f.place(here, name, v.files[name])
 	}
-	l.keepEarlier(here, v)
+	w.keepEarlier(here, v)
 	for k, p := range here {
 		if p.doc != nil {
-			l.hereDocs[edition{k.name, p.doc.Version}] = p.doc
+			w.l.hereDocs[edition{k.name, p.doc.Version}] = p.doc
 		}
 	}
-	for name := range l.whole {
+	for name := range w.l.whole {
 		if seen, ok := v.files[name]; !ok || !seen.moving {
-			delete(l.whole, name)
+			delete(w.l.whole, name)
 		}
 	}
-	return here, l.changes(here, v)
+	return here, w.changes(here, v)
 }
 
 // incumbentsFirst orders files so that, of two with the same document, the one
 // that had it before keeps it.
-func (l *Library) incumbentsFirst(v sight) []string {
+func (w *watcher) incumbentsFirst(v sight) []string {
 	before := make(map[string]bool)
-	for k, s := range l.book {
+	for k, s := range w.l.book {
 		if f, ok := v.files[s.file]; ok && f.doc != nil && keyOf(f.doc) == k {
 			before[s.file] = true
 		}
@@ -263,8 +277,8 @@ func (f *found) place(here map[key]present, name string, seen file) {
 
 // keepEarlier enters what a file held when it could still be read: its earlier
 // production goes on.
-func (l *Library) keepEarlier(here map[key]present, v sight) {
-	for k, s := range l.book {
+func (w *watcher) keepEarlier(here map[key]present, v sight) {
+	for k, s := range w.l.book {
 		if f, ok := v.files[s.file]; ok && f.doc == nil {
 			if _, taken := here[k]; !taken {
 				here[k] = present{file: s.file}
@@ -275,15 +289,15 @@ func (l *Library) keepEarlier(here map[key]present, v sight) {
 
 // changes are the documents that the book does not know as they are now, in
 // order of their names. The caller holds mu.
-func (l *Library) changes(here map[key]present, v sight) (out []change) {
+func (w *watcher) changes(here map[key]present, v sight) (out []change) {
 	for _, k := range slices.SortedFunc(maps.Keys(here), key.compare) {
 		p := here[k]
 		if p.doc == nil {
 			continue
 		}
-		moved := l.seen[k] != p.doc.Version
-		_, lost := l.damaged[edition{k.name, p.doc.Version}]
-		if s := l.book[k]; moved || lost || s == nil || s.file != p.file {
+		moved := w.l.seen[k] != p.doc.Version
+		_, lost := w.l.damaged[edition{k.name, p.doc.Version}]
+		if s := w.l.book[k]; moved || lost || s == nil || s.file != p.file {
 			out = append(out, change{key: k, doc: p.doc, content: v.files[p.file].content, file: p.file, moved: moved})
 		}
 	}
