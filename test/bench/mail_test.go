@@ -84,11 +84,11 @@ func TestAFullStoreOpensWithTheLimitsOfTheProduct(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	all, err := b.mail.Totals(t.Context())
+	all, err := b.mail.Desk().Totals(t.Context())
 	if err != nil || all.Accepted != 1250 {
 		t.Errorf("%d messages, %v", all.Accepted, err)
 	}
-	if check, err := b.mail.Fsck(t.Context(), false, said); err != nil || !check.OK {
+	if check, err := b.mail.Desk().Fsck(t.Context(), false, said); err != nil || !check.OK {
 		t.Errorf("%+v, %v", check, err)
 	}
 }

@@ -195,11 +195,11 @@ func TestAPlantedFileDoesNotBecomeTheKeys(t *testing.T) {
 func TestKeysAreRotatedAfterThirtyDays(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.pass(keyLife - time.Second)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		old, s := b.issue(ask())
 		first := b.ring.Load().newest().id
 		b.pass(time.Second)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		second := b.ring.Load().newest().id
 		if first == second || len(b.ring.Load().keys) != 2 {
 			t.Fatalf("keys %s and %s", first, second)
@@ -238,12 +238,12 @@ func TestATokenOutlivesTheKeyThatSignedIt(t *testing.T) {
 		token, _ := b.issue(ask())
 		for range 23 {
 			b.pass(time.Hour)
-			b.turn()
-			must(t, b.Keeper.rotate())
+			upkeep{b.Keeper}.turn()
+			must(t, upkeep{b.Keeper}.rotate())
 			b.good(token, owner())
 		}
 		b.pass(time.Hour)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(token, owner(), Expired)
 	})
 }
@@ -254,7 +254,7 @@ func TestAKeyFromTheFutureIsRotated(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		first := b.ring.Load().newest().id
 		b.pass(-MaxLife - 2*time.Second)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		if b.ring.Load().newest().id == first {
 			t.Error("it goes on")
 		}
@@ -267,14 +267,14 @@ func TestARotationThatCannotBeWrittenIsNone(t *testing.T) {
 		first := b.ring.Load().newest().id
 		must(t, os.Chmod(b.keys(), 0o644))
 		b.pass(keyLife)
-		if err := b.Keeper.rotate(); err == nil || b.ring.Load().newest().id != first {
+		if err := (upkeep{b.Keeper}).rotate(); err == nil || b.ring.Load().newest().id != first {
 			t.Fatalf("rotated: %v", err)
 		}
 		must(t, os.Chmod(b.keys(), 0o600))
 		b.pass(-keyLife)
 		b.good(token, owner())
 		b.pass(keyLife)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		if b.ring.Load().newest().id == first {
 			t.Error("and never again")
 		}
@@ -289,7 +289,7 @@ func TestARotationOverOtherKeys(t *testing.T) {
 		token, _ := b.issue(ask())
 		must(t, os.Remove(b.keys()))
 		b.pass(time.Minute)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		same(t, "keys", len(b.ring.Load().keys), 2)
 		b.good(token, owner())
 		b.restart()
@@ -299,7 +299,7 @@ func TestARotationOverOtherKeys(t *testing.T) {
 		b.pass(2 * keyLife)
 		other, err := openKeys(b.dir, b.now())
 		must(t, err)
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 		same(t, "the newest", b.ring.Load().newest().id, other.newest().id)
 	})
 }
@@ -356,11 +356,11 @@ func TestARotationTakesNoKeysOfAnotherDirectory(t *testing.T) {
 		must(t, os.Mkdir(b.dir, 0o700))
 		planted, err := openKeys(b.dir, b.now())
 		must(t, err)
-		if err := b.Keeper.rotate(); err == nil || b.ring.Load().newest().id != first || b.ring.Load().newest().id == planted.newest().id {
+		if err := (upkeep{b.Keeper}).rotate(); err == nil || b.ring.Load().newest().id != first || b.ring.Load().newest().id == planted.newest().id {
 			t.Errorf("rotated: %v", err)
 		}
 		must(t, os.RemoveAll(b.dir))
 		must(t, os.Rename(b.dir+".away", b.dir))
-		must(t, b.Keeper.rotate())
+		must(t, upkeep{b.Keeper}.rotate())
 	})
 }

@@ -47,7 +47,7 @@ func TestASessionIsRecordedBeforeItCounts(t *testing.T) {
 		}
 		b.bad(token, owner(), Revoked)
 		b.broken = nil
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		b.restart()
 		b.bad(token, owner(), Revoked)
 		same(t, "sessions", len(b.Sessions()), before)
@@ -62,10 +62,10 @@ func TestASessionEndsWithItsTime(t *testing.T) {
 		same(t, "life", s.Expires.Sub(s.Issued), time.Hour)
 		same(t, "refresh", s.RefreshAfter.Sub(s.Issued), 45*time.Minute)
 		b.pass(time.Hour - time.Nanosecond)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.good(token, owner())
 		b.pass(time.Nanosecond)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(token, owner(), Expired)
 		ended, _ := b.Find(s.ID)
 		same(t, "why", ended.Reason, ReasonExpired)
@@ -73,7 +73,7 @@ func TestASessionEndsWithItsTime(t *testing.T) {
 		equal(t, "told", b.heard(), s.ID+" expired")
 		for range 3 {
 			b.pass(time.Minute)
-			b.turn()
+			upkeep{b.Keeper}.turn()
 			b.bad(token, owner(), Expired)
 		}
 		equal(t, "told again", b.heard(), s.ID+" expired")
@@ -128,9 +128,9 @@ func TestARevokedTokenIsRefused(t *testing.T) {
 			if h := b.heard(); h[len(h)-1] != s.ID+" "+reason {
 				t.Errorf("told %v", h)
 			}
-			b.turn()
+			upkeep{b.Keeper}.turn()
 			b.restart()
-			b.turn()
+			upkeep{b.Keeper}.turn()
 			b.bad(token, owner(), Revoked)
 			b.good(other, owner())
 			same(t, "kept", b.mustFind(s.ID).Reason, reason)
@@ -184,24 +184,24 @@ func TestSessionsAreListedNewestFirstForThirtyDays(t *testing.T) {
 		_, err := b.End(t.Context(), a.ID, ReasonEnded, said)
 		must(t, err)
 		b.pass(Kept - time.Millisecond)
-		b.turn()
-		must(t, b.save(t.Context()))
-		must(t, b.tidy(t.Context()))
+		upkeep{b.Keeper}.turn()
+		must(t, upkeep{b.Keeper}.save(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		_, d := b.issue(ask())
 		equal(t, "almost thirty days later", ids(), d.ID, c.ID, a.ID)
 		b.restart()
 		equal(t, "after a restart", ids(), d.ID, c.ID, a.ID)
 		b.pass(time.Millisecond)
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		equal(t, "after thirty days", ids(), d.ID, c.ID)
 		b.restart()
 		equal(t, "after another restart", ids(), d.ID, c.ID)
 		same(t, "rows", b.rows("instruct_sessions"), 2)
 		b.pass(100 * Kept)
-		b.turn()
-		must(t, b.save(t.Context()))
+		upkeep{b.Keeper}.turn()
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		b.pass(Kept)
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		same(t, "sessions at last", len(b.Sessions()), 0)
 		same(t, "rows at last", b.rows("instruct_sessions")+b.rows("instruct_tokens"), 0)
 		same(t, "in memory", len(b.sessions)+len(b.grants)+len(b.live)+b.alive, 0)
@@ -221,7 +221,7 @@ func TestOfTooManyEndedSessionsTheOldestAreForgotten(t *testing.T) {
 			must(t, err)
 		}
 		b.limits.ended = 2
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		for i, id := range ids {
 			if _, known := b.Find(id); known != (i >= 3) {
 				t.Errorf("session %d is known: %v", i, known)
@@ -245,7 +245,7 @@ func TestWhatIsCounted(t *testing.T) {
 		b.bad(token[:len(token)-2]+"AA", owner(), MAC)
 		b.bad(token, Caller{Unix: true}, Binding)
 		b.pass(time.Minute)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		_, err = b.End(t.Context(), s.ID, ReasonRevoked, said)
 		must(t, err)
 		got := b.Stats()
@@ -310,7 +310,7 @@ func TestWhoHearsOfAnEndMayAct(t *testing.T) {
 		k = b.open(o)
 		for _, end := range []func(s *Session) error{
 			func(s *Session) error { _, err := k.End(t.Context(), s.ID, ReasonEnded, said); return err },
-			func(s *Session) error { b.pass(MaxLife); k.turn(); return nil },
+			func(s *Session) error { b.pass(MaxLife); upkeep{k}.turn(); return nil },
 			func(s *Session) error {
 				b.exec(`UPDATE instruct_sessions SET ended_at = 5 WHERE id = ?1`, s.ID)
 				_, _, err := k.Renew(t.Context(), s, said)

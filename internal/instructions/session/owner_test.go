@@ -29,7 +29,7 @@ func TestATokenOfAnotherInstallationIsRefused(t *testing.T) {
 		}
 		b.good(token, owner())
 		b.pass(100 * Kept) // by their clock
-		must(t, other.tidy(t.Context()))
+		must(t, upkeep{other.Keeper}.tidy(t.Context()))
 		b.pass(-100 * Kept)
 		b.restart()
 		b.good(token, owner())

@@ -38,10 +38,10 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 		}
 		wg.Go(func() {
 			for time.Now().Before(until) {
-				b.turn()
+				upkeep{b.Keeper}.turn()
 				b.Sessions()
 				b.Stats()
-				if err := b.tidy(ctx); err != nil {
+				if err := (upkeep{b.Keeper}).tidy(ctx); err != nil {
 					t.Error(err)
 				}
 				b.pass(time.Millisecond)
@@ -51,7 +51,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 		wg.Wait()
 		cancel()
 		running.Wait()
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		stats, ended := b.Stats(), int64(0)
 		for _, n := range stats.Ended {
 			ended += n

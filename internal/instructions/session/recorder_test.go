@@ -99,16 +99,16 @@ func TestAnEndByTimeIsSavedWithItsRecord(t *testing.T) {
 		b.pass(time.Hour)
 		before := b.all()
 		b.broken = errFull
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		same(t, "ended", b.mustFind(s.ID).Reason, ReasonExpired)
-		if err := b.save(t.Context()); !errors.Is(err, store.ErrRecord) {
+		if err := (upkeep{b.Keeper}).save(t.Context()); !errors.Is(err, store.ErrRecord) {
 			t.Fatalf("saved without a record: %v", err)
 		}
 		if after := b.all(); after != before {
 			t.Fatalf("the rows have changed:\n%s", doortest.FirstDifference(before, after))
 		}
 		b.broken, told = nil, nil
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		equal(t, "recorded", told, s.ID+" expired")
 		same(t, "ended rows", b.exec(`UPDATE instruct_sessions SET reason = reason WHERE ended_at > 0`), 1)
 	})

@@ -24,16 +24,16 @@ func TestARenewedTokenTakesTheOldOnesPlace(t *testing.T) {
 		b.good(old, owner())
 		b.pass(time.Nanosecond)
 		b.bad(old, owner(), Expired)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(old, owner(), Revoked) // forgotten
 		b.good(token, owner())
 		b.restart()
 		b.bad(old, owner(), Revoked)
 		same(t, "after a restart", b.good(token, owner()).RefreshAfter, renewed.RefreshAfter)
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		same(t, "rows of tokens", b.rows("instruct_tokens"), 1)
 		b.pass(time.Hour)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(token, owner(), Expired)
 	})
 }
@@ -61,7 +61,7 @@ func TestNoSessionLivesLongerThanADay(t *testing.T) {
 		first := s
 		for range 4 {
 			b.pass(6 * time.Hour)
-			b.turn()
+			upkeep{b.Keeper}.turn()
 			next, renewed, err := b.Renew(t.Context(), s, said)
 			if !b.now().Before(first.Issued.Add(MaxLife)) {
 				if !errors.Is(err, ErrUnknown) {
@@ -108,7 +108,7 @@ func TestRenewingIsNoLoop(t *testing.T) {
 			t.Errorf("after %d: %v", n, err)
 		}
 		b.pass(Overlap)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		_, _, err = b.Renew(t.Context(), s, said)
 		must(t, err)
 	})

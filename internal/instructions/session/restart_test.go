@@ -61,14 +61,14 @@ func TestWhatEndedWhileNoDaemonRanEndsAtTheStart(t *testing.T) {
 		same(t, "why", b.mustFind(c.ID).Reason, ReasonExpired)
 		same(t, "done", isClosed(b.Done(a.ID)), true)
 		same(t, "told before Run", len(b.heard()), 0)
-		b.turn()
-		b.turn()
+		upkeep{b.Keeper}.turn()
+		upkeep{b.Keeper}.turn()
 		same(t, "told", len(b.heard()), 2)
 		b.mu.Lock()
 		b.gone, b.ended = make(map[string]bool), nil // somebody has that number again
 		b.mu.Unlock()
 		b.restart()
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(bound, owner(), Revoked)
 		same(t, "told again", len(b.heard()), 0)
 	})
@@ -99,22 +99,22 @@ func TestASessionEndsWithItsProcess(t *testing.T) {
 		r.Bind = "boot/5@1"
 		token, s := b.issue(r)
 		free, _ := b.issue(ask())
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.good(token, owner())
 		b.kill("boot/1@0") // above it
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.good(token, owner())
 		b.kill("boot/5@1")
 		b.bad(token, owner(), Revoked) // nobody has looked yet
 		b.bad(token, Caller{}, Revoked)
 		same(t, "somebody is asked to", len(b.poke), 1)
 		same(t, "done before the look", isClosed(b.Done(s.ID)), false)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		same(t, "done", isClosed(b.Done(s.ID)), true)
 		same(t, "why", b.mustFind(s.ID).Reason, ReasonProcess)
 		equal(t, "told", b.heard(), s.ID+" process")
 		b.good(free, owner())
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		same(t, "tokens", b.rows("instruct_tokens"), 1)
 	})
 }
@@ -128,15 +128,15 @@ func TestAnEndDoesNotWaitForTheDatabase(t *testing.T) {
 		token, s := b.issue(r)
 		b.exec(`CREATE TRIGGER stuck BEFORE UPDATE ON instruct_sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END`)
 		b.pass(time.Minute)
-		b.turn()
+		upkeep{b.Keeper}.turn()
 		b.bad(token, owner(), Expired)
 		same(t, "done", isClosed(b.Done(s.ID)), true)
-		if err := b.save(t.Context()); err == nil {
+		if err := (upkeep{b.Keeper}).save(t.Context()); err == nil {
 			t.Fatal("it was saved: the test shows nothing")
 		}
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		b.pass(100 * Kept)
-		must(t, b.tidy(t.Context()))
+		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		same(t, "still known", b.mustFind(s.ID).Reason, ReasonExpired) // not saved, not forgotten
 		b.restart()                                                    // and a daemon that starts then ends it too
 		same(t, "after a restart", b.mustFind(s.ID).Reason, ReasonExpired)
@@ -144,7 +144,7 @@ func TestAnEndDoesNotWaitForTheDatabase(t *testing.T) {
 			t.Errorf("the operator hears %q", b.log.String())
 		}
 		b.exec(`DROP TRIGGER stuck`)
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		same(t, "ended rows", b.exec(`UPDATE instruct_sessions SET reason = reason WHERE ended_at > 0 AND reason = 'expired'`), 1)
 		if _, err := b.End(t.Context(), s.ID, ReasonEnded, said); err != ErrUnknown {
 			t.Errorf("ended again: %v", err)
@@ -184,8 +184,8 @@ func TestMoreEndsThanOneTransactionTakesAreSaved(t *testing.T) {
 			b.issue(r)
 		}
 		b.pass(time.Minute)
-		b.turn()
-		must(t, b.save(t.Context()))
+		upkeep{b.Keeper}.turn()
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		same(t, "ended rows", b.exec(`UPDATE instruct_sessions SET reason = reason WHERE ended_at > 0`), chunk+10)
 	})
 }
@@ -247,7 +247,7 @@ func TestAnEndOnAStuckDatabaseIsSavedLater(t *testing.T) {
 		}
 		b.bad(token, owner(), Revoked)
 		b.exec(`DROP TRIGGER stuck`)
-		must(t, b.save(t.Context()))
+		must(t, upkeep{b.Keeper}.save(t.Context()))
 		b.restart()
 		b.bad(token, owner(), Revoked)
 		same(t, "why", b.mustFind(s.ID).Reason, ReasonRevoked)

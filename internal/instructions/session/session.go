@@ -265,8 +265,8 @@ func Open(ctx context.Context, o Options) (*Keeper, error) {
 	if err := k.load(ctx); err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	k.untold = k.look()
-	if err := k.save(ctx); err != nil {
+	k.untold = upkeep{k}.look()
+	if err := (upkeep{k}).save(ctx); err != nil {
 		o.Log.Error(unsaved, slog.Any("error", err))
 	}
 	return k, nil

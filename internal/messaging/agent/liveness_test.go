@@ -22,7 +22,7 @@ func presenceOf(c *agentClient, name string) string {
 // live is whether a peer's lease runs.
 func (h *house) live(name string) bool {
 	h.t.Helper()
-	p, err := h.book.Find(h.t.Context(), name)
+	p, err := h.book.Desk().Find(h.t.Context(), name)
 	if err != nil {
 		h.t.Fatal(err)
 	}

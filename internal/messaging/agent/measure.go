@@ -17,7 +17,7 @@ type Measures struct {
 
 // Measure counts. An error means that the store is away.
 func (s *Server) Measure(ctx context.Context) (Measures, error) {
-	total, err := s.o.Book.Totals(ctx)
+	total, err := s.o.Book.Desk().Totals(ctx)
 	if err != nil {
 		return Measures{}, err
 	}

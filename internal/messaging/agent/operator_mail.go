@@ -44,7 +44,7 @@ func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*Opera
 	}
 	draft.To = []mail.Recipient{{To: d.To, PeerID: p.ID, Principal: p.Principal, Lineage: mail.LineageOperator, Authority: mail.AuthorityOperator}}
 	var wakes standings
-	sent, err := o.s.o.Book.SendOperator(ctx, draft, func(v *mail.Sent) any {
+	sent, err := o.s.o.Book.Desk().Send(ctx, draft, func(v *mail.Sent) any {
 		wakes = o.s.planned(v)
 		return a.line(sendFields(v, draft.Body, wakes, o.s.trail.digest(draft.Body))...)
 	})
@@ -92,7 +92,7 @@ func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ac
 	if err != nil {
 		return nil, err
 	}
-	es, err := o.s.o.Book.Mailbox(ctx, p.ID, bodies)
+	es, err := o.s.o.Book.Desk().Mailbox(ctx, p.ID, bodies)
 	if err != nil {
 		return nil, a.fail(err)
 	}
@@ -116,7 +116,7 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 	if err != nil {
 		return nil, err
 	}
-	b, err := o.s.o.Book.OperatorInbox(ctx, ack, func(v *mail.Batch) any { return a.line(inboxFields(v)...) })
+	b, err := o.s.o.Book.Desk().Inbox(ctx, ack, func(v *mail.Batch) any { return a.line(inboxFields(v)...) })
 	if err != nil {
 		return nil, a.fail(err)
 	}
@@ -138,7 +138,7 @@ func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	es, err := o.s.o.Book.Holds(ctx)
+	es, err := o.s.o.Book.Desk().Holds(ctx)
 	if err != nil {
 		return nil, a.fail(err)
 	}
@@ -157,7 +157,7 @@ const (
 func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string) ([]mail.Settled, error) {
 	book := o.s.o.Book
 	do, ok := map[string]func(context.Context, string, mail.Note[mail.Settled]) ([]mail.Settled, error){
-		HoldApprove: book.Approve, HoldRefuse: book.Reject, HoldRequeue: book.Requeue, HoldPurge: book.Purge}[what]
+		HoldApprove: book.Desk().Approve, HoldRefuse: book.Desk().Reject, HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
 	name := "hold/" + what
 	if !ok {
 		name = "hold"
@@ -196,7 +196,7 @@ func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64
 	}
 	id := ""
 	if peer != "" {
-		p, err := o.s.o.Book.Find(ctx, peer)
+		p, err := o.s.o.Book.Desk().Find(ctx, peer)
 		if err != nil {
 			return nil, a.fail(err)
 		}
@@ -227,7 +227,7 @@ func (s *Server) changes(ctx context.Context, peer string, after int64, limit ti
 	wake, leave := s.signals.join(topicAny)
 	defer leave()
 	for end := time.Now().Add(limit); ; {
-		cs, last, err := s.o.Book.Changes(ctx, peer, after, tailPage)
+		cs, last, err := s.o.Book.Desk().Changes(ctx, peer, after, tailPage)
 		left := time.Until(end)
 		if err != nil || len(cs) > 0 || left <= 0 || ctx.Err() != nil || s.closing.Err() != nil {
 			if cs == nil {

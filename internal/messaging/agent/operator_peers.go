@@ -60,7 +60,7 @@ func (o *Operator) find(ctx context.Context, by Caller, what, peer string) (*act
 	if err != nil {
 		return nil, mail.Peer{}, err
 	}
-	p, err := o.s.o.Book.Find(ctx, peer)
+	p, err := o.s.o.Book.Desk().Find(ctx, peer)
 	if err != nil {
 		return nil, p, a.fail(err)
 	}
@@ -73,7 +73,7 @@ func (o *Operator) Retire(ctx context.Context, by Caller, peer string) (*PeerInf
 	if err != nil {
 		return nil, err
 	}
-	_, err = o.s.o.Book.Retire(ctx, p.ID, func(v *mail.Released) any {
+	_, err = o.s.o.Book.Desk().Retire(ctx, p.ID, func(v *mail.Released) any {
 		return a.line(append(peerFields(p), field("name", p.Name), number("expired", int64(v.Pending)))...)
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (o *Operator) Pause(ctx context.Context, by Caller, peer string, on bool) (
 	if err != nil {
 		return nil, err
 	}
-	err = o.s.o.Book.Pause(ctx, p.ID, on, func(*mail.Peer) any {
+	err = o.s.o.Book.Desk().Pause(ctx, p.ID, on, func(*mail.Peer) any {
 		return a.line(append(peerFields(p), field("paused", fmt.Sprint(on)))...)
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func (o *Operator) Transfer(ctx context.Context, by Caller, peer, to string) (*P
 	if _, _, err := principal.Parse(to); err != nil {
 		return nil, a.fail(&mail.Error{Code: mail.InvalidArgument, Err: err})
 	}
-	moved, err := o.s.o.Book.Transfer(ctx, p.ID, mail.Qualify(o.s.o.Node, to), func(v *mail.Peer) any {
+	moved, err := o.s.o.Book.Desk().Transfer(ctx, p.ID, mail.Qualify(o.s.o.Node, to), func(v *mail.Peer) any {
 		return a.line(append(peerFields(*v), field("name", v.Name), field("from", p.Principal), field("to", v.Principal))...)
 	})
 	if err != nil {

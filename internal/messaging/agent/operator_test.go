@@ -212,7 +212,7 @@ func TestAForgedEnvelopeShowsInATrace(t *testing.T) {
 	a := h.legacy("a").registered("a")
 	h.legacy("b").registered("b")
 	a.call("send", m{"to": "b", "body": "x"}).want("")
-	es, err := h.book.Mailbox(context.Background(), peerID(h.legacy("b")), true)
+	es, err := h.book.Desk().Mailbox(context.Background(), peerID(h.legacy("b")), true)
 	if err != nil || len(es) != 1 {
 		t.Fatal(es, err)
 	}

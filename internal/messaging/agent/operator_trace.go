@@ -70,7 +70,7 @@ func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Tra
 	if !isID(messageID) {
 		return nil, a.fail(refuse(mail.UnknownMessage))
 	}
-	es, cs, err := o.s.o.Book.Trace(ctx, messageID)
+	es, cs, err := o.s.o.Book.Desk().Trace(ctx, messageID)
 	if err != nil {
 		return nil, a.fail(err)
 	}
@@ -158,7 +158,7 @@ func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, 
 	if err != nil {
 		return nil, err
 	}
-	c, err := o.s.o.Book.Fsck(ctx, repair, func(v *mail.Check) any {
+	c, err := o.s.o.Book.Desk().Fsck(ctx, repair, func(v *mail.Check) any {
 		return a.line(number("problems", int64(len(v.Problems))), number("repaired", int64(v.Repaired)))
 	})
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *trail) stored(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for _, p := range all {
-		es, err := s.o.Book.Mailbox(ctx, p.ID, false)
+		es, err := s.o.Book.Desk().Mailbox(ctx, p.ID, false)
 		if err != nil {
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func (s *trail) unstored(ctx context.Context, known map[string]bool, out *Checke
 		if !late {
 			continue
 		}
-		es, _, err := s.o.Book.Trace(ctx, id)
+		es, _, err := s.o.Book.Desk().Trace(ctx, id)
 		switch {
 		case isRefusal(err, mail.UnknownMessage), err == nil && len(es) == 0:
 			out.Unstored = append(out.Unstored, id)

@@ -107,12 +107,12 @@ func TestWhatMayHaveBeenLostComesAgain(t *testing.T) {
 			if r.at("messages.0.redelivered") != true {
 				t.Errorf("%s", r.raw)
 			}
-			es, _, err := h.book.Trace(t.Context(), sent.str("message_id"))
+			es, _, err := h.book.Desk().Trace(t.Context(), sent.str("message_id"))
 			if err != nil || len(es) != 1 || es[0].State != mail.Leased {
 				t.Errorf("%+v, %v", es, err)
 			}
 			a.call("inbox", m{}).wantBodies()
-			if es, _, err = h.book.Trace(t.Context(), sent.str("message_id")); err != nil || es[0].State != mail.Acked {
+			if es, _, err = h.book.Desk().Trace(t.Context(), sent.str("message_id")); err != nil || es[0].State != mail.Acked {
 				t.Errorf("%+v, %v", es, err)
 			}
 		})
@@ -254,7 +254,7 @@ func TestNothingIsConfirmedUnseen(t *testing.T) {
 	sent, sessions, cursor := 0, 1, ""
 	check := func() {
 		t.Helper()
-		es, _, err := h.book.Changes(t.Context(), "", 0, 100000)
+		es, _, err := h.book.Desk().Changes(t.Context(), "", 0, 100000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,7 +121,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 // sound fails the test when the books do not balance.
 func (b *bed) sound() {
 	b.t.Helper()
-	c, err := b.Fsck(b.t.Context(), false, said)
+	c, err := b.Desk().Fsck(b.t.Context(), false, said)
 	must(b.t, err)
 	if !c.OK {
 		b.t.Fatalf("fsck: %+v", c.Problems)

@@ -120,7 +120,7 @@ func TestTheBooksBalanceWhileEverybodyIsAtThem(t *testing.T) {
 							after = &got.Counts.Receipt
 						}
 					case n%11 == 0 && sent != nil:
-						_, err = book.Purge(t.Context(), sent.MessageID, said)
+						_, err = book.Desk().Purge(t.Context(), sent.MessageID, said)
 						busy(t, err, mail.UnknownMessage)
 					case n%7 == 0:
 						_, err = book.Sweep(t.Context())

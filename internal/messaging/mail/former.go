@@ -31,7 +31,7 @@ func (b *Book) ForgetSessions(ctx context.Context, gone func(process string) boo
 	if err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(b.superfluous(all, gone), sweepBatch) {
+	for batch := range slices.Chunk(upkeep{b}.superfluous(all, gone), sweepBatch) {
 		err := b.write(ctx, func(j *job) error {
 			n, err := j.directory.forgetSessions(batch)
 			switch {
@@ -65,12 +65,12 @@ func (j directory) sessionsHere() ([]formerSession, error) {
 }
 
 // superfluous are those of all that can be forgotten.
-func (b *Book) superfluous(all []formerSession, gone func(process string) bool) []formerSession {
+func (u upkeep) superfluous(all []formerSession, gone func(process string) bool) []formerSession {
 	kept := make(map[string]int)     // former sessions, by principal
 	covered := make(map[string]bool) // processes that a kept session names
 	var out []formerSession
 	for _, s := range all {
-		needed := !s.former || kept[s.principal] < b.o.Limits.FormerSessions
+		needed := !s.former || kept[s.principal] < u.b.o.Limits.FormerSessions
 		for _, p := range s.processes {
 			needed = needed || !covered[p] && (gone == nil || !gone(p))
 		}

@@ -29,17 +29,17 @@ func (a *audit) found(peer, message string, fix func(*job) error, format string,
 // counters against rows, notices and leases. Repair mends what follows from
 // the rows, and counts a delivery that is lost as purged. Rows whose retention
 // is over are covered by their counters.
-func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
+func (d Desk) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
 	repaired := 0
 	// A repair can reveal a further fault that it hid; a few rounds end that.
 	for round := 0; ; round++ {
-		a, err := b.audit(ctx)
+		a, err := d.audit(ctx)
 		if err != nil {
 			return nil, err
 		}
 		fixed := 0
 		if repair && round < 4 {
-			if fixed, err = b.repair(ctx, a.findings, note); err != nil {
+			if fixed, err = d.repair(ctx, a.findings, note); err != nil {
 				return nil, err
 			}
 		}
@@ -52,19 +52,19 @@ func (b *Book) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check,
 		for _, f := range a.findings {
 			out.Problems = append(out.Problems, f.Problem)
 		}
-		return out, b.write(ctx, func(j *job) error {
+		return out, d.b.write(ctx, func(j *job) error {
 			return noted(j, note, out)
 		})
 	}
 }
 
 // repair mends what can be mended. Each repair is noted by itself.
-func (b *Book) repair(ctx context.Context, all []finding, note Note[Check]) (fixed int, err error) {
+func (d Desk) repair(ctx context.Context, all []finding, note Note[Check]) (fixed int, err error) {
 	for _, f := range all {
 		if f.fix == nil {
 			continue
 		}
-		err := b.write(ctx, func(j *job) error {
+		err := d.b.write(ctx, func(j *job) error {
 			if err := f.fix(j); err != nil {
 				return err
 			}
@@ -78,9 +78,9 @@ func (b *Book) repair(ctx context.Context, all []finding, note Note[Check]) (fix
 	return fixed, nil
 }
 
-func (b *Book) audit(ctx context.Context) (*audit, error) {
+func (d Desk) audit(ctx context.Context) (*audit, error) {
 	var a *audit
-	err := b.read(ctx, func(j *job) error {
+	err := d.b.read(ctx, func(j *job) error {
 		a = &audit{job: j}
 		for _, step := range []func() error{a.peers, a.names, a.shares, a.letters, a.mailboxes, a.seats, a.leases, a.marks} {
 			if err := step(); err != nil {

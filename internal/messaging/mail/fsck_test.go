@@ -60,12 +60,12 @@ func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 					t.Fatal("nothing was damaged")
 				}
 				b.sweep() // whatever is broken, time goes on
-				got, err := b.Fsck(t.Context(), false, said)
+				got, err := b.Desk().Fsck(t.Context(), false, said)
 				must(t, err)
 				if got.OK || !strings.Contains(fmt.Sprint(got.Problems), c.finds) {
 					t.Fatalf("found %+v, want %q", got.Problems, c.finds)
 				}
-				got, err = b.Fsck(t.Context(), true, func(c *mail.Check) any { return c.Repaired })
+				got, err = b.Desk().Fsck(t.Context(), true, func(c *mail.Check) any { return c.Repaired })
 				must(t, err)
 				if c.keeps {
 					same(t, "ok", got.OK, false)
@@ -98,10 +98,10 @@ func everyState(b *bed) {
 		_, err := b.Ack(b.t.Context(), tester.Owner, []string{id}, no, "", said)
 		must(b.t, err)
 	}
-	_, err := b.Purge(b.t.Context(), purged, said)
+	_, err := b.Desk().Purge(b.t.Context(), purged, said)
 	must(b.t, err)
 	same(b.t, "state", planner.state(leased), mail.Leased)
-	_, err = b.Reject(b.t.Context(), send("refused", true), said)
+	_, err = b.Desk().Reject(b.t.Context(), send("refused", true), said)
 	must(b.t, err)
 	send("held", true)
 	send("queued", false)
@@ -124,7 +124,7 @@ func TestRetentionLeavesCounts(t *testing.T) {
 		b.sound()
 		same(t, "texts", b.count(`SELECT count(*) FROM messages WHERE body <> ''`), 0)
 		same(t, "rows", b.count(`SELECT count(*) FROM deliveries`), 4)
-		before, err := b.Totals(t.Context())
+		before, err := b.Desk().Totals(t.Context())
 		must(t, err)
 		b.pass(2 * 24 * time.Hour)
 		b.sweep()
@@ -140,7 +140,7 @@ func TestRetentionLeavesCounts(t *testing.T) {
 		for table, want := range map[string]int64{"peers": 2, "mailboxes": 3, "outboxes": 2, "peer_names": 0, "peer_sessions": 0, "mail_forgotten": 0, "mail_changes": 0} {
 			same(t, table, b.count(`SELECT count(*) FROM `+table), want)
 		}
-		after, err := b.Totals(t.Context())
+		after, err := b.Desk().Totals(t.Context())
 		must(t, err)
 		same(t, "accepted", after.Accepted, before.Accepted)
 		for state, n := range before.States {

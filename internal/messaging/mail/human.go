@@ -9,14 +9,21 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// OperatorInbox returns the messages for the operator of this node, and
+// Desk is the operator's side of a book: the operator's own messages, and what
+// the operator does with those of others.
+type Desk struct{ b *Book }
+
+// Desk returns the operator's side.
+func (b *Book) Desk() Desk { return Desk{b} }
+
+// Inbox returns the messages for the operator of this node, and
 // acknowledges them when ack is set. It leases nothing, because the operator may
 // look repeatedly.
-func (b *Book) OperatorInbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
+func (d Desk) Inbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
 	var out *Batch
-	err := b.write(ctx, func(j *job) error {
+	err := d.b.write(ctx, func(j *job) error {
 		out = &Batch{}
-		p, g, err := j.directory.look(`peers.peer_id = ?1`, b.operator.id)
+		p, g, err := j.directory.look(`peers.peer_id = ?1`, d.b.operator.id)
 		if err != nil {
 			return err
 		}
@@ -72,9 +79,9 @@ func (j receiving) readAll(p Peer, out *Batch) error {
 // mailboxes are locked before they are looked at; which ones these are does not
 // change. One of which act gives nothing is left as it is. UnknownMessage: that
 // is all of them.
-func (b *Book) settled(ctx context.Context, messageID string, in []string, note Note[Settled], act func(*job, *box, row) (Settled, error)) ([]Settled, error) {
+func (d Desk) settled(ctx context.Context, messageID string, in []string, note Note[Settled], act func(*job, *box, row) (Settled, error)) ([]Settled, error) {
 	var out []Settled
-	err := b.write(ctx, func(j *job) error {
+	err := d.b.write(ctx, func(j *job) error {
 		out = nil
 		all, err := j.mailboxes.rows(`message_id = ?1 ORDER BY peer_id`, messageID)
 		if err != nil {
@@ -119,23 +126,23 @@ func (b *Book) settled(ctx context.Context, messageID string, in []string, note 
 
 // Approve lets a held message through, Reject ends it as refused, Requeue
 // sends a dead or expired one again under a new id, Purge ends an open one.
-func (b *Book) Approve(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
-	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
+func (d Desk) Approve(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
 		seq, err := j.holding.letIn(x, r, reasonApproved)
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Queued, Seq: seq}, err
 	})
 }
 
 // Reject refuses a held message.
-func (b *Book) Reject(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
-	return b.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
+func (d Desk) Reject(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.mailboxes.end(x, r, Refused, reasonRefused, "")
 	})
 }
 
 // Purge ends an open message.
-func (b *Book) Purge(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
-	return b.settled(ctx, messageID, []string{Held, Queued, Leased}, note, func(j *job, x *box, r row) (Settled, error) {
+func (d Desk) Purge(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return d.settled(ctx, messageID, []string{Held, Queued, Leased}, note, func(j *job, x *box, r row) (Settled, error) {
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Purged, Seq: r.seq}, j.mailboxes.end(x, r, Purged, reasonPurged, "")
 	})
 }
@@ -165,8 +172,8 @@ func (j holding) letIn(x *box, r row, reason string) (int64, error) {
 // Requeue sends a dead or expired message again, once, to the recipients that it
 // did not reach, under a new id, because final states are final. The sender stays
 // the same, and the recipients' limits hold.
-func (b *Book) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
-	return b.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
+func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+	return d.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
 		m, authority, err := j.spawning.letter(r.message, r.peer)
 		if err != nil {
 			return Settled{}, err
@@ -218,8 +225,8 @@ func (j holding) again(m letter, r row, x *box, authority string) (seat, error) 
 
 // Pause has all that comes for a peer held, or no longer: what was held for
 // that alone is let in then.
-func (b *Book) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
-	return b.write(ctx, func(j *job) error {
+func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
+	return d.b.write(ctx, func(j *job) error {
 		p, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err

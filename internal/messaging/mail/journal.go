@@ -17,12 +17,12 @@ const tailDelay = 2 * time.Second
 
 // Changes are at most limit changes behind the one of that id, oldest first,
 // of one peer or (empty) of all. After -1 gives none but the id to go on from.
-func (b *Book) Changes(ctx context.Context, peerID string, after int64, limit int) ([]Change, int64, error) {
+func (d Desk) Changes(ctx context.Context, peerID string, after int64, limit int) ([]Change, int64, error) {
 	var out []Change
 	next := after
-	err := b.read(ctx, func(j *job) (err error) {
+	err := d.b.read(ctx, func(j *job) (err error) {
 		before := j.now
-		if b.db.Engine() == store.Postgres {
+		if d.b.db.Engine() == store.Postgres {
 			before -= tailDelay.Milliseconds()
 		}
 		if after < 0 {
@@ -56,10 +56,10 @@ func (j history) log(where string, args ...any) ([]Change, error) {
 
 // Trace is everything that is known of a message. UnknownMessage when that is
 // nothing.
-func (b *Book) Trace(ctx context.Context, messageID string) ([]Envelope, []Change, error) {
+func (d Desk) Trace(ctx context.Context, messageID string) ([]Envelope, []Change, error) {
 	var envelopes []Envelope
 	var changes []Change
-	err := b.read(ctx, func(j *job) (err error) {
+	err := d.b.read(ctx, func(j *job) (err error) {
 		if envelopes, err = j.history.envelopes(false, `d.message_id = ?1 ORDER BY d.peer_id`, messageID); err != nil {
 			return err
 		}
@@ -97,9 +97,9 @@ func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, 
 
 // Mailbox lists what a peer's mailbox holds that is not final; bodies too when
 // asked for.
-func (b *Book) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
+func (d Desk) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
 	var out []Envelope
-	err := b.read(ctx, func(j *job) (err error) {
+	err := d.b.read(ctx, func(j *job) (err error) {
 		out, err = j.history.envelopes(bodies, `d.peer_id = ?1 AND d.`+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
 		return err
 	})
@@ -111,9 +111,9 @@ const holdsMax = 1000
 
 // Holds lists what is held, and what is dead or expired and can be sent again:
 // its text is still there, and so is its recipient.
-func (b *Book) Holds(ctx context.Context) ([]Envelope, error) {
+func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
-	err := b.read(ctx, func(j *job) error {
+	err := d.b.read(ctx, func(j *job) error {
 		held, err := j.history.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
 			ORDER BY d.message_id LIMIT ?1`, holdsMax)
 		if err != nil {
@@ -130,11 +130,11 @@ func (b *Book) Holds(ctx context.Context) ([]Envelope, error) {
 
 // Find is a peer by id, name or name@namespace, for the operator. A bare name
 // that several namespaces have is none: InvalidArgument.
-func (b *Book) Find(ctx context.Context, address string) (Peer, error) {
+func (d Desk) Find(ctx context.Context, address string) (Peer, error) {
 	var out Peer
-	err := b.read(ctx, func(j *job) error {
+	err := d.b.read(ctx, func(j *job) error {
 		var err error
-		if out, err = j.directory.resolve(Peer{Node: b.o.Node, Namespace: DefaultNamespace}, address); err == nil {
+		if out, err = j.directory.resolve(Peer{Node: d.b.o.Node, Namespace: DefaultNamespace}, address); err == nil {
 			return nil
 		}
 		if !errors.Is(err, store.ErrNoRow) {
@@ -158,9 +158,9 @@ func (b *Book) Find(ctx context.Context, address string) (Peer, error) {
 }
 
 // Totals are the sums of all mailboxes, for metrics: Accepted and States.
-func (b *Book) Totals(ctx context.Context) (Check, error) {
+func (d Desk) Totals(ctx context.Context) (Check, error) {
 	var c Check
-	err := b.read(ctx, func(j *job) error {
+	err := d.b.read(ctx, func(j *job) error {
 		c = Check{}
 		var t tally
 		dest := append([]any{&c.Accepted}, t.places()...)

@@ -322,7 +322,7 @@ func TestATransferredNameTakesItsMailAlong(t *testing.T) {
 		planner, tester := b.join("planner"), b.join("tester")
 		tester.send(draft("for whoever plans", planner))
 		planner.inbox(mail.Fetch{})
-		got, err := b.Transfer(t.Context(), planner.Peer.ID, mail.Qualify("here", "uid:1001"), said)
+		got, err := b.Desk().Transfer(t.Context(), planner.Peer.ID, mail.Qualify("here", "uid:1001"), said)
 		must(t, err)
 		same(t, "epoch", got.Epoch, 2)
 		_, err = planner.try(draft("it was mine", tester))
@@ -336,7 +336,7 @@ func TestATransferredNameTakesItsMailAlong(t *testing.T) {
 		read := heir.inbox(mail.Fetch{})
 		equal(t, "mail", bodies(read), "for whoever plans")
 		same(t, "attempt", read.Messages[0].Attempt, 2)
-		_, err = b.Transfer(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", said)
+		_, err = b.Desk().Transfer(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", said)
 		refused(t, err, mail.UnknownRecipient)
 		b.sound()
 	})
@@ -385,7 +385,7 @@ func TestAddresses(t *testing.T) {
 		must(t, err)
 		same(t, "peers for the operator", len(list), 4)
 		for _, address := range []string{"near", "far", "far@elsewhere", "operator", far.Peer.ID} {
-			if p, err := b.Find(t.Context(), address); err != nil || p.Name == "" {
+			if p, err := b.Desk().Find(t.Context(), address); err != nil || p.Name == "" {
 				t.Errorf("finding %s: %v", address, err)
 			}
 		}

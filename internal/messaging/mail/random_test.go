@@ -320,7 +320,7 @@ func (w *world) compare() {
 		}
 		w.t.Fatalf("after %s: %d deliveries, the model has %d", w.log[len(w.log)-1], len(stored), len(want))
 	}
-	c, err := w.b.Fsck(w.t.Context(), false, said)
+	c, err := w.b.Desk().Fsck(w.t.Context(), false, said)
 	must(w.t, err)
 	if !c.OK || c.Accepted != w.m.total {
 		w.t.Fatalf("after %s: accepted %d, the model has %d; %+v", w.log[len(w.log)-1], c.Accepted, w.m.total, c.Problems)

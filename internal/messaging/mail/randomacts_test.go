@@ -202,10 +202,10 @@ func (w *world) settle() {
 	}
 	w.logf("settle %d %s", what, x.id)
 	acts := []func() ([]mail.Settled, error){
-		func() ([]mail.Settled, error) { return w.b.Approve(w.t.Context(), x.id, said) },
-		func() ([]mail.Settled, error) { return w.b.Reject(w.t.Context(), x.id, said) },
-		func() ([]mail.Settled, error) { return w.b.Purge(w.t.Context(), x.id, said) },
-		func() ([]mail.Settled, error) { return w.b.Requeue(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Desk().Approve(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Desk().Reject(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Desk().Purge(w.t.Context(), x.id, said) },
+		func() ([]mail.Settled, error) { return w.b.Desk().Requeue(w.t.Context(), x.id, said) },
 	}
 	in := [][]string{{mail.Held}, {mail.Held}, {mail.Held, mail.Queued, mail.Leased}, {mail.Dead, mail.Expired}}[what]
 	got, err := acts[what]()
@@ -291,7 +291,7 @@ func (w *world) pause() {
 	}
 	on := w.r.IntN(2) == 0
 	w.logf("pause %s %v", p.name, on)
-	must(w.t, w.b.Pause(w.t.Context(), p.id, on, said))
+	must(w.t, w.b.Desk().Pause(w.t.Context(), p.id, on, said))
 	if p.paused = on; on {
 		return
 	}
@@ -311,7 +311,7 @@ func (w *world) transfer() {
 	}
 	to := w.owner().Principal
 	w.logf("transfer %s to %s", p.name, to)
-	got, err := w.b.Transfer(w.t.Context(), p.id, to, said)
+	got, err := w.b.Desk().Transfer(w.t.Context(), p.id, to, said)
 	must(w.t, err)
 	w.m.supersede(p)
 	for _, n := range w.m.names {
@@ -331,7 +331,7 @@ func (w *world) retire() {
 		return
 	}
 	w.logf("retire %s", p.name)
-	got, err := w.b.Retire(w.t.Context(), p.id, said)
+	got, err := w.b.Desk().Retire(w.t.Context(), p.id, said)
 	must(w.t, err)
 	same(w.t, "expired with it", got.Pending, w.m.release(p))
 }

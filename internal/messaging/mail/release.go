@@ -117,9 +117,9 @@ func (j releasing) agent(peerID string) (Peer, error) {
 }
 
 // Retire releases a peer's name as Unregister does.
-func (b *Book) Retire(ctx context.Context, peerID string, note Note[Released]) (*Released, error) {
+func (d Desk) Retire(ctx context.Context, peerID string, note Note[Released]) (*Released, error) {
 	var out *Released
-	err := b.write(ctx, func(j *job) error {
+	err := d.b.write(ctx, func(j *job) error {
 		p, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err
@@ -140,12 +140,12 @@ func (b *Book) Retire(ctx context.Context, peerID string, note Note[Released]) (
 // Transfer gives a name to another principal, with its mail; epoch+1. Its
 // session is superseded, and the next one of the new owner takes it over. The
 // name of a spawned agent belongs to its spawn and cannot be given away.
-func (b *Book) Transfer(ctx context.Context, peerID, principal string, note Note[Peer]) (*Peer, error) {
+func (d Desk) Transfer(ctx context.Context, peerID, principal string, note Note[Peer]) (*Peer, error) {
 	if principal == "" {
 		return nil, refuse(InvalidArgument)
 	}
 	var out *Peer
-	err := b.write(ctx, func(j *job) error {
+	err := d.b.write(ctx, func(j *job) error {
 		before, err := j.releasing.agent(peerID)
 		if err != nil {
 			return err

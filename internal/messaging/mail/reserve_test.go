@@ -28,18 +28,18 @@ func TestTheOperatorHasAReserve(t *testing.T) {
 					}
 				}
 				for i := range 100 {
-					_, err := b.SendOperator(t.Context(), draft("STOP", tester), said)
+					_, err := b.Desk().Send(t.Context(), draft("STOP", tester), said)
 					if err != nil {
 						t.Fatalf("the operator's message %d: %v", i, err)
 					}
 				}
-				_, err := b.SendOperator(t.Context(), draft("STOP", tester), said)
+				_, err := b.Desk().Send(t.Context(), draft("STOP", tester), said)
 				refused(t, err, mail.SenderQuota)
 				same(t, "what waits", b.count(`SELECT queued FROM mailboxes WHERE peer_id = ?1`, tester.Peer.ID), 102)
 				same(t, "evicted", b.count(`SELECT evicted FROM mailboxes WHERE peer_id = ?1`, tester.Peer.ID), 0)
 				got := tester.inbox(mail.Fetch{Max: 50})
 				tester.read(got)
-				_, err = b.SendOperator(t.Context(), draft("STOP", tester), said)
+				_, err = b.Desk().Send(t.Context(), draft("STOP", tester), said)
 				must(t, err)
 				b.sound()
 			})
@@ -57,7 +57,7 @@ func TestWhatTheOperatorSendsAgainNeedsRoom(t *testing.T) {
 		b.pass(2 * time.Minute)
 		b.sweep()
 		planner.send(draft("fills it", tester))
-		_, err := b.Requeue(t.Context(), late.MessageID, said)
+		_, err := b.Desk().Requeue(t.Context(), late.MessageID, said)
 		refused(t, err, mail.MailboxFull)
 	})
 }

@@ -43,26 +43,26 @@ func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Se
 	return out, nil
 }
 
-// SendOperator is Send for the operator of the node, without a sending peer. It
-// is never held.
-func (b *Book) SendOperator(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error) {
-	if err := d.check(b.o.Limits); err != nil {
+// Send sends a message of the operator of the node, without a sending peer. It is
+// never held.
+func (k Desk) Send(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error) {
+	if err := d.check(k.b.o.Limits); err != nil {
 		return nil, err
 	}
 	for i := range d.To {
 		d.To[i].Authority, d.To[i].Hold = AuthorityOperator, false
 	}
 	var out *Sent
-	err := b.write(ctx, func(j *job) error {
+	err := k.b.write(ctx, func(j *job) error {
 		// The fence of a sender without a session: its sends are serialised.
-		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, b.operator.id, j.now)
+		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, k.b.operator.id, j.now)
 		if err == nil {
-			out, err = j.sending.send(b.operator, d)
+			out, err = j.sending.send(k.b.operator, d)
 		}
 		if err != nil {
 			return err
 		}
-		out.From = b.operator.peer(b.o.Node)
+		out.From = k.b.operator.peer(k.b.o.Node)
 		return noted(j, note, out)
 	})
 	if err != nil {

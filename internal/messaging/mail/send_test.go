@@ -212,12 +212,12 @@ func TestTheOldestMakeRoomAndBothSidesHear(t *testing.T) {
 func TestNobodyPushesOutTheHuman(t *testing.T) {
 	onBoth(t, mail.Options{Evict: true, Limits: mail.Limits{MailboxMessages: 2}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
-		_, err := b.SendOperator(t.Context(), draft("stop", tester), said)
+		_, err := b.Desk().Send(t.Context(), draft("stop", tester), said)
 		must(t, err)
 		planner.send(draft("one", tester))
 		same(t, "evicted", planner.send(draft("two", tester)).Deliveries[0].Evicted, 1)
 		equal(t, "messages", bodies(tester.inbox(mail.Fetch{Peek: true})), "stop", "two")
-		_, err = b.SendOperator(t.Context(), draft("now", tester), said)
+		_, err = b.Desk().Send(t.Context(), draft("now", tester), said)
 		must(t, err)
 		_, err = planner.try(draft("three", tester))
 		refused(t, err, mail.MailboxFull)
@@ -336,13 +336,13 @@ func TestWhatARecipientWantsHolds(t *testing.T) {
 			got, err := planner.try(d)
 			if err != nil {
 				same(t, name, code(err), c.state)
-				_, err = b.SendOperator(t.Context(), draft("the human is not refused", p), said)
+				_, err = b.Desk().Send(t.Context(), draft("the human is not refused", p), said)
 				must(t, err)
 				continue
 			}
 			same(t, name, got.Deliveries[0].State, c.state)
 			same(t, "numbered", got.Deliveries[0].Seq > 0, c.state == mail.Queued)
-			_, err = b.SendOperator(t.Context(), draft("nor held", p), said)
+			_, err = b.Desk().Send(t.Context(), draft("nor held", p), said)
 			must(t, err)
 			read := p.inbox(mail.Fetch{})
 			last := read.Messages[len(read.Messages)-1]

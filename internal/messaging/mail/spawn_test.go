@@ -99,7 +99,7 @@ func TestTheNameOfAChildIsForItsSpawnAlone(t *testing.T) {
 		}
 		_, err = planner.spawn(mail.SpawnDraft{Name: "tester"})
 		refused(t, err, mail.NameOwned)
-		_, err = b.Transfer(t.Context(), s.Peer, mail.Qualify("here", "uid:1"), said)
+		_, err = b.Desk().Transfer(t.Context(), s.Peer, mail.Qualify("here", "uid:1"), said)
 		refused(t, err, mail.InvalidArgument)
 		b.ends(s.ID, mail.Failed)
 
@@ -163,7 +163,7 @@ func TestWhatIsInheritedObeysTheParent(t *testing.T) {
 			planner := b.joinAs(owner("uid:1000", c.inbound), mail.Registration{Name: "p-" + c.inbound, SetInbound: true, Inbound: c.inbound})
 			s, child := planner.start(mail.SpawnDraft{})
 			planner.read(planner.inbox(mail.Fetch{}))
-			_, err := b.SendOperator(t.Context(), draft("for the child alone", child), said)
+			_, err := b.Desk().Send(t.Context(), draft("for the child alone", child), said)
 			must(t, err)
 			other.send(draft("one", child))
 			other.send(draft("two", child))

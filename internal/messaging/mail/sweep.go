@@ -22,7 +22,7 @@ const (
 // minute from now; 0: more is due already.
 func (b *Book) Sweep(ctx context.Context) (next int64, err error) {
 	for range sweepRounds {
-		due, at, err := b.due(ctx)
+		due, at, err := upkeep{b}.due(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -31,11 +31,11 @@ func (b *Book) Sweep(ctx context.Context) (next int64, err error) {
 			break
 		}
 		next = 0
-		if err := b.sweepDue(ctx, due); err != nil {
+		if err := (upkeep{b}).sweepDue(ctx, due); err != nil {
 			return 0, err
 		}
 	}
-	more, err := b.tidy(ctx)
+	more, err := upkeep{b}.tidy(ctx)
 	if more {
 		next = 0
 	}
@@ -52,9 +52,12 @@ type dues struct {
 // hasBox: of what has no mailbox fsck tells.
 const hasBox = ` AND EXISTS (SELECT 1 FROM mailboxes m WHERE m.peer_id = deliveries.peer_id)`
 
+// upkeep is the part of a book that lets time pass.
+type upkeep struct{ b *Book }
+
 // due reads a batch, and when the next thing will be.
-func (b *Book) due(ctx context.Context) (d dues, next int64, err error) {
-	err = b.read(ctx, func(j *job) (err error) {
+func (u upkeep) due(ctx context.Context) (d dues, next int64, err error) {
+	err = u.b.read(ctx, func(j *job) (err error) {
 		d = dues{}
 		open, err := j.sweeping.pairs(`SELECT peer_id, peer_id FROM deliveries WHERE `+isOpen+` AND due <= ?1`+hasBox+` ORDER BY due LIMIT ?2`, j.now, sweepBatch)
 		if err != nil {
@@ -107,22 +110,22 @@ func (j sweeping) soonest() (int64, error) {
 	return next, nil
 }
 
-func (b *Book) sweepDue(ctx context.Context, d dues) error {
+func (u upkeep) sweepDue(ctx context.Context, d dues) error {
 	if len(d.boxes) > 0 {
-		if err := b.write(ctx, func(j *job) error { return j.sweeping.settleAll(d.boxes) }); err != nil {
+		if err := u.b.write(ctx, func(j *job) error { return j.sweeping.settleAll(d.boxes) }); err != nil {
 			return err
 		}
 	}
 	if len(d.final) == 0 {
 		return nil
 	}
-	return b.write(ctx, func(j *job) error {
+	return u.b.write(ctx, func(j *job) error {
 		for _, x := range d.final {
 			if err := j.sweeping.forget(x[0], x[1]); err != nil {
 				return fmt.Errorf("forgetting a delivery: %w", err)
 			}
 		}
-		return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: int64(len(d.final))})
+		return noted(j, u.b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: int64(len(d.final))})
 	})
 }
 

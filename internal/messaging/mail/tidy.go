@@ -11,15 +11,15 @@ import (
 // tidy removes names, keys, changes and peers whose time is over. Once a minute
 // is enough, because every reader checks the time.
 // It reports whether there is more to do than one time is for.
-func (b *Book) tidy(ctx context.Context) (more bool, err error) {
+func (u upkeep) tidy(ctx context.Context) (more bool, err error) {
 	var idle, keyed []string
 	due := false
-	err = b.read(ctx, func(j *job) error {
-		last := b.tidied.Load()
+	err = u.b.read(ctx, func(j *job) error {
+		last := u.b.tidied.Load()
 		if due = j.now-last >= sweepEvery.Milliseconds(); !due {
 			return nil
 		}
-		b.tidied.Store(j.now)
+		u.b.tidied.Store(j.now)
 		var err error
 		if idle, err = j.sweeping.idlePeers(); err == nil {
 			keyed, err = j.sweeping.withManyKeys()
@@ -30,7 +30,7 @@ func (b *Book) tidy(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for _, peer := range idle {
-		if err := b.write(ctx, func(j *job) error { return j.sweeping.retireIdle(peer) }); err != nil {
+		if err := u.b.write(ctx, func(j *job) error { return j.sweeping.retireIdle(peer) }); err != nil {
 			return false, err
 		}
 	}
@@ -42,31 +42,31 @@ func (b *Book) tidy(ctx context.Context) (more bool, err error) {
 		steps = append(steps, func(j *job) (int64, error) { return j.sweeping.forgetKeys(peer) })
 	}
 	for _, step := range steps {
-		left, err := b.repeat(ctx, step)
+		left, err := u.repeat(ctx, step)
 		if err != nil {
 			return false, err
 		}
 		more = more || left
 	}
 	if more {
-		b.tidied.Store(0) // it goes on with the next Sweep
+		u.b.tidied.Store(0) // it goes on with the next Sweep
 	}
 	return more, nil
 }
 
 // repeat takes a step until it finds nothing more to forget, or often enough;
 // then more is true.
-func (b *Book) repeat(ctx context.Context, step func(*job) (int64, error)) (more bool, err error) {
+func (u upkeep) repeat(ctx context.Context, step func(*job) (int64, error)) (more bool, err error) {
 	for range sweepRounds {
 		var n int64
-		err := b.write(ctx, func(j *job) (err error) {
+		err := u.b.write(ctx, func(j *job) (err error) {
 			if n, err = step(j); err != nil {
 				return err
 			}
 			if n == 0 {
 				return errNothing
 			}
-			return noted(j, b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: n})
+			return noted(j, u.b.o.Upkeep, &Upkeep{What: UpkeepForgotten, Rows: n})
 		})
 		if err != nil || n == 0 {
 			return false, err
