@@ -58,8 +58,8 @@ func (r *Relay) decided(ctx context.Context, x *front.Exchange, t target, act ga
 // enter asks the gate. The server's limit is checked here, so that a refusal has
 // one record, and a call is counted only once it is let in, so that a refused
 // call takes no place.
-func (r *Relay) enter(x *front.Exchange, t target) (gate.Pass, error) {
-	return r.gate.Enter(r.counted(x, t))
+func (r *Relay) enter(ctx context.Context, x *front.Exchange, t target) (gate.Pass, error) {
+	return r.watch.enter(ctx, r.gate, t, r.counted(x, t))
 }
 
 // counted is the act with what it is decided and counted by.
@@ -81,7 +81,7 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 		t.found = new(findings)
 		defer func() { r.noteFindings(x, t, pass) }()
 	}
-	reply, err := r.forward(ctx, x, t)
+	reply, err := r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return r.forward(ctx, x, t) })
 	if err != nil {
 		return r.failCall(ctx, t, pass, err)
 	}

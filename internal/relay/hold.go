@@ -47,7 +47,7 @@ var askedAtPage = []byte(`"approval"`)
 func (r *Relay) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act, back := r.claimed(x, t, act)
 	for {
-		pass, err := r.gate.Enter(act)
+		pass, err := r.watch.enter(ctx, r.gate, t, act)
 		var held *gate.Held
 		if !errors.As(err, &held) {
 			if err == nil {
@@ -130,7 +130,9 @@ func (r *Relay) await(ctx context.Context, x *front.Exchange, t target, act gate
 	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
+	_, m := r.watch.begin(ctx, StageApproval, t)
 	a, err := r.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
+	r.watch.end(m, approvalWord(ctx, a, err))
 	switch {
 	case err == nil && a.Approval != nil:
 		return a.Approval, nil

@@ -78,7 +78,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 	l := r.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method))
 	defer cancel()
-	pass, err := r.enter(x, t)
+	pass, err := r.enter(ctx, x, t)
 	if ownLimit(err) {
 		return share{server: p.server, refused: err}
 	}

@@ -105,6 +105,8 @@ type Options struct {
 	Opened func(server string, f Face)
 	// Note queues the record of a finding. nil: it is written at once.
 	Note func(*audit.Record)
+	// Observer measures requests; nil: nothing does.
+	Observer Observer
 }
 
 // Relay implements front.Handler.
@@ -122,6 +124,7 @@ type Relay struct {
 	guide    Guide
 	hold     *Hold
 	note     func(*audit.Record)
+	watch    watch
 	table    atomic.Pointer[table]
 	audience audience
 	parkFor  time.Duration // how long a parked call waits
@@ -138,7 +141,7 @@ type table struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, own: o.Own, opened: o.Opened, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, parkFor: parkTime}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, own: o.Own, opened: o.Opened, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, watch: watch{o.Observer}, parkFor: parkTime}
 	if r.guide == nil {
 		r.guide = unguided{}
 	}

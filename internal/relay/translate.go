@@ -36,7 +36,7 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 			params = rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaCapabilities, Value: caps})
 		}
 	}
-	req.Params = params
+	req.Params = r.watch.traced(ctx, params)
 	if x.Era == front.Modern || c.era == front.Modern {
 		return req, r.mirror(ctx, x, l, c, t, &req)
 	}

@@ -50,12 +50,16 @@ type Exchange struct {
 	// front; empty: none.
 	Delivery string
 	stream   *stream
+	sent     http.Header     // of the request that carried the message
 	client   context.Context // of the connection of a call in a session; nil: it is the call's own
 }
 
 // Left reports that the connection on which the message came is gone. In a session
 // that cancels no call, and the answer may be lost.
 func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
+
+// Sent is a header of the HTTP request that carried the message; "": there is none.
+func (x *Exchange) Sent(name string) string { return x.sent.Get(name) }
 
 // Reply is the answer to a request: exactly one of Result and Error, unless
 // None says that nothing is to be sent (the client cancelled the request).

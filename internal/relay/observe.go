@@ -1,0 +1,166 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// Stage is a part of the way of a request.
+type Stage uint8
+
+const (
+	StageDecision Stage = iota // policy and limits decide
+	StageApproval              // a held call waits for the operator
+	StageServer                // its server has the request
+)
+
+// Mark is one stage of one request. Its texts are valid until the stage ends.
+type Mark struct {
+	Stage                Stage
+	Server, Method, Name string
+	Known                bool   // the server is built in and has answered: Name is its own
+	Ref                  uint64 // number of the decision's record; 0: none
+	// Start and Span are the observer's.
+	Start time.Time
+	Span  any
+}
+
+// Observer measures requests. Its methods must not block, and are safe for concurrent
+// use.
+type Observer interface {
+	// Begin returns m with what End needs, and the context of what the stage causes.
+	Begin(ctx context.Context, m Mark) (context.Context, Mark)
+	// End takes how the stage ended, in one constant word.
+	End(m Mark, result string)
+	// Carry returns the trace context of a request for its server; "": there is none, and
+	// that of the client goes on as it came.
+	Carry(ctx context.Context) (traceparent, tracestate string)
+}
+
+// Results of StageDecision and StageApproval beside "ok" and "cancelled". "held" is no
+// end: the operator is asked.
+const (
+	resultDenied      = "denied"
+	resultLimited     = "limited"
+	resultUnavailable = "unavailable"
+	resultHeld        = "held"
+	resultPending     = "pending"
+)
+
+// watch is an Observer, or none.
+type watch struct{ o Observer }
+
+// begin begins a stage of a request.
+func (w watch) begin(ctx context.Context, s Stage, t target) (context.Context, Mark) {
+	if w.o == nil {
+		return ctx, Mark{}
+	}
+	return w.o.Begin(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
+}
+
+// end ends it.
+func (w watch) end(m Mark, result string) {
+	if w.o != nil {
+		w.o.End(m, result)
+	}
+}
+
+// enter asks the gate, as a stage.
+func (w watch) enter(ctx context.Context, g *gate.Gate, t target, act gate.Act) (gate.Pass, error) {
+	_, m := w.begin(ctx, StageDecision, t)
+	pass, err := g.Enter(act)
+	m.Ref = pass.Ref
+	w.end(m, decisionWord(err))
+	return pass, err
+}
+
+// atServer has a request at its server, as a stage.
+func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
+	inner, m := w.begin(ctx, StageServer, t)
+	reply, err := send(inner)
+	m.Known = t.b.Builtin != nil && err == nil && reply.Error == nil
+	w.end(m, serverWord(ctx, t.b.Name, reply, err))
+	return reply, err
+}
+
+// decisionWord is the result of a decision.
+func decisionWord(err error) string {
+	if err == nil {
+		return "ok" // and nothing is allocated
+	}
+	var held *gate.Held
+	var refusal *gate.Refusal
+	switch {
+	case errors.As(err, &held):
+		return resultHeld
+	case !errors.As(err, &refusal) || refusal.Err != nil:
+		return resultUnavailable
+	case refusal.Code == gate.CodeDenied:
+		return resultDenied
+	}
+	return resultLimited
+}
+
+// approvalWord is the result of waiting for the operator.
+func approvalWord(ctx context.Context, a approval.Answer, err error) string {
+	switch {
+	case errors.Is(err, approval.ErrFull):
+		return resultLimited
+	case ctx.Err() != nil:
+		return "cancelled"
+	case err != nil:
+		return resultUnavailable
+	case a.Approval != nil:
+		return "ok"
+	case a.Denied:
+		return resultDenied
+	}
+	return resultPending
+}
+
+// serverWord is the result of a request at its server: "error" for an error that the
+// server answered, and otherwise a word of the outcome's record.
+func serverWord(ctx context.Context, server string, reply upstream.Reply, err error) string {
+	switch {
+	case err == nil && reply.Error != nil:
+		return "error"
+	case err == nil:
+		return "ok"
+	}
+	var wrong invalid
+	var held *pin.Held
+	var cut *contentError
+	switch {
+	case errors.As(err, &wrong):
+		return "invalid"
+	case errors.As(err, &held):
+		return "withheld"
+	case errors.As(err, &cut):
+		return "blocked"
+	}
+	return classify(ctx, server, err).word
+}
+
+// traced puts the trace context of a request into the params for its server (SEP-414).
+// Without tracing they stay as they came.
+func (w watch) traced(ctx context.Context, params []byte) []byte {
+	if w.o == nil {
+		return params
+	}
+	parent, state := w.o.Carry(ctx)
+	if parent == "" {
+		return params
+	}
+	edits := []rawjson.Edit{{Key: "traceparent", Value: rawjson.AppendQuote(nil, parent)}, {Key: "tracestate"}}
+	if state != "" {
+		edits[1].Value = rawjson.AppendQuote(nil, state)
+	}
+	return rawjson.SetIn(params, "_meta", edits...)
+}
