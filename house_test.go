@@ -81,6 +81,8 @@ var mayImport = map[string]string{
 	"internal/daemon/history":  "base/auditlog trust/",
 	"internal/daemon":          "*",
 
+	"internal/daemon/telemetry": "relay downstream/front trust/wire",
+
 	"client":       "trust/attest base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",
 	"cmd/doorward": "*",
 }

@@ -19,10 +19,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/daemon/telemetry"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -82,6 +85,8 @@ type Daemon struct {
 	storeless atomic.Pointer[string]
 	// instructing delivers instructions, also while its database is away.
 	instructing *instructing
+	telemetry   *telemetry.Telemetry
+	metrics     *prometheus.Registry
 	offline     bool // an operator's command without a daemon
 	// holders finds the processes of loopback callers.
 	holders *peer.Holders
@@ -227,7 +232,8 @@ func (d *Daemon) openServers() error {
 	if err != nil {
 		return err
 	}
-	d.relay = relay.New(relay.Options{Gate: d.gate, Hold: hold, Servers: set.relay, Seal: sealer, Log: d.log,
+	openTelemetry(d)
+	d.relay = relay.New(relay.Options{Gate: d.gate, Hold: hold, Observer: d.telemetry, Servers: set.relay, Seal: sealer, Log: d.log,
 		Owner: fmt.Sprintf("uid:%d", d.uid), Own: isOwn(d.uid), Place: d.placeOf, Version: d.o.Version, Dev: d.o.Dev, StepUp: d.issuer.stepUp, Guide: d.instructing.server, Note: d.audit.Later, Opened: d.warmth.opened})
 	d.definitions.relay = d.relay
 	d.onClose(d.relay.Close)
@@ -245,7 +251,7 @@ func (d *Daemon) openDoor() error {
 	}
 	d.onClose(func() { _ = keeper.Close() }) // nothing is written by closing a directory
 	d.door = front.New(front.Options{
-		Handler: d.relay, Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
+		Handler: d.telemetry.Door(d.relay), Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
 		Ahead:    consoleHost{d}.ahead, Delivery: d.instructing.server.Delivery,
 		Seen: d.seen, Unread: listen.Unread,
@@ -254,6 +260,7 @@ func (d *Daemon) openDoor() error {
 		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper,
 	})
 	d.onClose(d.door.Close)
+	d.onClose(d.telemetry.Close)
 	return nil
 }
 

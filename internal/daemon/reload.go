@@ -63,7 +63,7 @@ func needRestart(now, next *config.Config) []string {
 	}{
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
 		{"log", now.Log, next.Log}, {"approvals", now.Approvals, next.Approvals}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
-		{"instructions", now.Instructions, next.Instructions},
+		{"instructions", now.Instructions, next.Instructions}, {"telemetry", now.Telemetry, next.Telemetry},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {
 			out = append(out, s.key)

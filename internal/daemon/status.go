@@ -22,7 +22,7 @@ type api struct{ d *Daemon }
 
 // paths are what is served beside MCP.
 func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	paths := admin.Paths(admin.Options{Status: a.status, Enter: a.enterAdmin, Decide: a.decide, Policy: a.policyText, Measure: a.measure, Kept: a.d.checkpoints.answer, Prune: a.d.retention.order,
+	paths := admin.Paths(admin.Options{Status: a.status, Enter: a.enterAdmin, Decide: a.decide, Policy: a.policyText, Metrics: a.d.metrics, Kept: a.d.checkpoints.answer, Prune: a.d.retention.order,
 		Trust:    admin.Truster{List: func() []admin.Trust { return a.d.definitions.trust("") }, Look: a.d.definitions.look, Approve: a.d.definitions.approve, Person: a.mayTrust},
 		UI:       admin.UI{Open: a.openUI, SignOut: a.signOutUI, Above: above},
 		Approver: a.approver(),

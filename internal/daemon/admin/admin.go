@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -149,8 +151,7 @@ type Options struct {
 	Messaging Messaging
 	UI        UI
 	Control   Control
-	// Measure is what /metrics shows beside Status.
-	Measure func(ctx context.Context) Measures
+	Metrics   prometheus.Gatherer // see NewRegistry
 	// Kept is the answer about the audit log's checkpoint, a Kept, and its status.
 	Kept func(*http.Request) (any, int)
 	// Prune removes old records of the audit log: body and answer are Prune and Pruned.

@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,12 +34,18 @@ type AgentMeasures struct {
 	Sends    map[string]uint64 // since the start, by outcome
 }
 
-// metrics serves GET /metrics in the formats of Prometheus. The values are
-// collected for each request, on a registry of the request's own, so that no
-// other package can register there. No label is an id or the name of a caller or
-// a peer; the number of series depends only on this file, the configured servers
-// and the states.
+// NewRegistry returns the registry of a daemon, on which no other package can register.
+// No label is an id or the name of a caller or a peer; the number of series depends only
+// on this file, the configured servers and the states.
+func NewRegistry(status func() Status, measure func(context.Context) Measures) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(look{status, measure})
+	return registry
+}
+
+// metrics serves GET /metrics in the formats of Prometheus.
 func (o Options) metrics() handler {
+	serve := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{DisableCompression: true})
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", "GET")
@@ -50,13 +58,31 @@ func (o Options) metrics() handler {
 			return
 		}
 		defer leave()
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(measured{o.Status(), o.Measure(r.Context())})
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
+		serve.ServeHTTP(w, r)
 	}
 }
 
-// measured is one look, as a collector.
+// measureTime bounds one look at what is measured.
+const measureTime = 5 * time.Second
+
+// look is a collector that looks each time it is asked.
+type look struct {
+	status  func() Status
+	measure func(context.Context) Measures
+}
+
+// Describe sends nothing: what is collected depends on the state, and is checked as it is
+// collected.
+func (l look) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends what is seen now.
+func (l look) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
+	defer cancel()
+	measured{l.status(), l.measure(ctx)}.collect(ch)
+}
+
+// measured is one look.
 type measured struct {
 	status Status
 	m      Measures
@@ -91,12 +117,8 @@ func mailStates() []string {
 	return []string{mail.Held, mail.Queued, mail.Leased, mail.Acked, mail.Rejected, mail.Expired, mail.Dead, mail.Refused, mail.Purged, mail.Evicted}
 }
 
-// Describe sends nothing: the collector lives for one request, and is checked
-// as it collects.
-func (c measured) Describe(chan<- *prometheus.Desc) {}
-
-// Collect sends what was seen.
-func (c measured) Collect(ch chan<- prometheus.Metric) {
+// collect sends what was seen.
+func (c measured) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -26,8 +26,8 @@ func scrape(t *testing.T, method string, m Measures, refuse error) *httptest.Res
 			return Status{Version: "1.2", Sessions: 3, Audit: Audit{Seq: 41, State: "ok"}, Authentication: Authentication{Missing: 1, Invalid: 2, Limited: 3},
 				Servers: []Server{{Name: "notes", State: "connected", Instances: 2}, {Name: "agent", State: "connected", Instances: 1}}}
 		},
-		Measure: func(context.Context) Measures { return m },
 	}
+	o.Metrics = NewRegistry(o.Status, func(context.Context) Measures { return m })
 	w := httptest.NewRecorder()
 	Paths(o)["/metrics"](w, httptest.NewRequest(method, "/metrics", nil), principal.New("uid:1"))
 	return w

@@ -34,6 +34,7 @@ type Config struct {
 	Approvals    Approvals          `yaml:"approvals" doc:"Calls that are held for the operator; see approvals.md."`
 	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
 	Limits       Limits             `yaml:"limits" doc:"Limits that hold for the whole daemon."`
+	Telemetry    Telemetry          `yaml:"telemetry" doc:"Traces and metrics over OTLP/HTTP."`
 	Log          Log                `yaml:"log" doc:"The daemon's own log, on standard error."`
 
 	// File is the absolute path of the file that was read, empty for the built-in defaults.

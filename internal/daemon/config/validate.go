@@ -38,6 +38,7 @@ func (k checker) all(c *Config) {
 	k.oauth(c.OAuth)
 	k.scopeServers(c)
 	k.egress(c.Egress)
+	k.telemetry(c.Telemetry)
 	if signIn := c.Store.SignInKey; !signIn.Empty() && len(signIn.Reveal()) < 32 {
 		k.report.also("store.sign_in_key", "this must have 32 characters or more")
 	}

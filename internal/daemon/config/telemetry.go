@@ -1,0 +1,45 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/secret"
+)
+
+// Telemetry is where spans and metrics are sent. It is off while OTLP is empty.
+type Telemetry struct {
+	OTLP    string                  `yaml:"otlp" refs:"env" doc:"The base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces and /v1/metrics are appended. It may be at a loopback, private or shared address. Empty sends nothing. See telemetry.md."`
+	Headers map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers for the collector, such as its credential."`
+}
+
+// telemetry checks the collector's address and headers.
+func (k checker) telemetry(t Telemetry) {
+	const key = "telemetry.otlp"
+	if t.OTLP == "" {
+		if len(t.Headers) > 0 && !k.report.failed[key] {
+			k.report.fail("telemetry", `its key "otlp" is missing`)
+		}
+		return
+	}
+	u, err := url.Parse(t.OTLP)
+	switch {
+	case k.report.failed[key]:
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		k.report.fail(key, "this must be an http or https address without user information, query or fragment")
+	case k.o.CheckURL != nil:
+		if err := k.o.CheckURL(t.OTLP, true); err != nil {
+			k.report.fail(key, err.Error())
+		} else if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			k.report.warn(key, "http is not encrypted, and whoever is on the way can read what is sent, the headers too; write https")
+		}
+	}
+	k.headers("telemetry.headers", t.Headers)
+}
+
+// isLoopback tells whether a host is this machine.
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback() && !a.Is4In6()
+}

@@ -1,0 +1,180 @@
+package telemetry
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/doorward/doorward/internal/relay"
+)
+
+// other is the label of a tool that its server is not known to have, of a method that
+// the protocol does not have, and of a result that is not listed.
+const other = "other"
+
+// mostSeries bounds the pairs of server and tool, and of server and method. What comes
+// when there are as many counts as other.
+const mostSeries = 2000
+
+// results are the words in which a request ends.
+var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "cancelled", "busy", "sign-in", "withheld", "blocked",
+	"denied", "limited", "unavailable", "pending", other}
+
+func resultIndex(word string) int {
+	for i, r := range results {
+		if r == word {
+			return i
+		}
+	}
+	return len(results) - 1
+}
+
+// wordOf is a result as a label.
+func wordOf(result string) string { return results[resultIndex(result)] }
+
+// methods are those that have a label.
+var methods = map[string]bool{
+	"initialize": true, "ping": true, "server/discover": true, "tools/list": true, "tools/call": true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	"prompts/list": true, "prompts/get": true, "completion/complete": true, "logging/setLevel": true, "subscriptions/listen": true,
+	"tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true, "tasks/update": true,
+}
+
+func methodOf(method string) string {
+	if methods[method] {
+		return method
+	}
+	return other
+}
+
+// toolCall is the method whose requests are counted by tool.
+const toolCall = "tools/call"
+
+// key is what requests are counted by: a tool, or a method for all that are no calls.
+type key struct {
+	server, name string
+	tool         bool
+}
+
+// series is what is counted of one key.
+type series struct {
+	key    key
+	counts [len(results)]atomic.Uint64
+	took   prometheus.Histogram
+}
+
+// seconds are the bounds of the latencies.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+
+// calls counts requests. A request takes no lock: the map is replaced as a whole when a
+// key is new.
+type calls struct {
+	knows func(server, tool string) bool
+	now   atomic.Pointer[map[key]*series]
+	mu    sync.Mutex // held to replace it
+}
+
+// answered counts a request that was at its server.
+func (c *calls) answered(m relay.Mark, result string, took time.Duration) {
+	s := c.of(m)
+	s.counts[resultIndex(result)].Add(1)
+	s.took.Observe(took.Seconds())
+}
+
+// refused counts a request that was not.
+func (c *calls) refused(m relay.Mark, result string) { c.of(m).counts[resultIndex(result)].Add(1) }
+
+// of finds the series of a request.
+func (c *calls) of(m relay.Mark) *series {
+	k := key{server: m.Server, name: m.Name, tool: m.Method == toolCall}
+	if !k.tool {
+		k.name = methodOf(m.Method)
+	}
+	if s := c.known(k); s != nil {
+		return s
+	}
+	if k.tool && !m.Known && !c.knows(k.server, k.name) {
+		k.name = other
+	}
+	return c.add(k)
+}
+
+func (c *calls) known(k key) *series {
+	if all := c.now.Load(); all != nil {
+		return (*all)[k]
+	}
+	return nil
+}
+
+// add makes the series of a key.
+func (c *calls) add(k key) *series {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := make(map[key]*series)
+	if all := c.now.Load(); all != nil {
+		next = maps.Clone(*all)
+	}
+	if next[k] == nil && len(next) >= mostSeries {
+		k = key{server: other, name: other, tool: k.tool}
+	}
+	k.name = strings.Clone(k.name) // it may be a part of the message
+	if s := next[k]; s != nil {
+		return s
+	}
+	s := &series{key: k, took: k.histogram()}
+	next[k] = s
+	c.now.Store(&next)
+	return s
+}
+
+const (
+	callsName    = "doorward_calls_total"
+	requestsName = "doorward_requests_total"
+)
+
+var (
+	metricCalls    = prometheus.NewDesc(callsName, "Calls of tools, by how they ended.", []string{"server", "tool", "result"}, nil)
+	metricRequests = prometheus.NewDesc(requestsName, "Other requests for a server, by how they ended.", []string{"server", "method", "result"}, nil)
+)
+
+// histogram makes the latencies of a key.
+func (k key) histogram() prometheus.Histogram {
+	o := prometheus.HistogramOpts{Name: "doorward_request_duration_seconds", Help: "How long servers took for other requests.",
+		ConstLabels: prometheus.Labels{"server": k.server, "method": k.name}, Buckets: seconds}
+	if k.tool {
+		o.Name, o.Help = "doorward_call_duration_seconds", "How long servers took for calls of tools, without the time that a person takes to approve."
+		o.ConstLabels = prometheus.Labels{"server": k.server, "tool": k.name}
+	}
+	return prometheus.NewHistogram(o)
+}
+
+// collect sends what was counted.
+func (c *calls) collect(ch chan<- prometheus.Metric) {
+	all := c.now.Load()
+	if all == nil {
+		return
+	}
+	for k, s := range *all {
+		d := metricRequests
+		if k.tool {
+			d = metricCalls
+		}
+		for i := range s.counts {
+			if n := s.counts[i].Load(); n > 0 {
+				ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), k.server, k.name, results[i])
+			}
+		}
+		s.took.Collect(ch)
+	}
+}
+
+// newWaits makes the latencies of the operator's answers.
+func newWaits() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "doorward_approval_wait_seconds",
+		Help: "How long held calls waited for the operator, by what came of it.", Buckets: []float64{1, 5, 10, 30, 60, 120, 300, 900, 1800, 3600}},
+		[]string{"server", "result"})
+}

@@ -1,0 +1,120 @@
+// Package telemetry measures requests: counters and latencies for /metrics, and with a
+// collector configured spans, and the same metrics, over OTLP/HTTP.
+//
+// Invariant: what it keeps and sends consists of constants, numbers, times, and the names
+// of servers, known tools and principals. Params, results, tokens and headers never come
+// here. The number of its series is bounded, whatever callers ask for. A collector that
+// is slow or gone delays no request: what cannot be sent is dropped and counted.
+//
+// Limit: a caller chooses the trace that its request becomes a part of, as W3C Trace
+// Context has it. It cannot have a request left out of what is sent.
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/doorward/doorward/internal/relay"
+)
+
+// Options are what telemetry needs.
+type Options struct {
+	// Knows reports whether a server is known to have a tool: only such a name becomes a
+	// label.
+	Knows func(server, tool string) bool
+	// OTLP is where a collector is; nil: nothing is sent.
+	OTLP    *Collector
+	Version string // of Doorward
+	Log     *slog.Logger
+}
+
+// Collector is where spans and metrics are sent.
+type Collector struct {
+	URL     string              // the base, to which /v1/traces and /v1/metrics are appended
+	Headers map[string]string   // for each request
+	Client  *http.Client        // of the package that dials
+	Gather  prometheus.Gatherer // the metrics to send
+}
+
+// Telemetry implements relay.Observer and prometheus.Collector.
+type Telemetry struct {
+	calls  calls
+	waits  *prometheus.HistogramVec
+	sender *sender      // nil: there is no collector
+	tracer trace.Tracer // nil: there is no collector
+}
+
+// New begins to measure. An error is of the collector alone; what is returned measures
+// without it.
+func New(o Options) (*Telemetry, error) {
+	t := &Telemetry{calls: calls{knows: o.Knows}, waits: newWaits()}
+	if o.OTLP == nil {
+		return t, nil
+	}
+	s, err := newSender(o)
+	if err != nil {
+		return t, err
+	}
+	t.sender, t.tracer = s, s.spans.Tracer("github.com/doorward/doorward")
+	return t, nil
+}
+
+// closeTime bounds what is still sent at the end.
+const closeTime = 2 * time.Second
+
+// Close sends what is left, within two seconds.
+func (t *Telemetry) Close() {
+	if t.sender == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	t.sender.close(ctx)
+}
+
+// Begin implements relay.Observer.
+func (t *Telemetry) Begin(ctx context.Context, m relay.Mark) (context.Context, relay.Mark) {
+	if m.Stage != relay.StageDecision { // its time is that of policy alone
+		m.Start = time.Now()
+	}
+	if t.tracer != nil {
+		return t.span(ctx, m)
+	}
+	return ctx, m
+}
+
+// End implements relay.Observer.
+func (t *Telemetry) End(m relay.Mark, result string) {
+	if t.tracer != nil {
+		t.endSpan(m, result)
+	}
+	switch {
+	case m.Stage == relay.StageServer:
+		t.calls.answered(m, result, time.Since(m.Start))
+	case m.Stage == relay.StageApproval:
+		t.waits.WithLabelValues(m.Server, wordOf(result)).Observe(time.Since(m.Start).Seconds())
+		if result != "ok" {
+			t.calls.refused(m, result)
+		}
+	case result != "ok" && result != "held":
+		t.calls.refused(m, result)
+	}
+}
+
+// Describe implements prometheus.Collector. The series come with the requests, so that
+// there is nothing to check them against.
+func (t *Telemetry) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (t *Telemetry) Collect(ch chan<- prometheus.Metric) {
+	t.calls.collect(ch)
+	t.waits.Collect(ch)
+	if t.sender != nil {
+		t.sender.collect(ch)
+	}
+}

@@ -1,0 +1,133 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Attributes of spans. mcp., gen_ai. and error. are the names of OpenTelemetry's semantic
+// conventions for MCP.
+const (
+	attrMethod    = attribute.Key("mcp.method.name")
+	attrVersion   = attribute.Key("mcp.protocol.version")
+	attrTool      = attribute.Key("gen_ai.tool.name")
+	attrError     = attribute.Key("error.type")
+	attrCode      = attribute.Key("rpc.response.status_code")
+	attrServer    = attribute.Key("doorward.server")
+	attrPrincipal = attribute.Key("doorward.principal")
+	attrResult    = attribute.Key("doorward.result")
+	attrRef       = attribute.Key("doorward.audit.ref")
+)
+
+// The members of _meta and the headers of a trace context (W3C Trace Context, SEP-414).
+const (
+	parentKey = "traceparent"
+	stateKey  = "tracestate"
+)
+
+// mostState is the longest tracestate that is handed on, which W3C Trace Context asks
+// for at least. A caller writes it, and it goes to the collector.
+const mostState = 512
+
+// span begins the span of a stage.
+func (t *Telemetry) span(ctx context.Context, m relay.Mark) (context.Context, relay.Mark) {
+	name, kind := "decision", trace.SpanKindInternal
+	switch m.Stage {
+	case relay.StageApproval:
+		name = "approval"
+	case relay.StageServer:
+		name, kind = methodOf(m.Method), trace.SpanKindClient
+	}
+	ctx, s := t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrMethod.String(methodOf(m.Method)), attrServer.String(m.Server)))
+	m.Span = s
+	return ctx, m
+}
+
+// endSpan ends it. The name of a tool is a label only once it is known.
+func (t *Telemetry) endSpan(m relay.Mark, result string) {
+	s, ok := m.Span.(trace.Span)
+	if !ok {
+		return
+	}
+	if m.Method == toolCall {
+		tool := t.calls.of(m).key.name
+		s.SetAttributes(attrTool.String(tool))
+		if m.Stage == relay.StageServer {
+			s.SetName(toolCall + " " + tool)
+		}
+	}
+	if m.Ref != 0 {
+		s.SetAttributes(attrRef.Int64(int64(m.Ref)))
+	}
+	s.SetAttributes(attrResult.String(result))
+	if result != "ok" && result != "held" && result != "pending" {
+		s.SetStatus(codes.Error, "")
+		s.SetAttributes(attrError.String(wordOf(result)))
+	}
+	s.End()
+}
+
+// Carry implements relay.Observer.
+func (t *Telemetry) Carry(ctx context.Context) (traceparent, tracestate string) {
+	if t.tracer == nil {
+		return "", ""
+	}
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c[parentKey], c[stateKey]
+}
+
+// Door returns h with a span around each request; without a collector it is h itself.
+func (t *Telemetry) Door(h front.Handler) front.Handler {
+	if t.tracer == nil {
+		return h
+	}
+	return door{h, t}
+}
+
+type door struct {
+	front.Handler
+	t *Telemetry
+}
+
+// Request implements front.Handler.
+func (d door) Request(ctx context.Context, x *front.Exchange) front.Reply {
+	method := methodOf(x.Method)
+	ctx, s := d.t.tracer.Start(joined(ctx, x), method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attrMethod.String(method), attrVersion.String(x.Version), attrServer.String(x.Server), attrPrincipal.String(x.Who.Name())))
+	defer s.End()
+	reply := d.Handler.Request(ctx, x)
+	switch {
+	case reply.None:
+		s.SetAttributes(attrResult.String("cancelled"))
+	case reply.Error != nil:
+		s.SetStatus(codes.Error, "")
+		s.SetAttributes(attrResult.String("error"), attrCode.Int64(reply.Error.Code))
+	default:
+		s.SetAttributes(attrResult.String("ok"))
+	}
+	return reply
+}
+
+// joined is ctx as a part of the client's trace. _meta goes before the headers, which may
+// be those of a program between.
+func joined(ctx context.Context, x *front.Exchange) context.Context {
+	meta := wire.Get(x.Params, "_meta")
+	parent, _ := wire.GetString(meta, parentKey)
+	state, _ := wire.GetString(meta, stateKey)
+	if parent == "" {
+		parent, state = x.Sent(parentKey), x.Sent(stateKey)
+	}
+	if len(state) > mostState {
+		state = ""
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{parentKey: parent, stateKey: state})
+}
