@@ -94,10 +94,16 @@ console: build clients chromium
 	$(GO) build -o $(BIN)/count ./test/count
 	cd test/console && DOORWARD_BIN=$(BIN)/doorward CONSOLE_IMAGES=$(abspath $(IMAGES)) $(BIN)/count -count=1 -timeout 10m ./...
 
+# telemetry puts a real OpenTelemetry collector behind the daemon; its first build takes
+# some minutes.
+telemetry: build
+	cd test/telemetry/collector && $(GO) vet . && $(GO) build -o $(BIN)/collector .
+	DOORWARD_BIN=$(BIN)/doorward COLLECTOR_BIN=$(BIN)/collector $(GO) run ./test/count -tags interop -count=1 -timeout 10m ./test/telemetry
+
 conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
-test: lint unit powerloss interop console
+test: lint unit powerloss interop console telemetry
 	$(MAKE) chaos CHAOS=short
 	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 

@@ -1,0 +1,218 @@
+//go:build interop
+
+package telemetry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/test/doortest"
+)
+
+// attribute is one attribute in the JSON of OTLP.
+type attribute struct {
+	Key   string
+	Value struct{ StringValue, IntValue string }
+}
+
+// span is one span in the JSON of OTLP.
+type span struct {
+	TraceID, SpanID, ParentSpanID, TraceState, Name string
+	Kind                                            int
+	Attributes                                      []attribute
+}
+
+func (s span) get(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			return a.Value.StringValue + a.Value.IntValue
+		}
+	}
+	return ""
+}
+
+// backend takes what the collector sends on.
+type backend struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	spans []span
+}
+
+func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var got struct {
+		ResourceSpans []struct{ ScopeSpans []struct{ Spans []span } }
+	}
+	if err != nil || json.Unmarshal(body, &got) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Write(body)
+	for _, r := range got.ResourceSpans {
+		for _, s := range r.ScopeSpans {
+			b.spans = append(b.spans, s.Spans...)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, "{}")
+}
+
+func (b *backend) said() (string, []span) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String(), slices.Clone(b.spans)
+}
+
+// collectorConfig takes OTLP over HTTP on one address, checks nothing, and sends it on as
+// JSON.
+const collectorConfig = `
+receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
+exporters: {otlp_http: {endpoint: %q, encoding: json, compression: none}}
+service:
+  telemetry: {metrics: {level: none}, logs: {level: warn}}
+  pipelines:
+    traces: {receivers: [otlp], exporters: [otlp_http]}
+    metrics: {receivers: [otlp], exporters: [otlp_http]}
+`
+
+// startCollector runs the OpenTelemetry collector and returns its address.
+func startCollector(t *testing.T, to *backend) string {
+	t.Helper()
+	bin := os.Getenv("COLLECTOR_BIN")
+	if bin == "" {
+		t.Fatal("COLLECTOR_BIN names no collector: run make telemetry")
+	}
+	sink := httptest.NewServer(to)
+	t.Cleanup(sink.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	file := filepath.Join(t.TempDir(), "collector.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, collectorConfig, addr, sink.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd := exec.Command(bin, "--config", "file:"+file)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the collector:\n%s", said.String())
+		}
+	})
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			return "http://" + addr
+		}
+	}
+	t.Fatalf("the collector does not listen: %s", said.String())
+	return ""
+}
+
+const (
+	trace1, parent1 = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	trace2, parent2 = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+)
+
+// TestARealCollectorGetsTheWayOfACall: spans of the front, the decision, the server and
+// the operator in the client's own trace, whether it came in _meta or in the headers; the
+// server's call is told its parent; and nothing that a call carries is sent.
+func TestARealCollectorGetsTheWayOfACall(t *testing.T) {
+	t.Parallel()
+	b, s := &backend{}, serve(t)
+	d := doortest.Start(t, config(s.url)+"telemetry: {otlp: "+startCollector(t, b)+", headers: {X-Key: \"${env:COLLECTOR_KEY}\"}}\n",
+		doortest.Options{Env: []string{"COLLECTOR_KEY=secret-of-collector"}})
+	c := client{t, d.MCP("web")}
+	c.call("echo", `"canary":"argument-canary"`, `"traceparent":"00-`+trace1+`-`+parent1+`-00","tracestate":"vendor=v1"`, nil)
+	c.call("echo", ``, ``, http.Header{"Traceparent": {"00-" + trace2 + "-" + parent2 + "-01"}})
+	c.call("held", ``, `"traceparent":"00-`+trace2+`-`+parent1+`-01"`, nil)
+	c.call("made-up-name-canary", ``, ``, nil)
+	if status := d.Stop(); status != 0 {
+		t.Errorf("the daemon ended with %d", status)
+	}
+	text, spans := b.said()
+	for _, canary := range []string{"argument-canary", "made-up-name-canary", "secret-of-collector", "result-canary"} {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s was sent to the collector", canary)
+		}
+	}
+	for _, metric := range []string{"doorward_calls_total", "doorward_call_duration_seconds", "doorward_audit_seq", "doorward_approval_wait_seconds"} {
+		if !strings.Contains(text, `"name":"`+metric+`"`) {
+			t.Errorf("the metric %s was not sent", metric)
+		}
+	}
+	find := func(trace, parent, name string) span {
+		t.Helper()
+		for _, s := range spans {
+			if s.TraceID == trace && s.Name == name && (parent == "" || s.ParentSpanID == parent) {
+				return s
+			}
+		}
+		t.Fatalf("no span %s of %s below %s: %+v", name, trace, parent, spans)
+		return span{}
+	}
+	met := s.metas()
+	for i, from := range []struct{ trace, parent, state string }{{trace1, parent1, "vendor=v1"}, {trace2, parent2, ""}} {
+		door := find(from.trace, from.parent, "tools/call")
+		if door.Kind != 2 || !strings.HasPrefix(door.get("doorward.principal"), "loopback:uid=") || door.get("doorward.result") != "ok" {
+			t.Errorf("the front: %+v", door)
+		}
+		if decision := find(from.trace, door.SpanID, "decision"); decision.get("doorward.audit.ref") == "" {
+			t.Errorf("the decision: %+v", decision)
+		}
+		call := find(from.trace, door.SpanID, "tools/call echo")
+		if call.Kind != 3 || call.get("gen_ai.tool.name") != "echo" || call.get("doorward.server") != "web" || call.TraceState != from.state {
+			t.Errorf("the call: %+v", call)
+		}
+		if want := "00-" + from.trace + "-" + call.SpanID + "-01"; met[i]["traceparent"] != want || fmt.Sprint(met[i]["tracestate"]) != or(from.state) {
+			t.Errorf("the server was told %v, want %s", met[i], want)
+		}
+	}
+	held := find(trace2, find(trace2, parent1, "tools/call").SpanID, "approval")
+	if held.get("doorward.result") != "denied" || held.get("gen_ai.tool.name") != "held" {
+		t.Errorf("the wait for the operator: %+v", held)
+	}
+}
+
+// or is how an absent member prints.
+func or(state string) string {
+	if state == "" {
+		return "<nil>"
+	}
+	return state
+}
+
+// TestWithoutACollectorTheTraceGoesOnAsItCame.
+func TestWithoutACollectorTheTraceGoesOnAsItCame(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	d := doortest.Start(t, config(s.url), doortest.Options{Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}})
+	client{t, d.MCP("web")}.call("echo", ``, `"traceparent":"00-`+trace1+`-`+parent1+`-00","tracestate":"vendor=v1","baggage":"a=b"`, nil)
+	got := s.metas()[0]
+	if got["traceparent"] != "00-"+trace1+"-"+parent1+"-00" || got["tracestate"] != "vendor=v1" || got["baggage"] != "a=b" {
+		t.Errorf("the server was told %v", got)
+	}
+}
