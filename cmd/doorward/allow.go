@@ -46,7 +46,7 @@ func allowHere(o *invocation, yes, revoke bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(stdout(), text)
+	fmt.Fprint(people(), text)
 	if !yes {
 		switch yes, asked := confirm(bufio.NewReader(os.Stdin), "allow this configuration to run?"); {
 		case !asked:

@@ -106,7 +106,7 @@ func followPending(ctx context.Context, o *invocation) error {
 
 // askAbout shows a call and settles it by a key.
 func askAbout(ctx context.Context, o *invocation, keys *keys, c admin.PendingCall) error {
-	fmt.Fprint(stdout(), pendingCall(c))
+	fmt.Fprint(people(), pendingCall(c))
 	fmt.Fprint(stdout(), "   y yes, n no, s yes for this session, h yes for an hour, any other key later: ")
 	key, err := keys.next(ctx)
 	fmt.Fprintln(stdout())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
@@ -30,9 +31,11 @@ func newAudit() *cobra.Command {
 	archive := verify.set.String("archive", "", "check the archive in this `directory` instead")
 	key := verify.set.String("key", "", "the `file` with the public key (default audit.pub of the state directory)")
 	to := export.set.String("archive", "", "copy the record to this `directory`, as it stands and with its checkpoints")
+	tail.narrows()
+	show.narrows()
 	accept := verify.set.Bool("accept", false, "accept the log as it is, though it lacks records that the database knows of")
 	return group("audit", "read and check the record",
-		tail.command("tail [-n N] [--follow] [--json]", "print the last records", "doorward audit tail -n 100 --json", 0, 0,
+		tail.command("tail [-n N] [--follow] [--json] [-v]", "print the last records", "doorward audit tail -n 100 --json", 0, 0,
 			func(ctx context.Context, _ []string) error {
 				dir, _, err := tail.auditDir()
 				if err != nil {
@@ -40,13 +43,13 @@ func newAudit() *cobra.Command {
 				}
 				return auditTail(ctx, tail.options, dir, *n, *follow)
 			}),
-		show.command("show SEQ [--json]", "print one record", "doorward audit show 42", 1, 1,
+		show.command("show SEQ [--json] [-v]", "print one record", "doorward audit show 42", 1, 1,
 			func(ctx context.Context, args []string) error {
 				dir, _, err := show.auditDir()
 				if err != nil {
 					return err
 				}
-				return auditShow(ctx, show.options, dir, args[0])
+				return auditShow(ctx, show, dir, args[0])
 			}),
 		verify.command("verify [--accept] [--archive DIR] [--key FILE] [--json]", "check that no record was changed or removed", "doorward audit verify", 0, 0,
 			func(ctx context.Context, _ []string) error {
@@ -89,7 +92,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 			_, err := fmt.Fprintln(stdout(), string(line))
 			return err
 		}
-		return printRecord(line)
+		return printRecord(o, line)
 	}
 	lines, err := auditlog.Tail(dir, n)
 	if err != nil {
@@ -113,7 +116,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 }
 
 // auditShow prints one record: with --json as it stands, else a member a line.
-func auditShow(ctx context.Context, o *options, dir, number string) error {
+func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
 		return fail(exitUsage, "%q is no number of a record", number)
@@ -132,13 +135,13 @@ func auditShow(ctx context.Context, o *options, dir, number string) error {
 			_, err := fmt.Fprintln(stdout(), string(line))
 			return err
 		}
-		return printMembers(line)
+		return printMembers(o, line)
 	}
 	return fail(exitFailed, "there is no record %d", seq)
 }
 
 // printMembers prints a record for people: facts each on a line, and last the chain.
-func printMembers(line []byte) error {
+func printMembers(o *invocation, line []byte) error {
 	var rows [][]string
 	for key, value := range wire.Members(line) {
 		if key == "facts" {
@@ -149,8 +152,7 @@ func printMembers(line []byte) error {
 		}
 		rows = append(rows, []string{key, plaintext.Line(rawText(value))})
 	}
-	_, err := fmt.Fprint(stdout(), table(rows...))
-	return err
+	return o.print(nil, table(rows...))
 }
 
 // rawText is a string without its quotes, and any other value as it stands.
@@ -179,7 +181,8 @@ func seqOf(line []byte) uint64 {
 	return r.Seq
 }
 
-func printRecord(line []byte) error {
+// printRecord prints a record in one line, of which a terminal without -v shows what fits.
+func printRecord(o *options, line []byte) error {
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {
 		return fmt.Errorf("a line of the record is no JSON: run `doorward audit verify`: %w", err)
@@ -194,7 +197,15 @@ func printRecord(line []byte) error {
 	if r.Rule != "" {
 		what += " by " + r.Rule
 	}
-	_, err := fmt.Fprintf(stdout(), "%d  %s  %s  %s %s  %s\n", r.Seq, r.Time, plaintext.Line(r.Principal), plaintext.Line(r.Action), plaintext.Line(r.Resource), plaintext.Line(what))
+	short := screen() && !o.verbose
+	if at, err := time.Parse(time.RFC3339Nano, r.Time); err == nil && short {
+		r.Time = at.Local().Format("01-02 15:04:05")
+	}
+	text := fmt.Sprintf("%d  %s  %s  %s %s  %s", r.Seq, r.Time, plaintext.Line(r.Principal), plaintext.Line(r.Action), plaintext.Line(r.Resource), plaintext.Line(what))
+	if short {
+		text = fit(text, columns())
+	}
+	_, err := fmt.Fprintln(stdout(), text)
 	return err
 }
 
@@ -296,6 +307,6 @@ func (o *invocation) daemonOptions(state string) daemon.Options {
 	if c == nil {
 		c, _ = config.Load("", config.Options{Env: lookup})
 	}
-	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}
 }

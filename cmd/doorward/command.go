@@ -174,6 +174,10 @@ func (o *invocation) print(v any, text string) error {
 	if o.json {
 		return printJSON(v)
 	}
-	_, err := fmt.Fprint(stdout(), text)
+	to := people()
+	if o.verbose {
+		to = stdout()
+	}
+	_, err := fmt.Fprint(to, text)
 	return err
 }

@@ -44,7 +44,7 @@ func relayStdio(ctx context.Context, o *invocation, with client.ConnectOptions, 
 	if verbose {
 		level = slog.LevelDebug
 	}
-	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: level}))
 	greeted := with.Server == "" || with.Server == "instructions"
 	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: with.Namespace, Log: log})
 	// A signal must end a read that never returns: the client holds stdin.

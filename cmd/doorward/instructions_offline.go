@@ -29,7 +29,7 @@ func offlineInstructions(ctx context.Context, o *options) (instructionsOperator,
 	if err != nil {
 		return nil, nil, err
 	}
-	log := slog.New(slog.NewTextHandler(stderr(), &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
+	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
 	op, by, end, err := daemon.OpenInstructions(ctx, daemon.Options{Config: w.config, StateDir: state, RuntimeDir: runtime,
 		Version: version, Log: log, Say: stderr()})
 	if err != nil {

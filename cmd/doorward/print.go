@@ -23,8 +23,17 @@ import (
 // stdout is for data.
 func stdout() io.Writer { return plaintext.Printer{To: os.Stdout} }
 
+// people is stdout for text that a person reads.
+func people() io.Writer { return fitting(os.Stdout) }
+
+// screen reports that stdout is a terminal.
+func screen() bool { return terminal(os.Stdout) }
+
 // stderr is for talk.
-func stderr() io.Writer { return plaintext.Printer{To: os.Stderr} }
+func stderr() io.Writer { return fitting(os.Stderr) }
+
+// logOutput is for the log, a line a message however long.
+func logOutput() io.Writer { return plaintext.Printer{To: os.Stderr} }
 
 // exactly is stdout for data that a program reads back byte for byte: the
 // messages of connect, an exported record, a document. A terminal gets the
@@ -53,7 +62,7 @@ const (
 // said otherwise (https://no-color.org).
 func printLine(line string, c colour) error {
 	if c == "" || !terminal(os.Stdout) || os.Getenv("NO_COLOR") != "" {
-		_, err := fmt.Fprintln(stdout(), line)
+		_, err := fmt.Fprintln(fitting(os.Stdout), line)
 		return err
 	}
 	_, err := fmt.Fprint(os.Stdout, string(c), plaintext.Line(line), "\x1b[0m\n")
@@ -65,8 +74,10 @@ func columns() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
 		return n
 	}
-	if n, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && n >= 40 {
-		return n
+	for _, f := range []*os.File{os.Stdout, os.Stderr} {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n >= 40 {
+			return n
+		}
 	}
 	return 80
 }

@@ -46,6 +46,7 @@ import (
 //	web VAR                          MCP servers over HTTP; see fakeweb_linux_test.go
 //	provider NAME …, login …          an MCP server that wants OAuth, and its user; see provider_linux_test.go
 //	printed, shown FILE, oddfiles    nothing hidden is printed; see printed_linux_test.go
+//	wide                             no command writes beyond 80 columns; see width_linux_test.go
 //	echoes SECRET FILE, echoed SECRET   servers that repeat what they get; see there
 //	issuer NAME …, mint VAR NAME …   an authorization server and its tokens; see issuer_linux_test.go
 
@@ -75,7 +76,7 @@ func TestScripts(t *testing.T) {
 			"capture": cmdCapture, "build": cmdBuild, "web": cmdWeb, "record": cmdRecord,
 			"issuer": cmdIssuer, "postgres": cmdPostgres, "mint": cmdMint, "provider": cmdProvider, "login": cmdLogin,
 			"flood": cmdFlood, "filelimit": cmdFilelimit, "human": cmdHuman, "forged": cmdForged,
-			"printed": cmdPrinted, "shown": cmdShown, "oddfiles": cmdOddFiles, "echoes": cmdEcho, "echoed": cmdEchoed,
+			"printed": cmdPrinted, "wide": cmdWide, "shown": cmdShown, "oddfiles": cmdOddFiles, "echoes": cmdEcho, "echoed": cmdEchoed,
 		},
 	})
 }

@@ -100,9 +100,9 @@ func newLog(c config.Log) *slog.Logger {
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(stderr(), o))
+		return slog.New(slog.NewJSONHandler(logOutput(), o))
 	}
-	return slog.New(slog.NewTextHandler(stderr(), o))
+	return slog.New(slog.NewTextHandler(logOutput(), o))
 }
 
 // lookEvery is how often the files are looked at for a change.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -33,10 +36,11 @@ func newTools() *cobra.Command {
 				return err
 			}
 			o.guide(c, client.GuideOptions{})
-			all, err := listTools(ctx, c, strings.Join(args, ""))
+			all, missing, err := listTools(ctx, c, strings.Join(args, ""))
 			if err != nil {
 				return rpcFailure(err)
 			}
+			sayMissing(missing)
 			var rows [][]string
 			for _, t := range all {
 				first, _, _ := strings.Cut(t.Description, "\n")
@@ -46,13 +50,17 @@ func newTools() *cobra.Command {
 		})
 }
 
-func listTools(ctx context.Context, c *client.Client, server string) ([]tool, error) {
-	all := []tool{}
+// listTools returns the tools, and why those of a server are not there yet.
+func listTools(ctx context.Context, c *client.Client, server string) (all []tool, missing map[string]string, err error) {
+	all = []tool{}
 	var params []byte
 	for {
 		result, err := c.Request(ctx, server, "tools/list", params)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if m := wire.GetPath(result, "_meta", relay.MetaNotYet); m != nil {
+			_ = json.Unmarshal(m, &missing) // then nothing is said
 		}
 		for entry := range wire.Elements(wire.Get(result, "tools")) {
 			t := tool{Server: server}
@@ -65,9 +73,22 @@ func listTools(ctx context.Context, c *client.Client, server string) ([]tool, er
 		}
 		next := wire.Get(result, "nextCursor")
 		if next == nil {
-			return all, nil
+			return all, missing, nil
 		}
 		params = rawjson.Set(nil, rawjson.Edit{Key: "cursor", Value: next})
+	}
+}
+
+// sayMissing names the servers whose tools are not in the list yet, those with the same
+// reason together.
+func sayMissing(missing map[string]string) {
+	byReason := make(map[string][]string)
+	for server, why := range missing {
+		byReason[why] = append(byReason[why], plaintext.Line(server))
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		names := slices.Sorted(slices.Values(byReason[why]))
+		fmt.Fprintf(stderr(), "not yet: %s (%s)\n", strings.Join(names, ", "), plaintext.Line(why))
 	}
 }
 

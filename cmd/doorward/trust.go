@@ -92,7 +92,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 		return nil
 	}
 	if !t.o.json {
-		fmt.Fprint(stdout(), withheldText(s))
+		fmt.Fprint(people(), withheldText(s))
 	}
 	items := approvable(s)
 	if len(items) == 0 {

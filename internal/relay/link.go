@@ -211,6 +211,7 @@ func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
 	if c.era == front.Modern {
 		l.b.adopt(l)
 	}
+	l.b.owed.started()
 	l.b.greeted.Store(c)
 	l.met(c)
 	if f, ok := faceOf(l); ok && l.r.opened != nil {

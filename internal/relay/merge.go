@@ -63,6 +63,7 @@ type share struct {
 	next    []byte // raw inner cursor
 	refused error  // a limit of the caller has struck
 	known   bool   // without asking the server
+	missing string // why the server's own answer is not there; empty: it is
 }
 
 // share asks one server. In the place of one that does not answer in time stands
@@ -93,7 +94,10 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 		out := share{server: p.server}
 		if failedHere(reply.Error) && ctx.Err() == nil {
 			l.late.missed(x.Method)
-			r.leftOut(t.b, x.Method, reply.Error)
+			out.missing = r.leftOut(t.b, x.Method, reply.Error)
+			if failing := t.b.trouble.Load(); failing != nil && out.missing != whyStarting {
+				out.missing = failing.why
+			}
 			if isLate(reply.Error) && p.cursor == nil {
 				out.entries = prefixEntries(p.server, kind, r.approved(x, t.b, x.Method))
 			}
@@ -179,10 +183,28 @@ func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
 			out = append(append(out, `,"nextCursor":`...), sealed...)
 		}
 	}
+	if r.owns(x.Who) {
+		out = appendMissing(out, parts)
+	}
 	if x.Era == front.Modern {
 		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
 	}
 	return append(out, '}')
+}
+
+// appendMissing names the servers whose own answer is not in a list, and why.
+func appendMissing(out []byte, parts []share) []byte {
+	missing := make(map[string]string)
+	for _, p := range parts {
+		if p.missing != "" {
+			missing[p.server] = p.missing
+		}
+	}
+	if len(missing) == 0 {
+		return out
+	}
+	text, _ := json.Marshal(missing) // strings alone
+	return append(append(append(out, `,"_meta":{"`+MetaNotYet+`":`...), text...), '}')
 }
 
 // pages is what to ask of whom: every visible server from the start, or where

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,13 @@ const listTime = 2500 * time.Millisecond
 
 // lateTime is how long for one that owes the answer since an earlier list.
 const lateTime = 500 * time.Millisecond
+
+// MetaNotYet is the member of a merged list's _meta that tells the daemon's own user
+// which servers' own answers are not in it, and why.
+const MetaNotYet = "doorward/not-yet"
+
+// whyStarting is why a server that is being started answers no list.
+const whyStarting = "starting"
 
 // owed is the lists that went out without a server's own answer.
 type owed struct {
@@ -57,6 +65,13 @@ func (o *owed) pay(method string) (owed bool) {
 	return owed
 }
 
+// started forgets what a server owed only because it was starting: it has started.
+func (o *owed) started() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.lists, func(_ string, l owedList) bool { return l.why == whyStarting })
+}
+
 // text says which lists lack the server, since when and why; "" for none.
 func (o *owed) text() string {
 	o.mu.Lock()
@@ -78,7 +93,7 @@ func (b *backend) why(e *wire.Error) string {
 	case e == nil:
 		return "no answer"
 	case e.Code == codeTimeout && b.starting():
-		return "starting"
+		return whyStarting
 	case e.Code == codeTimeout:
 		return "slow"
 	}
@@ -87,14 +102,15 @@ func (b *backend) why(e *wire.Error) string {
 
 // leftOut notes that a list goes out without a server's own answer, for status
 // and, once, for the log. A server that waits for a sign-in is in status anyway.
-func (r *Relay) leftOut(b *backend, method string, e *wire.Error) {
-	why := b.why(e)
+func (r *Relay) leftOut(b *backend, method string, e *wire.Error) (why string) {
+	why = b.why(e)
 	if why == textSignIn {
-		return
+		return why
 	}
 	if b.owed.miss(method, why) {
 		r.log.Warn("a list goes out without a server's own answer", "server", b.Name, "list", method, "why", why)
 	}
+	return why
 }
 
 // answered notes that a server has answered a list.
