@@ -5,10 +5,13 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -71,4 +74,98 @@ func TestAConnectionBeginsWithAProof(t *testing.T) {
 		}
 		l.Close()
 	}
+}
+
+// A socket keeps the number of the process that made it listen, also when that process is
+// gone and its number could be the daemon's now. Such a socket is no daemon's, whatever is
+// answered on it; that of a process that lives is, as under socket activation.
+func TestASocketOfAProcessThatIsGoneIsNoDaemon(t *testing.T) {
+	t.Parallel()
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, gone := range map[string]bool{"lives": false, "is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sock := filepath.Join(t.TempDir(), "s")
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: sock}); err != nil {
+				t.Fatal(err)
+			}
+			file := os.NewFile(uintptr(fd), sock)
+			defer file.Close()
+			manager := exec.Command(os.Args[0], "-test.run=^TestManagerOfASocket$")
+			manager.Env, manager.ExtraFiles = append(os.Environ(), "LISTEN_ON=3"), []*os.File{file}
+			stop, err := manager.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, err := manager.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := manager.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := manager.Process.Pid
+			if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || line != "listening\n" {
+				t.Fatalf("%q %v", line, err)
+			}
+			end := func() { stop.Close(); _ = manager.Wait() }
+			if gone {
+				end()
+			} else {
+				defer end()
+			}
+			l, err := net.FileListener(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			heard := make(chan bool, 1)
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				req, err := http.ReadRequest(bufio.NewReader(conn))
+				heard <- err == nil
+				if err == nil {
+					proof, _ := peer.Prove(key, req.Header.Get(peer.ProofNonce), pid)
+					fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(proof), proof)
+					_, _ = io.Copy(io.Discard, conn) // until the client goes
+				}
+			}()
+			cl := New(sock, "test")
+			cl.Expect(public)
+			conn, err := cl.dial(t.Context(), "", "")
+			if (err == nil) == gone {
+				t.Errorf("%v", err)
+			}
+			if conn != nil {
+				conn.Close()
+			}
+			if gone && <-heard {
+				t.Error("the socket of a process that is gone was sent a request")
+			}
+		})
+	}
+}
+
+// TestManagerOfASocket is a process of the test above: it makes a socket listen that it was
+// given.
+func TestManagerOfASocket(t *testing.T) {
+	if os.Getenv("LISTEN_ON") == "" {
+		return
+	}
+	if err := syscall.Listen(3, 8); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("listening")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
