@@ -15,6 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/lookalike"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -90,8 +91,9 @@ var methods = []string{
 // of neither.
 func (a attempts) name() string {
 	server := pick(a, "text", "text", "notes", "far", "ghost", "", "TEXT", "Text", "te\u017ft", "text_")
-	thing := pick(a, "echo", "delete", "delete_all", "secret", "text", "notes", "far", "Echo", "DELETE", "", "_", "file:///a", "file:///secret", "doorward://text/file:///secret")
-	switch a.IntN(14) {
+	thing := pick(a, "echo", "delete", "delete_all", "secret", "text", "notes", "far", "Echo", "DELETE", "", "_", "file:///a", "file:///secret", "doorward://text/file:///secret",
+		"delete ", " delete", "de\u200blete", "d\u0435lete", "\uff44elete", "delete\u0000", "Delete_All", "delete__x")
+	switch a.IntN(20) {
 	case 0:
 		return server
 	case 1:
@@ -114,6 +116,14 @@ func (a attempts) name() string {
 		return "DOORWARD://" + server + "/" + thing
 	case 10, 11:
 		return "doorward://" + server + "/" + thing
+	case 12:
+		return server + pick(a, "\uff3f\uff3f", "_\u200b_", "_ _", "%5F%5F", "--", "::", "__\n") + thing
+	case 13:
+		return "doorward://" + pick(a, "x@"+server, server+":1", server+"%2F..", "./"+server, "%74ext", server+"\\") + "/" + thing
+	case 14:
+		return "doorward://ghost/../" + server + "/" + thing
+	case 15:
+		return pick(a, "doorward:", "doorward:/", "doorward:///", " doorward://", "doorward:\\/\\/") + server + "/" + thing
 	}
 	return server + "__" + thing
 }
@@ -157,7 +167,7 @@ func (a attempts) params(method string) string {
 		add("name", a.value())
 	}
 	if a.IntN(4) == 0 {
-		add(pick(a, "name", "uri", "Name", "URI", "ref", "taskId", "tool", "arguments"), pick(a, a.value(), `{"name":`+a.value()+`}`))
+		add(pick(a, "name", "uri", "Name", "URI", "ref", "taskId", "tool", "arguments", "task_id", "tool_name", "na\u00adme", "u\u0440i", "uri ", "_meta", "cursor", "params"), pick(a, a.value(), `{"name":`+a.value()+`}`))
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
@@ -280,6 +290,9 @@ func (a account) inspect(t *testing.T, server string, q *query) {
 	for _, r := range resources {
 		if name, named := strings.CutPrefix(r, server+"/"); named && (strings.Contains(name, "delete") || strings.Contains(name, "secret")) {
 			t.Errorf("%s got what is forbidden: %s", server, q.raw)
+		}
+		if name, named := strings.CutPrefix(r, server+"/"); named && q.Method == "tools/call" && strings.HasPrefix(lookalike.Shown(name)[0], "delete") {
+			t.Errorf("%s got what looks like a denied tool: %s", server, q.raw)
 		}
 		if !a.settles(q.Method, server, r) {
 			t.Errorf("%s got what was not allowed as %s %s: %s", server, q.Method, r, q.raw)
