@@ -162,6 +162,54 @@ func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
 	}
 }
 
+// Nothing of a withheld skill is read under any spelling of its addresses, and what lies
+// beside it is.
+func TestNoSpellingReachesAWithheldSkill(t *testing.T) {
+	t.Parallel()
+	const list = `{"skills":[{"uri":"skill://alpha/SKILL.md","resources":[{"uri":"skill://alpha/x.sh","digest":"sha256:%d","size":1}]},{"uri":"skill://beta/SKILL.md","resources":[]}]}`
+	for _, era := range []string{"legacy", "modern"} {
+		for _, route := range []string{"/mcp/s", "/mcp"} {
+			t.Run(era+" "+route, func(t *testing.T) {
+				t.Parallel()
+				s, book, r := web(t, "s", era), shelf(t), seeded(t)
+				s.setList("skills/list", fmt.Sprintf(list, 1))
+				h := build(t, []Server{s.server(pinnedBy(book, false))})
+				all := clients(h, route, "uid:1000")
+				for round := 1; round <= 2; round++ {
+					s.setList("skills/list", fmt.Sprintf(list, round))
+					for _, call := range all {
+						call("skills/list", "{}")
+					}
+				}
+				equal(t, "withheld", join(book.Items("s")), "skill:skill://alpha/SKILL.md")
+				prefix, from := "", len(s.taken())
+				if route == "/mcp" {
+					prefix = "doorward://s/"
+				}
+				for _, call := range all {
+					for _, uri := range []string{"skill://alpha/SKILL.md", "skill://alpha/x.sh", "skill://alpha/deep/y", "skill://alpha"} {
+						for _, u := range append(addresses(r, uri), strings.ReplaceAll(uri, "a/", "a%2F"), strings.ReplaceAll(uri, "a/", "a%2f%2E%2f"), strings.Replace(uri, "alpha", "beta/../alpha", 1)) {
+							for _, method := range []string{"resources/read", "skills/get", "resources/directory/read"} {
+								call(method, `{"uri":`+string(rawjson.AppendQuote(nil, prefix+u))+`}`)
+							}
+						}
+					}
+				}
+				for _, q := range s.taken()[from:] {
+					for _, n := range namesIn(q) {
+						if got := carelessly(n); got == "skill:/alpha" || strings.HasPrefix(got, "skill:/alpha/") && !strings.Contains(got, "-") { // with a hyphen: a name that the server cannot have
+							t.Errorf("the server got %s", q.raw)
+						}
+					}
+				}
+				for client, call := range all {
+					equal(t, client+" reads what is beside it", code(call("resources/read", `{"uri":"`+prefix+`skill://beta/z"}`)), "")
+				}
+			})
+		}
+	}
+}
+
 // namesIn is everything that a message names.
 func namesIn(q *query) (out []string) {
 	for _, path := range [][]string{{"name"}, {"uri"}, {"ref", "name"}, {"ref", "uri"}} {

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,7 +176,7 @@ func (l *link) pinned(ctx context.Context, c *liveConn, t target) (target, error
 	case "resources/read", "resources/subscribe", "resources/directory/read":
 		return t, errors.Join(shut(c.pin, pin.Resources, t.Name()), shutSkill(c.pin, t.Name()))
 	case "skills/get":
-		return t, shut(c.pin, pin.Skills, t.Name())
+		return t, errors.Join(shut(c.pin, pin.Skills, t.Name()), shutSkill(c.pin, t.Name()))
 	case "completion/complete":
 		return l.completed(ctx, c, t)
 	}
@@ -203,8 +205,25 @@ func shutFor(b *backend, k pin.Kind, uri string) pin.Reason {
 }
 
 // shutSkill refuses the addresses of a withheld skill: its definition has their digests.
-// A list of skills that is not approved yet shuts no resource.
+// A list of skills that is not approved yet shuts no resource. A server may decode an
+// address, and ignore its query, before it looks for the slashes.
 func shutSkill(g *pin.View, uri string) error {
+	place, _, _ := strings.Cut(uri, "#")
+	place, _, _ = strings.Cut(place, "?")
+	ways := []string{uri, place}
+	if plain, err := url.PathUnescape(place); err == nil {
+		ways = append(ways, plain)
+	}
+	for _, way := range slices.Compact(ways) {
+		if err := shutBelow(g, way); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shutBelow looks for a withheld skill at an address and at every one above it.
+func shutBelow(g *pin.View, uri string) error {
 	for dir := uri; ; {
 		for _, skill := range []string{dir, dir + skillFile} {
 			if why := g.Shut(pin.Skills, skill); why != "" && why != pin.Unapproved {
