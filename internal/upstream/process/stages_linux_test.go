@@ -81,26 +81,33 @@ func TestExitStatusPassesTheStages(t *testing.T) {
 func TestNoArgumentTellsThePlan(t *testing.T) {
 	t.Parallel()
 	const canary = "/canary-in-the-plan"
-	s := newStage(t, Options{Hide: []string{canary}, Homes: []string{canary}, Private: os.TempDir()})
-	box := Sandbox{Mode: Contain, Read: []string{canary}, Write: []string{canary}, Named: []string{canary}, Listed: []string{canary}, Own: []string{canary},
-		Hide: []string{canary}}
-	p, err := s.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "echo ready; read line"}, Env: s.env("SECRET=" + canary), Sandbox: box})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Stdout.Close()
-	s.expect(p, "ready")
-	for _, pid := range s.alive() {
-		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(b), canary) {
-			t.Errorf("process %d: %q", pid, b)
+	for _, mode := range []string{Off, Contain} {
+		for _, value := range []string{canary, "file://" + canary, "/usr/bin:" + canary + ":/bin", "at=" + canary, canary + "+/aB3==", `{"path":"` + canary + `"}`, "--key=" + canary} {
+			s := newStage(t, Options{Hide: []string{canary}, Homes: []string{canary}, Private: os.TempDir()})
+			box := Sandbox{Mode: mode}
+			if mode != Off {
+				box = Sandbox{Mode: mode, Read: []string{canary}, Write: []string{canary}, Named: []string{canary}, Listed: []string{canary}, Own: []string{canary}, Hide: []string{canary}}
+			}
+			p, err := s.Start(Spec{Server: "s", Path: "/bin/sh", Args: []string{"-c", "echo ready; read line"}, Env: s.env("SECRET=" + value), Sandbox: box})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.expect(p, "ready")
+			for _, pid := range s.alive() {
+				if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(b), canary) {
+					t.Errorf("%s, %s: process %d: %q", mode, value, pid, b)
+				}
+			}
+			seen := 3
+			if os.Getuid() != 0 || mode == Off {
+				seen = 2 // one stage; or the environment of the second is shut to its own user
+			}
+			if n := len(s.alive()); n < seen {
+				t.Errorf("%s: %d processes carry the environment, want %d", mode, n, seen)
+			}
+			p.Stdout.Close()
+			p.Stdin.Close()
 		}
-	}
-	seen := 3
-	if os.Getuid() != 0 {
-		seen = 2 // the environment of the second stage is shut to its own user
-	}
-	if n := len(s.alive()); n < seen {
-		t.Errorf("%d processes carry the environment, want %d", n, seen)
 	}
 }
 
