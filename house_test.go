@@ -72,14 +72,15 @@ var mayImport = map[string]string{
 
 	"internal/onboard": "base/",
 
-	"internal/daemon/auditkey": "trust/audit base/durable",
-	"internal/daemon/retain":   "base/auditlog trust/audit base/durable",
-	"internal/daemon/config":   "trust/policy base/plaintext base/",
-	"internal/daemon/admin":    "messaging/ relay/approval upstream/pin downstream/peer trust/",
-	"internal/daemon/console":  "base/auditlog base/plaintext daemon/admin daemon/health daemon/history messaging/ instructions/ upstream/pin trust/",
-	"internal/daemon/health":   "daemon/admin",
-	"internal/daemon/history":  "base/auditlog trust/",
-	"internal/daemon":          "*",
+	"internal/daemon/auditkey":    "trust/audit base/durable",
+	"internal/daemon/retain":      "base/auditlog trust/audit base/durable",
+	"internal/daemon/policycheck": "trust/",
+	"internal/daemon/config":      "daemon/policycheck trust/policy base/plaintext base/",
+	"internal/daemon/admin":       "messaging/ relay/approval upstream/pin downstream/peer trust/",
+	"internal/daemon/console":     "base/auditlog base/plaintext daemon/admin daemon/health daemon/history messaging/ instructions/ upstream/pin trust/",
+	"internal/daemon/health":      "daemon/admin",
+	"internal/daemon/history":     "base/auditlog trust/",
+	"internal/daemon":             "*",
 
 	"internal/daemon/telemetry": "relay downstream/front trust/wire",
 
@@ -111,6 +112,7 @@ var only = []struct {
 	{"net/http.DefaultClient", "", "only egress dials; the default client follows redirects and proxies"},
 	{"net/http.DefaultTransport", "", "only egress dials; the default transport honours HTTP_PROXY"},
 	{"net/http.DefaultServeMux", "", "imports register handlers on it"},
+	{module + "internal/trust/policy.Compile", "daemon/policycheck", "a file that a person wrote is checked before it decides"},
 	{"os.Exit", "cmd/doorward", "the exit status is decided in one place"},
 	{"github.com/ncruces/go-sqlite3", "base/store", "only store knows which database it is"},
 	{"github.com/ncruces/go-sqlite3/driver", "base/store", "only store knows which database it is"},

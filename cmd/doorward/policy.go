@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
@@ -75,7 +76,7 @@ func (w whole) tried() []config.Problem {
 		return nil
 	}
 	trials, problems := config.PolicyTests(w.config.Policy)
-	return append(problems, policyProblems(w.policy.Try(config.PolicyTestsFile(w.config.Policy), trials))...)
+	return append(problems, policyProblems(policycheck.Try(w.policy, config.PolicyTestsFile(w.config.Policy), trials))...)
 }
 
 // triedForServing are the same problems where they stop nothing.
@@ -112,5 +113,5 @@ func policyOnDisk(o *options) (string, error) {
 	if w.policy == nil {
 		return "", fail(exitFailed, "the configuration has problems")
 	}
-	return w.policy.Text(), nil
+	return daemon.PolicyText(w.config), nil
 }

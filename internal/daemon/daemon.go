@@ -33,7 +33,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
@@ -70,7 +69,7 @@ type Daemon struct {
 	retention   *retention
 	places      places // the state and the runtime directory
 	servers     *serverSet
-	policy      atomic.Pointer[policy.Set] // in force
+	policy      atomic.Pointer[rules] // in force
 	outward     *outward
 	definitions *definitions
 	approvals   *approval.Queue
@@ -225,7 +224,7 @@ func (d *Daemon) openServers() error {
 	}
 	d.warmth = openWarmth(d.o.StateDir, d.uid, d.log)
 	l := d.o.Config.Limits
-	d.gate = gate.New(rules, d.audit, limitsOf(l, d.uid))
+	d.gate = gate.New(rules.set, d.audit, limitsOf(l, d.uid))
 	d.issuer.gate = d.gate
 	d.openInstructing()
 	hold, err := d.openApprovals()

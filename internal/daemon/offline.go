@@ -76,6 +76,6 @@ func (d *Daemon) openRules() error {
 		return err
 	}
 	d.policy.Store(rules)
-	d.gate = gate.New(rules, d.audit, gate.Limits{CallsPerSecond: d.o.Config.Limits.CallsPerSecond})
+	d.gate = gate.New(rules.set, d.audit, gate.Limits{CallsPerSecond: d.o.Config.Limits.CallsPerSecond})
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -16,6 +17,13 @@ import (
 // default policy, every server's own lists, and the policy file that c has
 // read. It is nil when one of the problems is more than a warning.
 func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
+	return policycheck.Compile(policyOptions(c, uid))
+}
+
+// PolicyText is the whole policy of c as one Cedar document, for people.
+func PolicyText(c *config.Config) string { return string(policycheck.Document(policyOptions(c, 0))) }
+
+func policyOptions(c *config.Config, uid uint32) policy.Options {
 	rules := make(map[string]policy.ServerRules, len(c.Servers))
 	for name, s := range c.Servers {
 		if s.Disabled {
@@ -31,15 +39,21 @@ func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 		rules[agent.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
 	}
 	rules[deliver.ServerName] = policy.ServerRules{Tools: policy.List{Allow: []string{"*"}}}
-	return policy.Compile(policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText})
+	return policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText}
+}
+
+// rules are the policy in force, and its text for people.
+type rules struct {
+	set  *policy.Set
+	text string
 }
 
 // compilePolicy is Policy for the daemon itself. cmd/doorward has shown the
 // problems of the same text before; here they are one error.
-func (d *Daemon) compilePolicy(c *config.Config) (*policy.Set, error) {
+func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
 	set, problems := Policy(c, d.uid)
 	if set != nil {
-		return set, nil
+		return &rules{set, PolicyText(c)}, nil
 	}
 	var all []error
 	for _, p := range problems {
@@ -51,7 +65,7 @@ func (d *Daemon) compilePolicy(c *config.Config) (*policy.Set, error) {
 }
 
 // policyText is the policy in force.
-func (a api) policyText() string { return a.d.policy.Load().Text() }
+func (a api) policyText() string { return a.d.policy.Load().text }
 
 // decide answers for somebody who is not there, as the policy would.
 func (a api) decide(q policy.Request) policy.Decision {

@@ -34,7 +34,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	d.agents.set(c)
 	d.contained.Store(set.containment())
 	d.policy.Store(rules)
-	d.gate.SetPolicy(rules)
+	d.gate.SetPolicy(rules.set)
 	d.relay.SetServers(d.withBuiltins(set.relay))
 	d.relay.Announce()
 	d.warmth.again(c)

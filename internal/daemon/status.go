@@ -79,7 +79,7 @@ func (a api) status() admin.Status {
 				v.State = relay.Failing
 			}
 		}
-		v.Unmatched = a.d.definitions.unmatched(a.d.policy.Load(), b.Name)
+		v.Unmatched = a.d.definitions.unmatched(a.d.policy.Load().set, b.Name)
 		a.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && a.d.o.Config.Agent.SiblingJoin != "off" {
 			v.Reason = "sibling_join: " + a.d.o.Config.Agent.SiblingJoin

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 )
 
 // ReadPolicy reads the policy file into PolicyText. Without one there is nothing to do. open is as in Options.
@@ -40,7 +40,7 @@ func PolicyTestsFile(policyFile string) string {
 
 // PolicyTests reads the tests beside a policy file; none, when there is no such file. A test that cannot be
 // understood is a problem, and the others are given all the same.
-func PolicyTests(policyFile string) ([]policy.Trial, []Problem) {
+func PolicyTests(policyFile string) ([]policycheck.Trial, []Problem) {
 	path := PolicyTestsFile(policyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -53,14 +53,14 @@ func PolicyTests(policyFile string) ([]policy.Trial, []Problem) {
 }
 
 // ParsePolicyTests is PolicyTests for content in memory.
-func ParsePolicyTests(name string, content []byte) ([]policy.Trial, []Problem) {
+func ParsePolicyTests(name string, content []byte) ([]policycheck.Trial, []Problem) {
 	src := source{newReport(name)}
 	root := src.testsTree(content)
 	if root == nil {
 		return nil, src.report.problems
 	}
 	src.lint(root)
-	var out []policy.Trial
+	var out []policycheck.Trial
 	for i, n := range root.Content {
 		at, before := fmt.Sprintf("[%d]", i), len(src.report.problems)
 		if t := (trials{src}).trial(n, at); len(src.report.problems) == before {
@@ -87,8 +87,8 @@ var trialKeys = []string{"name", "as", "action", "resource", "local", "confirmed
 type trials struct{ src source }
 
 // trial decodes one test.
-func (r trials) trial(n *yaml.Node, at string) policy.Trial {
-	t := policy.Trial{Line: n.Line}
+func (r trials) trial(n *yaml.Node, at string) policycheck.Trial {
+	t := policycheck.Trial{Line: n.Line}
 	if !r.src.is(n, at, yaml.MappingNode, "a mapping with as, action, resource and expect") {
 		return t
 	}
@@ -106,7 +106,7 @@ func (r trials) trial(n *yaml.Node, at string) policy.Trial {
 }
 
 // value decodes one key of a test.
-func (r trials) value(n *yaml.Node, at, name string, t *policy.Trial) {
+func (r trials) value(n *yaml.Node, at, name string, t *policycheck.Trial) {
 	key := join(at, name)
 	text := func() string { s, _ := r.src.text(n, key); return s }
 	switch name {
@@ -151,7 +151,7 @@ func (s source) truth(n *yaml.Node, key string) bool {
 }
 
 // facts decodes facts by grade.
-func (r trials) facts(n *yaml.Node, key string, t *policy.Trial) {
+func (r trials) facts(n *yaml.Node, key string, t *policycheck.Trial) {
 	if !r.src.is(n, key, yaml.MappingNode, "a mapping of attested, verified and observed") {
 		return
 	}

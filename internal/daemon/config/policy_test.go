@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/doorward/doorward/internal/daemon/config"
-	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -39,7 +39,7 @@ func TestPolicyTests(t *testing.T) {
 	fact := func(name, value string, g principal.Grade) principal.Fact {
 		return principal.Fact{Name: name, Value: value, Grade: g}
 	}
-	want := []policy.Trial{
+	want := []policycheck.Trial{
 		{Name: "writes", Line: 2, As: "uid:7", Action: "tools/call", Resource: "notes/add", Local: true, Confirmed: true,
 			Facts: []principal.Fact{fact("uid", "7", principal.Attested), fact("groups", "1,2", principal.Attested), fact("label", "x", principal.Attested),
 				fact("scope", "server:a,agent", principal.Verified), fact("oauth_scope", "a b", principal.Verified), fact("exe", "/usr/bin/x", principal.Observed)},

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,63 +10,59 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// form is what a value is to Cedar.
-type form uint8
+// Form is what a value is to Cedar.
+type Form uint8
 
 const (
-	formText form = iota
-	formNumber
-	formTruth
-	formTexts
-	formNumbers
-	formThings
+	FormText Form = iota
+	FormNumber
+	FormTruth
+	FormTexts
+	FormNumbers
+	FormThings
 )
 
-func (f form) String() string {
-	return [...]string{"text", "a number", "true or false", "a set of texts", "a set of numbers", "a set of entities"}[f]
+// Fact is what is known of a fact in advance.
+type Fact struct {
+	Grades []principal.Grade // at which it occurs
+	Form   Form
+	Sep    string // between the elements of a set
+	Image  bool   // it describes the program: see Request.Confirmed
 }
 
-// fact is what is known of a fact in advance.
-type fact struct {
-	grades []principal.Grade // at which it occurs
-	form   form
-	sep    string // between the elements of a set
-	image  bool   // it describes the program: see Request.Confirmed
-}
-
-// knownFacts are the facts that rules can read. A name that is not among them
+// KnownFacts are the facts that rules can read. A name that is not among them
 // is a misspelling.
-var knownFacts = tableOfFacts()
+var KnownFacts = tableOfFacts()
 
-func tableOfFacts() map[string]fact {
+func tableOfFacts() map[string]Fact {
 	attested, verified, observed := []principal.Grade{principal.Attested}, []principal.Grade{principal.Verified}, []principal.Grade{principal.Observed}
-	seen := func(f form, sep string) fact { return fact{grades: observed, form: f, sep: sep, image: true} }
-	proved := func(f form, sep string) fact { return fact{grades: verified, form: f, sep: sep} }
-	return map[string]fact{
-		"uid":      {grades: []principal.Grade{principal.Attested, principal.Observed}, form: formNumber},
-		"gid":      {grades: attested, form: formNumber},
-		"groups":   {grades: attested, form: formNumbers, sep: ","},
-		"label":    {grades: attested},
-		"instance": {grades: []principal.Grade{principal.Attested, principal.Observed}},
+	seen := func(f Form, sep string) Fact { return Fact{Grades: observed, Form: f, Sep: sep, Image: true} }
+	proved := func(f Form, sep string) Fact { return Fact{Grades: verified, Form: f, Sep: sep} }
+	return map[string]Fact{
+		"uid":      {Grades: []principal.Grade{principal.Attested, principal.Observed}, Form: FormNumber},
+		"gid":      {Grades: attested, Form: FormNumber},
+		"groups":   {Grades: attested, Form: FormNumbers, Sep: ","},
+		"label":    {Grades: attested},
+		"instance": {Grades: []principal.Grade{principal.Attested, principal.Observed}},
 
-		"launcher":    proved(formText, ""),
-		"parent":      proved(formText, ""),
-		"token":       proved(formText, ""),
-		"scope":       proved(formTexts, ","),
-		"issuer":      proved(formText, ""),
-		"subject":     proved(formText, ""),
-		"client_id":   proved(formText, ""),
-		"oauth_scope": proved(formTexts, " "),
-		"audience":    proved(formTexts, " "),
+		"launcher":    proved(FormText, ""),
+		"parent":      proved(FormText, ""),
+		"token":       proved(FormText, ""),
+		"scope":       proved(FormTexts, ","),
+		"issuer":      proved(FormText, ""),
+		"subject":     proved(FormText, ""),
+		"client_id":   proved(FormText, ""),
+		"oauth_scope": proved(FormTexts, " "),
+		"audience":    proved(FormTexts, " "),
 
-		"pid":        {grades: observed, form: formNumber},
-		"namespaces": {grades: observed},
-		"exe":        seen(formText, ""), "exe_sha256": seen(formText, ""), "parent_exe": seen(formText, ""), "parents": seen(formText, ""),
-		"start": seen(formText, ""), "cgroup": seen(formText, ""), "unit": seen(formText, ""),
+		"pid":        {Grades: observed, Form: FormNumber},
+		"namespaces": {Grades: observed},
+		"exe":        seen(FormText, ""), "exe_sha256": seen(FormText, ""), "parent_exe": seen(FormText, ""), "parents": seen(FormText, ""),
+		"start": seen(FormText, ""), "cgroup": seen(FormText, ""), "unit": seen(FormText, ""),
 	}
 }
 
-// factGroups are the groups of the context that hold facts.
+// factGroups are the Groups of the context that hold facts.
 func factGroups() []principal.Grade {
 	return []principal.Grade{principal.Attested, principal.Verified, principal.Observed}
 }
@@ -80,11 +75,11 @@ func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 	for _, grade := range factGroups() {
 		group := types.RecordMap{}
 		for _, f := range p.Facts() {
-			k := knownFacts[f.Name]
-			if _, twice := group[types.String(f.Name)]; twice || f.Grade != grade || k.image && !confirmed || !slices.Contains(s.facts, f.Name) {
+			k := KnownFacts[f.Name]
+			if _, twice := group[types.String(f.Name)]; twice || f.Grade != grade || k.Image && !confirmed || !slices.Contains(s.facts, f.Name) {
 				continue
 			}
-			if v := k.value(f.Value); v != nil {
+			if v := k.Value(f.Value); v != nil {
 				group[types.String(f.Name)] = v
 			}
 		}
@@ -93,19 +88,19 @@ func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 	return types.NewRecord(context)
 }
 
-// value is the text of a fact as Cedar knows it; nil when it is none of its
+// Value is the text of a fact as Cedar knows it; nil when it is none of its
 // form.
-func (f fact) value(s string) types.Value {
-	switch f.form {
-	case formNumber:
+func (f Fact) Value(s string) types.Value {
+	switch f.Form {
+	case FormNumber:
 		return long(s)
-	case formTexts, formNumbers:
+	case FormTexts, FormNumbers:
 		var all []types.Value
-		for _, part := range strings.Split(s, f.sep) {
+		for _, part := range strings.Split(s, f.Sep) {
 			part = strings.TrimSpace(part)
 			switch {
 			case part == "":
-			case f.form == formTexts:
+			case f.Form == FormTexts:
 				all = append(all, types.String(part))
 			case long(part) == nil:
 				return nil
@@ -125,29 +120,3 @@ func long(s string) types.Value {
 	}
 	return types.Long(n)
 }
-
-// factsOf lists the names of a group, sorted.
-func factsOf(grade principal.Grade) []string {
-	var out []string
-	for name, f := range knownFacts {
-		if slices.Contains(f.grades, grade) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// attributes are what rules can read of a principal and of a resource.
-func attributes(variable string) map[string]form {
-	switch variable {
-	case "principal":
-		return map[string]form{"name": formText, "kind": formText, "local": formTruth, "owner": formTruth, "stranger": formTruth,
-			"scoped": formTruth, "admin": formTruth, "grants": formThings, "servers": formThings}
-	case "resource":
-		return map[string]form{"name": formText, "server": formText, "configured": formTruth}
-	}
-	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -125,7 +125,7 @@ func compiled(t *testing.T, file string) *Set {
 	return s
 }
 
-// oracle decides as the words of the policy say: every rule by itself, all of
+// oracle decides as the words of the policy say: every rule by Itself, all of
 // it, with all arguments, and no index, order or cache.
 func oracle(s *Set, q Request) (allow, known bool) {
 	if !q.Who.Valid() {
@@ -133,7 +133,7 @@ func oracle(s *Set, q Request) (allow, known bool) {
 	}
 	w := s.world(q)
 	context := s.contextOf(q.Who, q.Confirmed)
-	if hasArguments(q.Action) {
+	if HasArguments(q.Action) {
 		args, err := arguments(q.Args, &need{all: true})
 		if err != nil {
 			return false, false

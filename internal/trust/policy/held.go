@@ -22,7 +22,7 @@ func (s *Set) decideHeld(q Request) Decision {
 		d.Ask = Ask{}
 		return d
 	}
-	if d.Ask.Rule == "" && q.Action == actionCall {
+	if d.Ask.Rule == "" && q.Action == ActionCall {
 		d.Ask = s.heldByList(q)
 	}
 	if d.Ask.Rule != "" && !q.Holds {
@@ -37,7 +37,7 @@ func canWait(q Request) bool {
 	switch {
 	case q.Listing, q.Action == ActionAdmin, q.Action == ActionApprove:
 		return false
-	case strings.HasPrefix(q.Action, serverAgent+"."), strings.HasPrefix(q.Action, serverInstructions+"."):
+	case strings.HasPrefix(q.Action, ServerAgent+"."), strings.HasPrefix(q.Action, ServerInstructions+"."):
 		return true
 	}
 	return q.Server != "" && q.Name != ""

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -98,7 +99,7 @@ func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 // A question about what is forbidden would have no answer.
 func TestAForbidHasNoQuestion(t *testing.T) {
 	t.Parallel()
-	_, problems := policy.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@ask("why") forbid (principal, action, resource);`)})
+	_, problems := policycheck.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@ask("why") forbid (principal, action, resource);`)})
 	if !policy.Fatal(problems) {
 		t.Error("a forbid with @ask is taken")
 	}

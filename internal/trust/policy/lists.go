@@ -48,7 +48,7 @@ const (
 )
 
 func forbidCalls(server string) *ast.Policy {
-	return ast.Forbid().ActionEq(types.NewEntityUID(typeAction, actionCall)).ResourceIn(types.NewEntityUID(typeServer, types.String(server)))
+	return ast.Forbid().ActionEq(types.NewEntityUID(TypeAction, ActionCall)).ResourceIn(types.NewEntityUID(TypeServer, types.String(server)))
 }
 
 // anyOf joins the patterns as a balanced tree: a list may be long, and a chain
@@ -174,14 +174,14 @@ func asksLike(patterns []string, covered bool) []types.EntityUID {
 	for _, q := range questions() {
 		hit := slices.ContainsFunc(patterns, func(p string) bool { return like(p).Match(types.String(q.word)) })
 		if hit == covered {
-			out = append(out, types.NewEntityUID(typeAction, types.String(q.action)))
+			out = append(out, types.NewEntityUID(TypeAction, types.String(q.action)))
 		}
 	}
 	return out
 }
 
 func forbidAsks(server string, asks []types.EntityUID) *ast.Policy {
-	return ast.Forbid().ActionInSet(asks...).ResourceIn(types.NewEntityUID(typeServer, types.String(server)))
+	return ast.Forbid().ActionInSet(asks...).ResourceIn(types.NewEntityUID(TypeServer, types.String(server)))
 }
 
 func listRule(name, reason string, p *ast.Policy) *rule {

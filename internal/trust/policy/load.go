@@ -2,13 +2,9 @@ package policy
 
 import (
 	_ "embed" // of the default policy
-	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"sort"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -34,7 +30,8 @@ type Problem struct {
 	Line    int    // from 1; of a rule, where it begins
 	Key     string // the rule, where it has a name
 	Text    string
-	Warning bool // worth saying, stops nothing
+	Warning bool  // worth saying, stops nothing
+	Syntax  error // why the file is not Cedar, as the parser says it
 }
 
 // Fatal reports whether a problem is more than a warning.
@@ -55,7 +52,7 @@ func load(file string, text []byte) ([]*rule, []Problem) {
 	}
 	list, err := parse(text)
 	if err != nil {
-		return nil, []Problem{syntaxProblem(file, text, err)}
+		return nil, []Problem{{File: file, Line: 1, Text: "this is not Cedar: " + Clip(err.Error()), Syntax: err}}
 	}
 	n := namer{file: file, seen: map[string]int{}}
 	for _, p := range list {
@@ -81,16 +78,16 @@ type namer struct {
 // add names a rule by its @id, or by its position.
 func (n *namer) add(p *ast.Policy) {
 	at := fmt.Sprintf("%s:%d", filepath.Base(n.file), p.Position.Line)
-	name, given := annotation(p, "id")
+	name, given := Annotation(p, "id")
 	if !given {
 		if name = at; n.seen[name] > 0 {
 			name = fmt.Sprintf("%s:%d", at, p.Position.Column)
 		}
 	} else if problem := n.wrong(name); problem != "" {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: clip(name), Text: problem})
+		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name), Text: problem})
 	}
-	if reason, _ := annotation(p, "reason"); !printable(reason, 256) {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: clip(name),
+	if reason, _ := Annotation(p, "reason"); !printable(reason, 256) {
+		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name),
 			Text: "@reason must be one line of at most 256 bytes without control characters; shorten it"})
 	}
 	n.seen[name] = p.Position.Line
@@ -114,7 +111,7 @@ func (n *namer) wrong(name string) string {
 	return ""
 }
 
-func annotation(p *ast.Policy, key string) (string, bool) {
+func Annotation(p *ast.Policy, key string) (string, bool) {
 	for _, a := range p.Annotations {
 		if string(a.Key) == key {
 			return string(a.Value), true
@@ -129,73 +126,13 @@ func printable(s string, most int) bool {
 	return len(s) <= most && visible.AllPrintable(s)
 }
 
-// clip bounds what a message repeats of the file, and keeps it printable.
-func clip(s string) string {
+// Clip bounds what a message repeats of the file, and keeps it printable.
+func Clip(s string) string {
 	const most = 64
 	if printable(s, most) {
 		return s
 	}
 	return string(principal.AppendQuoted(nil, s, most))
-}
-
-// The shapes of Cedar's errors.
-var (
-	syntaxPrefix = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?<input>:(\d+):\d+(?: "(?:[^"\\]|\\.)*")?: `)
-	exactShape   = regexp.MustCompile(`^exact got (.*) want (.*)$`)
-)
-
-// syntaxProblem finds the line of a syntax error. Cedar names the token behind
-// the one that is wrong, or none; the error itself is on the first line with
-// which it appears, and halving finds that.
-func syntaxProblem(file string, text []byte, err error) Problem {
-	said := syntaxText(err)
-	ends := []int{0}
-	for i, c := range text {
-		if c == '\n' {
-			ends = append(ends, i+1)
-		}
-	}
-	if ends[len(ends)-1] < len(text) {
-		ends = append(ends, len(text))
-	}
-	line := sort.Search(len(ends)-1, func(lines int) bool {
-		_, got := parse(text[:ends[lines]])
-		return got != nil && syntaxText(got) == said
-	})
-	if m := syntaxPrefix.FindStringSubmatch(err.Error()); m != nil {
-		if named, _ := strconv.Atoi(m[1]); named > 0 {
-			line = min(line, named)
-		}
-	}
-	return Problem{File: file, Line: max(1, line), Text: "this is not Cedar: " + said + "; docs/policy.md has examples"}
-}
-
-// syntaxText is what Cedar says, without the place.
-func syntaxText(err error) string {
-	said := strings.TrimPrefix(err.Error(), "parser error: ")
-	if inner := errors.Unwrap(errors.Unwrap(err)); inner != nil {
-		said = inner.Error()
-	}
-	said = syntaxPrefix.ReplaceAllString(said, "")
-	if strings.HasPrefix(said, "unexpected effect") {
-		said += "; a rule begins with permit or forbid"
-	}
-	if m := exactShape.FindStringSubmatch(said); m != nil {
-		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
-	}
-	return strings.Map(func(r rune) rune {
-		if !visible.Printable(r) {
-			return ' '
-		}
-		return r
-	}, said)
-}
-
-func quoted(token string) string {
-	if token == "" {
-		return "the end"
-	}
-	return clip(token)
 }
 
 // maxNesting is deeper than anything a policy needs. The parser goes one

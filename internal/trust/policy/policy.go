@@ -12,10 +12,13 @@
 package policy
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -42,15 +45,15 @@ const (
 // The built-in servers. Their own actions are `agent.send` and its like and
 // `instructions.read`.
 const (
-	serverAgent        = "agent"
-	serverInstructions = "instructions"
+	ServerAgent        = "agent"
+	ServerInstructions = "instructions"
 )
 
 // Request is one question.
 type Request struct {
 	Who    *principal.Principal
 	Action string // an MCP method, an action of a built-in server, or ActionAdmin
-	Server string // the configured server; empty for acts on Doorward itself
+	Server string // the configured server; empty for acts on Doorward Itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
 
 	// Args is the raw JSON object of a call's arguments; nil where there are
@@ -71,7 +74,7 @@ type Request struct {
 	Tool Claims
 }
 
-// Claims are a tool's own words about itself. A tool of which nothing is known has
+// Claims are a tool's own words about Itself. A tool of which nothing is known has
 // neither.
 type Claims struct {
 	Harmless bool // no destructiveHint
@@ -125,7 +128,6 @@ type Set struct {
 	facts   []string           // that some rule reads
 	actions actions
 	cache   cache
-	text    []byte
 	lists   map[string]ServerRules
 }
 
@@ -147,7 +149,7 @@ func Compile(o Options) (*Set, []Problem) {
 		return nil, problems
 	}
 	lists := compileLists(o.Servers)
-	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), text: document(lists, o), cache: newCache(), lists: o.Servers}
+	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), cache: newCache(), lists: o.Servers}
 	s.arrange(o.Servers, inOrder(own, builtin, lists))
 	return s, problems
 }
@@ -158,10 +160,63 @@ func (o Options) own() ([]*rule, []Problem) {
 		return nil, nil
 	}
 	rules, problems := load(o.File, o.Text)
-	problems = append(problems, lint(rules, o)...)
-	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	for _, r := range rules {
+		problems = append(problems, r.unfounded(o.File)...)
+	}
 	return rules, problems
 }
+
+// unfounded refuses what a rule may not rest on: a permit on an observed fact, and
+// any rule on the context as a whole, which does not show its grades.
+func (r *rule) unfounded(file string) (found []Problem) {
+	say := func(text string) {
+		p := Problem{File: file, Line: r.line, Text: text}
+		if !strings.HasPrefix(r.name, r.at) {
+			p.Key = Clip(r.name)
+		}
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+	}
+	for _, c := range r.syntax.Conditions {
+		Paths(c.Body, func(p Path) {
+			switch {
+			case p.Variable != "context":
+			case len(p.Steps) == 0:
+				say("a rule may not use context as a whole, since it does not show which facts it rests on; name them, as in context.attested.uid")
+			case r.permit && p.Steps[0] == principal.Observed.String():
+				say("a permit may not rest on an observed fact; write a forbid")
+			}
+		})
+	}
+	return found
+}
+
+// Statement is one rule as it was read.
+type Statement struct {
+	Name, At string // At: FILE:LINE; empty for a rule that is in no file
+	Line     int
+	Facts    []string // that it reads
+	Args     bool     // it reads arguments
+	Syntax   *ast.Policy
+}
+
+// Statements are the rules of the operator's file, and those that the servers' own
+// lists are compiled to.
+func (o Options) Statements() (own, lists []Statement) {
+	rules, _ := o.own()
+	return statements(rules), statements(compileLists(o.Servers))
+}
+
+func statements(rules []*rule) (all []Statement) {
+	for _, r := range rules {
+		all = append(all, Statement{r.name, r.at, r.line, r.facts, r.args != nil, r.syntax})
+	}
+	return all
+}
+
+// Default is the text of the default policy.
+func Default() []byte { return bytes.Clone(defaultText) }
 
 // inOrder sorts the rules into the order in which they are named when several
 // decide: of permits the operator's own first; of forbids last, because a rule
@@ -210,10 +265,7 @@ func (s *Set) rulesFor(server string) []*rule {
 	return s.general
 }
 
-// Text is the whole policy as one Cedar document, for people.
-func (s *Set) Text() string { return string(s.text) }
-
-// Decide answers q. A started agent may what it may itself and each of its
+// Decide answers q. A started agent may what it may Itself and each of its
 // ancestors may too: the first that may not decides.
 func (s *Set) Decide(q Request) Decision {
 	d := s.decideHeld(q)
@@ -258,7 +310,7 @@ var (
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}
 	outsideSpawn  = Decision{Rule: "default.spawn", Reason: "outside the rights of this started agent"}
 	tokenAdmin    = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
-	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
+	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward Itself has no such action"}
 )
 
 // unpermitted says why no rule permits q: the nearest of the rules that did

@@ -75,9 +75,9 @@ func (r *rule) readHead(p *ast.Policy) {
 // serverOf is the server that a resource is on; empty for none.
 func serverOf(e types.EntityUID) string {
 	switch e.Type {
-	case typeServer:
+	case TypeServer:
 		return string(e.ID)
-	case typeTool, typePrompt, typeResource:
+	case TypeTool, TypePrompt, TypeResource:
 		server, _, _ := strings.Cut(string(e.ID), "/")
 		return server
 	}

@@ -59,7 +59,7 @@ func TestAnAgentMayWhatItsRightsAndItsParentAllow(t *testing.T) {
 	}
 }
 
-// Without a permit of one's own the default rule names itself.
+// Without a permit of one's own the default rule names Itself.
 func TestTheDefaultPolicyOfStartedAgents(t *testing.T) {
 	t.Parallel()
 	s := with(t, "")

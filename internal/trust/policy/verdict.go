@@ -56,7 +56,7 @@ func (s *Set) judge(q Request) *verdict {
 		switch {
 		case !r.mayApply(&w.caller, w.actionName()):
 		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // authority is given in so many words
-		case r.args != nil && hasArguments(q.Action):
+		case r.args != nil && HasArguments(q.Action):
 			about = append(about, r)
 		default: // without arguments a rule about them finds none
 			plain = append(plain, r)
@@ -148,10 +148,10 @@ func (v *verdict) unread() Decision {
 	return d
 }
 
-// hasArguments names the actions that come with arguments.
-func hasArguments(action string) bool {
+// HasArguments names the actions that come with arguments.
+func HasArguments(action string) bool {
 	switch action {
-	case actionCall, actionPrompt, AgentSee, AgentSend, AgentDeliver, AgentDelegate:
+	case ActionCall, ActionPrompt, AgentSee, AgentSend, AgentDeliver, AgentDelegate:
 		return true
 	}
 	return false

@@ -13,24 +13,24 @@ import (
 
 // The types of what rules speak of.
 const (
-	typePrincipal = "Principal" // Principal::"token:ci", as principals are written
-	typeKind      = "Kind"      // Kind::"token", the parent of its principals
-	typeAction    = "Action"    // Action::"tools/call", and groups of them
-	typeServer    = "Server"    // Server::"notes", the parent of what it offers
-	typeTool      = "Tool"      // Tool::"notes/add"
-	typePrompt    = "Prompt"    // Prompt::"notes/summary"
-	typeResource  = "Resource"  // Resource::"notes/file:///x"
-	typeDoorward  = "Doorward"  // Doorward::"doorward", what is on no server
+	TypePrincipal = "Principal" // Principal::"token:ci", as principals are written
+	TypeKind      = "Kind"      // Kind::"token", the parent of its principals
+	TypeAction    = "Action"    // Action::"tools/call", and Groups of them
+	TypeServer    = "Server"    // Server::"notes", the parent of what it offers
+	TypeTool      = "Tool"      // Tool::"notes/add"
+	TypePrompt    = "Prompt"    // Prompt::"notes/summary"
+	TypeResource  = "Resource"  // Resource::"notes/file:///x"
+	TypeDoorward  = "Doorward"  // Doorward::"doorward", what is on no server
 )
 
-// itself is the one entity of its type.
-const itself = "doorward"
+// Itself is the one entity of its type.
+const Itself = "doorward"
 
 // Actions with a resource of its own kind.
 const (
-	actionCall     = "tools/call"
-	actionPrompt   = "prompts/get"
-	actionComplete = "completion/complete"
+	ActionCall     = "tools/call"
+	ActionPrompt   = "prompts/get"
+	ActionComplete = "completion/complete"
 )
 
 // Groups of actions.
@@ -64,8 +64,8 @@ const (
 	AgentDelegate = "agent.delegate"
 )
 
-// groups are the actions of each group by name; those without are by prefix.
-func groups() map[string][]string {
+// Groups are the actions of each group by name; those without are by prefix.
+func Groups() map[string][]string {
 	handshake := []string{"initialize", "server/discover"}
 	ask := []string{AskElicitation, AskSampling, AskRoots}
 	session := []string{"tools/list", "subscriptions/listen", "logging/setLevel", "notifications/roots/list_changed"}
@@ -75,25 +75,25 @@ func groups() map[string][]string {
 		groupGuidance:       {InstructSession, InstructBehavioural, InstructStructural}}
 }
 
-// actions are the entities of the actions that are in groups.
+// actions are the entities of the actions that are in Groups.
 type actions map[string]types.Entity
 
 func knownActions() actions {
 	parents := map[string][]types.EntityUID{}
-	for group, members := range groups() {
+	for group, members := range Groups() {
 		for _, m := range members {
-			parents[m] = append(parents[m], types.NewEntityUID(typeAction, types.String(group)))
+			parents[m] = append(parents[m], types.NewEntityUID(TypeAction, types.String(group)))
 			switch group {
 			case groupCorrespondence:
-				parents[m] = append(parents[m], types.NewEntityUID(typeAction, groupMessaging))
+				parents[m] = append(parents[m], types.NewEntityUID(TypeAction, groupMessaging))
 			case groupGuidance:
-				parents[m] = append(parents[m], types.NewEntityUID(typeAction, groupInstructions))
+				parents[m] = append(parents[m], types.NewEntityUID(TypeAction, groupInstructions))
 			}
 		}
 	}
 	known := actions{}
 	for name, p := range parents {
-		known[name] = types.Entity{UID: types.NewEntityUID(typeAction, types.String(name)), Parents: types.NewEntityUIDSet(p...)}
+		known[name] = types.Entity{UID: types.NewEntityUID(TypeAction, types.String(name)), Parents: types.NewEntityUIDSet(p...)}
 	}
 	return known
 }
@@ -106,16 +106,16 @@ func (a actions) entity(name string) types.Entity {
 	}
 	id, group := name, ""
 	switch {
-	case strings.HasPrefix(name, serverAgent+"."):
+	case strings.HasPrefix(name, ServerAgent+"."):
 		group = groupMessaging
-	case strings.HasPrefix(name, serverInstructions+"."):
+	case strings.HasPrefix(name, ServerInstructions+"."):
 		group = groupInstructions
 	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions, name == groupCorrespondence, name == groupGuidance:
 		id = "method/" + name
 	}
-	e := types.Entity{UID: types.NewEntityUID(typeAction, types.String(id))}
+	e := types.Entity{UID: types.NewEntityUID(TypeAction, types.String(id))}
 	if group != "" {
-		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(typeAction, types.String(group)))
+		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(TypeAction, types.String(group)))
 	}
 	return e
 }
@@ -167,29 +167,29 @@ func (s *Set) resources(q Request) []types.Entity {
 	_, configured := s.servers[q.Server]
 	switch {
 	case q.Server == "":
-		return []types.Entity{thing(typeDoorward, itself, q, true)}
-	case q.Action == actionCall:
-		return []types.Entity{thing(typeTool, q.Server+"/"+q.Name, q, configured)}
-	case q.Action == actionPrompt:
-		return []types.Entity{thing(typePrompt, q.Server+"/"+q.Name, q, configured)}
-	case q.Action == actionComplete:
+		return []types.Entity{thing(TypeDoorward, Itself, q, true)}
+	case q.Action == ActionCall:
+		return []types.Entity{thing(TypeTool, q.Server+"/"+q.Name, q, configured)}
+	case q.Action == ActionPrompt:
+		return []types.Entity{thing(TypePrompt, q.Server+"/"+q.Name, q, configured)}
+	case q.Action == ActionComplete:
 		id := q.Server + "/" + q.Name
-		return []types.Entity{thing(typePrompt, id, q, configured), thing(typeResource, id, q, configured)}
+		return []types.Entity{thing(TypePrompt, id, q, configured), thing(TypeResource, id, q, configured)}
 	case strings.HasPrefix(q.Action, "resources/") && q.Name != "":
-		return []types.Entity{thing(typeResource, q.Server+"/"+q.Name, q, configured)}
+		return []types.Entity{thing(TypeResource, q.Server+"/"+q.Name, q, configured)}
 	}
-	return []types.Entity{thing(typeServer, q.Server, q, configured)}
+	return []types.Entity{thing(TypeServer, q.Server, q, configured)}
 }
 
 func thing(typ types.EntityType, id string, q Request, configured bool) types.Entity {
 	attributes := types.RecordMap{"server": types.String(q.Server), "name": types.String(q.Name), "configured": types.Boolean(configured)}
-	if typ == typeTool {
+	if typ == TypeTool {
 		forms := lookalike.Shown(q.Name)
 		attributes[attrFolded], attributes[attrStroked] = types.String(forms[0]), types.String(forms[1])
 	}
 	e := types.Entity{UID: types.NewEntityUID(typ, types.String(id)), Attributes: types.NewRecord(attributes)}
-	if typ != typeServer && typ != typeDoorward {
-		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(typeServer, types.String(q.Server)))
+	if typ != TypeServer && typ != TypeDoorward {
+		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(TypeServer, types.String(q.Server)))
 	}
 	return e
 }
@@ -230,17 +230,17 @@ func (s *Set) caller(p *principal.Principal) caller {
 func rightsOf(p *principal.Principal) scope {
 	s := scopeOf(p)
 	s.admin = false
-	s.grants = slices.DeleteFunc(s.grants, func(v types.Value) bool { return v == types.NewEntityUID(typeAction, ActionApprove) })
+	s.grants = slices.DeleteFunc(s.grants, func(v types.Value) bool { return v == types.NewEntityUID(TypeAction, ActionApprove) })
 	if s.scoped {
-		s.grant(serverAgent)
+		s.grant(ServerAgent)
 	}
 	return s
 }
 
 func (c *caller) entity() types.Entity {
 	return types.Entity{
-		UID:     types.NewEntityUID(typePrincipal, types.String(c.name)),
-		Parents: types.NewEntityUIDSet(types.NewEntityUID(typeKind, types.String(c.kind))),
+		UID:     types.NewEntityUID(TypePrincipal, types.String(c.name)),
+		Parents: types.NewEntityUIDSet(types.NewEntityUID(TypeKind, types.String(c.kind))),
 		Attributes: types.NewRecord(types.RecordMap{
 			"name": types.String(c.name), "kind": types.String(c.kind),
 			"local": types.Boolean(c.local), "owner": types.Boolean(c.owner), "stranger": types.Boolean(c.stranger),
@@ -273,22 +273,22 @@ func (s *scope) grant(word string) {
 		s.admin = true
 		return
 	case ActionApprove:
-		s.grants = append(s.grants, entity(typeAction, ActionApprove))
+		s.grants = append(s.grants, entity(TypeAction, ActionApprove))
 		return
-	case serverAgent:
-		s.grants = append(s.grants, entity(typeServer, serverAgent), entity(typeAction, groupMessaging))
+	case ServerAgent:
+		s.grants = append(s.grants, entity(TypeServer, ServerAgent), entity(TypeAction, groupMessaging))
 		return
-	case serverInstructions:
-		s.grants = append(s.grants, entity(typeServer, serverInstructions), entity(typeAction, groupInstructions))
+	case ServerInstructions:
+		s.grants = append(s.grants, entity(TypeServer, ServerInstructions), entity(TypeAction, groupInstructions))
 		return
 	}
 	kind, rest, _ := strings.Cut(word, ":")
 	server, tool, _ := strings.Cut(rest, "/")
 	switch {
 	case kind == "server" && rest != "":
-		s.grants = append(s.grants, entity(typeServer, rest))
+		s.grants = append(s.grants, entity(TypeServer, rest))
 	case kind == "tool" && server != "" && tool != "":
-		s.grants = append(s.grants, entity(typeTool, rest))
-		s.servers = append(s.servers, entity(typeServer, server))
+		s.grants = append(s.grants, entity(TypeTool, rest))
+		s.servers = append(s.servers, entity(TypeServer, server))
 	}
 }

@@ -1,4 +1,4 @@
-package policy
+package policycheck
 
 import (
 	"fmt"
@@ -8,18 +8,20 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // lint reads the operator's rules for what Cedar would take and never match,
 // or match for the wrong reason.
-func lint(rules []*rule, o Options) []Problem {
-	var out []Problem
+func lint(rules []policy.Statement, o policy.Options) []policy.Problem {
+	var out []policy.Problem
 	for _, r := range rules {
-		l := &linter{rule: r, o: o, file: o.File}
+		l := &linter{rule: r, o: o, file: o.File, permit: r.Syntax.Effect == ast.EffectPermit}
 		l.head()
 		l.asking()
-		for _, c := range r.syntax.Conditions {
+		for _, c := range r.Syntax.Conditions {
 			l.node(c.Body)
 		}
 		l.together()
@@ -29,18 +31,19 @@ func lint(rules []*rule, o Options) []Problem {
 }
 
 type linter struct {
-	rule     *rule
-	o        Options
+	rule     policy.Statement
+	permit   bool
+	o        policy.Options
 	file     string
-	problems []Problem
+	problems []policy.Problem
 	guarded  bool // it asks whether there are arguments
 	narrowed bool // it looks at who asks, in its conditions
 }
 
 func (l *linter) say(warning bool, format string, a ...any) {
-	p := Problem{File: l.file, Line: l.rule.line, Text: fmt.Sprintf(format, a...), Warning: warning}
-	if !strings.HasPrefix(l.rule.name, l.rule.at) {
-		p.Key = clip(l.rule.name)
+	p := policy.Problem{File: l.file, Line: l.rule.Line, Text: fmt.Sprintf(format, a...), Warning: warning}
+	if !strings.HasPrefix(l.rule.Name, l.rule.At) {
+		p.Key = policy.Clip(l.rule.Name)
 	}
 	if !slices.Contains(l.problems, p) {
 		l.problems = append(l.problems, p)
@@ -52,32 +55,32 @@ func (l *linter) warn(format string, a ...any) { l.say(true, format, a...) }
 
 // together looks at what head and conditions mean with each other.
 func (l *linter) together() {
-	if l.rule.args != nil && !l.rule.permit && !l.guarded && !l.aboutCalls() {
+	if l.rule.Args && !l.permit && !l.guarded && !l.aboutCalls() {
 		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
 	}
-	if !l.rule.permit && l.aboutPrograms() && l.coversHandshakes() {
+	if !l.permit && l.aboutPrograms() && l.coversHandshakes() {
 		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
 	}
-	if l.rule.permit && !l.narrowed && l.widensScopes() {
+	if l.permit && !l.narrowed && l.widensScopes() {
 		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
 	}
 }
 
 // asking checks @ask, which only a permit can have.
 func (l *linter) asking() {
-	reason, given := annotation(l.rule.syntax, "ask")
+	reason, given := policy.Annotation(l.rule.Syntax, "ask")
 	switch {
-	case given && !l.rule.permit:
+	case given && !l.permit:
 		l.fail("@ask is for permits: a forbid is never asked about; remove it, or write permit")
-	case !printable(reason, 256):
+	case len(reason) > 256 || !visible.AllPrintable(reason):
 		l.fail("@ask must be one line of at most 256 bytes without control characters; shorten it")
 	}
 }
 
 // aboutCalls reports whether the rule's head covers only actions with arguments.
 func (l *linter) aboutCalls() bool {
-	call := func(id types.String) bool { return hasArguments(string(id)) }
-	switch s := l.rule.syntax.Action.(type) {
+	call := func(id types.String) bool { return policy.HasArguments(string(id)) }
+	switch s := l.rule.Syntax.Action.(type) {
 	case ast.ScopeTypeEq:
 		return call(s.Entity.ID)
 	case ast.ScopeTypeIn:
@@ -85,20 +88,20 @@ func (l *linter) aboutCalls() bool {
 	case ast.ScopeTypeInSet:
 		return !slices.ContainsFunc(s.Entities, func(e types.EntityUID) bool { return !call(e.ID) })
 	}
-	switch s := l.rule.syntax.Resource.(type) {
+	switch s := l.rule.Syntax.Resource.(type) {
 	case ast.ScopeTypeEq:
-		return s.Entity.Type == typeTool
+		return s.Entity.Type == policy.TypeTool
 	case ast.ScopeTypeIs:
-		return s.Type == typeTool
+		return s.Type == policy.TypeTool
 	case ast.ScopeTypeIsIn:
-		return s.Type == typeTool
+		return s.Type == policy.TypeTool
 	}
 	return false
 }
 
 // aboutPrograms: it reads what only confirmed requests show.
 func (l *linter) aboutPrograms() bool {
-	return slices.ContainsFunc(l.rule.facts, func(name string) bool { return knownFacts[name].image })
+	return slices.ContainsFunc(l.rule.Facts, func(name string) bool { return policy.KnownFacts[name].Image })
 }
 
 // coversHandshakes: the head alone lets a handshake through to the conditions.
@@ -106,7 +109,7 @@ func (l *linter) coversHandshakes() bool {
 	opens := func(e types.EntityUID) bool {
 		return slices.Contains([]types.String{"initialize", "server/discover", "handshake", "session"}, e.ID)
 	}
-	switch s := l.rule.syntax.Action.(type) {
+	switch s := l.rule.Syntax.Action.(type) {
 	case ast.ScopeTypeEq:
 		return opens(s.Entity)
 	case ast.ScopeTypeIn:
@@ -118,7 +121,7 @@ func (l *linter) coversHandshakes() bool {
 }
 
 func (l *linter) widensScopes() bool {
-	switch s := l.rule.syntax.Principal.(type) {
+	switch s := l.rule.Syntax.Principal.(type) {
 	case ast.ScopeTypeAll, ast.ScopeTypeIs:
 		return true
 	case ast.ScopeTypeIn:
@@ -131,10 +134,10 @@ func (l *linter) widensScopes() bool {
 
 // head checks that each of the three parts speaks of its own.
 func (l *linter) head() {
-	l.part("principal", l.rule.syntax.Principal, []types.EntityType{typePrincipal}, []types.EntityType{typePrincipal, typeKind})
-	l.part("action", l.rule.syntax.Action, []types.EntityType{typeAction}, []types.EntityType{typeAction})
-	things := []types.EntityType{typeTool, typePrompt, typeResource, typeServer, typeDoorward}
-	l.part("resource", l.rule.syntax.Resource, things, things)
+	l.part("principal", l.rule.Syntax.Principal, []types.EntityType{policy.TypePrincipal}, []types.EntityType{policy.TypePrincipal, policy.TypeKind})
+	l.part("action", l.rule.Syntax.Action, []types.EntityType{policy.TypeAction}, []types.EntityType{policy.TypeAction})
+	things := []types.EntityType{policy.TypeTool, policy.TypePrompt, policy.TypeResource, policy.TypeServer, policy.TypeDoorward}
+	l.part("resource", l.rule.Syntax.Resource, things, things)
 }
 
 // part checks one: which types it can be, and which types it can be in.
@@ -173,12 +176,12 @@ func (l *linter) one(name string, e types.EntityUID, want []types.EntityType) {
 }
 
 func entityTypes() []types.EntityType {
-	return []types.EntityType{typePrincipal, typeKind, typeAction, typeServer, typeTool, typePrompt, typeResource, typeDoorward}
+	return []types.EntityType{policy.TypePrincipal, policy.TypeKind, policy.TypeAction, policy.TypeServer, policy.TypeTool, policy.TypePrompt, policy.TypeResource, policy.TypeDoorward}
 }
 
 func (l *linter) entityType(t types.EntityType) {
 	if !slices.Contains(entityTypes(), t) {
-		l.fail("there is no type %s; %s", clip(string(t)), oneOf("there are", entityTypes()))
+		l.fail("there is no type %s; %s", policy.Clip(string(t)), oneOf("there are", entityTypes()))
 	}
 }
 
@@ -187,30 +190,30 @@ func (l *linter) entity(e types.EntityUID) {
 	id := string(e.ID)
 	server, name, slash := strings.Cut(id, "/")
 	switch e.Type {
-	case typePrincipal:
+	case policy.TypePrincipal:
 		if _, _, err := principal.Parse(id); err != nil {
-			l.fail("no principal is called %s; %s", clip(id), spelling)
+			l.fail("no principal is called %s; %s", policy.Clip(id), spelling)
 		}
-	case typeKind:
+	case policy.TypeKind:
 		if !slices.Contains(kinds(), id) {
-			l.fail("there is no kind of principal %s; %s", clip(id), oneOf("there are", kinds()))
+			l.fail("there is no kind of principal %s; %s", policy.Clip(id), oneOf("there are", kinds()))
 		}
-	case typeAction:
+	case policy.TypeAction:
 		l.action(id)
-	case typeServer:
+	case policy.TypeServer:
 		if id == "" || slash {
-			l.fail("no server is called %s; write the name that stands in mcpServers", clip(id))
+			l.fail("no server is called %s; write the name that stands in mcpServers", policy.Clip(id))
 		} else {
 			l.server(id)
 		}
-	case typeTool, typePrompt, typeResource:
+	case policy.TypeTool, policy.TypePrompt, policy.TypeResource:
 		if server == "" || name == "" {
-			l.fail("no %s is called %s; write %s::\"SERVER/NAME\"", strings.ToLower(string(e.Type)), clip(id), e.Type)
+			l.fail("no %s is called %s; write %s::\"SERVER/NAME\"", strings.ToLower(string(e.Type)), policy.Clip(id), e.Type)
 		} else {
 			l.server(server)
 		}
-	case typeDoorward:
-		if id != itself {
+	case policy.TypeDoorward:
+		if id != policy.Itself {
 			l.fail("there is one Doorward, and it is written Doorward::\"doorward\"")
 		}
 	default:
@@ -221,26 +224,26 @@ func (l *linter) entity(e types.EntityUID) {
 // server warns of a name that is not configured: the rule then holds for
 // nothing, which may be meant for a server that is switched off.
 func (l *linter) server(name string) {
-	if _, ok := l.o.Servers[name]; !ok && name != serverAgent && name != serverInstructions {
-		l.warn("no server %s is configured; the rule holds for nothing there", clip(name))
+	if _, ok := l.o.Servers[name]; !ok && name != policy.ServerAgent && name != policy.ServerInstructions {
+		l.warn("no server %s is configured; the rule holds for nothing there", policy.Clip(name))
 	}
 }
 
 // action warns of one that Doorward does not know: every method is an action,
 // but a misspelt one is more likely.
 func (l *linter) action(id string) {
-	known := slices.Contains(methods(), id) || strings.HasPrefix(id, serverAgent+".") || strings.HasPrefix(id, serverInstructions+".")
-	if _, group := groups()[id]; !known && !group {
-		l.warn("Doorward knows no action %s; see that it is spelt as the method is", clip(id))
+	known := slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
+	if _, group := policy.Groups()[id]; !known && !group {
+		l.warn("Doorward knows no action %s; see that it is spelt as the method is", policy.Clip(id))
 	}
 }
 
 // methods are the actions that Doorward knows by name.
 func methods() []string {
-	return []string{"initialize", "server/discover", "ping", actionCall, "tools/list", actionPrompt, "prompts/list", "resources/read", "resources/list",
-		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", actionComplete, "logging/setLevel", "subscriptions/listen",
+	return []string{"initialize", "server/discover", "ping", policy.ActionCall, "tools/list", policy.ActionPrompt, "prompts/list", "resources/read", "resources/list",
+		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", policy.ActionComplete, "logging/setLevel", "subscriptions/listen",
 		"tasks/get", "tasks/update", "tasks/list", "tasks/cancel", "tasks/result", "notifications/initialized", "notifications/cancelled", "notifications/progress",
-		"notifications/roots/list_changed", AskElicitation, AskSampling, AskRoots, ActionAdmin, ActionApprove}
+		"notifications/roots/list_changed", policy.AskElicitation, policy.AskSampling, policy.AskRoots, policy.ActionAdmin, policy.ActionApprove}
 }
 
 const spelling = "they are written uid:1000, token:NAME, loopback:uid=1000, loopback:unknown, oauth:ISSUER#SUBJECT, spawn:ID"

@@ -1,4 +1,4 @@
-package policy
+package policycheck
 
 import (
 	"bytes"
@@ -6,19 +6,23 @@ import (
 	"path/filepath"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
+
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// document is the whole policy in the words of Cedar, each part under a line
+// Document is the whole policy in the words of Cedar, each part under a line
 // that says where it comes from.
-func document(lists []*rule, o Options) []byte {
+func Document(o policy.Options) []byte {
 	var b bytes.Buffer
 	part := func(title string) { fmt.Fprintf(&b, "// ======== %s ========\n\n", title) }
 	part("the default policy, built in")
-	b.Write(defaultText)
+	b.Write(policy.Default())
 	b.WriteByte('\n')
 	part("the servers' own lists, from the configuration")
+	_, lists := o.Statements()
 	for _, r := range lists {
-		b.Write(cedar.NewPolicyFromAST((*publicPolicy)(r.syntax)).MarshalCedar())
+		b.Write(cedar.NewPolicyFromAST((*ast.Policy)(r.Syntax)).MarshalCedar())
 		b.WriteString("\n\n")
 	}
 	if o.File != "" {

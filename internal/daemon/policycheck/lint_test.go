@@ -1,14 +1,26 @@
-package policy
+package policycheck
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/visible"
 )
+
+func servers() map[string]policy.ServerRules {
+	all, ask := policy.List{Allow: []string{"*"}}, policy.List{Allow: []string{"elicitation"}}
+	return map[string]policy.ServerRules{
+		"notes": {Tools: all, Ask: ask}, "agent": {Tools: all, Ask: ask},
+		"files": {Tools: policy.List{Allow: []string{"read_*", "stat"}, Deny: []string{"*_secret"}}, Ask: ask},
+	}
+}
 
 // problemsOf compiles a policy file and gives what is said of it.
 func problemsOf(file string) string {
-	s, problems := Compile(Options{UID: 1000, Servers: servers(), File: "/etc/doorward/policy.cedar", Text: []byte(file)})
+	s, problems := Compile(policy.Options{UID: 1000, Servers: servers(), File: "/etc/doorward/policy.cedar", Text: []byte(file)})
 	var b strings.Builder
 	for _, p := range problems {
 		word := ""
@@ -17,7 +29,7 @@ func problemsOf(file string) string {
 		}
 		fmt.Fprintf(&b, "%d:%s: %s%s\n", p.Line, p.Key, word, p.Text)
 	}
-	if (s == nil) != Fatal(problems) {
+	if (s == nil) != policy.Fatal(problems) {
 		b.WriteString("a Set goes with a fatal problem, or none without\n")
 	}
 	return b.String()
@@ -69,9 +81,9 @@ func TestProblems(t *testing.T) {
 		{"permit in a set", `permit (principal in Kind::"uid", action, resource) when { [context].contains(context) };`, "1:: " + wholeContext},
 		{"forbid compares context", forbidCall + ` when { context == {} };`, "1:: " + wholeContext},
 		{"forbid takes a group", forbidCall + ` when { context.attested == {} };`, "1:: name the fact, as in context.attested.gid"},
-		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: what a caller says of itself decides nothing"},
-		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: what a caller says of itself decides nothing"},
-		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: what a caller says of itself decides nothing"},
+		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: what a caller says of policy.Itself decides nothing"},
+		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: what a caller says of policy.Itself decides nothing"},
+		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: what a caller says of policy.Itself decides nothing"},
 		{"forbid on observed", forbidCall + ` when { context.observed.exe == "x" };`, ""},
 		{"permit on attested", `permit (principal in Kind::"uid", action, resource) when { context.attested.uid == 7 };`, ""},
 
@@ -154,18 +166,18 @@ func FuzzCompile(f *testing.F) {
 	f.Add(`@id("a") forbid (principal, action == Action::"tools/call", resource) when { context.args.x like "a*" } unless { context has observed.exe };`)
 	f.Add("permit(principal,action,resource);\n\n@reason(\"x\")\nforbid(principal,action,resource)when{\"\\u{e9}\"==[1,-2].contains({a:ip(\"::1\")})};")
 	f.Fuzz(func(t *testing.T, file string) {
-		s, problems := Compile(Options{UID: 1000, Servers: servers(), File: "p.cedar", Text: []byte(file)})
-		if (s == nil) != Fatal(problems) {
+		s, problems := Compile(policy.Options{UID: 1000, Servers: servers(), File: "p.cedar", Text: []byte(file)})
+		if (s == nil) != policy.Fatal(problems) {
 			t.Fatalf("%q: %v", file, problems)
 		}
 		lines := strings.Count(file, "\n") + 1
 		for _, p := range problems {
-			if p.Line < 1 || p.Line > lines || p.Text == "" || !printable(p.Key, 200) || !printable(p.Text, 2000) {
+			if p.Line < 1 || p.Line > lines || p.Text == "" || !visible.AllPrintable(p.Key) || !visible.AllPrintable(p.Text) || len(p.Key) > 200 || len(p.Text) > 2000 {
 				t.Fatalf("%q: %+v", file, p)
 			}
 		}
 		if s != nil {
-			s.Decide(callOf(withFacts(), "x", `{"x":"a"}`))
+			s.Decide(policy.Request{Who: principal.New("uid:1000"), Action: "tools/call", Server: "notes", Name: "x", Args: []byte(`{"x":"a"}`)})
 		}
 	})
 }

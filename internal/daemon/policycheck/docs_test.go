@@ -1,4 +1,4 @@
-package policy_test
+package policycheck_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
@@ -15,7 +16,7 @@ import (
 func compile(t *testing.T, name, text string) *policy.Set {
 	t.Helper()
 	all := policy.List{Allow: []string{"*"}}
-	s, problems := policy.Compile(policy.Options{UID: 1000, File: name, Text: []byte(text),
+	s, problems := policycheck.Compile(policy.Options{UID: 1000, File: name, Text: []byte(text),
 		Servers: map[string]policy.ServerRules{"docs": {Tools: all}, "notes": {Tools: policy.List{Allow: []string{"*"}, Deny: []string{"delete_note"}}}}})
 	if len(problems) > 0 {
 		t.Fatalf("%s: %+v", name, problems)
@@ -48,11 +49,11 @@ func TestRulesOfTheDocumentation(t *testing.T) {
 // The example compiles and passes its own tests.
 func TestExamplePolicies(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("../../../examples/policy/*.cedar")
-	if err != nil || len(paths) == 0 {
+	Paths, err := filepath.Glob("../../../examples/policy/*.cedar")
+	if err != nil || len(Paths) == 0 {
 		t.Fatal(err)
 	}
-	for _, path := range paths {
+	for _, path := range Paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +66,7 @@ func TestExamplePolicies(t *testing.T) {
 		if len(problems) > 0 || len(trials) == 0 {
 			t.Fatalf("%s: %d tests, %v", path, len(trials), problems)
 		}
-		if failed := compile(t, path, string(text)).Try(path, trials); len(failed) > 0 {
+		if failed := policycheck.Try(compile(t, path, string(text)), path, trials); len(failed) > 0 {
 			t.Errorf("%s: %+v", path, failed)
 		}
 	}

@@ -1,4 +1,4 @@
-package policy
+package policycheck
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -25,37 +26,37 @@ type Trial struct {
 
 // Try asks the questions of a tests file. Each answer that differs is a
 // problem.
-func (s *Set) Try(file string, trials []Trial) []Problem {
-	var out []Problem
+func Try(s *policy.Set, file string, trials []Trial) []policy.Problem {
+	var out []policy.Problem
 	for _, t := range trials {
 		d := s.Decide(t.question())
 		if d.Allow == t.Allow && (t.Rule == "" || t.Rule == d.Rule) {
 			continue
 		}
-		want := word(t.Allow)
+		want := allowed(t.Allow)
 		if t.Rule != "" {
 			want += " by " + t.Rule
 		}
-		got := word(d.Allow) + " by " + d.Rule
+		got := allowed(d.Allow) + " by " + d.Rule
 		if d.At != "" && d.At != d.Rule {
 			got += " (" + d.At + ")"
 		}
 		what := strings.TrimSpace(fmt.Sprintf("%s %s %s", t.As, t.Action, t.Resource))
-		out = append(out, Problem{File: file, Line: t.Line, Key: cmp.Or(t.Name, what), Text: fmt.Sprintf("expected %s, got %s: %s", want, got, d.Reason)})
+		out = append(out, policy.Problem{File: file, Line: t.Line, Key: cmp.Or(t.Name, what), Text: fmt.Sprintf("expected %s, got %s: %s", want, got, d.Reason)})
 	}
 	return out
 }
 
-func (t Trial) question() Request {
+func (t Trial) question() policy.Request {
 	who := principal.New(t.As, t.Facts...)
 	if t.Local {
 		who = who.WithLocal()
 	}
 	server, name, _ := strings.Cut(t.Resource, "/")
-	return Request{Who: who, Action: t.Action, Server: server, Name: name, Args: t.Args, Confirmed: t.Confirmed}
+	return policy.Request{Who: who, Action: t.Action, Server: server, Name: name, Args: t.Args, Confirmed: t.Confirmed}
 }
 
-func word(allow bool) string {
+func allowed(allow bool) string {
 	if allow {
 		return "allow"
 	}
@@ -84,21 +85,21 @@ func (t *Trial) Fact(grade, name string, values ...string) error {
 func factOf(grade, name string, values []string) (principal.Fact, error) {
 	var g principal.Grade
 	if g.UnmarshalText([]byte(grade)) != nil || !g.MayRestrict() {
-		return principal.Fact{}, fmt.Errorf("there is no grade %s for a rule; there are attested, verified, observed", clip(grade))
+		return principal.Fact{}, fmt.Errorf("there is no grade %s for a rule; there are attested, verified, observed", policy.Clip(grade))
 	}
-	f, ok := knownFacts[name]
+	f, ok := policy.KnownFacts[name]
 	if !ok {
-		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, clip(name), oneOf("there are", factsOf(g)))
+		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", factsOf(g)))
 	}
-	if !slices.Contains(f.grades, g) {
+	if !slices.Contains(f.Grades, g) {
 		return principal.Fact{}, fmt.Errorf("the fact %s is never %s; it is %s", name, grade, gradesOf(f))
 	}
-	if f.sep == "" && len(values) != 1 {
-		return principal.Fact{}, fmt.Errorf("the fact %s has one value: it is %s", name, f.form)
+	if f.Sep == "" && len(values) != 1 {
+		return principal.Fact{}, fmt.Errorf("the fact %s has one value: it is %s", name, word(f.Form))
 	}
-	value := strings.Join(values, f.sep)
-	if f.value(value) == nil {
-		return principal.Fact{}, fmt.Errorf("the fact %s is %s", name, f.form)
+	value := strings.Join(values, f.Sep)
+	if f.Value(value) == nil {
+		return principal.Fact{}, fmt.Errorf("the fact %s is %s", name, word(f.Form))
 	}
 	return principal.Fact{Name: name, Value: value, Grade: g}, nil
 }
