@@ -162,6 +162,42 @@ func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
 	}
 }
 
+// What was approved has one spelling: under no other one is it reached, so that no rule of
+// policy about the name is passed by either.
+func TestAnApprovedNameHasOneSpelling(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		for _, route := range []string{"/mcp/s", "/mcp"} {
+			t.Run(era+" "+route, func(t *testing.T) {
+				t.Parallel()
+				s, book, r := web(t, "s", era), shelf(t), seeded(t)
+				s.setList("tools/list", `{"tools":[{"name":"drop_it"},{"name":"read"}]}`)
+				s.setList("prompts/list", `{"prompts":[{"name":"drop_it"}]}`)
+				h := build(t, []Server{s.server(pinnedBy(book, false))})
+				h.obey(`forbid (principal, action, resource == Tool::"s/drop_it"); forbid (principal, action, resource == Prompt::"s/drop_it");`)
+				name := ""
+				if route == "/mcp" {
+					name = "s__"
+				}
+				for client, call := range clients(h, route, "uid:1000") {
+					for _, n := range spellings(r, "drop_it") {
+						quoted := string(rawjson.AppendQuote(nil, name+n))
+						call("tools/call", `{"name":`+quoted+`,"arguments":{}}`)
+						call("prompts/get", `{"name":`+quoted+`}`)
+					}
+					equal(t, client, code(call("tools/call", `{"name":"`+name+`read"}`)), "")
+					equal(t, client+", a name that looks like none", code(call("tools/call", `{"name":"`+name+`unlisted"}`)), "")
+				}
+				for _, q := range append(s.got("tools/call"), s.got("prompts/get")...) {
+					if carelessly(q.name()) == carelessly("drop_it") {
+						t.Errorf("the server got %s", q.raw)
+					}
+				}
+			})
+		}
+	}
+}
+
 // Nothing of a withheld skill is read under any spelling of its addresses, and what lies
 // beside it is.
 func TestNoSpellingReachesAWithheldSkill(t *testing.T) {

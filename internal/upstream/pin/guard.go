@@ -143,12 +143,12 @@ func (g *Guard) shutAll(k Kind) Reason {
 
 // Unlisted returns why a name that a server does not list may not be used. Under
 // auto such a name is allowed, unless it is withheld on another connection, looks like
-// one that is withheld, or has invisible characters.
+// one that is withheld or approved, or has invisible characters.
 func (g *Guard) Unlisted(k Kind, name string) Reason {
 	if why := g.Shut(k, name); why != "" {
 		return why
 	}
-	if g.manual {
+	if g.manual || g.record.respells(k, name) {
 		return Unlisted
 	}
 	if _, n := plaintext.Clean(name); n > 0 {

@@ -58,3 +58,21 @@ func (r *record) opens(item string) bool {
 	_, approved := r.approved[item]
 	return approved && r.open[item] == nil
 }
+
+// respells reports whether a name is another spelling of an approved one: what was decided
+// and approved under one name must not be used under another.
+func (r *record) respells(k Kind, name string) bool {
+	r.mu.Lock()
+	approved := r.approved // replaced, never changed
+	r.mu.Unlock()
+	if _, ok := approved[k.key(name)]; ok {
+		return false
+	}
+	forms := lookalike.Shown(name)
+	for item := range approved {
+		if own, ok := strings.CutPrefix(item, k.key("")); ok && lookalike.Alike(lookalike.Shown(own), forms) {
+			return true
+		}
+	}
+	return false
+}
