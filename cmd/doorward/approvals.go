@@ -151,10 +151,21 @@ func newApprove() *cobra.Command {
 				return err
 			}
 			if err := settle(ctx, o, n, admin.Settlement{Decision: "approve", For: *life}); err != nil {
-				return err
+				return errors.Join(err, openDecisions(ctx, o, err))
 			}
 			return o.print(map[string]uint64{"approved": n}, fmt.Sprintf("approved %d (%s)\n", n, *life))
 		})
+}
+
+// errPasskey is the refusal of an approval on the command line that takes a passkey.
+var errPasskey = errors.New("refused: this takes a passkey (approvals.presence), and only the console can ask for one: the page Decisions")
+
+// openDecisions opens the console where that is what an approval takes.
+func openDecisions(ctx context.Context, o *invocation, why error) error {
+	if !errors.Is(why, errPasskey) {
+		return nil
+	}
+	return openUI(ctx, o, false)
 }
 
 // newDeny refuses a held call.
@@ -184,7 +195,7 @@ func callNumber(text string) (uint64, error) {
 
 // newApprovals shows and revokes what was approved for longer than once.
 func newApprovals() *cobra.Command {
-	return group("approvals", "what was approved for longer than once", newGrantList(), newGrantRevoke())
+	return group("approvals", "what was approved for longer than once", newGrantList(), newGrantRevoke(), newPasskeyList())
 }
 
 func newGrantList() *cobra.Command {
@@ -210,6 +221,26 @@ func newGrantList() *cobra.Command {
 		})
 }
 
+// newPasskeyList shows the operator's passkeys. The console adds and removes them.
+func newPasskeyList() *cobra.Command {
+	o := newInvocation()
+	return o.command("passkeys [--json]", "show the passkeys that approve calls", "doorward approvals passkeys", 0, 0,
+		func(ctx context.Context, _ []string) error {
+			var all []admin.Passkey
+			if err := o.daemon.ask(ctx, "/admin/v1/passkeys", &all); err != nil {
+				return approvalFailure(err)
+			}
+			var b strings.Builder
+			for _, k := range all {
+				fmt.Fprintf(&b, "%s  %s  added %s\n", oneWord(k.ID), plaintext.Line(k.Name), oneWord(k.Added))
+			}
+			if len(all) == 0 {
+				b.WriteString("no passkey is registered; add one in the console (doorward ui, Passkeys)\n")
+			}
+			return o.print(all, b.String())
+		})
+}
+
 func newGrantRevoke() *cobra.Command {
 	o := newInvocation()
 	return o.command("revoke ID [--json]", "have calls of the tool held again", "doorward approvals revoke abcdefgh2345", 1, 1,
@@ -229,6 +260,8 @@ func approvalFailure(err error) error {
 		return err
 	case e.Code == "AGENT_SHELL":
 		return shellFailure(e.Why)
+	case e.Code == "PASSKEY_REQUIRED":
+		return fail(exitRefused, "%w", errPasskey)
 	case e.Code == "NO_TERMINAL":
 		return fail(exitRefused, "refused: only a person decides; use a terminal of your own, or the console (doorward ui)")
 	case e.Status == http.StatusNotFound:

@@ -237,7 +237,7 @@ func TestNoOrphanOfAnAgentDecides(t *testing.T) {
 				d := heldCount(t)
 				var prefix []string
 				if above == "subreaper" {
-					prefix = []string{"reaper"}
+					prefix = []string{"reaper", "setsid", "-w"}
 				}
 				noneDecides(t, d, startAsking(t, d, prefix...), ended)
 			})

@@ -16,11 +16,13 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -111,10 +113,37 @@ func (d *Daemon) notifyOperator(argv []string, q approval.Question) {
 	}
 }
 
+// passkeysFile is where the operator's passkeys are kept.
+const passkeysFile = "passkeys.json"
+
+func openPasskeys(dir string, record func(*audit.Record) (uint64, error)) (*passkey.Book, error) {
+	return passkey.Open(filepath.Join(dir, passkeysFile), record, time.Now)
+}
+
+// needsPasskey reports whether a held call is approved with a passkey alone.
+func needsPasskey(d *Daemon) bool { return d.o.Config.Approvals.Presence == config.PresencePasskey }
+
+func (a api) passkeys() []admin.Passkey {
+	out := []admin.Passkey{}
+	for _, k := range a.d.passkeys.Keys() {
+		v := admin.Passkey{ID: k.ID, Name: k.Name, Added: stamp(k.Added)}
+		if !k.Used.IsZero() {
+			v.Used = stamp(k.Used)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
 // approver is what the admin API needs.
 func (a api) approver() admin.Approver {
 	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
+		Passkeys: a.passkeys,
 		Settle: func(who *principal.Principal, n uint64, s admin.Settlement) error {
+			if s.Decision == "approve" && needsPasskey(a.d) {
+				consoleHost(a).event(who, "approve.refused", "without a passkey")
+				return admin.ErrPasskey
+			}
 			return a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
 		},
 		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
@@ -186,7 +215,7 @@ func (h heldCalls) Pending(context.Context, console.Caller) ([]console.Held, err
 	var out []console.Held
 	for _, q := range h.d.approvals.Pending() {
 		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
-			Server: q.Server, Tool: q.Tool, Args: q.Args, Notes: q.Notes})
+			Server: q.Server, Tool: q.Tool, Args: q.Args, Notes: q.Notes, Preview: q.Preview})
 	}
 	return out, nil
 }
@@ -199,7 +228,11 @@ func (h heldCalls) Settle(_ context.Context, by console.Caller, n uint64, v cons
 		return err
 	}
 	defer pass.Leave("ok", 0)
-	err = h.d.approvals.Settle(by.Who, n, "", approval.Verdict{Approve: v.Decision == "approve", For: v.For, Why: v.Why})
+	approve := v.Decision == "approve"
+	if approve && needsPasskey(h.d) && (v.Passkey == "" || v.Preview == "") {
+		return passkey.ErrRefused
+	}
+	err = h.d.approvals.Settle(by.Who, n, v.Preview, approval.Verdict{Approve: approve, For: v.For, Why: v.Why, Passkey: v.Passkey})
 	if errors.Is(err, approval.ErrSettled) {
 		return admin.ErrStale
 	}

@@ -31,7 +31,12 @@ type consoleHost struct{ d *Daemon }
 // open makes the web console.
 func (h consoleHost) open() error {
 	a := api{h.d}
-	c, err := console.New(console.Options{
+	keys, err := openPasskeys(h.d.o.StateDir, h.d.audit.Append)
+	if err != nil {
+		return err
+	}
+	h.d.passkeys = keys
+	c, err := console.New(console.Options{Passkeys: keys, PasskeyRequired: needsPasskey(h.d),
 		Enter: h.enter, Allows: h.allows, Event: h.event,
 		Refused: func(r *http.Request, reason string) { h.d.callers.events.request(r, sourceConsole, "http", reason) },
 		Status:  a.status, Refusals: h.d.gate.Refused, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),

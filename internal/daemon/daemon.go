@@ -25,6 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/daemon/telemetry"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
@@ -94,6 +95,7 @@ type Daemon struct {
 
 	listeners *listeners
 	console   *console.Console
+	passkeys  *passkey.Book
 	warmth    *warmth
 	said      said // the last lines that servers wrote to standard error
 

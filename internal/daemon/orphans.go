@@ -136,7 +136,7 @@ func (o *orphans) leftBehind(chain []string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := 1; i < len(kin); i++ {
-		if o.adopted(kin[i], kin[i-1], kin[0].Terminal) {
+		if o.adopted(kin[i], kin[i-1]) {
 			return true
 		}
 	}
@@ -144,8 +144,8 @@ func (o *orphans) leftBehind(chain []string) bool {
 }
 
 // adopted reports whether child may have come below parent as an orphan of a client, or
-// on its request. terminal is that of the process in question. The caller holds mu.
-func (o *orphans) adopted(parent, child peer.Kin, terminal uint64) bool {
+// on its request. The caller holds mu.
+func (o *orphans) adopted(parent, child peer.Kin) bool {
 	of := o.heard[parent.Instance]
 	asked := startsOnRequest(parent)
 	if asked || len(o.heard) >= mostForebears {
@@ -155,21 +155,19 @@ func (o *orphans) adopted(parent, child peer.Kin, terminal uint64) bool {
 		if child.Start < since.Start || (child.Start == since.Start && child.PID == since.PID) || !asked && login != peer.NoLogin && login != child.Login {
 			continue
 		}
-		if asked || parent.PID == 1 || !born(parent, child, terminal) {
+		if asked || parent.PID == 1 || !born(parent, child) {
 			return true
 		}
 	}
 	return false
 }
 
-// born reports whether a process was started by its parent, rather than adopted: it leads
-// a session whose terminal the parent made, as the shells of a terminal emulator do, or the
-// parent is the shell of the very terminal.
-func born(parent, child peer.Kin, terminal uint64) bool {
-	if child.Leads() && peer.HoldsTerminal(parent, child) {
-		return true
-	}
-	return parent.Leads() && child.Session == parent.Session && terminal != 0 && parent.Terminal == terminal
+// born reports whether a process was started by its parent, rather than adopted: it is in
+// the parent's session, or leads one whose terminal the parent made, as the shells of a
+// terminal emulator do. The first is no proof below a parent that adopts orphans and
+// shares its session with a client.
+func born(parent, child peer.Kin) bool {
+	return child.Session == parent.Session || child.Leads() && peer.HoldsTerminal(parent, child)
 }
 
 // startsOnRequest reports whether a process starts programs for whoever asks: the user's

@@ -31,6 +31,7 @@ func places(h *house) []struct{ name, path, seen string } {
 		{"document", "instructions/one?name=house&version=production", "Keep <img src=x"},
 		{"policy", "policy?as=token:ci&on=odd/plain", "// <img src=x"},
 		{"health", "health", "server odd"},
+		{"passkeys", "passkeys", "None yet"},
 	}
 }
 

@@ -60,6 +60,21 @@ type Revocation struct {
 	ID string `json:"id"`
 }
 
+// Passkey is one registered passkey of the operator. Added and Used are RFC 3339; an empty
+// Used is never.
+type Passkey struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Added string `json:"added"`
+	Used  string `json:"used"`
+}
+
+// ErrPasskey refuses an approval without a passkey, which only the console can ask for.
+var ErrPasskey = errors.New("an approval takes a passkey")
+
+// codePasskey is its code.
+const codePasskey = "PASSKEY_REQUIRED"
+
 // ErrNoTerminal refuses an operator without a controlling terminal.
 var ErrNoTerminal = errors.New("not from a terminal of the operator's own")
 
@@ -74,6 +89,7 @@ type Approver struct {
 	Pending  func() []PendingCall
 	Settle   func(who *principal.Principal, n uint64, s Settlement) error
 	Grants   func() []Grant
+	Passkeys func() []Passkey
 	Revoke   func(who *principal.Principal, id string) error
 }
 
@@ -96,7 +112,8 @@ func (o Options) approvalPaths() map[string]handler {
 			}
 			return o.Approver.Settle(who, n, s)
 		}),
-		"/admin/v1/grants": o.grantPath(),
+		"/admin/v1/grants":   o.grantPath(),
+		"/admin/v1/passkeys": o.guarded("passkeys", func(*http.Request) (any, int) { return o.Approver.Passkeys(), http.StatusOK }),
 	}
 }
 
@@ -149,6 +166,8 @@ func (o Options) settled(r *http.Request, err error) (any, int) {
 		return nil, http.StatusBadRequest
 	case errors.Is(err, approval.ErrSettled):
 		return nil, http.StatusNotFound
+	case errors.Is(err, ErrPasskey):
+		return Failure{Error: http.StatusText(http.StatusForbidden), Code: codePasskey}, http.StatusForbidden
 	case errors.Is(err, ErrNoTerminal):
 		return Failure{Error: http.StatusText(http.StatusForbidden), Code: codeNoTerminal}, http.StatusForbidden
 	case errors.Is(err, agent.ErrAgentShell):

@@ -23,7 +23,7 @@ type checker struct {
 
 // all checks what the values of the whole file mean together.
 func (k checker) all(c *Config) {
-	k.approvals(c.Approvals)
+	k.approvals(c.Approvals, c.Listen.HTTP)
 	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
 		k.report.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
 	}

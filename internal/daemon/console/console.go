@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -71,8 +72,11 @@ type Options struct {
 	Decide       func(policy.Request) policy.Decision
 	Approvals    Approvals // nil: this daemon holds no calls
 	Servers      Servers
-	Log          *slog.Logger
-	Now          func() time.Time // nil: time.Now
+	Passkeys     *passkey.Book
+	// PasskeyRequired: a held call is approved with a passkey alone.
+	PasskeyRequired bool
+	Log             *slog.Logger
+	Now             func() time.Time // nil: time.Now
 }
 
 // Setting is one key of the configuration with its value.
@@ -106,11 +110,14 @@ type Held struct {
 	Client, Principal, Server, Tool string
 	Args                            string
 	Notes                           []string
+	Preview                         string // digest of what is shown
+	Passkey                         bool   // it is approved with one
 }
 
 // Verdict is what a person decided: Decision is approve or deny, For once,
-// session, 1h or always, Why the reason of a denial.
-type Verdict struct{ Decision, For, Why string }
+// session, 1h or always, Why the reason of a denial. Preview is the digest of what was
+// shown, and Passkey the key that signed an approval.
+type Verdict struct{ Decision, For, Why, Preview, Passkey string }
 
 // Console serves /ui/.
 type Console struct {

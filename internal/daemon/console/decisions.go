@@ -40,7 +40,11 @@ func (c *Console) pending(q *request) ([]Held, error) {
 	if c.o.Approvals == nil {
 		return nil, nil
 	}
-	return c.o.Approvals.Pending(q.ctx, q.s.by)
+	all, err := c.o.Approvals.Pending(q.ctx, q.s.by)
+	for i := range all {
+		all[i].Passkey = c.o.PasskeyRequired
+	}
+	return all, err
 }
 
 // decisions shows what waits for a person.
@@ -130,12 +134,15 @@ func (f acts) settleCall(q *request) (said, next string, err error) {
 		return "", "", errAway
 	}
 	n, err := number(q.in.Get("n"))
-	v := Verdict{Decision: q.in.Get("decision"), For: q.in.Get("for"), Why: strings.TrimSpace(q.in.Get("why"))}
+	v := Verdict{Decision: q.in.Get("decision"), For: q.in.Get("for"), Why: strings.TrimSpace(q.in.Get("why")), Preview: q.in.Get("preview")}
 	if err != nil || v.Decision != "approve" && v.Decision != "deny" {
 		return "", "", errForm
 	}
 	if v.Decision == "approve" {
 		v.Why = ""
+		if v.Passkey, err = (passkeyPages(f)).approved(q, n); err != nil {
+			return "", "", err
+		}
 	} else {
 		v.For = ""
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
 	"github.com/doorward/doorward/internal/messaging/agent"
@@ -41,7 +42,7 @@ type route struct {
 type acts struct{ c *Console }
 
 func (c *Console) allRoutes() map[string]route {
-	return map[string]route{
+	all := map[string]route{
 		"GET /":                   {what: "now", show: c.now},
 		"GET /live":               {what: "live", raw: c.live},
 		"POST /sign-out":          {what: "sign-out", raw: c.signOut},
@@ -68,6 +69,8 @@ func (c *Console) allRoutes() map[string]route {
 		"GET /policy":             {what: "policy", show: c.policy},
 		"GET /health":             {what: "health", show: c.health},
 	}
+	passkeyPages{c}.routes(all)
+	return all
 }
 
 // errNotFound is of what a page was asked about and is not there.
@@ -188,6 +191,12 @@ func failure(err error) (status int, text string) {
 		return http.StatusForbidden, "The form does not belong to this session. Open the page again."
 	case errors.Is(err, errForm):
 		return http.StatusBadRequest, "The form cannot be read."
+	case errors.Is(err, passkey.ErrRefused):
+		return http.StatusForbidden, "The answer of the passkey is not good: it was for something else, came twice, or came too late. Try again."
+	case errors.Is(err, passkey.ErrNone):
+		return http.StatusConflict, "No passkey is registered: add one on the page Passkeys first."
+	case errors.Is(err, passkey.ErrName):
+		return http.StatusBadRequest, "A name has 1 to 64 visible characters."
 	case errors.Is(err, admin.ErrStale):
 		return http.StatusConflict, "It has changed since it was shown. Look at it again."
 	case errors.Is(err, errAway), errors.Is(err, deliver.ErrStore):

@@ -188,7 +188,7 @@ type tab struct {
 
 // newTab is the tab of a page; views are the templates that belong to it.
 func newTab(view, name, path, text string) tab {
-	below := map[string]string{"record": "activity", "server": "servers", "definition": "servers", "peer": "agents", "message": "agents", "document": "instructions"}
+	below := map[string]string{"record": "activity", "server": "servers", "definition": "servers", "passkeys": "decisions", "peer": "agents", "message": "agents", "document": "instructions"}
 	return tab{Path: path, Text: text, Here: view == name || below[view] == name}
 }
 

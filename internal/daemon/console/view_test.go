@@ -74,7 +74,7 @@ func allPages() map[string]any {
 		"decisions": hostileData[decisionsData](), "servers": hostileData[[]admin.Server](), "server": hostileData[serverData](),
 		"definition": hostileData[definitionData](), "agents": agentsWithout(), "peer": hostileData[peerData](), "message": hostileData[agent.Traced](),
 		"instructions": hostileData[instructionsData](), "document": hostileData[documentData](), "policy": hostileData[policyData](),
-		"health": hostileData[healthData](), "signin": nil, "failed": text,
+		"health": hostileData[healthData](), "passkeys": hostileData[passkeysData](), "signin": nil, "failed": text,
 	}
 }
 

@@ -59,6 +59,7 @@ type Verdict struct {
 	Approve bool
 	For     string
 	Why     string
+	Passkey string // that signed it; empty: none was asked for
 }
 
 // Answer is what became of a held call: exactly one of Approval, Denied and Pending.

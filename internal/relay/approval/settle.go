@@ -25,13 +25,17 @@ func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verd
 	if !v.Approve {
 		return q.deny(at, "approval.denied", by, plaintext.Line(v.Why))
 	}
-	return q.approve(at, by, v.For)
+	return q.approve(at, by, v)
 }
 
 // approve gives one caller the approval, and has the others ask again. Without a caller
 // it waits for the next one. The caller holds mu.
-func (q *Queue) approve(at *question, by *principal.Principal, life string) error {
-	ref, err := q.record(at, "approval.granted", by, at.ref, audit.Field{Name: "for", Value: life})
+func (q *Queue) approve(at *question, by *principal.Principal, v Verdict) error {
+	life, detail := v.For, []audit.Field{{Name: "for", Value: v.For}}
+	if v.Passkey != "" {
+		detail = append(detail, audit.Field{Name: "passkey", Value: v.Passkey})
+	}
+	ref, err := q.record(at, "approval.granted", by, at.ref, detail...)
 	if err != nil {
 		return err
 	}

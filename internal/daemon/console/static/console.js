@@ -6,7 +6,7 @@
   // in it, so every "<" begins a tag of theirs. Anything but these tags with
   // these attributes is refused, whatever a name in it says.
   const tags = 'a|button|caption|code|dd|del|details|div|dl|dt|form|h2|h3|input|ins|label|li|ol|option|p|pre|rect|section|select|span|strong|summary|svg|table|tbody|td|template|textarea|th|thead|time|tr|ul';
-  const attributes = 'action|aria-[a-z]+|checked|class|colspan|data-hx-[a-z]+|datetime|disabled|height|href|id|method|name|open|preserveaspectratio|rel|role|rows|scope|selected|tabindex|type|value|viewbox|width|x|y';
+  const attributes = 'action|aria-[a-z]+|checked|class|colspan|data-hx-[a-z]+|data-passkey|datetime|disabled|height|href|id|method|name|open|preserveaspectratio|rel|role|rows|scope|selected|tabindex|type|value|viewbox|width|x|y';
   const tag = new RegExp('</?(?:' + tags + ')(?:\\s+(?:' + attributes + ')(?:="[^"<>]*")?)*\\s*/?>', 'gi');
   const address = /\s(?:href|action|data-hx-[a-z]+)="(?!\/ui\/|#|live from:body"|innerHTML")/i;
   const checked = (text) => {
@@ -78,6 +78,43 @@
       source.addEventListener('error', refused);
     }
   };
+  // Passkeys: a form that needs one is sent with the answer of the authenticator, which
+  // signs what the daemon asks for this very form.
+  const post = async (path, fields) => {
+    const answer = await fetch('/ui/passkeys/' + path, { method: 'POST', body: new URLSearchParams(fields) });
+    if (!answer.ok) throw new Error(answer.status === 409 ? 'no passkey is registered, or the call has changed' : 'the daemon refused it');
+    return answer.json();
+  };
+  const ask = (step) => step.kind === 'get'
+    ? navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(step.options) })
+    : navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(step.options) });
+  const sign = async (form) => {
+    const fields = Object.fromEntries(new FormData(form));
+    let step = await post('begin', { ...fields, what: form.dataset.passkey });
+    let answer = JSON.stringify(await ask(step));
+    if (form.dataset.passkey === 'add' && step.kind === 'get') {
+      step = await post('allow', { ...fields, ceremony: step.ceremony, answer });
+      answer = JSON.stringify(await ask(step));
+    }
+    const send = document.createElement('form');
+    send.method = 'post';
+    send.action = form.action;
+    for (const [name, value] of Object.entries({ ...fields, ceremony: step.ceremony, answer })) {
+      const field = document.createElement('input');
+      Object.assign(field, { type: 'hidden', name, value });
+      send.append(field);
+    }
+    document.body.append(send);
+    send.submit();
+  };
+  document.addEventListener('submit', (event) => {
+    if (!event.target.dataset.passkey) return;
+    event.preventDefault();
+    sign(event.target).catch((err) => {
+      document.getElementById('passkey').textContent = 'Not done: ' + (err && err.message || 'no answer');
+    });
+  });
+
   if (document.body.dataset.live) {
     listen();
     document.addEventListener('visibilitychange', () => { listen(); if (!document.hidden) refresh(); });

@@ -1,0 +1,116 @@
+package console
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/passkey"
+)
+
+// passkeyPages are the page Passkeys and the ceremonies of the pages that need a key.
+type passkeyPages struct{ c *Console }
+
+func (p passkeyPages) routes(all map[string]route) {
+	all["GET /passkeys"] = route{what: "passkeys", show: p.show}
+	all["POST /passkeys/begin"] = route{what: "passkeys/begin", raw: p.begin}
+	all["POST /passkeys/allow"] = route{what: "passkeys/allow", raw: p.allow}
+	all["POST /passkeys/add"] = route{what: "passkeys/add", act: p.add}
+	all["POST /passkeys/remove"] = route{what: "passkeys/remove", act: p.remove}
+}
+
+// passkeysData is the page Passkeys.
+type passkeysData struct {
+	Keys     []passkey.Key
+	Required bool // approvals need one
+}
+
+func (p passkeyPages) show(*request) (page, error) {
+	return page{View: "passkeys", Title: "Passkeys", Data: passkeysData{Keys: p.c.o.Passkeys.Keys(), Required: p.c.o.PasskeyRequired}}, nil
+}
+
+// visit is the session as the ceremonies know it. The origin is the one that the console
+// has on this listener, whatever the request says.
+func (p passkeyPages) visit(q *request) passkey.Visit {
+	_, port, _ := net.SplitHostPort(q.v.Listener)
+	return passkey.Visit{Session: hex.EncodeToString(q.s.key[:]), Origin: q.v.Scheme + "://localhost:" + port, Who: q.s.by.Who}
+}
+
+// begin answers what the browser is to ask the authenticator for the form that is to be
+// sent.
+func (p passkeyPages) begin(q *request) error {
+	var c passkey.Ceremony
+	var err error
+	switch q.in.Get("what") {
+	case "approve":
+		var n uint64
+		if n, err = number(q.in.Get("n")); err != nil {
+			return errForm
+		}
+		if err := p.shown(q, n); err != nil {
+			return err
+		}
+		c, err = p.c.o.Passkeys.Sign(p.visit(q), approvePurpose(n, q.in.Get("preview"), q.in.Get("for")))
+	case "add":
+		c, err = p.c.o.Passkeys.Add(p.visit(q), q.in.Get("name"))
+	case "remove":
+		c, err = p.c.o.Passkeys.Remove(p.visit(q), q.in.Get("key"))
+	default:
+		return errForm
+	}
+	return q.json(c, err)
+}
+
+// allow goes on with the registration of a further key, once a known one has signed.
+func (p passkeyPages) allow(q *request) error {
+	c, err := p.c.o.Passkeys.Allowed(p.visit(q), q.in.Get("ceremony"), q.in.Get("name"), []byte(q.in.Get("answer")))
+	return q.json(c, err)
+}
+
+func (q *request) json(v any, err error) error {
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(q.w).Encode(v)
+}
+
+func (p passkeyPages) add(q *request) (said, next string, err error) {
+	name := q.in.Get("name")
+	err = p.c.o.Passkeys.Added(p.visit(q), q.in.Get("ceremony"), name, []byte(q.in.Get("answer")))
+	return "Registered: " + strings.TrimSpace(name), "passkeys", err
+}
+
+func (p passkeyPages) remove(q *request) (said, next string, err error) {
+	err = p.c.o.Passkeys.Removed(p.visit(q), q.in.Get("ceremony"), q.in.Get("key"), []byte(q.in.Get("answer")))
+	return "Removed: " + q.in.Get("key"), "passkeys", err
+}
+
+// approvePurpose is what a key signs to approve a call: which, as it was shown, for how
+// long.
+func approvePurpose(n uint64, preview, life string) passkey.Purpose {
+	return passkey.Purpose{"approve", strconv.FormatUint(n, 10), preview, life}
+}
+
+// shown checks that call n waits and that it is the one that the page showed.
+func (p passkeyPages) shown(q *request, n uint64) error {
+	all, err := p.c.pending(q)
+	for _, h := range all {
+		if h.N == n && h.Preview != "" && h.Preview == q.in.Get("preview") {
+			return err
+		}
+	}
+	return admin.ErrStale
+}
+
+// approved returns the key that has signed the approval in a form; empty where none is
+// asked for.
+func (p passkeyPages) approved(q *request, n uint64) (key string, err error) {
+	if !p.c.o.PasskeyRequired {
+		return "", nil
+	}
+	return p.c.o.Passkeys.Signed(p.visit(q), q.in.Get("ceremony"), approvePurpose(n, q.in.Get("preview"), q.in.Get("for")), []byte(q.in.Get("answer")))
+}

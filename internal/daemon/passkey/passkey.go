@@ -1,0 +1,318 @@
+// Package passkey keeps the operator's passkeys and checks what they sign (WebAuthn,
+// https://www.w3.org/TR/webauthn-3/).
+//
+// Invariants: a ceremony is answered once, within two minutes, by the session that began
+// it. What a key signs is bound to the purpose by the challenge, which is a digest of the
+// purpose and a nonce. Once there is a key, keys are added and removed with one alone.
+package passkey
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+var (
+	// ErrRefused refuses an answer: of no ceremony that is open, of another session or
+	// purpose, or not signed by a key that is known.
+	ErrRefused = errors.New("the passkey's answer is not good")
+	// ErrNone says that no passkey is registered.
+	ErrNone = errors.New("no passkey is registered")
+	// ErrName refuses the name of a key.
+	ErrName = errors.New("not a name for a passkey")
+)
+
+// rpID is the name that browsers bind keys to: the console is opened at localhost.
+const rpID = "localhost"
+
+const (
+	life     = 2 * time.Minute // of a ceremony
+	mostOpen = 32              // ceremonies; the oldest makes room
+	mostName = 64
+	mostKeys = 32
+	idLength = 12
+)
+
+// Key is one registered passkey. ID is a digest of the credential's own.
+type Key struct {
+	ID    string
+	Name  string
+	Added time.Time
+	Used  time.Time // zero: never
+}
+
+// Purpose is what an answer is for. Equal purposes have equal fields.
+type Purpose []string
+
+// Visit is who runs a ceremony: a session of the console, at an origin that is this
+// console's own.
+type Visit struct {
+	Session string
+	Origin  string
+	Who     *principal.Principal
+}
+
+// Ceremony is what the browser is asked. Kind is get (sign) or create (register).
+type Ceremony struct {
+	ID      string `json:"ceremony"`
+	Kind    string `json:"kind"`
+	Options any    `json:"options"`
+}
+
+// Book keeps the keys. It is safe for concurrent use.
+type Book struct {
+	path   string
+	record func(*audit.Record) (uint64, error)
+	now    func() time.Time
+
+	mu   sync.Mutex
+	kept kept
+	open map[string]*ceremony
+}
+
+// kept is the file.
+type kept struct {
+	User []byte   `json:"user"`
+	Keys []stored `json:"keys"`
+}
+
+type stored struct {
+	Name       string              `json:"name"`
+	Added      time.Time           `json:"added"`
+	Used       time.Time           `json:"used,omitzero"`
+	Credential webauthn.Credential `json:"credential"`
+}
+
+// ceremony is one that is open.
+type ceremony struct {
+	began   time.Time
+	session string
+	kind    string
+	nonce   []byte // of a signature
+	by      string // of a registration: the key that allowed it; empty: it is the first
+	data    webauthn.SessionData
+}
+
+// Open reads the keys of a file, or begins without any. record writes one audit record.
+func Open(path string, record func(*audit.Record) (uint64, error), now func() time.Time) (*Book, error) {
+	b := &Book{path: path, record: record, now: now, open: map[string]*ceremony{}}
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		b.kept.User = random(32)
+		return b, nil
+	case err == nil:
+		err = json.Unmarshal(text, &b.kept)
+	}
+	if err != nil || len(b.kept.User) == 0 {
+		return nil, fmt.Errorf("reading the passkeys: %w", errors.Join(err, fs.ErrInvalid))
+	}
+	return b, nil
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return b
+}
+
+// WebAuthnID, WebAuthnName, WebAuthnDisplayName and WebAuthnCredentials implement
+// webauthn.User.
+func (k kept) WebAuthnID() []byte          { return k.User }
+func (k kept) WebAuthnName() string        { return "operator" }
+func (k kept) WebAuthnDisplayName() string { return "Operator of Doorward" }
+func (k kept) WebAuthnCredentials() []webauthn.Credential {
+	var all []webauthn.Credential
+	for _, s := range k.Keys {
+		all = append(all, s.Credential)
+	}
+	return all
+}
+
+func idOf(credential []byte) string {
+	sum := sha256.Sum256(credential)
+	return hex.EncodeToString(sum[:])[:idLength]
+}
+
+// Keys are the registered keys, the oldest first.
+func (b *Book) Keys() []Key {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := []Key{}
+	for _, s := range b.kept.Keys {
+		all = append(all, Key{ID: idOf(s.Credential.ID), Name: s.Name, Added: s.Added, Used: s.Used})
+	}
+	return all
+}
+
+// party checks what a browser at this origin sends, and no other.
+func party(origin string) (*webauthn.WebAuthn, error) {
+	w, err := webauthn.New(&webauthn.Config{RPID: rpID, RPDisplayName: "Doorward", RPOrigins: []string{origin}, AttestationPreference: protocol.PreferNoAttestation,
+		AuthenticatorSelection: protocol.AuthenticatorSelection{UserVerification: protocol.VerificationRequired, ResidentKey: protocol.ResidentKeyRequirementPreferred}})
+	if err != nil {
+		return nil, fmt.Errorf("preparing a passkey: %w", err)
+	}
+	return w, nil
+}
+
+// challenge binds a signature to its purpose.
+func challenge(nonce []byte, p Purpose) []byte {
+	h := sha256.New()
+	for _, part := range append([]string{"doorward passkey", string(nonce)}, p...) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return h.Sum(nil)
+}
+
+// Sign begins a ceremony in which a registered key signs for a purpose.
+func (b *Book) Sign(v Visit, p Purpose) (Ceremony, error) {
+	w, err := party(v.Origin)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.kept.Keys) == 0 {
+		return Ceremony{}, ErrNone
+	}
+	c := &ceremony{kind: "get", nonce: random(32)}
+	options, data, err := w.BeginLogin(b.kept, webauthn.WithChallenge(challenge(c.nonce, p)), webauthn.WithUserVerification(protocol.VerificationRequired))
+	if err != nil {
+		return Ceremony{}, fmt.Errorf("beginning a passkey's signature: %w", err)
+	}
+	return b.begin(c, v, data, options.Response), nil
+}
+
+// Signed reports by its error whether answer is the signature of a key for the purpose. It
+// returns the id of the key. The ceremony is over, whatever comes out.
+func (b *Book) Signed(v Visit, id string, p Purpose, answer []byte) (key string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, err = b.signed(v, id, p, answer)
+	if err != nil {
+		b.event(v, "passkey.refused", "", strings.Join(p[:min(1, len(p))], ""))
+	}
+	return key, err
+}
+
+func (b *Book) signed(v Visit, id string, p Purpose, answer []byte) (string, error) {
+	c, err := b.take(v, id, "get")
+	if err != nil {
+		return "", err
+	}
+	// The challenge is made again, from the purpose of this moment.
+	c.data.Challenge = protocol.URLEncodedBase64(challenge(c.nonce, p)).String()
+	w, err := party(v.Origin)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := protocol.ParseCredentialRequestResponseBytes(answer)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	credential, err := w.ValidateLogin(b.kept, c.data, parsed)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if credential.Authenticator.CloneWarning {
+		return "", fmt.Errorf("%w: its counter went back", ErrRefused)
+	}
+	return idOf(credential.ID), b.used(credential)
+}
+
+// used keeps the counter of a key.
+func (b *Book) used(credential *webauthn.Credential) error {
+	next := b.copied()
+	for i := range next.Keys {
+		if slices.Equal(next.Keys[i].Credential.ID, credential.ID) {
+			next.Keys[i].Credential, next.Keys[i].Used = *credential, b.now().UTC()
+		}
+	}
+	return b.save(next)
+}
+
+func (b *Book) copied() kept { return kept{User: b.kept.User, Keys: slices.Clone(b.kept.Keys)} }
+
+func (b *Book) save(next kept) error {
+	text, err := json.Marshal(next)
+	if err == nil {
+		err = durable.ReplaceAt(b.path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the passkeys: %w", err)
+	}
+	b.kept = next
+	return nil
+}
+
+// begin keeps a ceremony for its answer. The caller holds mu.
+func (b *Book) begin(c *ceremony, v Visit, data *webauthn.SessionData, options any) Ceremony {
+	c.began, c.session, c.data = b.now(), v.Session, *data
+	for id, o := range b.open {
+		if b.now().Sub(o.began) > life {
+			delete(b.open, id)
+		}
+	}
+	if len(b.open) >= mostOpen {
+		delete(b.open, b.eldest())
+	}
+	id := rand.Text()
+	b.open[id] = c
+	return Ceremony{ID: id, Kind: c.kind, Options: options}
+}
+
+func (b *Book) eldest() (id string) {
+	for k, c := range b.open {
+		if id == "" || c.began.Before(b.open[id].began) {
+			id = k
+		}
+	}
+	return id
+}
+
+// take ends a ceremony, and returns it to the session that began it.
+func (b *Book) take(v Visit, id, kind string) (*ceremony, error) {
+	c := b.open[id]
+	delete(b.open, id)
+	if c == nil || c.kind != kind || c.session != v.Session || b.now().Sub(c.began) > life {
+		return nil, ErrRefused
+	}
+	return c, nil
+}
+
+// event records what happened to a key.
+func (b *Book) event(v Visit, what, key, reason string) error {
+	_, err := b.record(&audit.Record{Kind: audit.Event, Source: "passkey", Who: v.Who, Action: what, Resource: key, Reason: reason})
+	if err != nil {
+		return fmt.Errorf("recording %s: %w", what, err)
+	}
+	return nil
+}
+
+// named is a name for people.
+func named(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	if name == "" || len(name) > mostName || plaintext.Line(name) != name {
+		return "", ErrName
+	}
+	return name, nil
+}
