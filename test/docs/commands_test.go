@@ -144,7 +144,7 @@ func (h *home) serve(t *testing.T, text string) (stop func()) {
 	must(t, cmd.Start())
 	stop = func() {
 		cancel()
-		_ = cmd.Wait() // ended by a signal
+		_ = cmd.Wait()  // ended by a signal
 		for range 500 { // the daemon may outlive the shell
 			if syscall.Kill(-cmd.Process.Pid, 0) != nil {
 				return
