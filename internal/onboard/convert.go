@@ -104,10 +104,9 @@ func (c *conversion) server() *server {
 	off, _ := c.values["disabled"].(bool)
 	on, said := c.values["enabled"].(bool)
 	s.disabled = off || said && !on
-	for _, key := range []string{"envFile", "headersHelper"} {
-		if c.values[key] != nil {
-			c.note("%s is not taken over: give its values in env or headers", key)
-		}
+	c.environment(s)
+	if c.values["headersHelper"] != nil {
+		c.note("headersHelper is not taken over: give its values in headers")
 	}
 	return s
 }

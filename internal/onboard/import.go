@@ -154,6 +154,9 @@ func (w *importing) write(name string, s server, client string) (err error) {
 		w.note("%s: what looks like a secret stays in the configuration: %s; --secrets file takes it out", name, strings.Join(keys, ", "))
 		secrets = nil
 	}
+	if args := s.secretArgs(); len(args) > 0 {
+		w.note("%s: what looks like a secret stays in its arguments, which every user of the machine can read: %s; if the server takes it from its environment, move it to env", name, strings.Join(args, ", "))
+	}
 	w.plan.Secrets = append(w.plan.Secrets, secrets...)
 	if !slices.Contains(w.clients, client) {
 		w.clients = append(w.clients, client)

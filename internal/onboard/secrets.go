@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -58,4 +59,31 @@ func (s *server) secrets(name string, refer func(server, key string) string) []S
 		}
 	}
 	return out
+}
+
+// secretArgs names the arguments that look like secrets: by the option, or by their place.
+func (s *server) secretArgs() (found []string) {
+	option := ""
+	for i, arg := range s.args {
+		name, value, joined := strings.Cut(arg, "=")
+		switch _, plain := secretIn("", arg); {
+		case strings.HasPrefix(arg, "-") && joined:
+			if _, is := secretIn(strings.TrimLeft(name, "-"), value); is != "" {
+				found = append(found, name)
+			}
+			option = ""
+			continue
+		case strings.HasPrefix(arg, "-"):
+			option = arg
+			continue
+		case plain != "":
+			found = append(found, fmt.Sprintf("argument %d", i+1))
+		case option != "":
+			if _, is := secretIn(strings.TrimLeft(option, "-"), arg); is != "" {
+				found = append(found, option)
+			}
+		}
+		option = ""
+	}
+	return found
 }
