@@ -19,7 +19,6 @@ var largeTypes = map[string]int{
 	"internal/relay.backend":         33,
 	"internal/relay.Relay":           106,
 	"internal/relay.link":            77,
-	"internal/trust/wire.scanner":    31,
 	"internal/upstream.Server":       34,
 	"internal/upstream.either":       46,
 	"internal/upstream.sseConn":      36,

@@ -226,7 +226,7 @@ func (c *liveConn) keeps() bool {
 // like one whose list is unknown, which records why.
 func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, pages []page, parts []share, with *gate.Charge) error {
 	shelves := make(map[string]*knownList, len(pages))
-	var servers []string
+	servers := []string{} // not nil: an act on several, be they none
 	for _, p := range pages {
 		if p.cursor != nil {
 			return nil
@@ -237,8 +237,9 @@ func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 		}
 	}
 	act := r.act(x, "", x.Method, "")
-	act.With = with
-	pass, allowed, err := r.gate.EnterEach(act, servers)
+	act.With, act.Each = with, servers
+	pass, err := r.gate.Enter(act)
+	allowed := pass.Servers()
 	if err != nil || len(allowed) == 0 {
 		return err
 	}

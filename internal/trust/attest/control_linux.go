@@ -1,5 +1,8 @@
 package attest
 
+// The socket before bind. Invariant: every connection that it accepts carries the
+// credentials of the writer of each byte, those before the accept included.
+
 import (
 	"syscall"
 

@@ -1,5 +1,7 @@
 package attest
 
+// The guarded connection. Invariant: once a breach was seen, no byte is read any more.
+
 import (
 	"errors"
 	"net"

@@ -1,5 +1,9 @@
 package attest
 
+// Reading with credentials. Invariant: a byte that Read returns was written by the
+// process and uid of the credentials, and that process lived after the read; no
+// descriptor that a peer passed stays open.
+
 import (
 	"encoding/binary"
 	"errors"

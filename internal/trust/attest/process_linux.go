@@ -1,5 +1,8 @@
 package attest
 
+// The handle on a process. Invariant: it is that of one process instance for as long
+// as it is held, whatever becomes of the pid.
+
 import (
 	"bytes"
 	"errors"

@@ -1,5 +1,8 @@
 package attest
 
+// What SO_PEERCRED and its like say. Invariant: what is read by pid is kept only if
+// the process behind the handle was alive after all of it.
+
 import (
 	"encoding/binary"
 	"errors"

@@ -1,7 +1,7 @@
 // Package audit keeps the record of what was decided and done: an append-only
 // log of JSON lines that cannot be altered in silence.
 //
-// Before an act there is a record, and without a record there is no act: Append
+// Invariant: before an act there is a record, and without a record there is no act: Append
 // returns when the line is in the file, or with an error that wraps
 // ErrUnavailable, and then nothing was recorded and the caller must not go on.
 //

@@ -1,5 +1,8 @@
 package audit
 
+// References to a caller. Invariant: a reference names a record of the same segment
+// that has facts and session in full.
+
 import "strconv"
 
 // What a record says of its caller beside the principal (facts, session) is the same for

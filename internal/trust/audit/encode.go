@@ -1,5 +1,8 @@
 package audit
 
+// Lines. Invariant: a line is one valid JSON object on one line, at most MaxLine long,
+// whatever a caller chose, and its hash is over all that stands before it.
+
 import (
 	"crypto/sha256"
 	"encoding/hex"

@@ -1,5 +1,7 @@
 package audit
 
+// The key. Invariant: its private half is in no text that Key prints.
+
 import (
 	"crypto/ed25519"
 	"crypto/rand"

@@ -1,5 +1,7 @@
 package audit
 
+// Syncing. Invariant: without an error, data and length are on the disk.
+
 import (
 	"os"
 	"syscall"

@@ -13,17 +13,18 @@ func TestAnActOnSeveralServersIsRecordedOnce(t *testing.T) {
 	b := openBook(t)
 	g := New(rules(), b.Log, Limits{Calls: 1})
 	list := Act{Who: owner, Action: "tools/list", Bytes: 7}
-	p, allowed, err := g.EnterEach(list, []string{"ghost", "notes", "web"})
-	if err != nil || !slices.Equal(allowed, []string{"notes"}) {
-		t.Fatal(allowed, err)
+	on := func(servers ...string) Act { list.Each = append([]string{}, servers...); return list }
+	p, err := g.Enter(on("ghost", "notes", "web"))
+	if err != nil || !slices.Equal(p.Servers(), []string{"notes"}) {
+		t.Fatal(p.Servers(), err)
 	}
 	var refusal *Refusal
-	if _, _, err := g.EnterEach(list, []string{"notes"}); !errors.As(err, &refusal) || refusal.Rule != RuleCalls {
+	if _, err := g.Enter(on("notes")); !errors.As(err, &refusal) || refusal.Rule != RuleCalls {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	p.Leave("ok", 99)
-	if _, allowed, err := g.EnterEach(list, nil); allowed != nil || err != nil {
-		t.Errorf("on no server: %v %v", allowed, err)
+	if none, err := g.Enter(on()); none.Servers() != nil || none.Ref != 0 || err != nil {
+		t.Errorf("on no server: %+v %v", none, err)
 	}
 	all := b.lines()
 	if len(all) != 3 || all[0].Kind != "decision" || all[0].Seq != p.Ref || all[0].Resource != "" || all[1].Decision != "deny" || all[2].Ref != p.Ref || all[2].Bytes != 99 {

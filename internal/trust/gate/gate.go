@@ -58,6 +58,8 @@ type Act struct {
 	Server  string
 	Name    string
 	Bytes   int64 // size of the message that asks for it
+	// Each are the servers of an act on several; nil: it is on Server.
+	Each []string
 
 	Args      []byte // of a call, raw; for the decision, never for the record
 	Confirmed bool   // see policy.Request
@@ -153,7 +155,12 @@ func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfC
 // must not happen. Policy is asked first: what it denies costs nothing of the
 // limits and shows nothing of their use. A refusal is recorded at once. That a
 // deferred act is allowed is recorded later, by Pass.Record, Gate.Record or Pass.Refuse.
+// Of an act on several servers that policy allows on none, the Pass is zero: there is
+// nothing to do.
 func (g *Gate) Enter(a Act) (Pass, error) {
+	if a.Each != nil {
+		return g.enterEach(a)
+	}
 	p, err := g.decide(a)
 	if err != nil || a.deferred {
 		return p, err

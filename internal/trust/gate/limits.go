@@ -1,5 +1,8 @@
 package gate
 
+// Limits. Invariant: what is charged is given back exactly once, and the count of one
+// principal never exceeds its limit.
+
 import (
 	"sync"
 	"sync/atomic"

@@ -15,11 +15,15 @@ type Pass struct {
 	resource string
 	used     *account
 	rule     string // what let it through
-	made     *made  // shared by all copies of the pass of a deferred act; nil: Enter recorded the decision
+	servers  []string
+	made     *made // shared by all copies of the pass of a deferred act; nil: Enter recorded the decision
 }
 
 // Act returns what was let through, without its arguments.
 func (p Pass) Act() Act { return p.act }
+
+// Servers returns those of Act.Each that policy allows, in their order.
+func (p Pass) Servers() []string { return p.servers }
 
 // Rule returns the permit that let the act through.
 func (p Pass) Rule() string { return p.rule }

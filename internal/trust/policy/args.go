@@ -1,5 +1,8 @@
 package policy
 
+// Arguments as rules see them. Invariant: they have one meaning, and their cost is
+// bounded by the bytes that a caller sends.
+
 import (
 	"bytes"
 	"errors"

@@ -1,5 +1,8 @@
 package policy
 
+// The cache. Invariant: a verdict is found only under a key that is equal in all that
+// the verdict depends on.
+
 import (
 	"hash/maphash"
 	"sync/atomic"

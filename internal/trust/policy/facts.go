@@ -1,5 +1,8 @@
 package policy
 
+// Facts as rules see them. Invariant: a fact stands under exactly its grade, and a
+// claimed fact nowhere.
+
 import (
 	"slices"
 	"strconv"

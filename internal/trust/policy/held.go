@@ -1,5 +1,7 @@
 package policy
 
+// Held acts. Invariant: an act that is held is denied to whoever cannot hold it.
+
 import (
 	"slices"
 	"strconv"

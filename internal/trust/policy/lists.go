@@ -1,5 +1,7 @@
 package policy
 
+// The servers' own lists as rules. Invariant: a list only takes away.
+
 import (
 	"maps"
 	"slices"

@@ -1,5 +1,8 @@
 package policy
 
+// The policy file. Invariant: each rule has a name of its own that is none of Doorward's,
+// and the parser sees only text that cannot exhaust it.
+
 import (
 	_ "embed" // of the default policy
 	"fmt"

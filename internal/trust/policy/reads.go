@@ -1,5 +1,8 @@
 package policy
 
+// What rules read. Invariant: every path into the context that an expression may
+// evaluate is found.
+
 import (
 	"strings"
 

@@ -1,5 +1,8 @@
 package policy
 
+// Rules. Invariant: what is skipped before Cedar evaluates would not have matched, and
+// a forbid that cannot be evaluated denies.
+
 import (
 	"cmp"
 	"iter"

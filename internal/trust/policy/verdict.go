@@ -1,5 +1,7 @@
 package policy
 
+// Verdicts. Invariant: an answer from the cache is the answer that all rules give.
+
 import (
 	"slices"
 

@@ -1,5 +1,8 @@
 package policy
 
+// What a question is evaluated in. Invariant: a scope that is not proved grants
+// nothing, and a method with the name of a group is not the group.
+
 import (
 	"slices"
 	"strings"

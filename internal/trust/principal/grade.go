@@ -1,5 +1,7 @@
 package principal
 
+// Grades. Invariant: an unknown grade decides nothing.
+
 import "fmt"
 
 // Grade is how good the evidence for a fact is. Grades are ordered: a better

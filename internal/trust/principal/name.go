@@ -1,5 +1,7 @@
 package principal
 
+// Names. Invariant: a principal has one spelling, so that names compare as text.
+
 import (
 	"errors"
 	"fmt"

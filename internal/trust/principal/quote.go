@@ -1,5 +1,7 @@
 package principal
 
+// Quoting. Invariant: the result is one valid JSON string, all of it printable.
+
 import (
 	"unicode/utf8"
 

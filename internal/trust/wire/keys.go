@@ -1,5 +1,8 @@
 package wire
 
+// Object keys. Invariant: in an accepted object no two keys are equal, and at the
+// protocol levels none are equal under case folding, at a cost linear in the text.
+
 import (
 	"bytes"
 	"encoding/binary"

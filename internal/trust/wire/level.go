@@ -1,5 +1,8 @@
 package wire
 
+// Levels. Invariant: a key that Doorward reads at a level is in its vocabulary, and
+// no case variant of it passes.
+
 import "strings"
 
 // Keys of _meta that carry the modern era's per-request metadata (MCP

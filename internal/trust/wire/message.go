@@ -1,5 +1,8 @@
 package wire
 
+// Messages. Invariant: a Message is a request, a notification or a response of JSON-RPC
+// 2.0, and its parts are the bytes that came.
+
 import (
 	"strconv"
 	"strings"
@@ -95,7 +98,7 @@ func Parse(b []byte, side Side) (Message, error) {
 		return Message{}, s.failure()
 	}
 	m := s.message(s.first, side)
-	if s.refused() {
+	if s.invalid.Code != 0 {
 		return Message{}, s.failure()
 	}
 	return m, nil
@@ -115,7 +118,7 @@ func ParseBatch(b []byte, side Side) (msgs []Message, batch bool, err error) {
 		return []Message{m}, false, nil
 	}
 	s.onElement = func(start int) { msgs = append(msgs, s.message(start, side)) }
-	if !s.document(levelBatch) || s.refused() {
+	if !s.document(levelBatch) || s.invalid.Code != 0 {
 		return nil, true, s.failure()
 	}
 	if len(msgs) == 0 {

@@ -1,5 +1,8 @@
 package wire
 
+// Questions of servers. Invariant: a member with one of the names is found at any
+// depth, in any case and spelling.
+
 import (
 	"bytes"
 	"strings"

@@ -1,5 +1,8 @@
 package wire
 
+// Reading accepted bytes. Invariant: no function leaves the bytes that it was given,
+// whatever they are.
+
 import (
 	"bytes"
 	"iter"

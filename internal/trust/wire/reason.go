@@ -1,5 +1,7 @@
 package wire
 
+// Refusals. Invariant: a reason holds nothing of the input.
+
 import (
 	"fmt"
 )

@@ -1,5 +1,8 @@
 package wire
 
+// The scanner. Invariant: what it accepts is one JSON value by RFC 8259 within the
+// limits, read in one pass.
+
 import (
 	"hash/maphash"
 	"math"
@@ -81,8 +84,6 @@ func (s *scanner) refuse(at int, reason string) {
 		s.invalid = SyntaxError{Code: codeInvalid, Offset: at, Reason: reason}
 	}
 }
-
-func (s *scanner) refused() bool { return s.invalid.Code != 0 }
 
 // failure is the error to report after document or message did not succeed.
 func (s *scanner) failure() error {

@@ -1,5 +1,8 @@
 package wire
 
+// Strings and numbers. Invariant: what it accepts is valid UTF-8 without lone
+// surrogates, and numbers of bounded length.
+
 import (
 	"encoding/binary"
 	"math/bits"
