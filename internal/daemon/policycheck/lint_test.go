@@ -81,9 +81,9 @@ func TestProblems(t *testing.T) {
 		{"permit in a set", `permit (principal in Kind::"uid", action, resource) when { [context].contains(context) };`, "1:: " + wholeContext},
 		{"forbid compares context", forbidCall + ` when { context == {} };`, "1:: " + wholeContext},
 		{"forbid takes a group", forbidCall + ` when { context.attested == {} };`, "1:: name the fact, as in context.attested.gid"},
-		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: what a caller says of policy.Itself decides nothing"},
-		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: what a caller says of policy.Itself decides nothing"},
-		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: what a caller says of policy.Itself decides nothing"},
+		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: what a caller says of itself decides nothing"},
+		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: what a caller says of itself decides nothing"},
+		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: what a caller says of itself decides nothing"},
 		{"forbid on observed", forbidCall + ` when { context.observed.exe == "x" };`, ""},
 		{"permit on attested", `permit (principal in Kind::"uid", action, resource) when { context.attested.uid == 7 };`, ""},
 

@@ -67,16 +67,16 @@ func (l *linter) attribute(p policy.Path) {
 // context checks a path into the context.
 func (l *linter) context(p policy.Path) {
 	if len(p.Steps) == 0 {
-		return // policy policy.Itself refuses it
+		return // policy itself refuses it
 	}
 	switch group := p.Steps[0]; group {
 	case "args":
 		l.guarded = l.guarded || p.Has && len(p.Steps) == 1
 	case principal.Claimed.String():
-		l.fail("what a caller says of policy.Itself decides nothing, and there is no context.claimed; use an attested or verified fact")
+		l.fail("what a caller says of itself decides nothing, and there is no context.claimed; use an attested or verified fact")
 	case principal.Observed.String():
 		if l.permit {
-			return // policy policy.Itself refuses it
+			return // policy itself refuses it
 		}
 		l.fact(principal.Observed, p)
 	case principal.Attested.String():

@@ -21,7 +21,7 @@ var (
 )
 
 // syntaxProblem finds the line of a syntax error. Cedar names the token behind
-// the one that is wrong, or none; the error policy.Itself is on the first line with
+// the one that is wrong, or none; the error itself is on the first line with
 // which it appears, and halving finds that.
 func syntaxProblem(file string, text []byte, err error) policy.Problem {
 	said := syntaxText(err)
