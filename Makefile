@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium console packages packages-test
+.PHONY: build run check test lint unit powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test
 
 build:
 	@mkdir -p $(BIN)
@@ -47,11 +47,11 @@ packages:
 packages-test:
 	$(GO) run ./test/count -tags packages -count=1 -timeout 30m ./test/packages/...
 
-dependencies: clients postgres servers chromium
+dependencies: clients postgres servers chromium bus
 
 # clients are the foreign programs of interop and conformance; postgres is the
 # other store of the unit tests; servers are what interop pastes.
-clients postgres servers chromium:
+clients postgres servers chromium bus:
 	test/install.sh $@
 
 lint:
@@ -65,7 +65,7 @@ lint:
 
 # unit runs all Go tests, the scripts against the real binary and the fuzz
 # seeds among them, and counts what was skipped.
-unit: build postgres
+unit: build postgres bus
 	@test -n "$(RACE)" || echo "note: no C compiler, so the race detector is off"
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
 

@@ -83,6 +83,7 @@ var mayImport = map[string]string{
 	"internal/daemon/history":     "base/auditlog trust/",
 	"internal/daemon":             "*",
 
+	"internal/daemon/notice":    "base/secret base/plaintext",
 	"internal/daemon/telemetry": "relay downstream/front trust/wire",
 
 	"client":       "trust/attest base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",

@@ -4,6 +4,7 @@
 #	install.sh clients    the pinned MCP clients, servers and conformance suites, under test/node_modules
 #	install.sh postgres   PostgreSQL 15 or later: Debian's package, as root
 #	install.sh chromium   Debian's Chromium, as root
+#	install.sh bus        Debian's message bus, as root
 #	install.sh servers    the servers of servers/pasted.json, in a home below ~/.cache/doorward-test
 #
 # No install script of any npm package runs; Node itself comes as a package too.
@@ -52,6 +53,17 @@ browser() {
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
 }
 
+# The message bus for the tests of notices on the desktop. Each runs one of its own.
+bus() {
+	! command -v dbus-daemon >/dev/null || return 0
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "test/install.sh: dbus-daemon is missing, the tests of the desktop are skipped (Debian: apt-get install dbus-daemon, or this script as root)" >&2
+		return
+	fi
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends dbus-daemon >/dev/null
+}
+
 # A home as npx leaves it after the first start of each server, so that a test
 # downloads nothing. mcp-grafana is no npm package.
 servers() {
@@ -71,8 +83,8 @@ servers() {
 }
 
 case "${1:-}" in
-clients | postgres | servers) "$1" ;;
+clients | postgres | servers | bus) "$1" ;;
 chromium) browser ;;
-'') clients && postgres && servers && browser ;;
-*) echo "usage: test/install.sh [clients|postgres|servers|chromium]" >&2 && exit 2 ;;
+'') clients && postgres && servers && browser && bus ;;
+*) echo "usage: test/install.sh [clients|postgres|servers|chromium|bus]" >&2 && exit 2 ;;
 esac

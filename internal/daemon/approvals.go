@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -26,7 +25,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // grantsFile is where grants are kept that outlive the daemon.
@@ -41,8 +39,8 @@ func (d *Daemon) openApprovals() (*relay.Hold, error) {
 	}
 	c := d.o.Config.Approvals
 	o := approval.Options{Expire: c.Expire, Record: d.audit.Append, Save: func(all []approval.Grant) error { return saveGrants(path, all) }}
-	if len(c.Notify.Command) > 0 {
-		o.Notify = func(q approval.Question) { d.notifyOperator(c.Notify.Command, q) }
+	if o.Notify, err = openNotices(d, c.Notify); err != nil {
+		return nil, err
 	}
 	d.approvals = approval.New(o, saved)
 	d.onClose(d.approvals.Close)
@@ -102,15 +100,6 @@ func (d *Daemon) decisionsPage() string {
 		return consoleURL(l) + "decisions"
 	}
 	return ""
-}
-
-// notifyOperator starts the program of approvals.notify.command.
-func (d *Daemon) notifyOperator(argv []string, q approval.Question) {
-	err := process.Notify(context.Background(), argv, []string{"DOORWARD_PENDING=" + strconv.FormatUint(q.N, 10), "DOORWARD_CLIENT=" + q.Client,
-		"DOORWARD_SERVER=" + q.Server, "DOORWARD_TOOL=" + q.Tool})
-	if err != nil {
-		d.log.Warn("the program of approvals.notify.command failed", "err", err)
-	}
 }
 
 // passkeysFile is where the operator's passkeys are kept.

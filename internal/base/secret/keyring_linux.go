@@ -46,16 +46,16 @@ type wireSecret struct {
 // libraries of Go and Python store one, from the user's secret service. A locked keyring is an error: a daemon does
 // not put prompts on a screen. The text crosses the session bus, a Unix socket of this user, in the clear.
 func ReadKeyring(env func(string) (string, bool), service, name string) (Value, error) {
-	v, err := readKeyring(busAddress(env), service, name)
+	v, err := readKeyring(SessionBus(env), service, name)
 	if err != nil {
 		return Value{}, fmt.Errorf("reading %s/%s from the keyring: %w", service, name, err)
 	}
 	return v, nil
 }
 
-// busAddress is where the session bus listens, empty when there is none that we use: a Unix socket and nothing else,
+// SessionBus is where the session bus listens, empty when there is none that we use: a Unix socket and nothing else,
 // since other transports would leave the machine or start a program.
-func busAddress(env func(string) (string, bool)) string {
+func SessionBus(env func(string) (string, bool)) string {
 	if env == nil {
 		return ""
 	}

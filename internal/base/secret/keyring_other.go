@@ -15,3 +15,6 @@ func ReadKeyring(func(string) (string, bool), string, string) (Value, error) {
 
 // StoreKeyring returns ErrKeyring.
 func StoreKeyring(func(string) (string, bool), string, string, Value) error { return ErrKeyring }
+
+// SessionBus returns "": no session bus is used here.
+func SessionBus(func(string) (string, bool)) string { return "" }

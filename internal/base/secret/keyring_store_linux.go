@@ -10,7 +10,7 @@ import (
 // StoreKeyring writes the entry that ReadKeyring finds under service and name, in place of one that is there, to the
 // user's default collection. The errors are ErrKeyring and ErrLocked, and ErrManyEntries when it would not be found.
 func StoreKeyring(env func(string) (string, bool), service, name string, v Value) error {
-	if err := storeKeyring(busAddress(env), service, name, v); err != nil {
+	if err := storeKeyring(SessionBus(env), service, name, v); err != nil {
 		return fmt.Errorf("storing %s/%s in the keyring: %w", service, name, err)
 	}
 	return nil

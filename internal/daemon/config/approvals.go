@@ -1,11 +1,14 @@
 package config
 
 import (
+	"encoding/base64"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/secret"
 )
 
 // Approvals is how calls are held for the operator.
@@ -19,6 +22,12 @@ type Approvals struct {
 // ApprovalsNotify is how the operator hears of a held call.
 type ApprovalsNotify struct {
 	Command []string `yaml:"command" refs:"env" doc:"A program and its arguments, started for each held call with DOORWARD_PENDING, DOORWARD_CLIENT, DOORWARD_SERVER and DOORWARD_TOOL in its environment, and never the call's arguments."`
+	// Webhook is a secret: its path often is.
+	Webhook   secret.Value `yaml:"webhook" refs:"any" doc:"An address to which each held call is posted, signed as Standard Webhooks has it; see approvals.md."`
+	Secret    secret.Value `yaml:"webhook_secret" refs:"any" doc:"What signs it: whsec_ and base64, or any text, of 24 bytes at least. Empty is webhook.secret in the state directory, which is made."`
+	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They leave the machine then."`
+	Private   bool         `yaml:"allow_private" default:"false" doc:"Let webhook lead to loopback, private and shared addresses, and allow plain http to them."`
+	Desktop   string       `yaml:"desktop" default:"auto" enum:"auto|off" doc:"auto shows a notice on the desktop where the daemon has a session bus (D-Bus)."`
 }
 
 // PresencePasskey is the presence that takes a passkey.
@@ -41,6 +50,38 @@ func (k checker) approvals(a Approvals, listeners []Listener) {
 	if t, given := a.WaitTime(); a.Wait != "auto" && (!given || t < 0 || t > maxWait) {
 		k.report.also("approvals.wait", "write auto, or a duration of at most 1h such as 50s")
 	}
+	k.webhook(a.Notify)
+}
+
+// webhook checks where notices go.
+func (k checker) webhook(n ApprovalsNotify) {
+	const key = "approvals.notify.webhook"
+	raw := n.Webhook.Reveal()
+	scheme, _, _ := strings.Cut(strings.ToLower(raw), ":")
+	switch {
+	case raw == "" || k.report.failed[key]:
+	case scheme != "http" && scheme != "https":
+		k.report.fail(key, "the address must begin with https:// or http://")
+	case k.o.CheckURL != nil:
+		if err := k.o.CheckURL(raw, n.Private); err != nil {
+			k.report.fail(key, err.Error())
+		} else if scheme == "http" && !n.Private {
+			k.report.warn(key, "http is not encrypted, and whoever is on the way can read what is sent; write https")
+		}
+	}
+	if s := n.Secret.Reveal(); s != "" && !k.report.failed[key+"_secret"] && !signs(s) {
+		k.report.fail(key+"_secret", "this must be whsec_ and base64, or any text, of 24 bytes at least")
+	}
+}
+
+// signs tells whether a text can be a webhook's secret.
+func signs(text string) bool {
+	coded, ok := strings.CutPrefix(text, "whsec_")
+	if !ok {
+		return len(text) >= 24
+	}
+	b, err := base64.StdEncoding.DecodeString(coded)
+	return err == nil && len(b) >= 24
 }
 
 // servesConsole reports whether a listener is reached under the name localhost.

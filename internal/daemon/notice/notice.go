@@ -1,0 +1,97 @@
+// Package notice tells the operator of calls that are held: by a program, by a signed
+// webhook, and on the desktop.
+//
+// Invariant: a notice decides nothing, and nothing in it can be acted on: it says where
+// to decide. The arguments of a call leave the machine only where the configuration says
+// so. What a server or an agent chose is text in it, never markup.
+package notice
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Call is a held call as a notice names it.
+type Call struct {
+	N                                       uint64
+	Expires                                 time.Time
+	Client, Principal, Server, Tool, Action string
+	Args                                    string // JSON
+}
+
+// Options are the ways of notice. A zero one is not used.
+type Options struct {
+	Command []string
+	// Run starts a program with additional variables, and waits for its end.
+	Run     func(ctx context.Context, argv, env []string) error
+	Webhook *Webhook
+	Desktop string // address of the session bus
+	Log     *slog.Logger
+}
+
+// mostUnderWay bounds the notices that are under way, the retries of a webhook included.
+const mostUnderWay = 64
+
+// Notifier tells the operator. Its methods are safe for concurrent use.
+type Notifier struct {
+	o      Options
+	ctx    context.Context
+	end    context.CancelFunc
+	all    sync.WaitGroup
+	places chan struct{}
+	left   atomic.Uint64 // notices that found no place
+}
+
+// New makes a notifier. Close ends it.
+func New(o Options) *Notifier {
+	n := &Notifier{o: o, places: make(chan struct{}, mostUnderWay)}
+	n.ctx, n.end = context.WithCancel(context.Background())
+	return n
+}
+
+// Close ends what is under way.
+func (n *Notifier) Close() {
+	n.end()
+	n.all.Wait()
+}
+
+// Tell begins to tell the operator of a call, in every way that there is, and returns at
+// once. A way that fails is logged; the call waits all the same.
+func (n *Notifier) Tell(c Call) {
+	if len(n.o.Command) > 0 {
+		n.begin("approvals.notify.command", func(ctx context.Context) error { return n.o.Run(ctx, n.o.Command, c.environment()) })
+	}
+	if n.o.Webhook != nil {
+		n.begin("approvals.notify.webhook", func(ctx context.Context) error { return n.o.Webhook.send(ctx, c) })
+	}
+	if n.o.Desktop != "" {
+		n.begin("approvals.notify.desktop", func(ctx context.Context) error { return show(ctx, n.o.Desktop, c) })
+	}
+}
+
+func (n *Notifier) begin(way string, tell func(context.Context) error) {
+	if n.ctx.Err() != nil {
+		return
+	}
+	select {
+	case n.places <- struct{}{}:
+	default:
+		n.o.Log.Warn("the operator was not told: too many notices are under way", "way", way, "left", n.left.Add(1))
+		return
+	}
+	n.all.Go(func() {
+		defer func() { <-n.places }()
+		if err := tell(n.ctx); err != nil && n.ctx.Err() == nil {
+			n.o.Log.Warn("the operator was not told of a held call", "way", way, "err", err)
+		}
+	})
+}
+
+// environment is what a program is told: never the arguments.
+func (c Call) environment() []string {
+	return []string{"DOORWARD_PENDING=" + strconv.FormatUint(c.N, 10), "DOORWARD_CLIENT=" + c.Client, "DOORWARD_SERVER=" + c.Server, "DOORWARD_TOOL=" + c.Tool}
+}
