@@ -1,7 +1,8 @@
 // Command mcpgo runs the steps that its one argument, a JSON object, asks for with a
 // client of mcp-go, each on a fresh connection, and prints one JSON line a step:
 // {step, ok, error, version}. The server is one of those made for the official
-// conformance suite.
+// conformance suite. With -restart in front it is a client that lives longer than its
+// server, as test/clients/restart.mjs is.
 package main
 
 import (
@@ -29,14 +30,19 @@ type spec struct {
 	Era       string            `json:"era"` // legacy, or whichever both sides speak
 	Steps     []string          `json:"steps"`
 	Prefix    string            `json:"prefix"` // before names, on the aggregate
+	answer    map[string]any
 }
 
 const limit = 8 * time.Second // of one step
 
 func main() {
 	var s spec
-	if err := json.Unmarshal([]byte(os.Args[1]), &s); err != nil {
+	if err := json.Unmarshal([]byte(os.Args[len(os.Args)-1]), &s); err != nil {
 		panic(err)
+	}
+	if os.Args[1] == "-restart" {
+		s.last()
+		return
 	}
 	for _, name := range s.Steps {
 		report := map[string]any{"step": name, "ok": true}
@@ -80,7 +86,7 @@ func (s spec) open(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []client.ClientOption{client.WithElicitationHandler(answers{}), client.WithSamplingHandler(answers{})}
+	options := []client.ClientOption{client.WithElicitationHandler(answers{s.answer}), client.WithSamplingHandler(answers{s.answer})}
 	if s.Era == "legacy" {
 		options = append(options, client.WithLegacyProtocolOnly())
 	}
@@ -117,12 +123,13 @@ func (s spec) transport() (transport.Interface, error) {
 }
 
 // answers is the user and the model behind the client.
-type answers struct{}
+type answers struct{ content map[string]any }
 
-func (answers) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	return &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{
-		Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{"username": "ann", "email": "ann@example.org"},
-	}}, nil
+func (a answers) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	if a.content == nil {
+		a.content = map[string]any{"username": "ann", "email": "ann@example.org"}
+	}
+	return &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: a.content}}, nil
 }
 
 func (answers) CreateMessage(context.Context, mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
