@@ -349,7 +349,7 @@ func repeat(req *http.Request) (*http.Request, error) {
 		return next, nil
 	}
 	if req.GetBody == nil {
-		return nil, errors.New("the body is gone")
+		return nil, errors.New("the request body cannot be sent again")
 	}
 	body, err := req.GetBody()
 	next.Body = body

@@ -19,7 +19,7 @@ import (
 
 // ErrNotOurs is wrapped by errors that say that somebody else than the daemon
 // listens on the socket.
-var ErrNotOurs = errors.New("the socket is not served by the daemon that it belongs to")
+var ErrNotOurs = errors.New("the socket is served by another process than its daemon")
 
 // Expect has every connection prove, before anything is sent on it, that the
 // daemon holds the private half of key. Call it before the first request.

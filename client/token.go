@@ -26,7 +26,7 @@ const (
 // Why a token of the environment is not used.
 var (
 	ErrShortToken = errors.New("it is shorter than 16 characters")
-	ErrBadToken   = errors.New("it is too long, or holds what no token has")
+	ErrBadToken   = errors.New("it is too long or has characters that no token has")
 )
 
 // TokenFromEnv returns the token of the environment and the variable that it is

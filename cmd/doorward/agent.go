@@ -70,7 +70,7 @@ func shellFailure(why string) error {
 		return fail(exitRefused, "refused (AGENT_SHELL): a process above this command may have been left behind, or asked for, by a program that speaks MCP; "+
 			"use a terminal that was open before those programs began, or log in anew")
 	}
-	return fail(exitRefused, "refused (AGENT_SHELL): this command runs below a registered agent, and an agent must not speak as you; "+
+	return fail(exitRefused, "refused (AGENT_SHELL): this command was started by a registered agent, which may not act as the operator; "+
 		"run it in a terminal that no agent has opened")
 }
 
@@ -78,20 +78,20 @@ func shellFailure(why string) error {
 func mailFailures() map[string]string {
 	return map[string]string{
 		mail.UnknownRecipient:    "there is no such peer: `doorward agent peers` lists them",
-		mail.UnknownMessage:      "there is no such message, or it is in no state for that",
-		mail.InvalidArgument:     "the daemon does not take that argument",
-		mail.RecipientRefuses:    "the peer takes no messages",
+		mail.UnknownMessage:      "there is no such message, or its state does not permit this",
+		mail.InvalidArgument:     "the daemon does not accept that argument",
+		mail.RecipientRefuses:    "the peer accepts no messages",
 		mail.MailboxFull:         "the mailbox is full: nothing was stored",
-		mail.SenderQuota:         "too many of your messages wait there already: nothing was stored",
-		mail.DuplicateSuppressed: "the same text went to this peer a moment ago: nothing was stored",
-		mail.NameOwned:           "the name belongs to somebody else",
-		mail.NameInUse:           "the name is in use by a session that lives",
-		mail.NameInvalid:         "that is not a name that a peer can have",
+		mail.SenderQuota:         "too many of your messages are already waiting there: nothing was stored",
+		mail.DuplicateSuppressed: "the same text was sent to this peer a moment ago: nothing was stored",
+		mail.NameOwned:           "the name belongs to another principal",
+		mail.NameInUse:           "the name is in use by a live session",
+		mail.NameInvalid:         "the name is not valid for a peer",
 		mail.NameReserved:        "the name is reserved",
 		mail.StoreUnavailable:    "the store does not answer: nothing was done",
 		mail.AuditUnavailable:    "the audit log cannot be written: nothing was done",
 		"TOO_LARGE":              "the text is too long: see agent.message_bytes",
-		"INVALID_BODY":           "the text is empty, or no UTF-8",
+		"INVALID_BODY":           "the text is empty or not UTF-8",
 		"RATE_LIMITED":           "too many at once: try again in a moment",
 	}
 }

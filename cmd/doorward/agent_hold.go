@@ -73,9 +73,9 @@ func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 	if err := o.daemon.mailPost(ctx, "pause", admin.AgentPause{Peer: peer, Paused: on}, &p); err != nil {
 		return err
 	}
-	text := "%s is paused: all that comes for it is held\n"
+	text := "%s is paused: new messages to it are held\n"
 	if !on {
-		text = "%s is no longer paused; what was held for that goes on\n"
+		text = "%s is no longer paused; the messages held for it are delivered\n"
 	}
 	return o.print(p, fmt.Sprintf(text, address(p)))
 }
@@ -102,7 +102,7 @@ func checkMail(ctx context.Context, o *invocation, repair bool) (err error) {
 		return err
 	}
 	if !c.OK || len(c.Unrecorded) > 0 {
-		return &failure{status: exitFailed, err: fmt.Errorf("the mail contradicts itself in %d places", len(c.Problems)+len(c.Unrecorded)), quiet: o.json}
+		return &failure{status: exitFailed, err: fmt.Errorf("the mailboxes are inconsistent in %d places", len(c.Problems)+len(c.Unrecorded)), quiet: o.json}
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func checkText(c agent.Checked) string {
 		fmt.Fprintf(&b, "problem: message %s has no audit record\n", oneWord(id))
 	}
 	for _, id := range c.Unstored {
-		fmt.Fprintf(&b, "recorded and not stored: %s; its sender got no answer\n", oneWord(id))
+		fmt.Fprintf(&b, "recorded but not stored: %s; its sender got no answer\n", oneWord(id))
 	}
 	if c.Repaired > 0 {
 		fmt.Fprintf(&b, "%d repaired\n", c.Repaired)

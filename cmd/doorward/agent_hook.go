@@ -35,7 +35,7 @@ func hook(run func() error) {
 	}()
 	err := run()
 	if err != nil && !errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, client.ErrStatus(http.StatusForbidden)) {
-		fmt.Fprintf(stderr(), "doorward: no word on mail: %v\n", err)
+		fmt.Fprintf(stderr(), "doorward: unread mail could not be looked up: %v\n", err)
 	}
 }
 
@@ -52,7 +52,7 @@ func hookEvents() map[string][]string {
 
 func newHook() *cobra.Command {
 	o := newInvocation()
-	c := o.command("hook session-start|user-prompt-submit|post-tool-use|stop [--json]", "tell a client, at one of its events, that mail waits",
+	c := o.command("hook session-start|user-prompt-submit|post-tool-use|stop [--json]", "tell a client about unread mail, from one of its hooks",
 		"doorward agent hook session-start", 0, many,
 		func(ctx context.Context, args []string) error {
 			hook(func() error { return tellMail(ctx, o, args) })

@@ -21,10 +21,10 @@ import (
 // text, not flags.
 func newSend() *cobra.Command {
 	o := newInvocation()
-	subject := o.set.String("subject", "", "a line in front")
+	subject := o.set.String("subject", "", "subject line")
 	file := o.set.String("file", "", "read the text from a file; -: from stdin")
-	reply := o.set.String("reply-to", "", "the id of the message that this answers")
-	ttl := o.set.Duration("ttl", 0, "how long it may wait; 0: a day")
+	reply := o.set.String("reply-to", "", "id of the message that this one answers")
+	ttl := o.set.Duration("ttl", 0, "how long the message may wait for delivery; 0 means one day")
 	return o.command("send PEER [--subject S] [--file F|-] [TEXT…] [--json]", "write to a peer", "doorward agent send reviewer 'All tests pass.'", 1, many,
 		func(ctx context.Context, args []string) error {
 			body, err := messageText(*file, args[1:])
@@ -66,7 +66,7 @@ func messageText(file string, words []string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("reading the text: %w", err)
 	case len(b) > maxText:
-		return "", fail(exitFailed, "the text is longer than any message may be")
+		return "", fail(exitFailed, "the text exceeds the maximum message size")
 	case !utf8.Valid(b): // JSON would change it silently
 		return "", fail(exitFailed, "the text is not UTF-8")
 	}
@@ -89,9 +89,9 @@ func sentText(s agent.OperatorSent) string {
 // newInbox shows what waits for the operator, or, without the texts, for a peer.
 func newInbox() *cobra.Command {
 	o := newInvocation()
-	bodies := o.set.Bool("bodies", false, "of a peer: the texts too, which is recorded as an act of its own")
-	ack := o.set.Bool("ack", false, "of your own: confirm what is shown")
-	return o.command("inbox [PEER] [--bodies] [--ack] [--json]", "show the messages that wait", "doorward agent inbox --ack", 0, 1,
+	bodies := o.set.Bool("bodies", false, "with PEER: show the texts too, which is recorded as a separate act")
+	ack := o.set.Bool("ack", false, "without PEER: confirm the messages shown")
+	return o.command("inbox [PEER] [--bodies] [--ack] [--json]", "show waiting messages", "doorward agent inbox --ack", 0, 1,
 		func(ctx context.Context, args []string) (err error) {
 			var in agent.Inbox
 			q := url.Values{}
@@ -154,8 +154,8 @@ func sender(s agent.Sender) string {
 // is.
 func newTail() *cobra.Command {
 	o := newInvocation()
-	peer := o.set.String("peer", "", "of one peer only")
-	return o.command("tail [--peer PEER] [--json]", "follow what happens to messages", "doorward agent tail --peer reviewer", 0, 0,
+	peer := o.set.String("peer", "", "only changes of this peer")
+	return o.command("tail [--peer PEER] [--json]", "follow the state changes of messages", "doorward agent tail --peer reviewer", 0, 0,
 		func(ctx context.Context, _ []string) error { return followMail(ctx, o, *peer) })
 }
 
@@ -179,7 +179,7 @@ func followMail(ctx context.Context, o *invocation, peer string) error {
 	case ctx.Err() != nil:
 		return nil
 	case err == nil:
-		return fail(exitAway, "the daemon has gone")
+		return fail(exitAway, "the daemon closed the connection")
 	}
 	return agentFailure(err)
 }

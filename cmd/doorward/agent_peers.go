@@ -33,7 +33,7 @@ func managePeers(ctx context.Context, o *invocation, rest []string) error {
 		if err := o.daemon.mailPost(ctx, "retire", admin.AgentPeer{Peer: rest[1]}, &p); err != nil {
 			return err
 		}
-		return o.print(p, fmt.Sprintf("%s is retired; %d messages that waited for it have expired\n", address(p), p.Pending))
+		return o.print(p, fmt.Sprintf("%s is retired; %d messages waiting for it have expired\n", address(p), p.Pending))
 	case len(rest) == 1 && rest[0] != "show" && rest[0] != "retire":
 		return showPeer(ctx, o, rest[0])
 	}
@@ -137,6 +137,6 @@ func newTransfer() *cobra.Command {
 			if err := o.daemon.mailPost(ctx, "transfer", admin.AgentTransfer{Peer: args[0], To: *to}, &p); err != nil {
 				return err
 			}
-			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages went with it\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))
+			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages were transferred too\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))
 		})
 }

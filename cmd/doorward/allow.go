@@ -24,9 +24,9 @@ import (
 // content may be run in this directory.
 func newAllow() *cobra.Command {
 	o := newInvocation()
-	yes := o.set.Bool("yes", false, "allow what is shown without a question")
-	revoke := o.set.Bool("revoke", false, "take it back")
-	return o.command("allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and trust it as it is now",
+	yes := o.set.Bool("yes", false, "allow without asking")
+	revoke := o.set.Bool("revoke", false, "revoke the permission")
+	return o.command("allow [--yes] [--revoke]", "show what the doorward.yaml of this directory runs, and allow its present content",
 		"doorward allow", 0, 0, func(context.Context, []string) error { return allowHere(o, *yes, *revoke) })
 }
 
@@ -50,7 +50,7 @@ func allowHere(o *invocation, yes, revoke bool) error {
 	if !yes {
 		switch yes, asked := confirm(bufio.NewReader(os.Stdin), "allow this configuration to run?"); {
 		case !asked:
-			return fail(exitRefused, "not allowed: look at the above and use --yes, or ask from a terminal")
+			return fail(exitRefused, "not allowed: check the output above and use --yes, or run this from a terminal")
 		case !yes:
 			return fail(exitRefused, "not allowed")
 		}
@@ -58,7 +58,7 @@ func allowHere(o *invocation, yes, revoke bool) error {
 	if err := store.keep(a); err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr(), "doorward: %s is allowed as it is now\n", plaintext.Line(path))
+	fmt.Fprintf(stderr(), "doorward: the present content of %s is allowed\n", plaintext.Line(path))
 	return nil
 }
 
@@ -70,7 +70,7 @@ func revokeAllowance(store allowances, path string) error {
 	case !was:
 		return fail(exitFailed, "%s was not allowed", plaintext.Line(path))
 	}
-	fmt.Fprintf(stderr(), "doorward: %s is not allowed any more; a daemon that runs on it goes on\n", plaintext.Line(path))
+	fmt.Fprintf(stderr(), "doorward: %s is no longer allowed; a running daemon keeps using it\n", plaintext.Line(path))
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (w allowed) text(path string, c *config.Config) string {
 		w.Agent.Launchers[name].show(&b, "launcher", name)
 	}
 	if c.Policy != "" {
-		fmt.Fprintf(&b, "  policy %s: allowed as it is now\n", plaintext.Line(c.Policy))
+		fmt.Fprintf(&b, "  policy %s: its present content is allowed\n", plaintext.Line(c.Policy))
 	}
 	if i := c.Instructions; i.URL != "" {
 		fmt.Fprintf(&b, "  instructions from %s\n", plaintext.Line(i.URL))
@@ -150,7 +150,7 @@ func (p allowedProgram) show(b *strings.Builder, kind, name string) {
 		fmt.Fprintf(b, "  (in %s)", shellWord(p.Cwd))
 	}
 	if p.Sandbox == process.Off || p.Doorward.Sandbox == process.Off {
-		b.WriteString("  (sandbox: off, may do all that you may)")
+		b.WriteString("  (sandbox: off, has all rights of your user)")
 	}
 	b.WriteString("\n")
 }

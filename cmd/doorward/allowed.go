@@ -30,9 +30,9 @@ type allowance struct {
 }
 
 var (
-	errNotAllowed = errors.New("this configuration of the working directory was not allowed to run: look at it and run `doorward allow` here, or name it with --config")
-	errChanged    = errors.New("this configuration of the working directory has changed since it was allowed: look at it and run `doorward allow` here, or name it with --config")
-	errPolicy     = errors.New("the policy file is not the one that was allowed with this configuration of the working directory: look at it and run `doorward allow` here")
+	errNotAllowed = errors.New("the configuration of the working directory has not been allowed: check it and run `doorward allow` here, or name it with --config")
+	errChanged    = errors.New("the configuration of the working directory has changed since it was allowed: check it and run `doorward allow` here, or name it with --config")
+	errPolicy     = errors.New("the policy file differs from the one that was allowed with the configuration of the working directory: check it and run `doorward allow` here")
 )
 
 func digest(content []byte) string {
@@ -199,7 +199,7 @@ func (o *options) here() bool {
 	}
 	if err != nil && !o.noted {
 		o.noted = true
-		fmt.Fprintf(stderr(), "doorward: ./%s is left alone: %v\n", config.Here, err)
+		fmt.Fprintf(stderr(), "doorward: ./%s is not used: %v\n", config.Here, err)
 	}
 	return err == nil
 }

@@ -22,8 +22,8 @@ const pathApprovals = "/admin/v1/approvals"
 // newPending shows the calls that wait for the operator.
 func newPending() *cobra.Command {
 	o := newInvocation()
-	follow := o.set.Bool("follow", false, "wait for calls, and ask about each at this terminal")
-	return o.command("pending [--follow] [--json]", "show the calls that wait for you", "doorward pending", 0, 0,
+	follow := o.set.Bool("follow", false, "wait for held calls and decide each at this terminal")
+	return o.command("pending [--follow] [--json]", "show the calls held for approval", "doorward pending", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			if *follow {
 				return followPending(ctx, o)
@@ -143,8 +143,8 @@ func settle(ctx context.Context, o *invocation, n uint64, s admin.Settlement) er
 // newApprove lets a held call happen.
 func newApprove() *cobra.Command {
 	o := newInvocation()
-	life := o.set.String("for", "once", "once, session, 1h or always: how long further calls of the tool pass too")
-	return o.command("approve N [--for once|session|1h|always] [--json]", "let a held call happen", "doorward approve 7", 1, 1,
+	life := o.set.String("for", "once", "once, session, 1h or always: how long the approval covers further calls of the tool")
+	return o.command("approve N [--for once|session|1h|always] [--json]", "approve a held call", "doorward approve 7", 1, 1,
 		func(ctx context.Context, args []string) error {
 			n, err := callNumber(args[0])
 			if err != nil {
@@ -171,8 +171,8 @@ func openDecisions(ctx context.Context, o *invocation, why error) error {
 // newDeny refuses a held call.
 func newDeny() *cobra.Command {
 	o := newInvocation()
-	why := o.set.String("why", "", "the reason, which the caller is told")
-	return o.command("deny N [--why TEXT] [--json]", "refuse a held call", `doorward deny 7 --why "not on a Friday"`, 1, 1,
+	why := o.set.String("why", "", "reason, shown to the caller")
+	return o.command("deny N [--why TEXT] [--json]", "deny a held call", `doorward deny 7 --why "not on a Friday"`, 1, 1,
 		func(ctx context.Context, args []string) error {
 			n, err := callNumber(args[0])
 			if err != nil {
@@ -188,19 +188,19 @@ func newDeny() *cobra.Command {
 func callNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%w: %s is no number of a call; see doorward pending", errUsage, plaintext.Quote(text))
+		return 0, fmt.Errorf("%w: %s is not the number of a held call; see doorward pending", errUsage, plaintext.Quote(text))
 	}
 	return n, nil
 }
 
 // newApprovals shows and revokes what was approved for longer than once.
 func newApprovals() *cobra.Command {
-	return group("approvals", "what was approved for longer than once", newGrantList(), newGrantRevoke(), newPasskeyList())
+	return group("approvals", "manage standing approvals", newGrantList(), newGrantRevoke(), newPasskeyList())
 }
 
 func newGrantList() *cobra.Command {
 	o := newInvocation()
-	return o.command("list [--json]", "show what was approved for longer than once", "doorward approvals list", 0, 0,
+	return o.command("list [--json]", "list standing approvals", "doorward approvals list", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			var all []admin.Grant
 			if err := o.daemon.ask(ctx, "/admin/v1/grants", &all); err != nil {
@@ -215,7 +215,7 @@ func newGrantList() *cobra.Command {
 				fmt.Fprintf(&b, "%s  %s  for %s, %s%s\n", oneWord(g.ID), plaintext.Line(g.Server+"/"+g.Tool), plaintext.Line(g.Principal), oneWord(g.For), until)
 			}
 			if len(all) == 0 {
-				b.WriteString("nothing is approved for longer than once\n")
+				b.WriteString("there are no standing approvals\n")
 			}
 			return o.print(all, b.String())
 		})
@@ -243,7 +243,7 @@ func newPasskeyList() *cobra.Command {
 
 func newGrantRevoke() *cobra.Command {
 	o := newInvocation()
-	return o.command("revoke ID [--json]", "have calls of the tool held again", "doorward approvals revoke abcdefgh2345", 1, 1,
+	return o.command("revoke ID [--json]", "revoke a standing approval", "doorward approvals revoke abcdefgh2345", 1, 1,
 		func(ctx context.Context, args []string) error {
 			if err := o.daemon.tell(ctx, "/admin/v1/grants", admin.Revocation{ID: args[0]}, &struct{}{}); err != nil {
 				return approvalFailure(err)
@@ -263,9 +263,9 @@ func approvalFailure(err error) error {
 	case e.Code == "PASSKEY_REQUIRED":
 		return fail(exitRefused, "%w", errPasskey)
 	case e.Code == "NO_TERMINAL":
-		return fail(exitRefused, "refused: only a person decides; use a terminal of your own, or the console (doorward ui)")
+		return fail(exitRefused, "refused: only a person may decide; use your own terminal, or the console (doorward ui)")
 	case e.Status == http.StatusNotFound:
-		return fail(exitFailed, "nothing of that number waits; see doorward pending and doorward approvals list")
+		return fail(exitFailed, "no held call or approval has that number; see doorward pending and doorward approvals list")
 	case e.Status == http.StatusBadRequest:
 		return fmt.Errorf("%w: --for is once, session, 1h or always, and a reason has at most 400 bytes", errUsage)
 	case e.Status == http.StatusForbidden:

@@ -27,13 +27,13 @@ import (
 func newAudit() *cobra.Command {
 	tail, show, verify, export := newInvocation(), newInvocation(), newInvocation(), newInvocation()
 	n := tail.set.IntP("n", "n", 20, "how many records")
-	follow := tail.set.Bool("follow", false, "go on with new records")
+	follow := tail.set.Bool("follow", false, "follow new records as they are written")
 	archive := verify.set.String("archive", "", "check the archive in this `directory` instead")
 	key := verify.set.String("key", "", "the `file` with the public key (default audit.pub of the state directory)")
-	to := export.set.String("archive", "", "copy the record to this `directory`, as it stands and with its checkpoints")
+	to := export.set.String("archive", "", "copy the record and its checkpoints to this `directory`")
 	tail.narrows()
 	show.narrows()
-	accept := verify.set.Bool("accept", false, "accept the log as it is, though it lacks records that the database knows of")
+	accept := verify.set.Bool("accept", false, "accept the log although it lacks records that are known to the database")
 	return group("audit", "read and check the record",
 		tail.command("tail [-n N] [--follow] [--json] [-v]", "print the last records", "doorward audit tail -n 100 --json", 0, 0,
 			func(ctx context.Context, _ []string) error {
@@ -119,7 +119,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
-		return fail(exitUsage, "%q is no number of a record", number)
+		return fail(exitUsage, "%q is not a record number", number)
 	}
 	for line, err := range auditlog.Backwards(ctx, dir) {
 		if err != nil {
@@ -185,7 +185,7 @@ func seqOf(line []byte) uint64 {
 func printRecord(o *options, line []byte) error {
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {
-		return fmt.Errorf("a line of the record is no JSON: run `doorward audit verify`: %w", err)
+		return fmt.Errorf("a line of the record is not JSON: run `doorward audit verify`: %w", err)
 	}
 	what := r.Decision
 	switch r.Kind {
@@ -259,9 +259,9 @@ func printVerified(o *invocation, a auditVerified) error {
 // notKnown says what of a whole log cannot be known.
 func notKnown(r auditlog.Report, unknown string) string {
 	if r.Kept == nil {
-		return "compared with nothing (" + unknown + "): that records were cut off at the end, or all of them removed, would not be noticed"
+		return "not compared with a stored checkpoint (" + unknown + "): the loss of records at the end, or of all records, would not be detected"
 	}
-	return fmt.Sprintf("the database keeps a checkpoint of %s about %d records: that records behind it were cut off would not be noticed", r.Kept.Time, r.Kept.Seq)
+	return fmt.Sprintf("the database has a checkpoint of %s over %d records: the loss of later records would not be detected", r.Kept.Time, r.Kept.Seq)
 }
 
 // keptMarks are the checkpoints that the log must have: the daemon says so, or
@@ -287,13 +287,13 @@ func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.M
 	return kept, ""
 }
 
-const nothingKept = "the database keeps nothing"
+const nothingKept = "the database has no checkpoint"
 
 // acceptAudit takes a log that is whole in itself for the log.
 func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.Verifier) error {
 	report, err := auditlog.Verify(dir, v)
 	if err == nil && !report.OK {
-		err = fail(exitFailed, "the log is not whole in itself and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)
+		err = fail(exitFailed, "the log is damaged and cannot be accepted: record %d: %s", report.FirstBad, report.Reason)
 	}
 	if err != nil {
 		return err

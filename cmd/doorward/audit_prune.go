@@ -24,10 +24,10 @@ import (
 func newAuditPrune() *cobra.Command {
 	o := newInvocation()
 	p := &pruner{o: o, in: bufio.NewReader(os.Stdin)}
-	o.set.StringVar(&p.before, "before", "", "remove what is older: a date, or a duration such as 90d")
+	o.set.StringVar(&p.before, "before", "", "remove records older than this date, or this duration such as 90d")
 	o.set.Int64Var(&p.bytes, "keep-bytes", -1, "remove the oldest records until the rest has at most this size")
-	o.set.StringVar(&p.archive, "archive", "", "copy what is removed to this `directory` first")
-	o.set.BoolVar(&p.yes, "yes", false, "remove what is shown without a question")
+	o.set.StringVar(&p.archive, "archive", "", "copy the removed records to this `directory` first")
+	o.set.BoolVar(&p.yes, "yes", false, "remove without asking")
 	return o.command("prune [--before DATE | --keep-bytes N] [--archive DIR] [--yes] [--json]", "remove the oldest records",
 		"doorward audit prune --before 90d --archive ~/audit-archive", 0, 0, func(ctx context.Context, _ []string) error { return p.run(ctx) })
 }
@@ -66,7 +66,7 @@ func (p *pruner) run(ctx context.Context) (err error) {
 	}
 	out := pruned{Records: plan.Records, Segments: plan.Segments, Bytes: plan.Bytes}
 	if plan.Through == 0 {
-		return p.o.print(out, "nothing to remove: segments are removed whole, and none is old enough\n")
+		return p.o.print(out, "nothing to remove: only whole segments are removed, and none is old enough\n")
 	}
 	if err := p.agreed(plan); err != nil {
 		if p.o.json {
@@ -120,7 +120,7 @@ func (p *pruner) agreed(plan retain.Plan) error {
 	case yes:
 		return nil
 	case !asked:
-		return fail(exitRefused, "nothing was removed: use --yes, or ask from a terminal")
+		return fail(exitRefused, "nothing was removed: use --yes, or run this from a terminal")
 	}
 	return fail(exitRefused, "nothing was removed")
 }
@@ -154,7 +154,7 @@ func (p *pruner) remove(ctx context.Context, bounds retain.Bounds, plan retain.P
 	if out.Begins, err = r.through(plan.Through); err != nil {
 		return err
 	}
-	return p.o.print(out, fmt.Sprintf("removed %d segments, %s: the record begins with %d\n", out.Segments, sizeOf(out.Bytes), out.Begins))
+	return p.o.print(out, fmt.Sprintf("removed %d segments, %s: the first remaining record is %d\n", out.Segments, sizeOf(out.Bytes), out.Begins))
 }
 
 // archived copies what is to be removed.

@@ -121,7 +121,7 @@ func newAuthStatus() *cobra.Command {
 // a valid session, and with --full also whether delivery is complete.
 func newAuthCheck() *cobra.Command {
 	o := newInvocation()
-	full := o.set.Bool("full", false, "exit 1 also when the session is valid and guidance is missing")
+	full := o.set.Bool("full", false, "exit 1 also when the session is valid but guidance is missing")
 	return o.command("check [--full] [--json]", "exit 0 when there is a valid session", "doorward auth check --full", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			d, err := guidance{o}.look(ctx)
@@ -219,7 +219,7 @@ func (g guidance) headerToken(ctx context.Context) (string, error) {
 	}
 	f, kept, err := k.ensure(ctx, projectOf("", ""))
 	if kept != nil { // the client has it all the same, until the agent ends
-		fmt.Fprintf(stderr(), "doorward: the session is in no file: %v\n", kept)
+		fmt.Fprintf(stderr(), "doorward: the session could not be saved in a file: %v\n", kept)
 	}
 	return f.Token, err
 }
@@ -237,7 +237,7 @@ func deliveryFailure(err error) error {
 	case p.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: policy does not permit it%s", refOf(p))
 	case p.Status == http.StatusUnauthorized:
-		return fail(exitRefused, "refused: the daemon does not know this caller%s", refOf(p))
+		return fail(exitRefused, "refused: the daemon could not authenticate this caller%s", refOf(p))
 	case p.Status == http.StatusNotFound && p.Code == "":
 		return fail(exitFailed, "this daemon delivers no instructions: it is older than this command")
 	}
@@ -264,13 +264,13 @@ func refOf(p *client.Problem) string {
 func deliveryFailures() map[string]string {
 	return map[string]string{
 		"not_found":         "there is no such document, version, label, session or ref",
-		"invalid_document":  "the document is not as it must be",
-		"remote_store":      "the documents come from another Doorward: do that there",
+		"invalid_document":  "the document is not valid",
+		"remote_store":      "the documents come from another Doorward: make the change there",
 		"conflict":          "nothing was done",
-		"malformed":         "the daemon does not take that argument",
+		"malformed":         "the daemon does not accept that argument",
 		"store_unreachable": "the store does not answer: nothing was done",
 		"unavailable":       "the audit log cannot be written: nothing was done",
 		"rate_limited":      "too many at once: try again in a minute",
-		"too_large":         "the document is larger than one may be",
+		"too_large":         "the document exceeds the maximum size",
 	}
 }

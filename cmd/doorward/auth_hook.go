@@ -73,8 +73,8 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 // without a session guidance is missing, and nothing else.
 func newSessionStart() *cobra.Command {
 	o := newInvocation()
-	project := o.set.String("project", "", "label of the project, instead of that of the directory")
-	return o.harmlessCommand("session-start [--project NAME] [--json]", "open a session, at a client's hook", func(ctx context.Context) error {
+	project := o.set.String("project", "", "project label, instead of the directory's")
+	return o.harmlessCommand("session-start [--project NAME] [--json]", "start a session, from a client's hook", func(ctx context.Context) error {
 		event := readHook(ctx, stdin())
 		k, err := guidance{o}.keeper(ctx)
 		if err != nil {
@@ -111,7 +111,7 @@ func (g guidance) started(out io.Writer, event hookEvent, f credential.File, d c
 // newSessionEnd ends what newSessionStart made for the same agent.
 func newSessionEnd() *cobra.Command {
 	o := newInvocation()
-	return o.harmlessCommand("session-end [--json]", "end the session, at a client's hook", func(ctx context.Context) error {
+	return o.harmlessCommand("session-end [--json]", "end the session, from a client's hook", func(ctx context.Context) error {
 		readHook(ctx, stdin())
 		k, err := guidance{o}.keeper(ctx)
 		if err != nil {
@@ -222,7 +222,7 @@ func (o *options) sessionDir() (string, error) {
 }
 
 // errNoAgent: a session would end with this command, before anybody used it.
-var errNoAgent = errors.New("the process that it would end with cannot be told: is /proc readable?")
+var errNoAgent = errors.New("the process that the session belongs to cannot be determined: is /proc readable?")
 
 // between are programs that stand between an agent and its hook. Names have at
 // most 15 characters, as the kernel keeps them.

@@ -395,10 +395,10 @@ func TestARefusalOfDeliverySaysWhatToDo(t *testing.T) {
 		status int
 		say    string
 	}{
-		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyAgent}, exitRefused, "below a registered agent"},
+		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyAgent}, exitRefused, "by a registered agent"},
 		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyUnknown}, exitRefused, "cannot be read to the first one"},
 		{&client.Problem{Status: 403, Code: "not_permitted", Ref: 9}, exitRefused, "audit record 9"},
-		{&client.Problem{Status: 401, Code: "unauthenticated"}, exitRefused, "does not know"},
+		{&client.Problem{Status: 401, Code: "unauthenticated"}, exitRefused, "could not authenticate"},
 		{&client.Problem{Status: 404}, exitFailed, "older than this command"},
 		{&client.Problem{Status: 404, Code: "not_found"}, exitFailed, "no such document"},
 		{&client.Problem{Status: 409, Code: "conflict", Detail: "no earlier"}, exitFailed, "no earlier"},

@@ -35,9 +35,9 @@ type deliverySession struct {
 func newAuthToken() *cobra.Command {
 	create, list, revoke := newInvocation(), newInvocation(), newInvocation()
 	list.narrows()
-	scope := create.set.String("scope", "structural", "structural is all that CI may read")
-	ttl := create.set.Duration("ttl", 24*time.Hour, "how long it is valid; at most a day")
-	name := create.set.String("name", "ci", "who it is for")
+	scope := create.set.String("scope", "structural", "what the token may read; only structural is possible")
+	ttl := create.set.Duration("ttl", 24*time.Hour, "lifetime, at most a day")
+	name := create.set.String("name", "ci", "name of the token's user")
 	return group("token", "manage tokens for CI",
 		create.command("create [--scope structural] [--ttl 24h] [--name N] [--json]", "make a token and print it once",
 			"doorward auth token create --ttl 1h --name build", 0, 0,
@@ -62,7 +62,7 @@ func createSession(ctx context.Context, o *invocation, in map[string]any) error 
 	}
 	if err := showSession(o, made); err != nil {
 		undone := o.daemon.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
-		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
+		return errors.Join(fmt.Errorf("printing the token, which has been revoked: %w", err), undone)
 	}
 	return nil
 }

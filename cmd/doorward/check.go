@@ -25,7 +25,7 @@ import (
 func newCheck() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.unvetted = true, true
-	tokenFile := o.set.String("token-file", "", "as for serve")
+	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners, as for serve")
 	return o.command("check [--token-file F] [--json]", "check the configuration without starting", "doorward check --config doorward.yaml", 0, 0,
 		func(context.Context, []string) error { return check(o, *tokenFile) })
 }
@@ -81,7 +81,7 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 		for _, p := range policy.Unmatched(s.Doorward.Tools.Deny, names) {
 			key := "mcpServers." + name + ".doorward.tools.deny"
 			out = append(out, config.Problem{File: o.configFile(), Line: config.LineOf(o.configFile(), key), Key: key, Warning: true,
-				Problem: fmt.Sprintf("%q matches no tool of this server; say with tools.allow what may be used", p)})
+				Problem: fmt.Sprintf("%q matches no tool of this server; list the permitted tools in tools.allow", p)})
 		}
 	}
 	return out

@@ -15,8 +15,8 @@ import (
 // newConnect carries a stdio client's conversation to the daemon.
 func newConnect() *cobra.Command {
 	o := newInvocation()
-	verbose := o.set.Bool("verbose", false, "say on stderr what happens")
-	namespace := o.set.String("namespace", "", "label of the project, for messaging")
+	verbose := o.set.Bool("verbose", false, "log to stderr")
+	namespace := o.set.String("namespace", "", "project label, for messaging")
 	channel := o.set.Bool("channel", false, "tell the client of new mail as a Claude Code channel")
 	payload := o.set.String("channel-payload", string(client.ChannelPointer), "pointer or full")
 	return o.command("connect [SERVER] [--namespace NAME] [--channel]", "relay stdio to the daemon, for clients that start a command",

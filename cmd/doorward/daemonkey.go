@@ -45,7 +45,7 @@ func (o *options) daemonKey() (ed25519.PublicKey, error) {
 func parseDaemonKey(where, text string) (ed25519.PublicKey, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%s holds no daemon's key", where)
+		return nil, fmt.Errorf("%s does not contain a daemon's key", where)
 	}
 	return ed25519.PublicKey(b), nil
 }

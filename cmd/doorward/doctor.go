@@ -32,8 +32,8 @@ type diagnosis struct {
 func newDoctor() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.unvetted = true, true
-	tokenFile := o.set.String("token-file", "", "as for serve")
-	return o.command("doctor [--token-file F] [--json]", "say what is wrong here, and what to do", "doorward doctor", 0, 0,
+	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners, as for serve")
+	return o.command("doctor [--token-file F] [--json]", "diagnose problems and suggest what to do", "doorward doctor", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			if o.noTokenFile() {
 				return errNoTokenFile
@@ -51,7 +51,7 @@ func doctor(ctx context.Context, o *invocation, tokenFile string) error {
 	if err := printDiagnosis(o, d); err != nil || d.OK {
 		return err
 	}
-	return &failure{status: exitFailed, err: errors.New("something is wrong"), quiet: true}
+	return &failure{status: exitFailed, err: errors.New("problems were found"), quiet: true}
 }
 
 func printDiagnosis(o *invocation, d diagnosis) error {
@@ -99,7 +99,7 @@ func wrapped(text string, width int) (lines []string) {
 func configurationChecks(o *invocation, tokenFile string) []health.Check {
 	name, file := "configuration", o.configFile()
 	if file == "" {
-		file = "none: the built-in defaults hold"
+		file = "none: the built-in defaults apply"
 	}
 	var out []health.Check
 	for _, p := range o.allProblems(tokenFile) {
@@ -139,11 +139,11 @@ func directoryCheck(name, path string) health.Check {
 	case errors.Is(err, fs.ErrNotExist):
 		k.Found += " (made at the first start)"
 	case err != nil:
-		k.State, k.Found, k.Todo = health.Fail, err.Error(), "Make the directory yours."
+		k.State, k.Found, k.Todo = health.Fail, err.Error(), "Make yourself the owner of the directory."
 	case !info.IsDir():
-		k.State, k.Found, k.Todo = health.Fail, path+" is no directory", "Remove it, or name another one."
+		k.State, k.Found, k.Todo = health.Fail, path+" is not a directory", "Remove it, or name another one."
 	case info.Mode().Perm()&0o077 != 0:
-		k.State, k.Found, k.Todo = health.Fail, fmt.Sprintf("%s may be used by others (mode %#o)", path, info.Mode().Perm()), "Run chmod 700 "+path+"."
+		k.State, k.Found, k.Todo = health.Fail, fmt.Sprintf("%s is accessible to others (mode %#o)", path, info.Mode().Perm()), "Run chmod 700 "+path+"."
 	}
 	return k
 }
@@ -157,11 +157,11 @@ func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 		none := health.Check{Name: "daemon", State: health.Warn, Found: "none is running", Todo: "Run doorward serve."}
 		return append([]health.Check{none}, portChecks(o)...)
 	case err != nil:
-		return []health.Check{{Name: "daemon", State: health.Fail, Found: err.Error(), Todo: "Run doorward whoami for what the daemon knows of this program."}}
+		return []health.Check{{Name: "daemon", State: health.Fail, Found: err.Error(), Todo: "Run doorward whoami to see what the daemon knows of this program."}}
 	}
 	k := health.Check{Name: "daemon", State: health.OK, Found: "version " + s.Version}
 	if s.Version != version {
-		k.State, k.Found, k.Todo = health.Warn, fmt.Sprintf("the daemon has version %s, this program %s", s.Version, version), "Start the daemon again."
+		k.State, k.Found, k.Todo = health.Warn, fmt.Sprintf("the daemon has version %s, this program %s", s.Version, version), "Restart the daemon."
 	}
 	return append([]health.Check{k}, health.OfStatus(s)...)
 }
@@ -175,7 +175,7 @@ func portChecks(o *invocation) (out []health.Check) {
 	for _, l := range c.Listen.HTTP {
 		k := health.Check{Name: "address " + l.Addr, State: health.OK, Found: "free"}
 		if err := listen.Free(l.Addr); err != nil {
-			k.State, k.Found, k.Todo = health.Fail, err.Error(), "End the other program, or name another address under listen.http."
+			k.State, k.Found, k.Todo = health.Fail, err.Error(), "Stop the other program, or set another address under listen.http."
 		}
 		out = append(out, k)
 	}

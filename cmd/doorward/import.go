@@ -22,14 +22,14 @@ import (
 // newImport takes servers over from clients' configurations.
 func newImport() *cobra.Command {
 	o := newInvocation()
-	all := o.set.Bool("all", false, "from every client whose file is found, as without arguments")
-	yes := o.set.Bool("yes", false, "write without a question")
-	secrets := o.set.String("secrets", "keep", "where values that look like secrets go: keep, file or keyring")
-	c := o.command("import [FILE|CLIENT…|--all] [--secrets keep|file|keyring] [--yes]", "take servers over from clients' configurations",
+	all := o.set.Bool("all", false, "import from every client whose file is found, as without arguments")
+	yes := o.set.Bool("yes", false, "write without asking")
+	secrets := o.set.String("secrets", "keep", "where to put values that look like secrets: keep, file or keyring")
+	c := o.command("import [FILE|CLIENT…|--all] [--secrets keep|file|keyring] [--yes]", "import servers from clients' configurations",
 		"doorward import claude-code cursor --secrets file", 0, many,
 		func(_ context.Context, args []string) error {
 			if *all && len(args) > 0 {
-				return fmt.Errorf("%w: --all or names, not both", errUsage)
+				return fmt.Errorf("%w: use --all or names, not both", errUsage)
 			}
 			return importServers(o, args, *secrets, *yes)
 		})
@@ -83,7 +83,7 @@ func sourcesOf(p onboard.Places, args []string) ([]onboard.Source, error) {
 			continue
 		}
 		if !exists(arg) && !strings.ContainsAny(arg, `./\`) {
-			return nil, fmt.Errorf("%w: %q is no file and no client; the clients are %s", errUsage, arg, strings.Join(clientNames(), ", "))
+			return nil, fmt.Errorf("%w: %q is neither a file nor a client; the clients are %s", errUsage, arg, strings.Join(clientNames(), ", "))
 		}
 		s, err := p.File(arg)
 		if err != nil {
@@ -227,7 +227,7 @@ func (k *hiding) keepInKeyring(all []onboard.Secret) error {
 	for _, one := range all {
 		name := strings.TrimSuffix(strings.TrimPrefix(one.Ref, "${keyring:"+keyringService+"/"), "}")
 		if err := secret.StoreKeyring(lookup, keyringService, name, one.Value); err != nil {
-			return fail(exitFailed, "%w; nothing was written, and --secrets file needs no keyring", err)
+			return fail(exitFailed, "%w; nothing was written; --secrets file works without a keyring", err)
 		}
 	}
 	return nil

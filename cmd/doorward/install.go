@@ -19,7 +19,7 @@ import (
 
 // newInstall adds Doorward to clients' own files.
 func newInstall() *cobra.Command {
-	return newOnClients("install", "point clients at Doorward: one entry in each client's own file",
+	return newOnClients("install", "add Doorward to the configuration files of clients",
 		func(o *invocation, c *onboard.Client, path string) (onboard.Change, error) {
 			command, args, err := connectLine(o)
 			if err != nil {
@@ -31,7 +31,7 @@ func newInstall() *cobra.Command {
 
 // newUninstall takes Doorward out of clients' own files.
 func newUninstall() *cobra.Command {
-	return newOnClients("uninstall", "take Doorward's entry out of clients' own files",
+	return newOnClients("uninstall", "remove Doorward from the configuration files of clients",
 		func(_ *invocation, c *onboard.Client, path string) (onboard.Change, error) {
 			return onboard.Uninstall(c, path)
 		})
@@ -40,8 +40,8 @@ func newUninstall() *cobra.Command {
 // newOnClients makes a command that plans a change for each named client.
 func newOnClients(name, short string, plan func(*invocation, *onboard.Client, string) (onboard.Change, error)) *cobra.Command {
 	o := newInvocation()
-	project := o.set.Bool("project", false, "the file of the working directory's project instead of the user's")
-	yes := o.set.Bool("yes", false, "write without a question")
+	project := o.set.Bool("project", false, "change the project's file in the working directory instead of the user's")
+	yes := o.set.Bool("yes", false, "write without asking")
 	c := o.command(name+" CLIENT… [--project] [--yes]", short, "doorward "+name+" claude-code cursor", 1, many,
 		func(_ context.Context, args []string) error {
 			var all []onboard.Change
@@ -155,7 +155,7 @@ func (out *outcome) settle(o *invocation, yes bool) error {
 	}
 	if !o.json {
 		for _, path := range backups {
-			fmt.Fprintf(stderr(), "doorward: the file as it was is %s\n", plaintext.Line(path))
+			fmt.Fprintf(stderr(), "doorward: the previous file is kept as %s\n", plaintext.Line(path))
 		}
 	}
 	return errors.Join(err, refused)
@@ -171,7 +171,7 @@ func consent(o *invocation, nothing, yes bool) error {
 	}
 	switch yes, asked := confirm(bufio.NewReader(os.Stdin), "write this?"); {
 	case !asked:
-		return fail(exitRefused, "nothing was written: look at the above and use --yes, or run this from a terminal")
+		return fail(exitRefused, "nothing was written: check the output above and use --yes, or run this from a terminal")
 	case !yes:
 		return fail(exitRefused, "nothing was written")
 	}

@@ -21,7 +21,7 @@ import (
 // the acts are the daemon's, which refuses them to the shells of agents;
 // without one they go to the store.
 func newInstructions() *cobra.Command {
-	return group("instructions", "manage the documents that sessions get: versions, labels, readers",
+	return group("instructions", "manage the documents delivered to sessions: versions, labels, readers",
 		newDocumentList(), newDocumentShow(), newDocumentDiff(), newDocumentVerify(), newPromote(), newRollback(),
 		newDocumentRevoke(), newDocumentEdit(), newDocumentImport(), newAccess(), newCanary())
 }
@@ -79,7 +79,7 @@ func (i *instructor) open(ctx context.Context) error {
 	}
 	err = c.Reach(ctx)
 	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(stderr(), "doorward: no daemon runs: this goes to the store itself")
+		fmt.Fprintln(stderr(), "doorward: no daemon is running: the store is used directly")
 		i.shelf, i.end, err = offlineInstructions(ctx, i.o.options)
 		return err
 	}
@@ -205,7 +205,7 @@ func (i *instructor) two(ctx context.Context, name string, refs []string) (from,
 func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	p := slices.IndexFunc(versions, func(v deliver.VersionInfo) bool { return slices.Contains(v.Labels, library.Production) })
 	if p < 0 {
-		return nil, fail(exitFailed, "no version is production: name two")
+		return nil, fail(exitFailed, "no version has the label production: name two versions")
 	}
 	same := func(v deliver.VersionInfo) bool { return v.Variant == versions[p].Variant && v.Revoked == "" }
 	if n := slices.IndexFunc(versions[:p], same); n >= 0 {
@@ -213,7 +213,7 @@ func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	}
 	n := slices.IndexFunc(versions[p+1:], same)
 	if n < 0 {
-		return nil, fail(exitFailed, "there is one version only")
+		return nil, fail(exitFailed, "there is only one version")
 	}
 	return []string{versions[p+1+n].Version, versions[p].Version}, nil
 }
@@ -221,7 +221,7 @@ func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 // newAccess lists who read what.
 func newAccess() *cobra.Command {
 	i := newInstructor()
-	return i.command("access [--json]", "list who read what", "doorward instructions access", 0, 0,
+	return i.command("access [--json]", "list deliveries: reader, document and time", "doorward instructions access", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			reads, err := i.shelf.Access(ctx)
 			if err != nil {

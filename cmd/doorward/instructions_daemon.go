@@ -76,8 +76,8 @@ func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*deliver.Access,
 // newPromote gives a label to a version.
 func newPromote() *cobra.Command {
 	i := newInstructor()
-	label := i.o.set.String("label", "", "instead of production, which is what sessions get")
-	return i.command("promote NAME [VERSION] [--label L] [--json]", "put a version into force", "doorward instructions promote review", 1, 2,
+	label := i.o.set.String("label", "", "label to set instead of production")
+	return i.command("promote NAME [VERSION] [--label L] [--json]", "give a version the label production", "doorward instructions promote review", 1, 2,
 		func(ctx context.Context, args []string) error {
 			return i.moved(i.shelf.Promote(ctx, args[0], strings.Join(args[1:], ""), *label))
 		})
@@ -86,14 +86,14 @@ func newPromote() *cobra.Command {
 // newRollback makes production what it was before.
 func newRollback() *cobra.Command {
 	i := newInstructor()
-	return i.command("rollback NAME [--json]", "put the version before into force again", "doorward instructions rollback review", 1, 1,
+	return i.command("rollback NAME [--json]", "make the previous version production again", "doorward instructions rollback review", 1, 1,
 		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, args[0])) })
 }
 
 // newDocumentRevoke withdraws a version, or all versions of a name.
 func newDocumentRevoke() *cobra.Command {
 	i := newInstructor()
-	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all of a name", "doorward instructions revoke review 3f2a", 1, 2,
+	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all versions of a name", "doorward instructions revoke review 3f2a", 1, 2,
 		func(ctx context.Context, args []string) error {
 			return i.moved(i.shelf.Revoke(ctx, args[0], strings.Join(args[1:], "")))
 		})

@@ -58,7 +58,7 @@ func (i *instructor) edit(ctx context.Context, name, version string) error {
 func editorCommand() ([]string, error) {
 	words := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
 	if len(words) == 0 {
-		return nil, fail(exitFailed, "VISUAL or EDITOR is nothing but spaces")
+		return nil, fail(exitFailed, "VISUAL or EDITOR is blank")
 	}
 	program, err := process.Resolve(words[0], os.Getenv("PATH"))
 	if err != nil {
@@ -78,9 +78,9 @@ func fileOf(versions []deliver.VersionInfo, version string) (string, error) {
 	}
 	switch len(files) {
 	case 0:
-		return "", fail(exitFailed, "no file in the directory holds it")
+		return "", fail(exitFailed, "no file in the directory contains it")
 	case 1:
 		return files[0], nil
 	}
-	return "", fail(exitFailed, "it has several audiences, each with a file: choose one by --version: %s", plaintext.Line(strings.Join(files, ", ")))
+	return "", fail(exitFailed, "it has several audiences, each with its own file: choose one with --version: %s", plaintext.Line(strings.Join(files, ", ")))
 }

@@ -177,7 +177,7 @@ type draft struct {
 func newDocumentImport() *cobra.Command {
 	i := newInstructor()
 	replace := i.o.set.Bool("replace", false, "replace documents of the same name and audience")
-	return i.o.command("import DIR|FILE|- [--replace] [--json]", "take documents over", "doorward instructions import ~/prompts", 1, 1,
+	return i.o.command("import DIR|FILE|- [--replace] [--json]", "import documents", "doorward instructions import ~/prompts", 1, 1,
 		func(ctx context.Context, args []string) error {
 			defer i.close()
 			return i.importAll(ctx, args[0], *replace)
@@ -194,7 +194,7 @@ func (i *instructor) importAll(ctx context.Context, from string, replace bool) e
 	case len(g.problems) > 0:
 		return fail(exitFailed, "nothing was imported: %d problems", len(g.problems))
 	case len(g.drafts) == 0:
-		return fail(exitFailed, "%s holds no documents: they are files that end with .md", plaintext.Line(from))
+		return fail(exitFailed, "%s contains no documents, which are files ending in .md", plaintext.Line(from))
 	}
 	if err := i.open(ctx); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 	}
 	fresh, unchanged, taken := sorted(drafts, all.Templates)
 	if len(taken) > 0 && !replace {
-		return fail(exitFailed, "nothing was imported: there are other documents of these names and audiences, which --replace replaces: %s", strings.Join(taken, ", "))
+		return fail(exitFailed, "nothing was imported: documents of these names and audiences exist; use --replace to replace them: %s", strings.Join(taken, ", "))
 	}
 	out := imported{Imported: []deliver.VersionInfo{}, Unchanged: unchanged}
 	for _, d := range fresh {
@@ -249,7 +249,7 @@ func importedText(out imported) string {
 		fmt.Fprintf(&b, "%s: imported as %s\n", oneWord(v.Name), short(v.Version))
 	}
 	for _, name := range out.Unchanged {
-		fmt.Fprintf(&b, "%s: was there already\n", oneWord(name))
+		fmt.Fprintf(&b, "%s: already present\n", oneWord(name))
 	}
 	return b.String()
 }

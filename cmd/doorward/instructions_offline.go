@@ -52,7 +52,7 @@ func in[T any](out T, err error) (T, error) {
 	case errors.As(err, &refusal):
 		return out, fail(exitRefused, "refused: policy does not permit it (audit record %d)", refusal.Ref)
 	case errors.As(err, &problems):
-		return out, fail(exitFailed, "the document is not as it must be: %s", problems.Error())
+		return out, fail(exitFailed, "the document is not valid: %s", problems.Error())
 	}
 	return out, err
 }

@@ -43,14 +43,14 @@ type logWanted struct {
 func newHistory() *cobra.Command {
 	o := newInvocation()
 	var w logWanted
-	o.set.StringVar(&w.since, "since", "", "from when: a duration such as 2h or 3d, or a date")
-	o.set.StringVar(&w.client, "client", "", "a part of the client program's name or of the principal")
+	o.set.StringVar(&w.since, "since", "", "show acts since a duration such as 2h or 3d ago, or since a date")
+	o.set.StringVar(&w.client, "client", "", "show acts of clients whose program name or principal contains this")
 	o.set.StringVar(&w.server, "server", "", "one server")
-	o.set.StringVar(&w.tool, "tool", "", "a part of a tool's name")
-	o.set.BoolVar(&w.denied, "denied", false, "what was denied alone")
-	o.set.BoolVar(&w.follow, "follow", false, "go on with what happens")
-	o.set.IntVarP(&w.n, "n", "n", 0, "at most so many acts, the last ones (default 50, all with --since)")
-	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print what happened",
+	o.set.StringVar(&w.tool, "tool", "", "show acts on tools whose name contains this")
+	o.set.BoolVar(&w.denied, "denied", false, "show only denied acts")
+	o.set.BoolVar(&w.follow, "follow", false, "follow new acts")
+	o.set.IntVarP(&w.n, "n", "n", 0, "show at most this many of the last acts (default 50, all with --since)")
+	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print the history of acts",
 		"doorward log --since 2h --denied", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			dir, _, err := o.auditDir()

@@ -21,7 +21,7 @@ import (
 func newLogin() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
-	list := o.set.Bool("list", false, "show the sign-ins that there are")
+	list := o.set.Bool("list", false, "list the stored sign-ins")
 	wait := o.set.Duration("wait", 10*time.Minute, "how long to wait for the browser")
 	return o.command("login SERVER | --list [--json]", "sign in to a server that asks for OAuth", "doorward login docs", 0, 1,
 		func(ctx context.Context, args []string) error {
@@ -130,7 +130,7 @@ func loginList(o *invocation) error {
 		return err
 	}
 	if sealed > 0 {
-		fmt.Fprintf(stderr(), "doorward: %d sign-ins do not open with this key\n", sealed)
+		fmt.Fprintf(stderr(), "doorward: %d sign-ins cannot be decrypted with this key\n", sealed)
 	}
 	var rows [][]string
 	for _, l := range all {
@@ -164,7 +164,7 @@ func logoutOf(ctx context.Context, o *invocation, server string) error {
 	case gone == 0:
 		return fail(exitFailed, "there was no sign-in to %s", server)
 	case told != nil:
-		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may live on at the authorization server: %v\n", server, told)
+		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may remain valid at the authorization server: %v\n", server, told)
 	default:
 		fmt.Fprintf(stderr(), "doorward: signed out of %s\n", server)
 	}

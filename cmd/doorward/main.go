@@ -125,7 +125,7 @@ func report(c *cobra.Command, err error) int {
 		return exitAway
 	}
 	if errors.Is(err, client.ErrNotOurs) {
-		fmt.Fprintln(stderr(), "doorward: hint: name the state directory of the daemon that you mean with --state-dir or DOORWARD_STATE_DIR, and look at who listens there")
+		fmt.Fprintln(stderr(), "doorward: hint: set the state directory of the intended daemon with --state-dir or DOORWARD_STATE_DIR, and check which process listens there")
 	}
 	return exitFailed
 }

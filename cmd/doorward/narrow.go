@@ -80,17 +80,17 @@ func statusNarrow(s admin.Status, width int) string {
 			b.WriteString(folded(l.Reason, 4, width, mostFolded))
 		}
 		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {
-			b.WriteString(folded(fmt.Sprintf("turned away %d: %s", l.Refused[reason], reason), 4, width, 1))
+			b.WriteString(folded(fmt.Sprintf("refused %d: %s", l.Refused[reason], reason), 4, width, 1))
 		}
 	}
 	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
-		b.WriteString(fit(fmt.Sprintf("not authenticated: no token %d, not good %d, not looked at %d", a.Missing, a.Invalid, a.Limited), width) + "\n")
+		b.WriteString(fit(fmt.Sprintf("not authenticated: no token %d, invalid %d, not checked %d", a.Missing, a.Invalid, a.Limited), width) + "\n")
 	}
 	b.WriteString("\n")
 	for _, v := range s.Servers {
 		serverNarrow(&b, v, width)
 	}
-	b.WriteString("\n" + fit("doorward status -v shows all, the sandboxes too.", width) + "\n")
+	b.WriteString("\n" + fit("doorward status -v shows everything, including the sandboxes.", width) + "\n")
 	return b.String()
 }
 
@@ -124,7 +124,7 @@ func serverNarrow(b *strings.Builder, v admin.Server, width int) {
 		say(mostFolded, "not seen: %s", hint)
 	}
 	for _, p := range v.Unmatched {
-		say(1, "denies nothing: %q", p)
+		say(1, "matches no tool: %q", p)
 	}
 	if n := len(v.Withheld); n > 0 {
 		say(1, "withheld: %d; doorward trust %s shows them", n, v.Name)

@@ -26,13 +26,13 @@ func placeProblems(o *options, c *config.Config) []config.Problem {
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
 		s := c.Servers[name]
 		if s.Usable() && s.Cwd != "" && !isDirectory(s.Cwd) {
-			p := o.problemAt("mcpServers."+name+".cwd", s.Cwd+" is no directory; make it, or name another one")
+			p := o.problemAt("mcpServers."+name+".cwd", s.Cwd+" is not a directory; make it, or name another one")
 			p.Server = name
 			out = append(out, p)
 		}
 	}
 	if i := c.Instructions; i.Given && i.URL == "" && !isDirectory(i.Dir) {
-		out = append(out, o.problemAt("instructions.dir", i.Dir+" is no directory; make it, or leave the key out"))
+		out = append(out, o.problemAt("instructions.dir", i.Dir+" is not a directory; make it, or leave the key out"))
 	}
 	if dsn := c.Store.Postgres; !dsn.Empty() {
 		if err := store.CheckPostgres(dsn.Reveal()); err != nil {

@@ -97,7 +97,7 @@ func newPolicy() *cobra.Command {
 			var p admin.Policy
 			err := o.daemon.ask(ctx, "/admin/v1/policy", &p)
 			if errors.Is(err, client.ErrNoDaemon) {
-				fmt.Fprintln(stderr(), "doorward: no daemon runs: this is what the configuration on disk says")
+				fmt.Fprintln(stderr(), "doorward: no daemon is running: this is the policy of the configuration on disk")
 				p.Text, err = policyOnDisk(o.options)
 			}
 			if err != nil {

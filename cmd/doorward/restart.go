@@ -32,7 +32,7 @@ func newStop() *cobra.Command {
 		func(ctx context.Context, args []string) error {
 			var done admin.AgentStop
 			if err := o.daemon.tell(ctx, pathAgent+"stop", admin.AgentStop{Spawn: args[0]}, &done); err != nil {
-				return controlFailure(err, "no agent that runs was started as "+args[0])
+				return controlFailure(err, "no running agent has the spawn id "+args[0])
 			}
 			return o.print(done, fmt.Sprintf("%s is being ended\n", oneWord(done.Spawn)))
 		})

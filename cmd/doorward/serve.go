@@ -25,7 +25,7 @@ func newServe() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.pins = true, newPins()
 	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners")
-	dev := o.set.Bool("dev", false, "tell callers the detail of failures")
+	dev := o.set.Bool("dev", false, "include details of failures in the answers to callers")
 	return o.command("serve [--config F] [--token-file F] [--dev]", "run the daemon", "doorward serve --config doorward.yaml", 0, 0,
 		func(ctx context.Context, _ []string) error { return serve(ctx, o.options, *tokenFile, *dev) })
 }
@@ -45,7 +45,7 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 	go watchConfig(ctx, o, d, files, stampsOf(files))
 	err = d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
-		return fail(exitFailed, "no listener is left: see the lines above for each one's reason")
+		return fail(exitFailed, "no listener is open: the lines above give the reasons")
 	}
 	return err
 }
@@ -138,13 +138,13 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 // reload returns the files that it read, which are those to watch from now on.
 func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
-		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: one that is there now is read at its next start")
+		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: a new one is read at the next start")
 		return []string{""}
 	}
 	w := o.loadWhole()
 	sayProblems(append(w.problems, w.triedForServing()...))
 	if w.config == nil {
-		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one stays")
+		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one remains in force")
 		return w.files
 	}
 	if err := d.Reload(w.config); err != nil {

@@ -24,7 +24,7 @@ import (
 func newStatus() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
-	wait := o.set.Duration("wait", 0, "wait so long for the daemon to be ready")
+	wait := o.set.Duration("wait", 0, "wait up to this long for the daemon to become ready")
 	return o.command("status [--wait 10s] [--json] [-v]", "show listeners, servers and what is enforced", "doorward status --wait 10s", 0, 0,
 		func(ctx context.Context, _ []string) (err error) {
 			var s admin.Status
@@ -51,11 +51,11 @@ func statusText(s admin.Status) string {
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
 		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {
-			fmt.Fprintf(w, "\t\t\tturned away %d\t%s\n", l.Refused[reason], reason)
+			fmt.Fprintf(w, "\t\t\trefused %d\t%s\n", l.Refused[reason], reason)
 		}
 	}
 	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
-		fmt.Fprintf(w, "\nnot authenticated\tno token %d\tnot good %d\tnot looked at %d\n", a.Missing, a.Invalid, a.Limited)
+		fmt.Fprintf(w, "\nnot authenticated\tno token %d\tinvalid %d\tnot checked %d\n", a.Missing, a.Invalid, a.Limited)
 	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
@@ -71,7 +71,7 @@ func statusText(s admin.Status) string {
 			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
 		}
 		for _, p := range v.Unmatched {
-			fmt.Fprintf(w, "%s\tdenies nothing\t%s\tno tool of it has that name: say with tools.allow what may be used\n", v.Name, strconv.Quote(p))
+			fmt.Fprintf(w, "%s\tmatches no tool\t%s\tno tool of this server has that name: list the permitted tools in tools.allow\n", v.Name, strconv.Quote(p))
 		}
 		for _, item := range v.Withheld {
 			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
@@ -129,8 +129,8 @@ func newExplain() *cobra.Command {
 	o := newInvocation()
 	as := o.set.String("as", "", "the principal, such as token:ci")
 	arguments := o.set.String("args", "", "the call's arguments, a JSON object")
-	local := o.set.Bool("local", false, "as if it came by the Unix socket or a loopback listener")
-	confirmed := o.set.Bool("confirmed", false, "as if the request confirmed the program behind it")
+	local := o.set.Bool("local", false, "treat the request as one over the Unix socket or a loopback listener")
+	confirmed := o.set.Bool("confirmed", false, "treat the calling program as confirmed")
 	return o.command("explain --as P ACTION RESOURCE [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
 		"doorward explain --as token:ci tools/call notes/add_note", 1, 2,
 		func(ctx context.Context, rest []string) error {

@@ -17,7 +17,7 @@ func newToken() *cobra.Command {
 	n := &tokenMaker{o: newInvocation()}
 	n.o.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
 	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
-	n.o.set.DurationVar(&n.overlap, "overlap", 0, "succeed the token of that name, which is accepted that much longer")
+	n.o.set.DurationVar(&n.overlap, "overlap", 0, "replace the token of that name, which stays valid for this long")
 	list, revoke := newInvocation(), newInvocation()
 	list.narrows()
 	return group("token", "manage bearer tokens for TCP listeners",
@@ -74,7 +74,7 @@ func (n *tokenMaker) rotate(name string) error {
 		return err
 	}
 	until := made.Before.Expires.UTC().Format(time.RFC3339)
-	fmt.Fprintf(stderr(), "doorward: the token before it (%s) is accepted until %s\n", made.Before.ID, until)
+	fmt.Fprintf(stderr(), "doorward: the previous token (%s) is accepted until %s\n", made.Before.ID, until)
 	return n.show(made.Secret, made.ID, map[string]string{"id": made.ID, "name": name, "token": made.Secret,
 		"succeeds": made.Before.ID, "until": until})
 }
@@ -84,7 +84,7 @@ func (n *tokenMaker) rotate(name string) error {
 func (n *tokenMaker) show(secret, id string, fields map[string]string) error {
 	if err := n.o.print(fields, secret+"\n"); err != nil {
 		_, undone := n.store.Revoke(id)
-		return errors.Join(fmt.Errorf("printing the token, which is revoked again: %w", err), undone)
+		return errors.Join(fmt.Errorf("printing the token, which has been revoked: %w", err), undone)
 	}
 	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")

@@ -22,7 +22,7 @@ import (
 // was shown.
 func newTrust() *cobra.Command {
 	o := newInvocation()
-	yes := o.set.Bool("yes", false, "approve what is shown without a question")
+	yes := o.set.Bool("yes", false, "approve without asking")
 	return o.command("trust [SERVER] [--yes] [--json]", "show and approve what a server offers", "doorward trust notes", 0, 1,
 		func(ctx context.Context, args []string) error {
 			t := &truster{o: o, yes: *yes, in: bufio.NewReader(os.Stdin), out: trusted{Servers: []admin.Trust{}, Approved: []string{}}}
@@ -78,7 +78,7 @@ func (t *truster) one(ctx context.Context, server string) error {
 		return trustFailure(server, err)
 	}
 	if s.Unreached {
-		fmt.Fprintf(stderr(), "doorward: %s did not say what it offers: this is what was known before\n", server)
+		fmt.Fprintf(stderr(), "doorward: %s did not list what it offers: these are its last known definitions\n", server)
 	}
 	return t.settle(ctx, s)
 }
@@ -96,7 +96,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 	}
 	items := approvable(s)
 	if len(items) == 0 {
-		return fail(exitRefused, "%s: what is withheld cannot be approved", s.Server)
+		return fail(exitRefused, "%s: the withheld definitions cannot be approved", s.Server)
 	}
 	if err := t.agreed(s.Server, len(items)); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (t *truster) agreed(server string, n int) error {
 	case yes:
 		return nil
 	case !asked:
-		return fail(exitRefused, "%s: not approved: look at the above and use --yes, or ask from a terminal", server)
+		return fail(exitRefused, "%s: not approved: check the output above and use --yes, or run this from a terminal", server)
 	}
 	return fail(exitRefused, "%s: not approved", server)
 }
@@ -170,7 +170,7 @@ func trustFailure(server string, err error) error {
 	case http.StatusNotFound:
 		return fail(exitFailed, "there is no server %s", server)
 	case http.StatusConflict:
-		return fail(exitFailed, "%s has changed since this was shown: nothing was approved; look again", server)
+		return fail(exitFailed, "%s has changed since this was shown: nothing was approved; run the command again", server)
 	case http.StatusForbidden:
 		return fail(exitRefused, "approving is for administrators: %w", err)
 	}

@@ -40,7 +40,7 @@ func openUI(ctx context.Context, o *invocation, only bool) error {
 		return nil
 	}
 	if !o.json {
-		fmt.Fprintln(stderr(), "doorward: open this address in a browser on this machine; it is good once, for a minute:")
+		fmt.Fprintln(stderr(), "doorward: open this address in a browser on this machine; it works once, within a minute:")
 	}
 	return o.print(opened, opened.URL+"\n")
 }
@@ -61,7 +61,7 @@ func uiFailure(err error) error {
 	case e.Code == "AGENT_SHELL":
 		return shellFailure(e.Why)
 	case e.Code == "NO_CONSOLE":
-		return fail(exitFailed, "no loopback listener is open, and the console is served on those alone: add 127.0.0.1:7866 to listen.http")
+		return fail(exitFailed, "no loopback listener is open, and the console is served only on loopback: add 127.0.0.1:7866 to listen.http")
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: the console is opened by the daemon's own user on its Unix socket (audit record %d)", e.Ref)
 	}

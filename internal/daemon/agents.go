@@ -53,7 +53,7 @@ func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note
 	o.Socket, o.DaemonKey = socketPath(g.o), g.daemonKey
 	m := spawn.New(o)
 	if err := m.Recover(context.Background()); err != nil {
-		return fmt.Errorf("ending what an earlier run had started: %w", err)
+		return fmt.Errorf("ending the agents of an earlier run: %w", err)
 	}
 	g.manager.Store(m)
 	g.set(g.o.Config)

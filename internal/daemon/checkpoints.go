@@ -162,7 +162,7 @@ func (c *checkpoints) keep(ctx context.Context, db *store.DB) (end func(), err e
 			case <-c.fresh:
 			}
 			if err := c.newest(running, db); err != nil && running.Err() == nil {
-				c.o.Log.Error("the database does not keep the audit log's last checkpoint", "err", err)
+				c.o.Log.Error("the audit log's last checkpoint could not be stored in the database", "err", err)
 			}
 		}
 	})
@@ -187,10 +187,10 @@ func (c *checkpoints) compare(ctx context.Context, db *store.DB) error {
 		c.lacking.Store(nil)
 		return nil
 	}
-	text := fmt.Sprintf("the audit log does not have the checkpoint of %s about %d records, which the database keeps: it was removed, cut, or replaced by another copy; find out why, and accept the log as it is with `doorward audit verify --accept`", missing.Time, missing.Seq)
+	text := fmt.Sprintf("the audit log lacks the checkpoint of %s over %d records that is in the database: the log was removed, cut off or replaced by an older copy; find out why, and accept it with `doorward audit verify --accept`", missing.Time, missing.Seq)
 	if c.lacking.Swap(&text) == nil {
 		c.o.Log.Error(text)
-		c.log.Later(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.missing", Count: int64(missing.Seq), Reason: "the log lacks a checkpoint that the database keeps"})
+		c.log.Later(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.missing", Count: int64(missing.Seq), Reason: "the log lacks a checkpoint that is in the database"})
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (c *checkpoints) final() {
 		err = errors.Join(c.newest(ctx, db), db.Close())
 	}
 	if err != nil {
-		c.o.Log.Warn("the database does not keep the audit log's last checkpoint", "err", err)
+		c.o.Log.Warn("the audit log's last checkpoint could not be stored in the database", "err", err)
 	}
 }
 

@@ -59,7 +59,7 @@ func (f *definitions) patternsRead(path string, err error) {
 	r := audit.Record{Kind: audit.Event, Source: "config", Action: "scan.reload", Result: "ok"}
 	if err != nil {
 		r.Result = "failed"
-		f.log.Error("the pattern file was not read again: the rules of before stay", "file", path, "err", err)
+		f.log.Error("the pattern file could not be reloaded: the previous rules remain in force", "file", path, "err", err)
 	} else {
 		f.log.Info("content rules reloaded", "file", path)
 	}
@@ -161,7 +161,7 @@ func (f *definitions) look(ctx context.Context, who *principal.Principal, server
 		return admin.Trust{}, admin.ErrNotFound
 	}
 	if err != nil {
-		f.log.Info("looking at what a server offers failed", "server", server, "err", err)
+		f.log.Info("listing what a server offers failed", "server", server, "err", err)
 	}
 	t := admin.Trust{Server: server, Withheld: []pin.Withheld{}}
 	for _, found := range f.trust(server) {
@@ -180,7 +180,7 @@ func (f *definitions) approve(who *principal.Principal, server string, items []p
 	case errors.Is(err, pin.ErrStale):
 		return admin.ErrStale
 	case err != nil:
-		f.log.Error("an approval could not be written down: nothing was approved", "server", server, "err", err)
+		f.log.Error("an approval could not be stored: nothing was approved", "server", server, "err", err)
 		return err
 	}
 	for _, i := range items {

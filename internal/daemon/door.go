@@ -151,7 +151,7 @@ func (s *callers) refusedAtDoor(r *http.Request, _ int, reason error) {
 	case errors.Is(reason, front.ErrUnavailable):
 		text = "an access token that cannot be verified: " + authn.ErrUnverifiable.Error()
 	case errors.Is(reason, front.ErrLimited):
-		text = "not looked at: the source failed too often"
+		text = "not checked: the source failed too often"
 	case errors.As(reason, &rejected):
 		text = rejected.Error()
 	}

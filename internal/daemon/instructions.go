@@ -254,7 +254,7 @@ func (m *instructing) replaced() {
 		return
 	}
 	n := m.restart(upstream.KindStdio)
-	m.o.Log.Info("servers are started again, so that the directory is hidden from them", "ended", n)
+	m.o.Log.Info("servers were ended, so that the directory is hidden from them at their next start", "ended", n)
 	m.record(&audit.Record{Kind: audit.Event, Source: "instruct", Action: "instructions.replaced", Count: int64(n)})
 }
 

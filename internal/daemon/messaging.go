@@ -188,7 +188,7 @@ func (w recorder) uncommitted(notes []any, err error) {
 func cleaned(s string) string {
 	out, _, err := agent.Clean(s)
 	if err != nil {
-		return "(the output was no text)"
+		return "(the output was not text)"
 	}
 	return out
 }

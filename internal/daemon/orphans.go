@@ -52,7 +52,7 @@ func (o *orphans) load() error {
 		err = json.Unmarshal(b, &o.heard)
 	}
 	if err != nil {
-		return fmt.Errorf("reading which clients there were: %w", err)
+		return fmt.Errorf("reading the list of clients: %w", err)
 	}
 	o.prune()
 	return nil
@@ -122,7 +122,7 @@ func (o *orphans) save() {
 		err = durable.ReplaceAt(o.path, b)
 	}
 	if err != nil {
-		o.log.Warn("which clients there were could not be written down; after a restart an orphan of one may be taken for a terminal", "err", err)
+		o.log.Warn("the list of clients could not be stored; after a restart an orphan of one may be taken for a terminal", "err", err)
 	}
 }
 

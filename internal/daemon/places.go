@@ -67,10 +67,10 @@ func (p places) watch(ctx context.Context, log *slog.Logger, record *audit.Log) 
 		err := p.check()
 		switch {
 		case err != nil && !moved:
-			log.Error("a directory of the daemon was moved away: nothing is read from what is in its place", "err", err)
+			log.Error("a directory of the daemon was moved away: its replacement is not read", "err", err)
 			record.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.moved"})
 		case err == nil && moved:
-			log.Info("the daemon's directories are where they were")
+			log.Info("the daemon's directories are back in place")
 			record.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "state.back"})
 		}
 		moved = err != nil

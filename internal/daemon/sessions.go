@@ -22,6 +22,6 @@ func openKeeper(state string, log *slog.Logger) (keeper, error) {
 // Keep implements front.Keeper. A session that is not kept works until the daemon ends.
 func (k keeper) Keep(name string, content []byte) {
 	if err := k.Store.Keep(name, content); err != nil {
-		k.log.Warn("a session will not be found again after a restart", "err", err)
+		k.log.Warn("a session could not be saved and will be lost at a restart", "err", err)
 	}
 }

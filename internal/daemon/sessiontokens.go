@@ -40,13 +40,13 @@ func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) boo
 // unjudged records that a session token was shown while it could not be verified,
 // and charges its source.
 func (s *callers) unjudged(r *http.Request) error {
-	reason := "a session token that cannot be judged: the database is away"
+	reason := "a session token that cannot be checked: the database is not available"
 	err := error(authn.ErrUnauthenticated)
 	if c := callerOf(r); c != nil {
 		err = s.auth.Unjudged(c, listen.From(r.Context()).Client(r.Header))
 	}
 	if errors.Is(err, authn.ErrTooMany) {
-		reason = "not looked at: the source failed too often"
+		reason = "not checked: the source failed too often"
 	}
 	s.doorEvent(r, "session", reason)
 	return err
@@ -120,7 +120,7 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 	if m := d.messaging.Load(); m != nil {
 		err := m.server.Operator().AgentShell(ctx, processes, complete)
 		if storeFailed(ctx, err) {
-			return fmt.Errorf("asking who is an agent: %w", errors.Join(deliver.ErrStore, err))
+			return fmt.Errorf("looking up the registered agents: %w", errors.Join(deliver.ErrStore, err))
 		}
 		return err
 	}
@@ -128,7 +128,7 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 		return agent.ErrAgentShell
 	}
 	if d.o.Config.Agent.Enabled {
-		return fmt.Errorf("asking who is an agent: %w", deliver.ErrStore) // an earlier run knew some
+		return fmt.Errorf("looking up the registered agents: %w", deliver.ErrStore) // an earlier run knew some
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func storeFailed(ctx context.Context, err error) bool {
 
 // refusedSession records that a session's token was shown and is not good.
 func (s *callers) refusedSession(r *http.Request, reason string) {
-	s.doorEvent(r, "session", "a session token that is not good: "+reason)
+	s.doorEvent(r, "session", "an invalid session token: "+reason)
 }
 
 // doorEvent records a refusal of a token, whose reason is a constant.

@@ -64,7 +64,7 @@ func (s storedParts) retry(ctx context.Context) bool {
 	}
 	s.d.storeless.Store(nil)
 	s.reset()
-	s.d.log.Info("the database can be used: messaging is on, and so are instructions")
+	s.d.log.Info("the database can be used again: messaging and instructions are on")
 	return true
 }
 

@@ -42,7 +42,7 @@ func openWarmth(stateDir string, uid uint32, log *slog.Logger) *warmth {
 		err = json.Unmarshal(b, &w.faces)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("which servers were used before cannot be read; they start at the first need", "err", err)
+		log.Warn("the list of used servers cannot be read; they start when first needed", "err", err)
 	}
 	maps.DeleteFunc(w.faces, func(_ string, f relay.Face) bool { return !w.mine(f) })
 	return w
@@ -65,7 +65,7 @@ func (w *warmth) opened(server string, f relay.Face) {
 		err = durable.ReplaceAt(w.path, b)
 	}
 	if err != nil {
-		w.log.Warn("which servers are used cannot be kept", "err", err)
+		w.log.Warn("the list of used servers could not be stored", "err", err)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestACodeIsGoodOnce(t *testing.T) {
 	b.open(address)
 	within(t, 20*time.Second, "a refusal", func() bool {
 		text := b.words()
-		return strings.Contains(text, "not good") || strings.Contains(text, "doorward ui")
+		return strings.Contains(text, "not valid") || strings.Contains(text, "doorward ui")
 	})
 	b.open(base(h) + "servers")
 	if title := b.text("document.title"); !strings.HasPrefix(title, "Sign in") {

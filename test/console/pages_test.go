@@ -249,7 +249,7 @@ func TestWhatTheConsoleDoesIsDone(t *testing.T) {
 	}
 	press("servers/one?server=odd", `form[action="/ui/servers/restart"]`, "it starts again at the next call")
 	peer := "agents/one?peer=" + peerID(h)
-	press(peer, `form[action="/ui/agents/pause"]`, "what comes for it is held")
+	press(peer, `form[action="/ui/agents/pause"]`, "new messages to it are held")
 	b.open(base(h) + peer)
 	b.run(`document.querySelector('textarea[name=body]').value = 'from the console'; 0`)
 	b.run(`document.querySelector('form[action="/ui/agents/send"]').requestSubmit(); 0`)

@@ -12,7 +12,7 @@ import (
 
 // ErrMoved is wrapped by the errors of a Pinned whose path leads through other
 // directories than it did when it was made.
-var ErrMoved = errors.New("its path leads through another directory than at the start")
+var ErrMoved = errors.New("its path now leads through another directory")
 
 // Pinned is a file that is read repeatedly under one name. A program that may
 // rename a directory above the file could put a tree of its own in that place. A
@@ -96,7 +96,7 @@ func (p *Pinned) leads() (to string, ok bool) {
 func (p *Pinned) Exposed() error {
 	for _, s := range p.steps {
 		if err := judgeAncestor(s.is); err != nil {
-			return fmt.Errorf("the directory %s cannot be relied on: %w", s.path, err)
+			return fmt.Errorf("the directory %s cannot be trusted: %w", s.path, err)
 		}
 	}
 	if p.target != nil {

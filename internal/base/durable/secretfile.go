@@ -44,7 +44,7 @@ func readSecret(dir *os.Root, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !os.SameFile(is, seen) { // a Root follows links that stay within it
-		return nil, fmt.Errorf("%w: it was exchanged while it was opened", ErrNotPrivate)
+		return nil, fmt.Errorf("%w: it was replaced while it was opened", ErrNotPrivate)
 	}
 	if err := judgeSecret(is, limit); err != nil {
 		return nil, err

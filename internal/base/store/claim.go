@@ -54,7 +54,7 @@ func checkDir(dir string, o Options) error {
 		return err
 	}
 	if !fi.IsDir() {
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	if fi.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("%s can be written by others (mode %04o)", dir, fi.Mode().Perm())
@@ -123,7 +123,7 @@ func ownFile(path string) error {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is no plain file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	if fi.Mode().Perm() != 0o600 {
 		return f.Chmod(0o600)

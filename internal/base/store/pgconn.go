@@ -63,7 +63,7 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 }
 
 // errClear says what to do, and nothing of the connection string.
-var errClear = errors.New("the connection string lets a PostgreSQL on another host be spoken to without TLS: add sslmode=verify-full")
+var errClear = errors.New("the connection string permits a connection to another host without TLS: add sslmode=verify-full")
 
 // inTheClear reports whether a server on another host may be spoken to without
 // TLS, as it may be by default: what is mail, and the password, would be read on

@@ -22,13 +22,13 @@ func (p *postgres) listen(ctx context.Context) {
 	for down := false; ctx.Err() == nil; pause(ctx, reconnect) {
 		err := p.hear(ctx, func() {
 			if down {
-				p.o.Log.Info("the store is heard again")
+				p.o.Log.Info("signals of other daemons are received again")
 			}
 			down = false
 			p.hub.publish("") // whatever was signalled meanwhile
 		})
 		if ctx.Err() == nil && !down {
-			p.o.Log.Warn("signals of other daemons are not heard; looking every few seconds", slog.Any("error", err))
+			p.o.Log.Warn("signals of other daemons are not received; polling every few seconds", slog.Any("error", err))
 			down = true
 		}
 	}

@@ -32,7 +32,7 @@ var (
 	// ErrUncertain is wrapped, with ErrUnavailable, in the one case where the
 	// outcome is unknown: the connection was lost during the COMMIT, and the
 	// database could not be asked in the following seconds.
-	ErrUncertain = errors.New("whether it was committed is not known")
+	ErrUncertain = errors.New("it is not known whether it was committed")
 	// ErrRecord is wrapped when Options.Record failed: nothing was done.
 	ErrRecord = errors.New("the act could not be recorded")
 	// ErrUnrecorded is returned by Act for a job that changed something and

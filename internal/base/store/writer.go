@@ -174,14 +174,14 @@ func (w *writer) begin() (err error) {
 // writes, and not at each of them.
 func (w *writer) fails(err error) {
 	if !w.down {
-		w.o.Log.Error("the store takes no writes", slog.Any("error", err))
+		w.o.Log.Error("the store accepts no writes", slog.Any("error", err))
 	}
 	w.down = true
 }
 
 func (w *writer) works() {
 	if w.down {
-		w.o.Log.Info("the store takes writes again")
+		w.o.Log.Info("the store accepts writes again")
 	}
 	w.down = false
 }

@@ -26,14 +26,14 @@ type InstructionMeasures struct {
 }
 
 var (
-	metricGuideUp        = desc("instructions_store_up", "1 while the documents are to be had, or there are none.")
-	metricGuideSessions  = desc("instructions_sessions", "Sessions of delivery that live.")
-	metricGuideIssued    = desc("instructions_sessions_total", "Sessions of delivery that were made, and tokens that were renewed.", "result")
-	metricGuideEnded     = desc("instructions_sessions_ended_total", "Sessions of delivery that ended, by why.", "reason")
-	metricGuideFailures  = desc("instructions_token_failures_total", "Session tokens that were refused, by why.", "reason")
+	metricGuideUp        = desc("instructions_store_up", "1 while the documents are available, or none are configured.")
+	metricGuideSessions  = desc("instructions_sessions", "Live delivery sessions.")
+	metricGuideIssued    = desc("instructions_sessions_total", "Delivery sessions that were created, and tokens that were renewed.", "result")
+	metricGuideEnded     = desc("instructions_sessions_ended_total", "Delivery sessions that ended, by reason.", "reason")
+	metricGuideFailures  = desc("instructions_token_failures_total", "Session tokens that were refused, by reason.", "reason")
 	metricGuideDelivered = desc("instructions_delivered_total", "Protected texts that were delivered, by kind.", "kind")
-	metricGuideDegraded  = desc("instructions_degraded_total", "Generic texts in the place of protected ones, by reason.", "reason")
-	metricGuideCanary    = desc("instructions_canary_total", "Marks of delivered texts that were on their way out, by what became of them.", "result")
+	metricGuideDegraded  = desc("instructions_degraded_total", "Generic texts delivered in place of protected ones, by reason.", "reason")
+	metricGuideCanary    = desc("instructions_canary_total", "Marks of delivered texts found in outgoing messages, by action.", "result")
 	metricGuideLatency   = desc("instructions_delivery_seconds", "How long deliveries took.")
 )
 

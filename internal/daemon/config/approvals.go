@@ -13,7 +13,7 @@ import (
 
 // Approvals is how calls are held for the operator.
 type Approvals struct {
-	Wait     string          `yaml:"wait" default:"auto" doc:"How long a held call waits for its answer before the client is told that it is pending, such as 50s, at most 1h. auto is what the client is known to bear."`
+	Wait     string          `yaml:"wait" default:"auto" doc:"How long a held call waits for its answer before the client is told that it is pending, such as 50s, at most 1h. auto is as long as the client is known to wait."`
 	Expire   time.Duration   `yaml:"expire" default:"1h" min:"1s" max:"24h" doc:"How long a call can be approved. One that is not is denied."`
 	Presence string          `yaml:"presence" default:"terminal" enum:"terminal|passkey" doc:"What shows that a person approves: terminal is a controlling terminal that is not an agent's, or the console; passkey is a passkey, in the console alone, which needs a loopback listener."`
 	Notify   ApprovalsNotify `yaml:"notify" doc:"How the operator hears of a held call."`

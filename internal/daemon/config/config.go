@@ -29,7 +29,7 @@ type Config struct {
 	Agent        Agent              `yaml:"agent" doc:"Messaging between agents, the built-in server agent."`
 	Instructions Instructions       `yaml:"instructions" doc:"Instruction delivery, the built-in server instructions."`
 	Scan         Scanning           `yaml:"scan" doc:"The content rules of servers with doorward.scan."`
-	Egress       Egress             `yaml:"egress" doc:"The way out to servers over the network."`
+	Egress       Egress             `yaml:"egress" doc:"Connections to servers over the network."`
 	Audit        Audit              `yaml:"audit" doc:"The audit log."`
 	Approvals    Approvals          `yaml:"approvals" doc:"Calls that are held for the operator; see approvals.md."`
 	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
@@ -112,11 +112,11 @@ type Handling struct {
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
 	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one for all sessions of a principal that the server cannot tell apart; see sessions.md."`
 	Start          string        `yaml:"start" default:"auto" enum:"auto|lazy|warm" doc:"When a program is started. auto: with the daemon if it was used before, otherwise at the first need; lazy: at the first need; warm: with the daemon. One that was started with the daemon stays when no session uses it."`
-	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is shut in; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
+	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is contained; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
 	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
 	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
 	NestedSandbox  bool          `yaml:"nested_sandbox" default:"false" doc:"Let the program make user namespaces of its own under contain, as browsers do for their sandbox."`
-	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is none. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
+	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is no network. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
 	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
 	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`
 	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams held open at once beside the calls, for changes and messages; the next is refused at once with 503."`
@@ -128,7 +128,7 @@ type Handling struct {
 	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to speak to it. auto finds out."`
 	Trust          string        `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves what the server offers at first use; manual withholds it until doorward trust. A change is withheld either way."`
 	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: with doorward login, by what the server's own metadata say."`
-	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens to what a content rule meets in arguments and results: monitor counts it in the record, redact cuts it out, block holds the message back. See scan.md."`
+	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens when a content rule matches in arguments or results: monitor records it, redact removes it, block withholds the message. See scan.md."`
 	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
 	// CountsOwn: max_concurrency stands in the file, and holds for the daemon's own user too.
 	CountsOwn    bool `yaml:"-"`
@@ -137,7 +137,7 @@ type Handling struct {
 
 // Scanning is what all servers with scan share.
 type Scanning struct {
-	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression a line. Empty is the built-in one, which knows common forms of credentials. A changed file is read again; a bad one keeps the rules of before."`
+	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression a line. Empty is the built-in one, which knows common forms of credentials. A changed file is reloaded; while it is invalid, the previous rules remain in force."`
 }
 
 // Tools lists tool names; * stands for any run of characters.
@@ -158,8 +158,8 @@ type OAuth struct {
 	Issuer       string              `yaml:"issuer" doc:"The issuer's URL, https, exactly as its tokens and metadata write it. Its keys are fetched from where its metadata says."`
 	Audience     string              `yaml:"audience" doc:"This daemon's own URL as callers write it, without a path: https, or http for loopback. A token's aud must be it, or it with /mcp, or with /mcp/NAME for that server alone. Required with an issuer."`
 	Scopes       map[string][]string `yaml:"scopes" doc:"What each scope of the issuer grants here, in the words of doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
-	Algorithms   []string            `yaml:"algorithms" default:"RS256,PS256,ES256,EdDSA" enum:"RS256|RS384|RS512|PS256|PS384|PS512|ES256|ES384|ES512|EdDSA" doc:"The signatures that are accepted. Those without a key, or with one that both sides know, are not to be had."`
-	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. It is https all the same."`
+	Algorithms   []string            `yaml:"algorithms" default:"RS256,PS256,ES256,EdDSA" enum:"RS256|RS384|RS512|PS256|PS384|PS512|ES256|ES384|ES512|EdDSA" doc:"The accepted signature algorithms. Unsigned and symmetric ones are never accepted."`
+	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. https is required all the same."`
 }
 
 // Agent is messaging.
@@ -180,11 +180,11 @@ type Agent struct {
 	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
 	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
 
-	Keep Keep `yaml:"keep" doc:"How long messages are kept that are over."`
+	Keep Keep `yaml:"keep" doc:"How long finished messages are kept."`
 
 	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
 
-	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. None unless they stand here."`
+	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. Only those listed here."`
 }
 
 // Keep is how long messages are kept that are over.
@@ -198,8 +198,8 @@ type Instructions struct {
 	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store instead: the https address of another Doorward. What comes from it is held in memory alone."`
 	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, one of that Doorward's doorward token new."`
 	OAuth        SignIn       `yaml:"oauth" doc:"Or how to get access tokens for url. It needs grant: client_credentials."`
-	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. It is https all the same."`
-	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to whom full guidance does not reach, with the reason, instead of giving generic instructions and a warning."`
+	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. https is required all the same."`
+	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to callers that cannot be given full guidance, with the reason, instead of giving generic instructions and a warning."`
 	Review       bool         `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
 	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"What happens when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block holds the call back."`
 	Environment  string       `yaml:"environment" refs:"env" doc:"What audience.environments of a document is compared with, such as prod."`

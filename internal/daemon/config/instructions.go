@@ -37,11 +37,11 @@ func (k checker) remote(i *Instructions, signIn bool) {
 	case i.Given:
 		k.report.also(at+".dir", "a remote store takes the place of the directory: keep one of dir and url")
 	case i.Review:
-		k.report.also(at+".review", "what a remote store serves is reviewed there")
+		k.report.also(at+".review", "the documents of a remote store are reviewed there")
 	case !i.Token.Empty() && signIn:
 		k.report.also(at+".oauth", "there is a token already; keep one of the two")
 	case i.Token.Empty() && !signIn:
-		k.report.also(at+".url", "it needs token or oauth: a store gives nothing to nobody")
+		k.report.also(at+".url", "it needs token or oauth: a remote store requires authentication")
 	case signIn && (i.OAuth.Grant != "client_credentials" || i.OAuth.ClientID == "" || i.OAuth.ClientSecret.Empty() || i.OAuth.AuthorizationServer == ""):
 		k.report.also(at+".oauth", "this must be grant: client_credentials with client_id, client_secret and authorization_server")
 	}

@@ -19,13 +19,13 @@ type Launcher struct {
 	Env     map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR and what doorward connect needs in it."`
 	Cwd     string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which it starts when the request names none. Empty is the first of roots."`
 	Roots   []string                `yaml:"roots" refs:"env" path:"" doc:"Directories in which it may be started. Empty is cwd alone."`
-	Rights  []string                `yaml:"rights" doc:"The most that an agent of this launcher may do: server:NAME, tool:SERVER/NAME, instructions. Messaging needs no word, administration has none. What its parent may not, it may not either."`
-	Models  []string                `yaml:"models" doc:"What may stand for {model}; the first is the default."`
+	Rights  []string                `yaml:"rights" doc:"The most that an agent of this launcher may do: server:NAME, tool:SERVER/NAME, instructions. Messaging needs no entry; administration cannot be granted. It never has a right that its parent lacks."`
+	Models  []string                `yaml:"models" doc:"The permitted values of {model}; the first is the default."`
 	Budget  Budget                  `yaml:"budget" doc:"The most that one start may ask for, and what it gets when it does not ask."`
 	Output  Size                    `yaml:"output" default:"8MiB" max:"1GiB" doc:"How much of its standard output is kept, for seven days, when that is more than 64 KiB; the last 64 KiB are the result."`
 	Trust   string                  `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves the program and its arguments at the first start; manual withholds them until doorward trust launcher:NAME."`
 
-	Sandbox string       `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far it is shut in; see sandbox.md. Where the system cannot do it, it is not started, unless this is off."`
+	Sandbox string       `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far it is contained; see sandbox.md. Where the system cannot do it, it is not started, unless this is off."`
 	Read    []string     `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
 	Write   []string     `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
 	Network Network      `yaml:"network" default:"inherit" doc:"As for a server. Doorward's socket is reached with none too."`
@@ -98,7 +98,7 @@ func (k checker) launcher(key string, l *Launcher) {
 		l.Roots = []string{l.Cwd}
 	}
 	if len(l.Roots) == 0 {
-		k.report.refuse(key, "nothing says where it may be started; give it cwd or roots")
+		k.report.refuse(key, "it has no directory to start in; give it cwd or roots")
 	}
 	if l.Cwd == "" && len(l.Roots) > 0 {
 		l.Cwd = l.Roots[0]
@@ -112,10 +112,10 @@ func (k checker) launcher(key string, l *Launcher) {
 		}
 	}
 	if l.Sandbox != "strict" && l.Network.Ports() != nil {
-		k.report.refuse(join(key, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
+		k.report.refuse(join(key, "network"), "a list of ports needs sandbox: strict; contain supports inherit and none")
 	}
 	if l.Sandbox == "off" {
-		k.report.warn(join(key, "sandbox"), "an agent that is not shut in can do all that you may, whatever its rights say")
+		k.report.warn(join(key, "sandbox"), "an agent without a sandbox has all rights of your user, whatever its own rights say")
 	}
 }
 

@@ -113,7 +113,7 @@ func (k checker) sandbox(key string, s *Server) {
 		return
 	}
 	if h.Sandbox != "strict" && h.Network.Ports() != nil {
-		k.report.refuse(join(at, "network"), "a list of ports is kept under sandbox: strict alone; contain knows inherit and none")
+		k.report.refuse(join(at, "network"), "a list of ports needs sandbox: strict; contain supports inherit and none")
 	}
 	if h.Sandbox == "strict" && h.NestedSandbox {
 		k.report.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")

@@ -11,10 +11,10 @@ import (
 type SignIn struct {
 	Grant               string       `yaml:"grant" default:"authorization_code" enum:"authorization_code|client_credentials|off" doc:"authorization_code waits for doorward login, client_credentials signs in by itself with client_secret, off sends no token. See upstream-oauth.md."`
 	ClientID            string       `yaml:"client_id" refs:"env" doc:"The client id under which Doorward was registered by hand. Without it client_metadata_url is used where that is taken, else dynamic registration."`
-	ClientSecret        secret.Value `yaml:"client_secret" refs:"any" doc:"Its secret, if it has one. It needs authorization_server, because it goes to nobody else."`
+	ClientSecret        secret.Value `yaml:"client_secret" refs:"any" doc:"Its secret, if it has one. It needs authorization_server, because it is sent nowhere else."`
 	Scopes              []string     `yaml:"scopes" doc:"What to ask for. Without the key: what the server asks for."`
 	ClientMetadataURL   string       `yaml:"client_metadata_url" refs:"env" doc:"Where you publish the client metadata document of this Doorward: https, with a path."`
-	AuthorizationServer string       `yaml:"authorization_server" refs:"env" doc:"The issuer, exactly as it writes itself. Without the key: the first that the server's metadata name. With allow_private it may be at a private address too."`
+	AuthorizationServer string       `yaml:"authorization_server" refs:"env" doc:"The issuer, exactly as it writes its own name. Without the key: the first one in the server's metadata. With allow_private it may be at a private address too."`
 	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser comes back. 0 is any that is free."`
 }
 
@@ -37,7 +37,7 @@ func (k checker) signIn(key string, s *Server) {
 	case !o.ClientSecret.Empty() && o.ClientID == "":
 		k.report.refuse(at, "client_secret needs client_id")
 	case !o.ClientSecret.Empty() && o.AuthorizationServer == "":
-		k.report.refuse(at, "client_secret needs authorization_server: a secret goes to whom it belongs to, not to whom the server names")
+		k.report.refuse(at, "client_secret needs authorization_server: the secret is sent to that server alone, not to one that the MCP server names")
 	}
 	if u, err := url.Parse(o.ClientMetadataURL); o.ClientMetadataURL != "" && (err != nil || !isHTTPS(o.ClientMetadataURL) || u.Path == "" || u.Path == "/") {
 		k.report.refuse(at+".client_metadata_url", "this must be an https address with a path, without user information, query or fragment")

@@ -25,7 +25,7 @@ type checker struct {
 func (k checker) all(c *Config) {
 	k.approvals(c.Approvals, c.Listen.HTTP)
 	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
-		k.report.fail("listen", "nothing is left to listen on; leave unix on auto or add an entry to http")
+		k.report.fail("listen", "there is no listener; leave unix on auto or add an entry to http")
 	}
 	if c.Listen.Unix == "" {
 		k.report.also("listen.unix", "this must be auto, off or a path")
@@ -105,7 +105,7 @@ func proxyNetwork(text string) (netip.Prefix, error) {
 	case err != nil || p.Addr().Is4In6():
 		return p, errors.New("this must be an address or a network such as 10.0.0.0/8 or fd00::/8")
 	case p.Bits() == 0:
-		return p, errors.New("this would trust everybody; name the proxies' own network")
+		return p, errors.New("this would trust every address; name the proxies' own network")
 	case p != p.Masked():
 		return p, fmt.Errorf("this has bits beyond its length; write %v", p.Masked())
 	}
@@ -242,7 +242,7 @@ func (k checker) serverURL(key string, s *Server) {
 		if err := k.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
 			k.report.refuse(key, err.Error())
 		} else if scheme == "http" && !s.Doorward.AllowPrivate {
-			k.report.warn(key, "http is not encrypted, and whoever is on the way can read and change what is sent; write https")
+			k.report.warn(key, "http is not encrypted, and others on the network can read and change the data; write https")
 		}
 	}
 }

@@ -164,9 +164,9 @@ func (f acts) pause(q *request) (said, next string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	said = p.Name + ": what comes for it is held."
+	said = p.Name + ": new messages to it are held."
 	if !p.Paused {
-		said = p.Name + ": nothing is held any more."
+		said = p.Name + ": held messages are delivered."
 	}
 	return said, "agents/one?" + query("peer", p.PeerID), nil
 }

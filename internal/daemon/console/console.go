@@ -180,7 +180,7 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
 		return
 	}
 	if !loopbackHost(r.Host) {
-		c.o.Refused(r, "the console is asked for under a name that is not this machine's")
+		c.o.Refused(r, "the console was requested under a host name that is not this machine's")
 		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
 		return
 	}

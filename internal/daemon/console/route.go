@@ -186,7 +186,7 @@ func failure(err error) (status int, text string) {
 	var wrong *mail.Error
 	switch {
 	case errors.Is(err, errNotFound), errors.Is(err, admin.ErrNotFound), errors.Is(err, library.ErrUnknown):
-		return http.StatusNotFound, "There is no such page or thing."
+		return http.StatusNotFound, "There is no such page or item."
 	case errors.Is(err, errOrigin):
 		return http.StatusForbidden, "The form does not belong to this session. Open the page again."
 	case errors.Is(err, errForm):
@@ -213,5 +213,5 @@ func failure(err error) (status int, text string) {
 			return http.StatusConflict, "Not done: " + known.Error()
 		}
 	}
-	return http.StatusInternalServerError, "It failed. The daemon's log says why."
+	return http.StatusInternalServerError, "The request failed. The reason is in the daemon's log."
 }

@@ -105,7 +105,7 @@ func (f acts) look(q *request) (said, next string, err error) {
 	}
 	said = fmt.Sprintf("%s: %d withheld.", name, len(t.Withheld))
 	if t.Unreached {
-		said = name + " did not say what it offers."
+		said = name + " did not list what it offers."
 	}
 	return said, "servers/one?" + query("server", name), nil
 }

@@ -16,7 +16,7 @@ const (
 )
 
 // errCode refuses a code that is unknown, too old, or of another listener.
-var errCode = errors.New("a code that is not good")
+var errCode = errors.New("an invalid code")
 
 // errSpent refuses a code that was used before: one of the two who had it is
 // not the operator, so the session that it began is over.

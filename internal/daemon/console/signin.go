@@ -43,7 +43,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	secret, s, err := c.sessions.redeem(f.Get("code"), v)
 	if err != nil {
 		c.o.Refused(r, err.Error())
-		http.Error(w, "This code is not good: run doorward ui again.", http.StatusForbidden)
+		http.Error(w, "This code is not valid: run doorward ui again.", http.StatusForbidden)
 		return
 	}
 	if old := c.sessions.find(cookie(r, v), v); old != nil {

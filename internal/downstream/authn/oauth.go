@@ -24,7 +24,7 @@ const (
 
 // ErrUnverifiable means that the issuer's keys are unavailable, so an access
 // token can be neither accepted nor rejected. The request is refused with 503.
-var ErrUnverifiable = errors.New("the keys of the issuer cannot be had")
+var ErrUnverifiable = errors.New("the keys of the issuer are not available")
 
 // Rejection is why an access token was refused: constant text for the record
 // of the operator. To its caller it is ErrUnauthenticated and nothing more.
@@ -39,11 +39,11 @@ func (r Rejection) Is(target error) bool { return target == ErrUnauthenticated }
 const (
 	badForm      Rejection = "an access token that is malformed"
 	badAlgorithm Rejection = "an access token with an algorithm that is not accepted"
-	badType      Rejection = "a token that is no access token"
+	badType      Rejection = "a token that is not an access token"
 	badIssuer    Rejection = "an access token of another issuer"
 	badAudience  Rejection = "an access token for another audience"
 	badExpiry    Rejection = "an access token that has expired or does not expire"
-	badTime      Rejection = "an access token of the future"
+	badTime      Rejection = "an access token that is not valid yet"
 	badBinding   Rejection = "an access token that is bound to a key of its holder"
 	badSubject   Rejection = "an access token without a usable subject"
 	badScope     Rejection = "an access token whose scope is malformed"
@@ -100,7 +100,7 @@ func NewOAuth(o OAuthOptions) (*OAuth, error) {
 		return nil, errors.New("oauth.algorithms: none is left")
 	}
 	if o.Client == nil {
-		return nil, errors.New("oauth: nothing to reach the issuer with")
+		return nil, errors.New("oauth: no HTTP client for the issuer")
 	}
 	if o.Now == nil {
 		o.Now = time.Now

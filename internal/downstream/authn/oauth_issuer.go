@@ -139,7 +139,7 @@ func (s *issuer) report(ring *keyring, err error) string {
 	before := s.said
 	switch {
 	case err != nil:
-		s.said = "the keys of the oauth issuer " + s.url + " cannot be had: " + err.Error()
+		s.said = "the keys of the oauth issuer " + s.url + " are not available: " + err.Error()
 	case len(ring.keys) == 0:
 		s.said = "the oauth issuer " + s.url + " has no key that may sign access tokens"
 	default:
@@ -149,7 +149,7 @@ func (s *issuer) report(ring *keyring, err error) string {
 	case s.said == before:
 		return ""
 	case s.said == "":
-		return "the keys of the oauth issuer " + s.url + " were had again"
+		return "the keys of the oauth issuer " + s.url + " are available again"
 	}
 	return s.said
 }

@@ -63,7 +63,7 @@ func TestDocumentsThatAreNotBelieved(t *testing.T) {
 		if _, err := g.present(token); err != nil {
 			t.Errorf("after %s: %v", mode, err)
 		}
-		if got := g.heard(); !strings.Contains(got, "were had again") {
+		if got := g.heard(); !strings.Contains(got, "are available again") {
 			t.Errorf("after %s the operator heard %q", mode, got)
 		}
 		token = g.mint(t, "exp="+time.Until(g.clock.Now().Add(time.Hour)).String())

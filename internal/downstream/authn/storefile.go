@@ -116,7 +116,7 @@ func parseStore(b []byte) ([]record, error) {
 		return nil, fmt.Errorf("not readable as version 1: %w", plain(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its end")
+		return nil, errors.New("there is data after its end")
 	}
 	if doc.Version != 1 {
 		return nil, fmt.Errorf("version %d is not known", doc.Version)
@@ -185,7 +185,7 @@ func (s *Store) replace(records []record) error {
 		return err
 	}
 	if len(b) >= maxStore {
-		return errors.New("it is full: what was revoked or has expired is forgotten after 90 days")
+		return errors.New("it is full: revoked and expired tokens are removed after 90 days")
 	}
 	dir, err := os.OpenRoot(s.dir)
 	if err != nil {

@@ -37,7 +37,7 @@ var (
 	ErrKind    = errors.New("it is not a regular file")
 	ErrOwner   = errors.New("it belongs to another user")
 	ErrMode    = errors.New("its mode is not 0600")
-	ErrLinks   = errors.New("it has more than one name")
+	ErrLinks   = errors.New("it has more than one hard link")
 	ErrSize    = errors.New("it is larger than a session file")
 	ErrForm    = errors.New("it does not hold a session")
 	ErrExpired = errors.New("its session has expired")

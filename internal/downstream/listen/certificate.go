@@ -91,7 +91,7 @@ func (c *certificate) report(err error) {
 	}
 	if text := err.Error(); text != c.failed {
 		c.failed = text
-		c.notice("the changed certificate was not taken over, the one before stays: " + text)
+		c.notice("the changed certificate could not be loaded, the previous one stays in use: " + text)
 	}
 }
 

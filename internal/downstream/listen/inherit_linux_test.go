@@ -130,7 +130,7 @@ func TestASocketPassedToAnotherProcessIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")
 	socket := manage(t, path)
-	want := fmt.Sprintf("listener unix:%s refused: somebody answers on %[1]s: the path is in use", path)
+	want := fmt.Sprintf("listener unix:%s refused: a process answers on %[1]s: the path is in use", path)
 	if got := activate(t, socket, path, "1").line(t); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

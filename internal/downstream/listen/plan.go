@@ -127,7 +127,7 @@ func warning(s Spec, c Credential, d Decision) string {
 	}
 	switch {
 	case s.Auth == AuthNone && c.Set:
-		w = append(w, "auth: none: a token or oauth is set but not asked for")
+		w = append(w, "auth: none: a token or oauth is set but not required")
 	}
 	if d.Enforce && !c.Set && !c.Made {
 		w = append(w, "auth: required and no token exists: every request is refused until one is made with `doorward token new`")

@@ -60,7 +60,7 @@ func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 			continue
 		}
 		if !ok {
-			return nil, fmt.Errorf("%w: above process %d nothing can be seen", ErrLineage, last(pid, chain))
+			return nil, fmt.Errorf("%w: nothing above process %d can be seen", ErrLineage, last(pid, chain))
 		}
 		names := make([]string, len(chain))
 		for i, l := range chain {
@@ -68,7 +68,7 @@ func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 		}
 		return names, nil
 	}
-	return nil, fmt.Errorf("%w: they change all the time", ErrLineage)
+	return nil, fmt.Errorf("%w: they keep changing", ErrLineage)
 }
 
 // ascend walks up from pid and reports whether it reached the first process. A

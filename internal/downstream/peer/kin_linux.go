@@ -18,7 +18,7 @@ func Kinship(chain []string) ([]Kin, error) {
 	for _, instance := range chain {
 		boot, pid, start, ok := parseInstance(instance)
 		if !ok || boot != attest.BootID() {
-			return nil, fmt.Errorf("%w: %q is no process of this boot", ErrLineage, instance)
+			return nil, fmt.Errorf("%w: %q is not a process of this boot", ErrLineage, instance)
 		}
 		k := Kin{Instance: instance, PID: pid, Start: start, Login: loginOf(pid)}
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")

@@ -125,7 +125,7 @@ func ClearSocket(path string) error {
 		return fmt.Errorf("%s belongs to uid %d, not to us: %w", path, uid, ErrInUse)
 	}
 	if err := connectUnix(path); !errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("somebody answers on %s: %w", path, ErrInUse)
+		return fmt.Errorf("a process answers on %s: %w", path, ErrInUse)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing the stale socket: %w", err)

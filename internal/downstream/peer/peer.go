@@ -12,7 +12,7 @@ import "errors"
 
 var (
 	// ErrUnavailable: this system cannot say who owns a TCP socket.
-	ErrUnavailable = errors.New("the owner of a TCP socket cannot be told on this system")
+	ErrUnavailable = errors.New("the owner of a TCP socket cannot be determined on this system")
 	// ErrNotFound: the system looked and no process holds that socket.
 	ErrNotFound = errors.New("no process owns the TCP socket")
 )

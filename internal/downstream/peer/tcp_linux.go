@@ -189,7 +189,7 @@ func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: %w", err)
 	}
 	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
-		return nil, errors.New("reading NETLINK_SOCK_DIAG: an answer that is not the kernel's")
+		return nil, errors.New("reading NETLINK_SOCK_DIAG: an answer that is not from the kernel")
 	}
 	return parseNetlink(buf[:n])
 }

@@ -41,7 +41,7 @@ const endedSession = "ended"
 
 var (
 	errTwice   = errors.New("more than one token, or one in two headers")
-	errPlace   = errors.New("a token that does not count where it was shown")
+	errPlace   = errors.New("a token that is not valid for its bearer")
 	errNoToken = errors.New("no token")
 )
 

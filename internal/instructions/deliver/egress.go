@@ -45,7 +45,7 @@ func (s *leaks) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool
 		result = string(watermark.Block)
 	}
 	if _, err := s.o.Gate.Record(finds(a, found, result)...); err != nil {
-		s.log.Error("something is held back, since what was found in it cannot be recorded", "err", err)
+		s.log.Error("a message is withheld, because a finding in it cannot be recorded", "err", err)
 		return false
 	}
 	for range found {

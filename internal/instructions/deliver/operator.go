@@ -19,7 +19,7 @@ import (
 var ErrShell = errors.New("AGENT_SHELL")
 
 // ErrOffline refuses what takes a daemon that runs.
-var ErrOffline = errors.New("sessions are those of a daemon that runs")
+var ErrOffline = errors.New("there are sessions only in a running daemon")
 
 // Why a command was refused as that of an agent's shell.
 const (
@@ -137,7 +137,7 @@ func (c *command) said(fields []audit.Field) []audit.Field {
 // ErrStore where the database is the reason.
 func (o *Operator) shell(ctx context.Context, by Caller) error {
 	if o.o.Shell == nil {
-		return &shellError{whyUnknown, errors.New("nobody knows the agents")}
+		return &shellError{whyUnknown, errors.New("the list of agents is not available")}
 	}
 	err := o.o.Shell(ctx, by.Processes, by.Complete)
 	switch {

@@ -53,7 +53,7 @@ const retryTime = 5
 // The failures of this package. Each call makes one of its own: they are filled
 // in further on the way.
 func tokenInURL() *problem {
-	return newProblem(http.StatusBadRequest, "token_in_url", "A token belongs into a header, never into a URL. Take this one for known to others.")
+	return newProblem(http.StatusBadRequest, "token_in_url", "A token must be in a header, never in a URL. Treat this one as compromised.")
 }
 func malformed() *problem { return newProblem(http.StatusBadRequest, "malformed", "") }
 func unauthenticated() *problem {
@@ -124,14 +124,14 @@ func known(err error) *problem {
 		{session.ErrRequest, malformed}, {library.ErrLabel, malformed},
 		{session.ErrTooMany, func() *problem { return rateLimited(int(sessionsSpan / time.Second)) }},
 		{library.ErrRemote, conflict("remote_store", "The documents come from another Doorward: change them there.")},
-		{library.ErrAmbiguous, conflict("conflict", "ambiguous: it means several versions; name one in full")},
-		{library.ErrRevoked, conflict("conflict", "revoked: that version was withdrawn for good")},
+		{library.ErrAmbiguous, conflict("conflict", "ambiguous: it matches several versions; name one in full")},
+		{library.ErrRevoked, conflict("conflict", "revoked: that version was withdrawn permanently")},
 		{library.ErrWithdrawn, conflict("conflict", "withdrawn: the name was revoked; promote a version of it")},
 		{library.ErrAbsent, conflict("conflict", "absent: no file in the instruction directory has that name and audience")},
-		{library.ErrNoEarlier, conflict("conflict", "no earlier: nothing was production before")},
+		{library.ErrNoEarlier, conflict("conflict", "no earlier: there is no earlier production version")},
 		{library.ErrDamaged, conflict("conflict", "damaged: its content in the database cannot be opened")},
 		{library.ErrNowhere, conflict("conflict", "nowhere: no instruction directory is configured")},
-		{ErrOffline, conflict("conflict", "offline: sessions are those of a daemon that runs")},
+		{ErrOffline, conflict("conflict", "offline: there are sessions only in a running daemon")},
 	} {
 		if errors.Is(err, k.is) {
 			return k.make()
@@ -147,7 +147,7 @@ func conflict(code, detail string) func() *problem {
 
 func agentShell(why string) *problem {
 	p := newProblem(http.StatusForbidden, "agent_shell",
-		"A command of the operator's must not come from below a registered agent, nor from a process whose ancestors cannot be told.")
+		"An operator's command must not be run by a registered agent, or by a process whose ancestors cannot be determined.")
 	p.Why = why
 	return p
 }

@@ -32,7 +32,7 @@ func (s *ends) owe(r *audit.Record) {
 	if len(s.owed.wait) < owedMost {
 		s.owed.wait = append(s.owed.wait, r)
 	} else {
-		s.log.Error("the end of a session has no record: too many wait", "action", r.Action)
+		s.log.Error("the end of a session was not recorded: too many records are waiting", "action", r.Action)
 	}
 	s.owed.mu.Unlock()
 	s.pay()

@@ -19,7 +19,7 @@ var (
 	ErrNotFound = errors.New("no such text for this reader")
 	// ErrStore: the store is not to be had, and the reader was given nothing
 	// before.
-	ErrStore = errors.New("the instruction store is not to be had")
+	ErrStore = errors.New("the instruction store is not available")
 	// ErrEnded: the reader's session has ended since the door looked.
 	ErrEnded = errors.New("the session has ended")
 )

@@ -145,9 +145,9 @@ func (p *parser) visible(text string, line int) bool {
 	}
 	line += strings.Count(text[:at], "\n")
 	if r, _ := utf8.DecodeRuneInString(text[at:]); isFence(r) {
-		p.fail(line, "the marks ⟦ and ⟧ are kept for what callers give; use others")
+		p.fail(line, "the marks ⟦ and ⟧ are reserved for values from callers; use others")
 	} else {
-		p.fail(line, "there is a character here that nobody sees, %U; take it out", r)
+		p.fail(line, "there is an invisible character here, %U; remove it", r)
 	}
 	return false
 }

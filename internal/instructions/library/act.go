@@ -12,14 +12,14 @@ import (
 // Refusals of an act. Nothing was done.
 var (
 	ErrUnknown   = errors.New("no such document, version or label")
-	ErrAmbiguous = errors.New("it means several versions")
+	ErrAmbiguous = errors.New("it matches several versions")
 	ErrRevoked   = errors.New("that version was revoked")
 	ErrWithdrawn = errors.New("the name was revoked: promote a version of it")
 	ErrAbsent    = errors.New("no file in the instruction directory has that name and audience")
-	ErrNoEarlier = errors.New("nothing was production before")
+	ErrNoEarlier = errors.New("there is no earlier production version")
 	ErrDamaged   = errors.New("its content in the database cannot be opened")
 	ErrLabel     = errors.New("a label has up to 63 of a-z, 0-9, dot, dash and underscore, and is not like a version")
-	ErrRemote    = errors.New("the documents come from another Doorward: that is where they are changed")
+	ErrRemote    = errors.New("the documents come from another Doorward: they can only be changed there")
 	ErrNowhere   = errors.New("no instruction directory is configured")
 )
 

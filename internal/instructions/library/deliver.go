@@ -43,8 +43,8 @@ const (
 	maxTrim = 20_000
 )
 
-// ErrFull: too many deliveries wait to be written down.
-var ErrFull = errors.New("too many deliveries wait to be written down")
+// ErrFull: too many deliveries are waiting to be stored.
+var ErrFull = errors.New("too many deliveries are waiting to be stored")
 
 // kind is what one row counts.
 type kind struct{ session, template, revision string }

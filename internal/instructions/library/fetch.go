@@ -257,7 +257,7 @@ func (r *remote) document(ctx context.Context, budget time.Duration, p *patience
 	case err != nil:
 		return out, err
 	case answer.Text == nil || answer.Name != e.Name || answer.Version != e.Version || answer.Class != e.Class || answer.Tier != e.Tier:
-		out.again, out.why = true, document.Problems{r.problem(e.Name, "what was given is not what was listed")}
+		out.again, out.why = true, document.Problems{r.problem(e.Name, "the content differs from what was listed")}
 		return out, nil
 	}
 	out.came = true
@@ -324,7 +324,7 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 		return "", &wrongAnswer{fmt.Sprintf("the answer has more than %d bytes", most)}
 	}
 	if err := strict.Unmarshal(body, into); err != nil {
-		return "", &wrongAnswer{"the answer is not the JSON object that belongs here"} // the error may quote it
+		return "", &wrongAnswer{"the answer is not the expected JSON object"} // the error may quote it
 	}
 	if repeats(body, req.Header.Get("Authorization")) {
 		return "", errors.New("the answer repeats the credential")

@@ -44,7 +44,7 @@ func TestARemoteDocumentThatMayNotBeIsRefused(t *testing.T) {
 		{"too long", change(func(d *farDoc) { d.Text = strings.Repeat("x", 256<<10+1) }), "at most 262144"},
 		{"an unknown variable", change(func(d *farDoc) { d.Text = "{{who}}" }), "who"},
 		{"a header of its own", change(func(d *farDoc) { d.Description = "x\nname: good" }), "one line"},
-		{"hidden characters", change(func(d *farDoc) { d.Text = "a\u202eb" }), "nobody sees"},
+		{"hidden characters", change(func(d *farDoc) { d.Text = "a\u202eb" }), "invisible character"},
 		{"no text", change(func(d *farDoc) { d.Text = "" }), "not what was listed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -205,7 +205,7 @@ func (l *Library) Run(ctx context.Context) {
 	select {
 	case <-source:
 	case <-time.After(leaveAfter):
-		l.o.Log.Warn("the instruction directory does not answer; its last look is left behind", "dir", l.o.Dir)
+		l.o.Log.Warn("the instruction directory does not answer; its last scan was abandoned", "dir", l.o.Dir)
 	}
 }
 
@@ -223,8 +223,8 @@ func (l *Library) tend(ctx context.Context) {
 	defer stop()
 	t := time.NewTicker(l.tendEvery)
 	defer t.Stop()
-	labels := outage{log: l.o.Log, begin: "the labels of instructions cannot be read; the last known ones go on", end: "the labels of instructions can be read again"}
-	counts := outage{log: l.o.Log, begin: "deliveries cannot be written down yet", end: "deliveries are written down again"}
+	labels := outage{log: l.o.Log, begin: "the labels of instructions cannot be read; the last known ones remain in force", end: "the labels of instructions can be read again"}
+	counts := outage{log: l.o.Log, begin: "deliveries cannot be stored yet", end: "deliveries are stored again"}
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():

@@ -31,13 +31,13 @@ type Listed struct {
 func (e Listed) refuse() string {
 	switch {
 	case !document.ValidName(e.Name):
-		return "is no name of a document"
+		return "is not the name of a document"
 	case !versionForm.MatchString(e.Version):
-		return "has a version that is none"
+		return "has an invalid version"
 	case e.Class != document.ClassInstructions && e.Class != document.ClassVoice && e.Class != document.ClassTemplate:
-		return "has a class that there is not"
+		return "has an unknown class"
 	case e.Tier != document.Behavioural && e.Tier != document.Structural:
-		return "has a tier that there is not"
+		return "has an unknown tier"
 	}
 	return ""
 }

@@ -102,7 +102,7 @@ func (c catalogue) given(tx *store.Tx, r row) (*document.Document, error) {
 		return nil, fmt.Errorf("reading a document: %w", err)
 	}
 	if _, d, err = c.l.open(r.edition(), sealed); err != nil {
-		c.l.o.Log.Warn("a version was asked for and cannot be opened", "name", r.name, "version", short(r.version), "err", err)
+		c.l.o.Log.Warn("a requested version cannot be opened", "name", r.name, "version", short(r.version), "err", err)
 		return nil, nil
 	}
 	return d, nil

@@ -71,16 +71,16 @@ func (b *publisher) tell(changed bool) {
 	b.said = now
 	switch {
 	case !now.OK && now.Reason != before.Reason:
-		b.l.o.Log.Warn("instructions cannot be given out", "reason", now.Reason)
+		b.l.o.Log.Warn("instructions cannot be delivered", "reason", now.Reason)
 	case now.OK && before.Reason != "":
-		b.l.o.Log.Info("instructions can be given out again")
+		b.l.o.Log.Info("instructions can be delivered again")
 	}
 	fresh := slices.DeleteFunc(slices.Clone(now.Problems), func(p document.Problem) bool { return slices.Contains(before.Problems, p) })
 	for _, p := range fresh[:min(len(fresh), maxSaid)] {
 		b.l.o.Log.Warn("a problem with instructions", "problem", p.String())
 	}
 	if more := len(fresh) - maxSaid; more > 0 {
-		b.l.o.Log.Warn("further problems with instructions are in their list", "count", more)
+		b.l.o.Log.Warn("further problems with instructions: see doorward instructions list", "count", more)
 	}
 	b.telling.Unlock()
 	b.l.o.Changed()
@@ -148,7 +148,7 @@ func (b *publisher) judge(served, lost int) State {
 	case b.l.watcher.slow:
 		s.Reason = fmt.Sprintf("the instruction directory %s has not answered for %s", b.l.o.Dir, slowAfter)
 	case !f.looked:
-		s.Reason = fmt.Sprintf("the instruction directory %s was not looked at yet", b.l.o.Dir)
+		s.Reason = fmt.Sprintf("the instruction directory %s has not been read yet", b.l.o.Dir)
 	case f.missing && !b.l.o.Required && len(b.l.book) == 0:
 		s.OK, s.Unused = true, true
 	case f.missing:

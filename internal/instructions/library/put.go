@@ -124,7 +124,7 @@ func (h held) holding(name, version string, next key) (file string, err error) {
 		return "", ErrAbsent
 	}
 	if other := h.l.here[next].file; other != "" && other != file {
-		return "", document.Problems{{File: plaintext.Name(other), Line: 1, Text: fmt.Sprintf("holds %q for that audience already", name)}}
+		return "", document.Problems{{File: plaintext.Name(other), Line: 1, Text: fmt.Sprintf("contains %q for that audience already", name)}}
 	}
 	return file, nil
 }

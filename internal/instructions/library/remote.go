@@ -57,7 +57,7 @@ func (s farState) judge(served int) State {
 	out := State{Remote: true, Problems: s.problems}
 	switch {
 	case !s.asked:
-		out.Reason = fmt.Sprintf("%s was not asked yet", s.from)
+		out.Reason = fmt.Sprintf("%s has not been asked yet", s.from)
 	case s.refused:
 		out.Withdrawn = true
 		out.Reason = fmt.Sprintf("%s gives no documents: %s", s.from, s.trouble)
@@ -71,7 +71,7 @@ func (s farState) judge(served int) State {
 		out.OK = true
 		if s.trouble != "" {
 			out.Problems = append(slices.Clip(out.Problems), document.Problem{File: s.from, Line: 1, Warning: true,
-				Text: "the last attempt failed, and the documents from before go on: " + s.trouble})
+				Text: "the last attempt failed; the earlier documents remain in force: " + s.trouble})
 		}
 	}
 	return out

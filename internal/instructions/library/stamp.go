@@ -25,7 +25,7 @@ type stamp struct {
 func stampOf(fi fs.FileInfo) (stamp, error) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return stamp{}, fmt.Errorf("this system does not say who owns %s", fi.Name())
+		return stamp{}, fmt.Errorf("this system does not tell the owner of %s", fi.Name())
 	}
 	return stamp{mode: fi.Mode(), uid: st.Uid, size: fi.Size(), dev: uint64(st.Dev), ino: st.Ino,
 		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
@@ -45,7 +45,7 @@ func (s stamp) refuse() string {
 	case s.uid != 0 && int(s.uid) != os.Geteuid():
 		return fmt.Sprintf("belongs to user %d: it must belong to the daemon's user or to root", s.uid)
 	case s.mode.Perm()&0o022 != 0:
-		return fmt.Sprintf("can be written by others than its owner (mode %04o): run chmod go-w on it", s.mode.Perm())
+		return fmt.Sprintf("is writable by users other than its owner (mode %04o): run chmod go-w on it", s.mode.Perm())
 	}
 	return ""
 }

@@ -91,9 +91,9 @@ func (w *watcher) identify(v sight) {
 	if !first && (w.dir == nil || !os.SameFile(w.dir, now)) {
 		w.l.strange.Store(!w.isMade(now))
 		if w.l.strange.Load() {
-			w.l.o.Log.Warn("the instruction directory is another one: what is new in it waits for doorward instructions promote", "dir", w.l.o.Dir)
+			w.l.o.Log.Warn("the instruction directory was replaced: new documents in it wait for doorward instructions promote", "dir", w.l.o.Dir)
 		} else {
-			w.l.o.Log.Info("the instruction directory was made", "dir", w.l.o.Dir)
+			w.l.o.Log.Info("the instruction directory was created", "dir", w.l.o.Dir)
 		}
 		w.l.o.Replaced()
 	}
@@ -193,7 +193,7 @@ func (w *watcher) take(ctx context.Context, v sight) {
 		}
 		if err := w.l.record(ctx, some, then); err != nil && ctx.Err() == nil {
 			f.problems = append(f.problems, document.Problem{File: w.l.o.Dir, Line: 1,
-				Text: fmt.Sprintf("changed documents cannot be written down, so those from before go on: %v", err)})
+				Text: fmt.Sprintf("changed documents cannot be stored, so the earlier ones remain in force: %v", err)})
 			break
 		}
 	}
@@ -269,7 +269,7 @@ func (f *found) place(here map[key]present, name string, seen file) {
 	if other, taken := here[k]; taken {
 		f.bad++
 		f.problems = append(f.problems, document.Problem{File: plaintext.Name(name), Line: 1,
-			Text: fmt.Sprintf("has the name %q for the same audience as %s, which is taken", k.name, other.file)})
+			Text: fmt.Sprintf("has the name %q for the same audience as %s, which is used", k.name, other.file)})
 		return
 	}
 	here[k] = present{file: name, doc: seen.doc}
@@ -345,6 +345,6 @@ func (v sight) tooMany(dir string) document.Problems {
 	if v.over == 0 {
 		return nil
 	}
-	return document.Problems{{File: dir, Line: 1, Text: fmt.Sprintf("holds %d documents: there may be %d, and the last ones by name are left out",
+	return document.Problems{{File: dir, Line: 1, Text: fmt.Sprintf("contains %d documents: at most %d are possible, and the last ones by name are left out",
 		v.over+maxFiles, maxFiles)}}
 }

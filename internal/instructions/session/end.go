@@ -21,7 +21,7 @@ var errOver = errors.New("the session has ended")
 // was not made.
 func (k *Keeper) End(ctx context.Context, id, reason string, note Note) (*Session, error) {
 	if !isReason(reason) {
-		return nil, fmt.Errorf("ending a session: %q is no reason", reason)
+		return nil, fmt.Errorf("ending a session: %q is not a valid reason", reason)
 	}
 	k.mu.RLock()
 	e := k.sessions[id]

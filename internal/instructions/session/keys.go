@@ -102,7 +102,7 @@ func parseRing(b []byte) (*ring, error) {
 		return nil, errors.New("it is not the JSON of keys") // the decoder's words quote what it read
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its end")
+		return nil, errors.New("there is data after its end")
 	}
 	if doc.Version != 1 {
 		return nil, fmt.Errorf("version %d is not known", doc.Version)

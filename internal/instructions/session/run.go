@@ -20,7 +20,7 @@ const (
 	patient = 10 * time.Second
 )
 
-const unsaved = "ends of sessions could not be saved; they have ended all the same"
+const unsaved = "the ends of sessions could not be saved; the sessions have ended nevertheless"
 
 // Run ends sessions whose time is over and those whose bound process is gone,
 // once a second; it forgets what ended 30 days ago, and gives the keys their
@@ -131,10 +131,10 @@ func (u upkeep) write(ctx context.Context) {
 		case <-t.C:
 		}
 		if err := u.tidy(ctx); err != nil && ctx.Err() == nil {
-			u.k.o.Log.Error("sessions that are over could not be forgotten", slog.Any("error", err))
+			u.k.o.Log.Error("ended sessions could not be removed", slog.Any("error", err))
 		}
 		if err := u.rotate(); err != nil {
-			u.k.o.Log.Error("the session keys could not be rotated; the present one goes on", slog.Any("error", err))
+			u.k.o.Log.Error("the session keys could not be rotated; the present one stays in use", slog.Any("error", err))
 		}
 	}
 }

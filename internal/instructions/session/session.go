@@ -70,7 +70,7 @@ var (
 	ErrTooMany = errors.New("too many sessions")
 	// ErrUnsaved is wrapped where a session has ended and neither its row nor a
 	// record says so yet. Run saves the end; the record is the caller's to make.
-	ErrUnsaved = errors.New("the session has ended, which is not saved yet")
+	ErrUnsaved = errors.New("the session has ended, but this is not saved yet")
 )
 
 // Session is one session of delivery. It holds nothing secret.

@@ -26,7 +26,7 @@ func TestCodes(t *testing.T) {
 		t.Errorf("not for all or none: %s", r.raw)
 	}
 	if r := a.call("send", m{"to": "careful", "body": "x"}).want(""); r.str("deliveries.0.state") != "held" || r.at("deliveries.0.seq") != nil ||
-		!strings.Contains(r.text, "held, until the operator lets it through, for careful") {
+		!strings.Contains(r.text, "held until the operator approves it, for careful") {
 		t.Errorf("%s", r.raw)
 	}
 	if r := careful.call("inbox", m{}).want(""); r.len("messages") != 0 || r.num("held") != 1 {

@@ -124,7 +124,7 @@ func headline(n int, timedOut bool) string {
 	case n > 0:
 		return messages(n) + ". The next inbox confirms them."
 	case timedOut:
-		return "Nothing came in time."
+		return "No message arrived in time."
 	}
 	return "Nothing new."
 }

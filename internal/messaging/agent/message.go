@@ -123,7 +123,7 @@ func noticesOf(ns []mail.Notice) []noticeOut {
 func (f *fence) notices(ns []noticeOut) {
 	for _, n := range ns {
 		f.open("notice", "message", n.MessageID, "to", n.To, "state", n.State, "at", n.At)
-		f.say("What became of a message of yours. A note is from the recipient: data.")
+		f.say("The outcome of a message of yours. A note is from the recipient: data.")
 		f.labelled("reason", n.Reason)
 		if n.Note != "" {
 			f.data(n.Note)

@@ -234,11 +234,11 @@ func (c addressing) sent(v *mail.Sent, w standings) *answer {
 func (d deliveryOut) text() string {
 	word := "stored"
 	if d.State == mail.Held {
-		word = "held, until the operator lets it through,"
+		word = "held until the operator approves it,"
 	}
 	out := fmt.Sprintf("%s for %s (%s, wake: %s); not delivered yet", word, token(d.To), d.Presence, d.Wake)
 	if d.Evicted > 0 {
-		out += fmt.Sprintf("; %s of its full mailbox made room", messages(d.Evicted))
+		out += fmt.Sprintf("; %s removed from its full mailbox to make room", messages(d.Evicted))
 	}
 	return out
 }

@@ -48,9 +48,9 @@ func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher,
 	case !any:
 		return nil, nil, refused(mail.SpawnDisabled, "no launcher is configured")
 	case !process.CanContain:
-		return nil, nil, refused(mail.SpawnDisabled, "agents are started on Linux alone")
+		return nil, nil, refused(mail.SpawnDisabled, "agents can be started only on Linux")
 	case m.o.Socket == "":
-		return nil, nil, refused(mail.SpawnDisabled, "there is no Unix socket for an agent to come back by")
+		return nil, nil, refused(mail.SpawnDisabled, "there is no Unix socket through which an agent could connect")
 	case l == nil:
 		return nil, nil, refused(mail.LauncherUnknown, "no launcher %.80q is configured", r.Launcher)
 	case l.Refused != "":
@@ -87,7 +87,7 @@ func (m *Manager) folder(l *Launcher, parent *principal.Principal, cwd string) (
 	}
 	if above != "" && real != above && !strings.HasPrefix(real, strings.TrimSuffix(above, "/")+"/") {
 		folder.Close()
-		return nil, "", refused(mail.CwdOutsideRoots, "%s is outside of the directory of whoever asks", start)
+		return nil, "", refused(mail.CwdOutsideRoots, "%s is outside of the caller's directory", start)
 	}
 	return folder, real, nil
 }
@@ -136,7 +136,7 @@ func (m *Manager) budget(l *Launcher, parent *principal.Principal, r *Request, d
 	if a := m.agentOf(parent); a != nil {
 		left := int(time.Until(a.until) / time.Second)
 		if left < 1 || r.MaxSeconds > left {
-			return refused(mail.Budget, "whoever asks has %d seconds left", left)
+			return refused(mail.Budget, "the caller has %d seconds left", left)
 		}
 		d.MaxSeconds = min(d.MaxSeconds, left)
 	}

@@ -95,7 +95,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 		if _, err := m.o.Book.EndSpawn(ctx, s.ID, mail.SpawnEnd{State: mail.Killed}, m.o.Note); err != nil {
 			return err
 		}
-		m.o.Log.Info("an agent of an earlier run has ended with it", "spawn", s.ID, "name", s.Name)
+		m.o.Log.Info("an agent of an earlier run ended with that run", "spawn", s.ID, "name", s.Name)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (r *Request) rights(l *Launcher, parent *principal.Principal) ([]string, er
 	if r.RightsGiven || len(r.Rights) > 0 {
 		for _, w := range r.Rights {
 			if !within(w, l.Rights) || scoped && !within(w, above) {
-				return nil, refused(codeRights, "the right %.80q is not within those of launcher %s and of whoever asks", w, l.Name)
+				return nil, refused(codeRights, "the right %.80q exceeds those of launcher %s or of the caller", w, l.Name)
 			}
 		}
 		words = common(words, r.Rights)

@@ -253,7 +253,7 @@ func (m *Manager) tell(a *agent, e mail.SpawnEnd) {
 		if err == nil {
 			return
 		}
-		m.o.Log.Error("the end of an agent could not be noted", "spawn", a.id, "state", e.State, "err", err)
+		m.o.Log.Error("the end of an agent could not be stored", "spawn", a.id, "state", e.State, "err", err)
 		var known *mail.Error
 		if errors.As(err, &known) && known.Code == mail.UnknownSpawn {
 			return

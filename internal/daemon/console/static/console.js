@@ -32,7 +32,7 @@
       location.replace('/ui/');
       return;
     }
-    say('This code is not good: it was used, or is older than a minute. Run doorward ui again.');
+    say('This code is not valid: it was used, or is older than a minute. Run doorward ui again.');
   };
   const enter = () => {
     const code = location.hash.slice(1);
