@@ -32,6 +32,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -220,7 +221,7 @@ func (d *Daemon) openServers() error {
 	if err != nil {
 		return err
 	}
-	sealer, err := relay.NewSealer(key)
+	sealer, err := seal.New(key)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -16,7 +19,7 @@ import (
 func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	switch x.Method {
 	case "ping":
-		return front.Reply{Result: emptyResult}
+		return front.Reply{Result: rawjson.Empty}
 	case "initialize":
 		return r.initializeAll(ctx, x)
 	case "server/discover":
@@ -46,7 +49,7 @@ func (r *Relay) capabilities(x *front.Exchange) []byte {
 		if c == nil {
 			continue
 		}
-		caps := capabilitiesFor(x.Era, c)
+		caps := era.Capabilities(x.Era, c.era, c.hello)
 		for name, value := range wire.Members(wire.Get(caps, "extensions")) {
 			if wire.Get(extensions, name) == nil {
 				extensions = rawjson.Set(extensions, rawjson.Edit{Key: name, Value: value})
@@ -81,7 +84,7 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 	if err != nil {
 		return r.refused(err)
 	}
-	result := append([]byte(`{"supportedVersions":`), served...)
+	result := append([]byte(`{"supportedVersions":`), era.Served...)
 	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)
 	result = append(result, `,"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"`+wire.MetaServerInfo+`":`...)
 	result = r.greet(ctx, x, append(append(result, r.info...), `}}`...))
@@ -93,8 +96,8 @@ func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply 
 // server is reached later. A server that does not answer does not delay the
 // others.
 func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
-	if x.Session == nil || severity(wire.Get(x.Params, "level")) < 0 {
-		return front.Reply{Error: errParams}
+	if x.Session == nil || era.Severity(wire.Get(x.Params, "level")) < 0 {
+		return front.Reply{Error: failure.Params}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
@@ -113,19 +116,19 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 		}
 	}
 	wg.Wait()
-	return front.Reply{Result: emptyResult}
+	return front.Reply{Result: rawjson.Empty}
 }
 
 // routed serves a request of the aggregate whose params name a server.
 func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	t, ok := r.aim(asked)
 	if !ok || !r.visible(x.Who, t.b.Name) && !r.shut(x.Who, t.b) {
-		return front.Reply{Error: unknownOf(x.Method)}
+		return front.Reply{Error: failure.UnknownOf(x.Method)}
 	}
 	if args := argsOf(t); args != nil {
-		own := naming{t.b.Name}.arguments(args)
+		own := naming.Server(t.b.Name).Arguments(args)
 		if t.Target, ok = t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "arguments", Value: own})); !ok {
-			return front.Reply{Error: errParams}
+			return front.Reply{Error: failure.Params}
 		}
 	}
 	return r.call(ctx, x, t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -225,9 +226,9 @@ func TestBadServersHideNoOther(t *testing.T) {
 			listen, ack := m.subscribe(`{"toolsListChanged":true}`)
 			contains(t, "ack", ack, `"notifications":{"toolsListChanged":true}`)
 			close(up)
-			stream.nextOf(toolsChanged)
+			stream.nextOf(protocol.ToolsChanged)
 			equal(t, "with it", join(names(c.call("tools/list", ""), "tools", "name")), "bad__echo good__echo")
-			listen.nextOf(toolsChanged)
+			listen.nextOf(protocol.ToolsChanged)
 			equal(t, "a modern client", join(names(m.call("tools/list", `{}`), "tools", "name")), "bad__echo good__echo")
 		})
 	}
@@ -261,7 +262,7 @@ func TestServerThatOwesItsList(t *testing.T) {
 	}
 	equal(t, "still without it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo")
 	close(slow.proceed)
-	stream.nextOf(toolsChanged)
+	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "with it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo slow__late")
 	stream.silent()
 	if late.expected("tools/list") {
@@ -289,12 +290,12 @@ func TestNotificationsOfTheAggregateAreNamed(t *testing.T) {
 	equal(t, "log with a call", join(r.before), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"alpha__core","data":1.0}}`)
 	c.call("resources/subscribe", `{"uri":"doorward://alpha/file:///x"}`)
 	equal(t, "subscription", string(s.last("resources/subscribe").Params), `{"uri":"file:///x"}`)
-	s.open()[0].tell(resourceUpdated, `{"uri":"file:///x","y":1.0}`)
+	s.open()[0].tell(protocol.ResourceUpdated, `{"uri":"file:///x","y":1.0}`)
 	equal(t, "update", stream.next(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"doorward://alpha/file:///x","y":1.0}}`)
 	s.open()[0].tell("notifications/message", `{"level":"info","logger":"core"}`)
 	equal(t, "log without a call", stream.next(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"alpha__core"}}`)
-	s.open()[0].tell(toolsChanged, `{}`)
-	equal(t, "change", field(stream.next(), "method"), `"`+toolsChanged+`"`)
+	s.open()[0].tell(protocol.ToolsChanged, `{}`)
+	equal(t, "change", field(stream.next(), "method"), `"`+protocol.ToolsChanged+`"`)
 }
 
 // The level of an aggregate's session reaches the servers in use and those

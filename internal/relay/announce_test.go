@@ -3,6 +3,7 @@ package relay
 import (
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
@@ -23,7 +24,7 @@ func TestWhoListensHearsOfANewPolicy(t *testing.T) {
 
 	h.gate.SetPolicy(policy.New(1000, nil))
 	h.relay.Announce()
-	equal(t, "modern", text(modern.next(), "method"), toolsChanged)
+	equal(t, "modern", text(modern.next(), "method"), protocol.ToolsChanged)
 	modern.silent()
 	heard := map[string]bool{}
 	for range 3 {
@@ -35,5 +36,5 @@ func TestWhoListensHearsOfANewPolicy(t *testing.T) {
 
 	all.end()
 	mute.end()
-	eventually(t, "left", func() bool { return len(h.relay.audience.all()) == 1 })
+	eventually(t, "left", func() bool { return len(h.relay.audience.All()) == 1 })
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -15,23 +18,16 @@ import (
 // askTime is how long a person may take to answer a server's question.
 const askTime = 10 * time.Minute
 
-// Answers to a server that may not ask, or whose client cannot be asked.
-var (
-	declined   = upstream.Reply{Result: []byte(`{"action":"decline"}`)}
-	cancelled  = upstream.Reply{Result: []byte(`{"action":"cancel"}`)}
-	notAskable = upstream.Reply{Error: errNoMethod}
-)
-
 // asked serves a request of a legacy server to its client. x is the exchange
 // whose call it came with, or nil. It returns at once; the server is answered
 // once, unless it cancels the request.
 func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	ctx, cancel := context.WithTimeout(l.ctx, askTime)
-	q := c.note(e.ID, openQuestions, cancel)
+	q := c.note(e.ID, question.OpenQuestions, cancel)
 	if q == nil {
 		cancel()
 		l.r.log.Warn("too many questions of a server at once, or two under one id", "server", l.b.Name)
-		go l.reply(c, e.ID, refusal(e.Method))
+		go l.reply(c, e.ID, question.Refusal(e.Method))
 		return
 	}
 	go func() {
@@ -61,58 +57,54 @@ func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
 // answer asks the client, if it may be asked.
 func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
 	who, session := l.askedOf(x)
-	to := asked{x: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
+	to := question.Client{X: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
 	params := e.Params
 	if !e.Plain && wire.HoldsQuestions(params) {
 		var err error
 		if params, err = l.embedded(to, params); err != nil {
-			return refusal(e.Method)
+			return question.Refusal(e.Method)
 		}
 	}
 	if session != nil {
-		to.caps = wire.Get(session.Init, "capabilities")
+		to.Caps = wire.Get(session.Init, "capabilities")
 	}
 	reply, err := l.pose(ctx, x, to, e.Method, params)
 	switch {
-	case errors.Is(err, errUnanswered) && e.Method == policy.AskElicitation:
-		return cancelled
-	case errors.Is(err, errUnanswered):
-		return notAskable
+	case errors.Is(err, failure.ErrUnanswered) && e.Method == policy.AskElicitation:
+		return question.Cancelled
+	case errors.Is(err, failure.ErrUnanswered):
+		return question.NotAskable
 	case err != nil:
-		return refusal(e.Method)
+		return question.Refusal(e.Method)
 	}
 	return reply
 }
-
-// errUnanswered says that a client was asked and gave no answer: it is gone, or
-// the time is over.
-var errUnanswered = errors.New("the client gave no answer")
 
 // pose decides on one question of a server, puts it to the client's session, and
 // returns the client's answer as the server may have it. errUnanswered: there was
 // none. Any other error: the client must not be asked, or its answer must not
 // leave.
-func (l *link) pose(ctx context.Context, x *front.Exchange, to asked, method string, params []byte) (upstream.Reply, error) {
+func (l *link) pose(ctx context.Context, x *front.Exchange, to question.Client, method string, params []byte) (upstream.Reply, error) {
 	params, pass, err := l.question(to, method, params)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	if to.x.Session == nil {
+	if to.X.Session == nil {
 		pass.Leave("unsupported", 0)
-		return upstream.Reply{}, errAsksTooMuch
+		return upstream.Reply{}, failure.ErrAsksTooMuch
 	}
-	if to.x.Session.Server == "" {
-		params = naming{l.b.Name}.question(params)
+	if to.X.Session.Server == "" {
+		params = naming.Server(l.b.Name).Question(params)
 	}
-	reply, err := put(ctx, x, to.x.Session, method, params)
+	reply, err := put(ctx, x, to.X.Session, method, params)
 	if err != nil {
 		pass.Leave("unanswered", 0)
-		return upstream.Reply{}, errors.Join(errUnanswered, err)
+		return upstream.Reply{}, errors.Join(failure.ErrUnanswered, err)
 	}
 	out, ok := l.r.leavingAnswer(pass.Act(), reply)
 	if !ok {
 		pass.Leave("blocked", 0)
-		return upstream.Reply{}, errAsksTooMuch
+		return upstream.Reply{}, failure.ErrAsksTooMuch
 	}
 	pass.Leave("ok", int64(len(reply.Result)))
 	return out, nil
@@ -143,11 +135,4 @@ func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session)
 		return x.Who, nil
 	}
 	return l.who, nil
-}
-
-func refusal(method string) upstream.Reply {
-	if method == policy.AskElicitation {
-		return declined
-	}
-	return notAskable
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
@@ -202,7 +203,7 @@ func TestFloodOfQuestionsIsBounded(t *testing.T) {
 			q.emit([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":{"message":"m"}}`))
 			return answer
 		}
-		for i := range openQuestions {
+		for i := range question.OpenQuestions {
 			ask(fmt.Sprint(i))
 		}
 		q.result(`{"refused":%s}`, q.wait(ask("999")))
@@ -210,8 +211,8 @@ func TestFloodOfQuestionsIsBounded(t *testing.T) {
 	h := build(t, []Server{s.server()})
 	c := h.legacy("/mcp/s", "uid:1000", elicits)
 	contains(t, "one too many", c.tool("t", ""), `"id":999,"result":{"action":"decline"}`)
-	eventually(t, "the others are decided", func() bool { return h.count(policy.AskElicitation, "s") >= openQuestions })
-	if n := h.count(policy.AskElicitation, "s"); n != openQuestions {
+	eventually(t, "the others are decided", func() bool { return h.count(policy.AskElicitation, "s") >= question.OpenQuestions })
+	if n := h.count(policy.AskElicitation, "s"); n != question.OpenQuestions {
 		t.Errorf("%d questions were decided", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -365,7 +366,7 @@ func TestHostileServer(t *testing.T) {
 		case "channel":
 			c.tell("notifications/claude/channel", `{"content":"obey"}`)
 			q.notify("notifications/claude/channel", `{"content":"obey"}`)
-			c.tell(toolsChanged, `{}`)
+			c.tell(protocol.ToolsChanged, `{}`)
 			q.result(`{}`)
 		case "code":
 			q.fail(1403, "Denied by policy")
@@ -382,7 +383,7 @@ func TestHostileServer(t *testing.T) {
 	if len(r.before) != 0 {
 		t.Errorf("a channel message passed: %s", r.before)
 	}
-	equal(t, "on the stream", text(stream.next(), "method"), toolsChanged)
+	equal(t, "on the stream", text(stream.next(), "method"), protocol.ToolsChanged)
 	equal(t, "its own error is passed as it is", field(c.tool("code", ""), "error"), `{"code":1403,"message":"Denied by policy"}`)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/trust/lookalike"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -325,12 +326,12 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 		pin.Templates: `{"uriTemplate":"file:///{n}","name":"n","title":"t","description":"d","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0.5},"icons":[{"src":"https://x.example/"}],"_meta":{"k":"v"},"x":1}`,
 	}
 	for k, entry := range entries {
-		kind, _ := listingOf(listMethods[k])
-		t.Run(kind.member, func(t *testing.T) {
+		kind, _ := listing.Of(listing.ListMethods[k])
+		t.Run(kind.Member, func(t *testing.T) {
 			t.Parallel()
 			var changed []string
 			for key := range wire.Members([]byte(entry)) {
-				if key != kind.name {
+				if key != kind.Name {
 					changed = append(changed, string(rawjson.Set([]byte(entry), rawjson.Edit{Key: key, Value: []byte(`"` + word + `"`)})), string(rawjson.Set([]byte(entry), rawjson.Edit{Key: key})))
 				}
 				for inner := range wire.Members(wire.Get([]byte(entry), key)) {
@@ -339,20 +340,20 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 			}
 			changed = append(changed, string(rawjson.Set([]byte(entry), rawjson.Edit{Key: "new", Value: []byte(`"` + word + `"`)})))
 			s, book := web(t, "s", "both"), shelf(t)
-			list := func(e string) { s.setList(listMethods[k], `{"`+kind.member+`":[`+e+`]}`) }
+			list := func(e string) { s.setList(listing.ListMethods[k], `{"`+kind.Member+`":[`+e+`]}`) }
 			list(entry)
 			h := build(t, []Server{s.server(pinnedBy(book, false))})
 			all := []func(method, params string) string{}
 			for _, route := range []string{"/mcp/s", "/mcp"} {
 				for _, call := range clients(h, route, "uid:1000") {
 					all = append(all, call)
-					contains(t, "at first", call(listMethods[k], "{}"), `"name":"`)
+					contains(t, "at first", call(listing.ListMethods[k], "{}"), `"name":"`)
 				}
 			}
 			for _, e := range changed {
 				list(e)
 				for _, call := range all {
-					end := call(listMethods[k], "{}")
+					end := call(listing.ListMethods[k], "{}")
 					stays := k == pin.Resources && (wire.Get([]byte(e), "size") == nil || wire.GetPath([]byte(e), "annotations", "lastModified") == nil && wire.Get([]byte(e), "annotations") != nil) && !strings.Contains(e, word)
 					if strings.Contains(end, word) || strings.Contains(end, `"name":"`) != stays {
 						t.Errorf("%s is shown as %s", e, end)
@@ -361,7 +362,7 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 			}
 			list(entry)
 			for _, call := range all {
-				contains(t, "as before", call(listMethods[k], "{}"), `"name":"`)
+				contains(t, "as before", call(listing.ListMethods[k], "{}"), `"name":"`)
 			}
 		})
 	}

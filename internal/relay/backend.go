@@ -2,27 +2,22 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
 // poolIdle is how long a pooled connection outlives its last use.
 const poolIdle = 10 * time.Minute
-
-var (
-	errInstances     = errors.New("max_instances reached")
-	errConcurrency   = errors.New("max_concurrency reached")
-	errRefusedServer = errors.New("the server's configuration was refused at start")
-	errGone          = fmt.Errorf("the server is no longer configured: %w", upstream.ErrNotSent)
-)
 
 // backend is one server with its open connections.
 type backend struct {
@@ -31,13 +26,13 @@ type backend struct {
 	streams atomic.Int32  // listens of clients
 	known   atomic.Uint32 // eras that are known to fail, see eraBit
 	spoken  atomic.Uint32 // eras that have worked
-	params  paramTable
+	params  paramheader.Table
 	parking parking
 	asking  askers
 	unasked unasked
 	// greeted is the connection opened last, for what its server declares.
 	greeted atomic.Pointer[liveConn]
-	owed    owed
+	owed    listing.Owed
 	trouble atomic.Pointer[trouble]
 
 	mu     sync.Mutex
@@ -61,12 +56,12 @@ func (b *backend) reserve() (release func(), err error) {
 	b.prune()
 	switch {
 	case b.Refused != "":
-		return nil, errRefusedServer
+		return nil, failure.ErrRefusedServer
 	case b.closed:
-		return nil, errGone
+		return nil, failure.ErrGone
 	}
 	if b.Kind == "stdio" && b.MaxInstances > 0 && len(b.conns)+b.starts >= b.MaxInstances {
-		return nil, errInstances
+		return nil, failure.ErrInstances
 	}
 	b.starts++
 	return func() {
@@ -134,7 +129,7 @@ func (b *backend) enter(spared bool) (leave func(), err error) {
 	}
 	if n := b.active.Add(1); b.MaxConcurrency > 0 && int(n) > b.MaxConcurrency {
 		b.active.Add(-1)
-		return nil, errConcurrency
+		return nil, failure.ErrConcurrency
 	}
 	return func() { b.active.Add(-1) }, nil
 }
@@ -217,7 +212,7 @@ func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, ca
 	if l == nil {
 		l = newLink(r, b, who, client)
 		if l.key, l.caps = key, caps; caps != nil {
-			l.init = initWith(r.info, caps)
+			l.init = era.InitWith(r.info, caps)
 		}
 		if client == front.Legacy {
 			l.opened = l.restoreLevel

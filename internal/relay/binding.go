@@ -7,6 +7,8 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -41,7 +43,7 @@ func (r *Relay) bindingOf(s *front.Session) *binding {
 func newBinding(r *Relay, s *front.Session) *binding {
 	d := &binding{r: r, session: s, links: make(map[*backend]*held)}
 	d.recall()
-	d.leave = r.audience.join(d.announce)
+	d.leave = r.audience.Join(d.announce)
 	r.bindings.Store(d, nil)
 	return d
 }
@@ -55,7 +57,7 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 		return h.link
 	}
 	d.replaced(b)
-	h := &held{watcher: &watcher{want: lists(), listens: d.listens || d.session.Listening(), session: d.session}}
+	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
@@ -109,7 +111,7 @@ func (d *binding) deliver(b *backend, e upstream.Event) {
 	}
 	e.Params = withoutListen(e.Params)
 	if d.session.Server == "" {
-		e.Params = prefixEvent(b.Name, e)
+		e.Params = naming.Event(b.Name, e)
 	}
 	d.session.Notify(e.Method, e.Params)
 }

@@ -3,7 +3,10 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -14,11 +17,11 @@ import (
 // each request, a subscription part of the one listen. done is false for what
 // goes on to the server.
 func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
-	reply = upstream.Reply{Result: emptyResult}
+	reply = upstream.Reply{Result: rawjson.Empty}
 	switch t.Method() {
 	case "logging/setLevel":
-		if severity(wire.Get(t.Params(), "level")) < 0 {
-			return reply, true, invalid{errParams}
+		if era.Severity(wire.Get(t.Params(), "level")) < 0 {
+			return reply, true, failure.Invalid{E: failure.Params}
 		}
 		l.r.bindingOf(x.Session).setLevel(t.Params())
 		return reply, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
@@ -45,16 +48,16 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 	defer d.note()
 	modern := c.era == front.Modern
 	l.hub.adjust(h.watcher, func(w *watcher) {
-		w.want = w.want.with(uri, true)
+		w.want = w.want.With(uri, true)
 		w.listens = w.listens || modern
 	})
 	if !modern {
 		return false, nil
 	}
 	granted, err := l.hub.cover(ctx, h.watcher)
-	if err == nil && !granted.uris[uri] {
+	if err == nil && !granted.URIs[uri] {
 		l.unsubscribe(x, c, uri)
-		err = invalid{errNoURI}
+		err = failure.Invalid{E: failure.NoURI}
 	}
 	return true, err
 }
@@ -70,7 +73,7 @@ func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done boo
 	defer d.note()
 	d.mu.Lock()
 	d.forget(l.b.Name, uri)
-	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, false) })
+	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
 	d.mu.Unlock()
 	return c.era == front.Modern || l.hub.wanted(uri, h.watcher)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -80,34 +82,34 @@ var errUnrecorded = errors.New("the server has made no record of the call")
 // failBuiltin is for a call that its server did not answer. One that it has not
 // recorded either, since it never came there, is recorded here.
 func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
-	var wrong invalid
+	var wrong failure.Invalid
 	var refusal *gate.Refusal
 	if reply := r.leaked(pass, err); reply != nil {
 		return *reply
 	}
-	f := classify(ctx, b.Name, err)
-	if f.cap != "" && !f.cancel {
-		return r.refused(r.gate.Refuse(pass.Act(), f.cap, gate.CodeUnavailable, 0))
+	f := failure.Classify(ctx, b.Name, err)
+	if f.Cap != "" && !f.Cancel {
+		return r.refused(r.gate.Refuse(pass.Act(), f.Cap, gate.CodeUnavailable, 0))
 	}
 	if errors.As(err, &wrong) {
-		f.word = "invalid"
+		f.Word = "invalid"
 	}
 	var noted gate.Refusal
 	if !pass.Recorded() {
-		noted = *pass.Refuse("builtin."+f.word, gate.CodeDenied)
+		noted = *pass.Refuse("builtin."+f.Word, gate.CodeDenied)
 	}
 	switch {
-	case f.cancel:
+	case f.Cancel:
 		return front.Reply{None: true}
 	case noted.Err != nil:
 		return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: noted.Err})
-	case wrong.e != nil:
-		return front.Reply{Error: wrong.e}
+	case wrong.E != nil:
+		return front.Reply{Error: wrong.E}
 	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own
 		return r.refused(refusal)
 	}
 	r.log.Warn("a built-in server failed", "server", b.Name, "ref", noted.Ref, "err", err)
-	return front.Reply{Error: r.local(f.code, f.text, noted.Ref, err)}
+	return front.Reply{Error: r.local(f.Code, f.Text, noted.Ref, err)}
 }
 
 // labelled passes the caller's project on to a server that is part of the daemon.
@@ -129,13 +131,13 @@ func (r *Relay) shut(who *principal.Principal, b *backend) bool {
 // connection. It runs until ctx ends. When the server ends it, the whole
 // subscription ends, because the client could not know what it missed, and its
 // next listen may carry other tokens.
-func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
+func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
 	c, err := e.link.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.json()})}
-	granted, refused := make(chan *filter, 1), make(chan error, 1)
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.JSON()})}
+	granted, refused := make(chan *subscribe.Filter, 1), make(chan error, 1)
 	go func() {
 		acked := false
 		_, err := c.conn.Call(gate.WithPass(ctx, e.pass), &req, func(ev upstream.Event) {
@@ -143,9 +145,9 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
 			case ev.Method == "notifications/subscriptions/acknowledged":
 				if !acked {
 					acked = true
-					granted <- parseFilter(wire.Get(ev.Params, "notifications"))
+					granted <- subscribe.ParseFilter(wire.Get(ev.Params, "notifications"))
 				}
-			case isChange(ev.Method):
+			case protocol.IsChange(ev.Method):
 				e.deliver(ev)
 			}
 		})
@@ -159,9 +161,9 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*filter, error) {
 	}()
 	select {
 	case got := <-granted:
-		return w.want.both(got), nil
+		return w.want.Both(got), nil
 	case err := <-refused:
-		return new(filter), err // without an error it can tell of nothing
+		return new(subscribe.Filter), err // without an error it can tell of nothing
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -55,10 +55,10 @@ func (d *desk) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	case "subscriptions/listen":
 		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
-		on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
+		on(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
 		select {
 		case <-d.clerk.over:
-			on(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://last"}`)})
+			on(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"clerk://last"}`)})
 			return upstream.Reply{Result: []byte(`{"resultType":"complete"}`)}, nil
 		case <-ctx.Done():
 		}
@@ -200,7 +200,7 @@ func TestEachListenOfABuiltInServerHearsHowItIs(t *testing.T) {
 	m := h.modern("/mcp/clerk", "uid:1000")
 	for range 2 {
 		r, _ := m.subscribe(`{"resourceSubscriptions":["clerk://desk"]}`)
-		equal(t, "at once", text(r.nextOf(resourceUpdated), "params", "uri"), "clerk://desk")
+		equal(t, "at once", text(r.nextOf(protocol.ResourceUpdated), "params", "uri"), "clerk://desk")
 	}
 }
 
@@ -214,9 +214,9 @@ func TestAListenThatABuiltInServerEndsIsOver(t *testing.T) {
 		m := h.modern(path, "uid:1000")
 		filter := `{"resourceSubscriptions":["` + prefix + `clerk://desk","` + prefix + `clerk://last"]}`
 		r, _ := m.subscribe(filter)
-		equal(t, "at once", text(r.nextOf(resourceUpdated), "params", "uri"), prefix+"clerk://desk")
+		equal(t, "at once", text(r.nextOf(protocol.ResourceUpdated), "params", "uri"), prefix+"clerk://desk")
 		close(c.over)
-		for text(r.nextOf(resourceUpdated), "params", "uri") != prefix+"clerk://last" {
+		for text(r.nextOf(protocol.ResourceUpdated), "params", "uri") != prefix+"clerk://last" {
 		}
 		r.nextOf("notifications/cancelled")
 		contains(t, "result", r.next(), `"resultType":"complete"`)

@@ -5,7 +5,13 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -16,9 +22,9 @@ import (
 // target is what is asked of one server, in that server's own names.
 type target struct {
 	resolve.Target
-	b     *backend     // of the Target's server
-	with  *gate.Charge // what it counts as one call with; nil: nothing
-	found *findings    // what content rules met; nil: nobody looks
+	b     *backend          // of the Target's server
+	with  *gate.Charge      // what it counts as one call with; nil: nothing
+	found *content.Findings // what content rules met; nil: nobody looks
 	// continues: it was let in as the continuation of a parked call, and is nothing else.
 	continues bool
 	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
@@ -67,7 +73,7 @@ func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
 	act := r.actOn(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
 	if t.b.full() && !t.b.spares(r.own, x.Who) {
-		act.Over = capOf(t.b.Name, "max_concurrency")
+		act.Over = failure.CapOf(t.b.Name, "max_concurrency")
 	}
 	return act
 }
@@ -78,7 +84,7 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 		ctx = gate.WithPass(ctx, pass)
 	}
 	if t.b.Scan != nil {
-		t.found = new(findings)
+		t.found = new(content.Findings)
 		defer func() { r.noteFindings(x, t, pass) }()
 	}
 	reply, err := r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return r.forward(ctx, x, t) })
@@ -104,7 +110,7 @@ func argsOf(t target) []byte {
 // statusFor is the HTTP status of a server's error where the code alone would
 // mislead: a tool that does not find an object is not an unknown method.
 func statusFor(method string, e *wire.Error) int {
-	if e.Code == front.CodeNoMethod && mayAsk(method) {
+	if e.Code == front.CodeNoMethod && question.MayAsk(method) {
 		return http.StatusOK
 	}
 	return 0
@@ -115,10 +121,10 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 	if reply := r.heldBack(t.Method(), pass, err); reply != nil {
 		return *reply
 	}
-	var wrong invalid
+	var wrong failure.Invalid
 	if errors.As(err, &wrong) {
 		pass.Leave("invalid", 0)
-		return front.Reply{Error: wrong.e}
+		return front.Reply{Error: wrong.E}
 	}
 	return r.fail(ctx, t.b.Name, pass, err)
 }
@@ -142,7 +148,7 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 		return reply, err
 	}
 	if t.continues {
-		return upstream.Reply{}, invalid{errState}
+		return upstream.Reply{}, failure.Invalid{E: failure.State}
 	}
 	l := r.take(x, t)
 	defer l.calls.Add(-1)
@@ -153,14 +159,14 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 		}
 		reply, err := r.exchange(ctx, x, l, c, t)
 		if again && l.refusedHeaders(c, t, reply) {
-			b.params.forget()
+			b.params.Forget()
 			continue
 		}
 		if err == nil {
 			return reply, nil
 		}
 		l.drop(c)
-		if !notRun(err) || !again || ctx.Err() != nil {
+		if !failure.NotRun(err) || !again || ctx.Err() != nil {
 			return upstream.Reply{}, err
 		}
 	}
@@ -203,16 +209,16 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	t.shelf.begin(x, l, c, t.Method(), req.Params)
 	l.raise(ctx, x, c)
 	if l.who != nil { // where principals share, a message could be another's
-		req.Logs = hearer(x)
+		req.Logs = era.Hearer(x)
 	}
-	if x.Session == nil && l.caps != nil && c.era == front.Legacy && mayAsk(t.Method()) {
+	if x.Session == nil && l.caps != nil && c.era == front.Legacy && question.MayAsk(t.Method()) {
 		reply, questions, err := l.parkable(ctx, c, x, t, &req)
 		if err != nil || questions {
 			return reply, err
 		}
 		return r.incoming(x, l, c, t, reply)
 	}
-	if l.sharedBySessions() && mayAsk(t.Method()) {
+	if l.sharedBySessions() && question.MayAsk(t.Method()) {
 		defer c.begins(x, t)()
 	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
@@ -233,14 +239,14 @@ func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 		l.asked(c, x, e)
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
-	case isChange(e.Method):
+	case protocol.IsChange(e.Method):
 		l.hub.publish(e)
-	case e.Method == "notifications/message" && x.Era == front.Modern && !hearsLog(x, e.Params):
+	case e.Method == "notifications/message" && x.Era == front.Modern && !era.HearsLog(x, e.Params):
 	case e.Method == "notifications/message" && l.sharedBySessions() && !l.r.bindingOf(x.Session).hearsLog(e.Params):
 	case blocked(e.Method):
-	case !l.passes(func() asked { return inCall(x) }, &e):
+	case !l.passes(func() question.Client { return question.InCall(x) }, &e):
 	case x.Server == "":
-		x.Notify(e.Method, prefixEvent(l.b.Name, e))
+		x.Notify(e.Method, naming.Event(l.b.Name, e))
 	default:
 		x.Notify(e.Method, e.Params)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -223,10 +224,10 @@ func TestRootsChanged(t *testing.T) {
 	h := build(t, []Server{s.server(), other.server()}, withRules("s", everyTool, askAll))
 	c := h.legacy("/mcp", "uid:1000", `{"roots":{"listChanged":true}}`)
 	c.call("tools/list", "")
-	c.notify(rootsChanged, "")
-	s.last(rootsChanged)
+	c.notify(protocol.RootsChanged, "")
+	s.last(protocol.RootsChanged)
 	c.call("tools/list", "")
-	if len(other.got(rootsChanged)) != 0 {
+	if len(other.got(protocol.RootsChanged)) != 0 {
 		t.Error("a notification reached a server that it cannot be meant for")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -21,8 +22,8 @@ type liveConn struct {
 	offers [pin.KindCount]offer
 
 	mu      sync.Mutex
-	shelves map[string]*knownList // lists that the server has answered
-	asks    map[string]*question  // the server's requests under way, by raw id
+	shelves map[string]*listing.Known   // lists that the server has answered
+	asks    map[string]*pendingQuestion // the server's requests under way, by raw id
 	// verbosity is how many levels of log messages modern clients have had the server
 	// write; 0: none has named a level.
 	verbosity int
@@ -31,18 +32,11 @@ type liveConn struct {
 	callers map[*running]bool // the same of sessions that share the connection
 }
 
-// question is a request of a server while its client thinks about it.
-type question struct {
+// pendingQuestion is a request of a server while its client thinks about it.
+type pendingQuestion struct {
 	cancel    context.CancelFunc
 	retracted bool // the server wants no answer any more
 }
-
-const (
-	// openQuestions is how many requests of one server may wait for its client.
-	openQuestions = 64
-	// pooledQuestions is the same where many clients share a connection.
-	pooledQuestions = 1024
-)
 
 func (c *liveConn) alive() bool {
 	select {
@@ -55,22 +49,22 @@ func (c *liveConn) alive() bool {
 
 // note enters a question. It is nil when there are most already, and for a second
 // one under the id of the first, which one answer would answer both.
-func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *question {
+func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *pendingQuestion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.asks) >= most || c.asks[string(id)] != nil {
 		return nil
 	}
 	if c.asks == nil {
-		c.asks = make(map[string]*question)
+		c.asks = make(map[string]*pendingQuestion)
 	}
-	q := &question{cancel: cancel}
+	q := &pendingQuestion{cancel: cancel}
 	c.asks[string(id)] = q
 	return q
 }
 
 // settle takes a question out and reports whether its answer is still wanted.
-func (c *liveConn) settle(id wire.ID, q *question) bool {
+func (c *liveConn) settle(id wire.ID, q *pendingQuestion) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.asks, string(id))

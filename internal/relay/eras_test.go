@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -219,7 +220,7 @@ func TestIdleConnectionsAreSwept(t *testing.T) {
 	equal(t, "a call that runs", field(<-done, "result", "resultType"), `"complete"`)
 	r, _ := m.subscribe(everyList)
 	b.sweep(future)
-	s.change(toolsChanged, `{}`)
+	s.change(protocol.ToolsChanged, `{}`)
 	r.next()
 	r.stop()
 	eventually(t, "nobody listens", func() bool { return s.listening() == 0 })

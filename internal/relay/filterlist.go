@@ -1,68 +1,32 @@
 package relay
 
 import (
-	"strings"
-
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
-
-// listing says what a list method lists: the member of its result, the member
-// that names an entry, the action that using an entry is, and the notification
-// of its change. Names and notifications that Doorward does not know are empty.
-type listing struct{ member, name, action, changed string }
-
-func listingOf(method string) (listing, bool) {
-	switch method {
-	case "tools/list":
-		return listing{"tools", "name", "tools/call", toolsChanged}, true
-	case "prompts/list":
-		return listing{"prompts", "name", "prompts/get", promptsChanged}, true
-	case "resources/list":
-		return listing{"resources", "uri", "resources/read", resourcesChanged}, true
-	case "resources/templates/list":
-		return listing{"resourceTemplates", "uriTemplate", "resources/read", resourcesChanged}, true
-	case "skills/list": // SEP-2640
-		return listing{"skills", "uri", "resources/read", resourcesChanged}, true
-	}
-	return listing{}, false
-}
-
-// mergedListing is listingOf for what the aggregate merges: also tasks, and lists that
-// Doorward does not know. The result of x/list has its entries in a member x.
-func mergedListing(method string) listing {
-	if kind, ok := listingOf(method); ok {
-		return kind
-	}
-	of, _ := strings.CutSuffix(method, "/list")
-	return listing{member: of[strings.LastIndexByte(of, '/')+1:], action: method}
-}
-
-func isList(method string) bool {
-	_, ok := listingOf(method)
-	return ok
-}
 
 // filterList leaves the entries that this principal may use: the list and the
 // call are decided by the same rule. A list that loses nothing keeps its
 // bytes, apart from a public cacheScope in an answer to a modern client.
 func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
-	kind, _ := listingOf(method)
-	entries := wire.Get(result, kind.member)
+	kind, _ := listing.Of(method)
+	entries := wire.Get(result, kind.Member)
 	if method == "tools/list" && (x.Era == front.Modern || c.era == front.Modern) {
-		l.b.params.learn(l.b.params.now.Load(), entries, false)
+		l.b.params.Learn(l.b.params.Now(), entries, false)
 	}
 	var edits []rawjson.Edit
 	if kept, changed := r.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
-		edits = append(edits, rawjson.Edit{Key: kind.member, Value: kept})
+		edits = append(edits, rawjson.Edit{Key: kind.Member, Value: kept})
 	}
-	if x.Era == front.Modern && isText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
+	if x.Era == front.Modern && rawjson.IsText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
 		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
 	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
-		sealed, err := r.seal.sealCursor(next, x.Who, l.b.Name, method)
+		sealed, err := r.seal.SealCursor(next, x.Who, l.b.Name, method)
 		if err != nil {
 			r.log.Error("sealing a cursor", "err", err)
 		}
@@ -86,15 +50,15 @@ func (l *link) mirrors(c *liveConn) bool {
 
 // keep drops entries that the principal may not use with any arguments, and, where Doorward is the
 // HTTP client, tools with invalid header annotations.
-func (r *Relay) keep(x *front.Exchange, b *backend, kind listing, entries []byte, checkHeaders bool) ([]byte, bool) {
-	q := policy.Request{Who: x.Who, Action: kind.action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
+func (r *Relay) keep(x *front.Exchange, b *backend, kind listing.Kind, entries []byte, checkHeaders bool) ([]byte, bool) {
+	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}
 	changed := false
 	for entry := range wire.Elements(entries) {
-		name, ok := wire.GetString(entry, kind.name)
+		name, ok := wire.GetString(entry, kind.Name)
 		q.Name = name
 		if !ok || !r.gate.Allows(q).Allow ||
-			checkHeaders && kind.member == "tools" && headersOf(entry).broken {
+			checkHeaders && kind.Member == "tools" && paramheader.Of(entry).Broken {
 			changed = true
 			continue
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -101,12 +104,12 @@ func (r *Relay) saidBy(x *front.Exchange, b *backend) (string, bool) {
 	if b.Builtin != nil || b.Instances == "shared" {
 		return "", false
 	}
-	for _, era := range []front.Era{front.Modern, front.Legacy} {
-		c := b.openFor(x.Who, era)
+	for _, e := range []front.Era{front.Modern, front.Legacy} {
+		c := b.openFor(x.Who, e)
 		if c == nil {
 			continue
 		}
-		own, ok := wire.GetString(b.greeting(c, initializeResult(c, protocol.LatestLegacy)), "instructions")
+		own, ok := wire.GetString(b.greeting(c, era.Initialized(c.era, c.hello, protocol.LatestLegacy)), "instructions")
 		own = oneLine(own)
 		return own, ok && own != ""
 	}
@@ -133,7 +136,7 @@ func (r *Relay) unguidedCall(x *front.Exchange, t target) *front.Reply {
 }
 
 // errLeak ends a call whose params must not leave.
-var errLeak = &contentError{ruleLeak}
+var errLeak = &failure.Content{Rule: ruleLeak}
 
 // leaving searches everything of a request before it goes to a server: its
 // params, the headers that are sent along, and an unknown method. A find outside
@@ -144,7 +147,7 @@ func (r *Relay) leaving(x *front.Exchange, t target) (target, error) {
 	if !ok {
 		return t, errLeak
 	}
-	if same(out, t.Params()) {
+	if rawjson.Same(out, t.Params()) {
 		return t, nil
 	}
 	if t.Target, ok = t.With(out); !ok {
@@ -175,17 +178,12 @@ func (r *Relay) outward(act gate.Act, params []byte, beside ...string) ([]byte, 
 	switch {
 	case blocked:
 		return nil, false
-	case same(out, all):
+	case rawjson.Same(out, all):
 		return params, true
 	case len(out) < from || string(out[:from]) != string(all[:from]):
 		return nil, false
 	}
 	return out[from : len(out)-1], true
-}
-
-// same reports whether nothing was cut.
-func same(out, raw []byte) bool {
-	return len(out) == len(raw) && (len(out) == 0 || &out[0] == &raw[0])
 }
 
 // shortestMark is the least length of a mark: no shorter method holds one.
@@ -197,7 +195,7 @@ func beside(method string, h http.Header) (texts []string) {
 		texts = append(texts, method)
 	}
 	for name, values := range h {
-		if !strings.HasPrefix(name, paramPrefix) {
+		if !strings.HasPrefix(name, paramheader.Prefix) {
 			continue
 		}
 		texts = append(texts, name)
@@ -221,7 +219,7 @@ func (r *Relay) leavingAnswer(act gate.Act, reply front.Reply) (upstream.Reply, 
 			raw = rawjson.Set([]byte("{}"), rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, e.Message)}, rawjson.Edit{Key: "data", Value: e.Data})
 		}
 		out, ok := r.outward(act, raw)
-		return upstream.Reply{Error: e}, ok && same(out, raw)
+		return upstream.Reply{Error: e}, ok && rawjson.Same(out, raw)
 	}
 	out, ok := r.outward(act, reply.Result)
 	return upstream.Reply{Result: out}, ok
@@ -230,15 +228,15 @@ func (r *Relay) leavingAnswer(act gate.Act, reply front.Reply) (upstream.Reply, 
 // leaked answers a call of a built-in server that was held back; nil: that is
 // not why it failed.
 func (r *Relay) leaked(pass gate.Pass, err error) *front.Reply {
-	var content *contentError
+	var content *failure.Content
 	if !errors.As(err, &content) {
 		return nil
 	}
-	refusal := pass.Refuse(content.rule, gate.CodeDenied)
+	refusal := pass.Refuse(content.Rule, gate.CodeDenied)
 	if refusal.Err != nil {
 		return &front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, refusal.Err), RetryAfter: 5}
 	}
-	return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, refusal.Ref, nil)}
+	return &front.Reply{Error: r.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
 }
 
 // leavingHello refuses a session whose client's own words, which its servers
@@ -248,7 +246,7 @@ func (r *Relay) leavingHello(x *front.Exchange) *front.Reply {
 		return nil
 	}
 	act := r.act(x, x.Server, x.Method, "")
-	if out, ok := r.outward(act, x.Params); ok && same(out, x.Params) {
+	if out, ok := r.outward(act, x.Params); ok && rawjson.Same(out, x.Params) {
 		return nil
 	}
 	reply := r.refusedLeak(act)
@@ -259,7 +257,7 @@ func (r *Relay) leavingHello(x *front.Exchange) *front.Reply {
 func (r *Relay) refusedLeak(act gate.Act) front.Reply {
 	reply := r.refused(r.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
-		e.Message = blockedText
+		e.Message = failure.Blocked
 	}
 	reply.NeedScope = "" // no scope would let it out
 	return reply

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -135,7 +136,7 @@ func TestWhatMayNotLeaveReachesNoServer(t *testing.T) {
 		name := map[string]string{"/mcp": "clerk__who", "/mcp/clerk": "who"}[path]
 		answer := h.modern(path, "uid:1000").tool(name, `"a":"SECRETWORD"`)
 		equal(t, "code", code(answer), "1403")
-		equal(t, "message", text(answer, "error", "message"), blockedText)
+		equal(t, "message", text(answer, "error", "message"), failure.Blocked)
 	}
 	if n := h.count("clerk.who", "desk"); n != 0 {
 		t.Errorf("%d calls reached the server", n)

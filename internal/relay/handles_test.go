@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -68,11 +70,11 @@ func TestSealedStateIsBound(t *testing.T) {
 	s, other := quizzing(t, web), web(t, "other", "modern")
 	h := build(t, []Server{s.server(), other.server()})
 	var clock atomic.Int64
-	h.seal.now = func() time.Time { return time.Unix(1_800_000_000+clock.Load(), 0) }
+	h.seal.Now = func() time.Time { return time.Unix(1_800_000_000+clock.Load(), 0) }
 	m := h.modern("/mcp/quiz", "uid:1000")
 	m.caps = elicits
 	state := text(m.tool("t", `"a":1`), "result", "requestState")
-	cursor, err := h.seal.sealCursor([]byte(`"inner"`), principal.New("uid:1000"), "quiz", "tools/list")
+	cursor, err := h.seal.SealCursor([]byte(`"inner"`), principal.New("uid:1000"), "quiz", "tools/list")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func TestModernQuestionsThatMayNotBeAsked(t *testing.T) {
 		s := web(t, "s", "modern")
 		s.serve = func(q *query) {
 			var asks []string
-			for i := range openQuestions + 1 {
+			for i := range question.OpenQuestions + 1 {
 				asks = append(asks, fmt.Sprintf(`"k%d":{"method":"elicitation/create","params":{}}`, i))
 			}
 			q.result(`{"resultType":"input_required","inputRequests":{%s}}`, strings.Join(asks, ","))
@@ -282,14 +284,14 @@ func TestTasksAreBoundToTheirPrincipal(t *testing.T) {
 // Whatever a client makes of a handle, opening it gives errSeal or what was
 // sealed for exactly this use.
 func FuzzOpen(f *testing.F) {
-	seal, err := NewSealer(make([]byte, 32))
+	seal, err := seal.New(make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}
 	who := principal.New("uid:1000")
 	t1 := aimed(f, "s", "tools/call", `{"name":"t","arguments":{"a":1}}`)
-	state, _ := seal.sealState([]byte(`"inner"`), who, t1)
-	cursor, _ := seal.sealCursor([]byte(`"inner"`), who, "s", "tools/list")
+	state, _ := seal.SealState([]byte(`"inner"`), who, t1.Target)
+	cursor, _ := seal.SealCursor([]byte(`"inner"`), who, "s", "tools/list")
 	f.Add(string(state), "s", `{"a":1}`)
 	f.Add(string(cursor), "s", `{"a":1}`)
 	f.Add(`"dw1.`+base64.RawURLEncoding.EncodeToString(make([]byte, 40))+`"`, "", ``)
@@ -298,14 +300,14 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		t2 := aimed(t, server, "tools/call", `{"name":"t","arguments":`+args+`}`)
-		inner, err := seal.openState([]byte(raw), who, t2)
+		inner, err := seal.OpenState([]byte(raw), who, t2.Target)
 		if err == nil && (string(inner) != `"inner"` || server != "s" || string(wire.Canonical([]byte(args))) != `{"a":1}`) {
 			t.Errorf("%s opened for %s %s", raw, server, args)
 		}
-		if inner, err := seal.openCursor([]byte(raw), who, server, "tools/list"); err == nil && (server != "s" || string(inner) != `"inner"`) {
+		if inner, err := seal.OpenCursor([]byte(raw), who, server, "tools/list"); err == nil && (server != "s" || string(inner) != `"inner"`) {
 			t.Errorf("%s opened as a cursor", raw)
 		}
-		if _, err := seal.openTask([]byte(raw), who, server); err == nil {
+		if _, err := seal.OpenTask([]byte(raw), who, server); err == nil {
 			t.Errorf("%s opened as a task", raw)
 		}
 	})
@@ -313,7 +315,7 @@ func FuzzOpen(f *testing.F) {
 
 func TestSealerNeedsAKey(t *testing.T) {
 	t.Parallel()
-	if _, err := NewSealer(make([]byte, 5)); err == nil {
+	if _, err := seal.New(make([]byte, 5)); err == nil {
 		t.Error("a short key was taken")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -98,11 +99,11 @@ func TestEachListenOfABuiltInServerIsToldByItself(t *testing.T) {
 				equal(t, "asked", s.asked(id), `{"promptsListChanged":true,"resourceSubscriptions":["clerk://of-`+id+`"]}`)
 				heard[id] = r
 			}
-			s.tell("d1", upstream.Event{Method: promptsChanged})
+			s.tell("d1", upstream.Event{Method: protocol.PromptsChanged})
 			for _, id := range ids {
-				s.tell(id, upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"clerk://of-` + id + `"}`)})
+				s.tell(id, upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"clerk://of-` + id + `"}`)})
 			}
-			equal(t, "of the first", text(heard["d1"].next(), "method"), promptsChanged)
+			equal(t, "of the first", text(heard["d1"].next(), "method"), protocol.PromptsChanged)
 			for _, id := range ids {
 				msg := heard[id].next()
 				equal(t, "heard by "+id, text(msg, "params", "uri"), fmt.Sprintf(uri, "of-"+id))

@@ -41,7 +41,7 @@ func (b *baits) one() bait {
 	x := bait{canary: fmt.Sprintf("%s-%d-%d.", b.prefix, b.n, b.Uint32())}
 	x.request = pick(b.attempts, "tools/call", "tools/call", "prompts/get", "resources/read", "tasks/get", "tasks/get", "tasks/update", "completion/complete", "future/method", "tools/list", "resources/list", "logging/setLevel")
 	x.carrier = pick(b.attempts, "result", "result", "result", "error", "url error", "error's own", "notification", "notification", "late notification", "request", "late request", "request as notification", "batch", "late batch")
-	x.method = pick(b.attempts, "notifications/progress", "notifications/message", "notifications/tasks", "notifications/tasks/status", "notifications/future", toolsChanged, resourceUpdated, "notifications/elicitation/complete")
+	x.method = pick(b.attempts, "notifications/progress", "notifications/message", "notifications/tasks", "notifications/tasks/status", "notifications/future", protocol.ToolsChanged, protocol.ResourceUpdated, "notifications/elicitation/complete")
 	x.body = b.nested(b.carrying(x.canary))
 	switch x.carrier {
 	case "request", "late request", "request as notification", "batch", "late batch":
@@ -185,7 +185,7 @@ func (p *trap) setOff(c caller, h *house, route string, x bait) {
 	p.mu.Lock()
 	p.next = x
 	p.mu.Unlock()
-	id, err := h.seal.sealTask([]byte(oneTask), principal.New("uid:1000"), "s")
+	id, err := h.seal.SealTask([]byte(oneTask), principal.New("uid:1000"), "s")
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -84,7 +85,7 @@ func (r *Relay) claimed(x *front.Exchange, t target, act gate.Act) (target, gate
 	if state == nil || x.Era != front.Modern {
 		return t, act, false
 	}
-	inner, err := r.seal.openState(state, x.Who, t)
+	inner, err := r.seal.OpenState(state, x.Who, t.Target)
 	if err != nil || string(inner) != string(askedAtPage) {
 		return t, act, false
 	}
@@ -110,10 +111,10 @@ func (r *Relay) described(t target, act *gate.Act) bool {
 // its state leads to that run alone.
 func (r *Relay) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
 	state := wire.Get(t.Params(), "requestState")
-	if state == nil || x.Era != front.Modern || !mayAsk(t.Method()) {
+	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return nil
 	}
-	if _, err := r.seal.openParked(state, x.Who, t); err != nil {
+	if _, err := r.seal.OpenParked(state, x.Who, t.Target); err != nil {
 		return nil
 	}
 	return held.Binding.Approve(time.Now().Add(time.Minute), 0)
@@ -123,7 +124,7 @@ func (r *Relay) continued(x *front.Exchange, t target, held *gate.Held) *gate.Ap
 func (r *Relay) await(ctx context.Context, x *front.Exchange, t target, act gate.Act, held *gate.Held, back bool) (*gate.Approval, *front.Reply) {
 	call := approval.Call{Held: held, Act: act, Args: wire.Canonical(act.Args), Client: program(x.Who), Session: sessionKey(x)}
 	token := wire.GetPath(t.Params(), "_meta", "progressToken")
-	page := !back && x.Era == front.Modern && hasURLMode(x) && r.hold.Page() != ""
+	page := !back && x.Era == front.Modern && question.HasURLMode(x) && r.hold.Page() != ""
 	wait := time.Duration(0)
 	if !page {
 		wait = r.hold.Wait(clientName(x))
@@ -199,7 +200,7 @@ func (r *Relay) claimsOf(t target) (schema, known bool) {
 
 // sendToPage asks a modern client to open the page where the operator decides.
 func (r *Relay) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
-	state, err := r.seal.sealState(askedAtPage, x.Who, t)
+	state, err := r.seal.SealState(askedAtPage, x.Who, t.Target)
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)
 	}

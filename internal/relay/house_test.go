@@ -11,6 +11,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -25,7 +26,7 @@ type house struct {
 	door   *front.Door
 	gate   *gate.Gate
 	log    *audit.Log
-	seal   *Sealer
+	seal   *seal.Sealer
 	dir    string
 	url    string
 	unix   string // the socket that serves it too; "" until one is asked for
@@ -64,7 +65,7 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 	if h.log, err = audit.Open(h.dir, audit.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if h.seal, err = NewSealer(make([]byte, 32)); err != nil {
+	if h.seal, err = seal.New(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
 	h.gate = gate.New(policy.New(1000, h.rules), h.log, h.limits)

@@ -7,18 +7,19 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
 // watcher receives a server's changes. Its hub guards what it wants.
 type watcher struct {
-	all     bool           // a session with a connection of its own hears everything
-	alone   bool           // so does one that shares a connection, while no other session does
-	session *front.Session // of a legacy client; nil: of a listen
-	want    *filter        // the changes it hears otherwise, and the resources it asked for
-	listens bool           // its client can be told: the server has to be listened to
+	all     bool              // a session with a connection of its own hears everything
+	alone   bool              // so does one that shares a connection, while no other session does
+	session *front.Session    // of a legacy client; nil: of a listen
+	want    *subscribe.Filter // the changes it hears otherwise, and the resources it asked for
+	listens bool              // its client can be told: the server has to be listened to
 	deliver func(upstream.Event)
 }
 
@@ -68,7 +69,7 @@ func (h *hub) wanted(uri string, w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for o := range h.watchers {
-		if o != w && o.want.uris[uri] {
+		if o != w && o.want.URIs[uri] {
 			return true
 		}
 	}
@@ -97,8 +98,8 @@ func (h *hub) watched() bool {
 // addressee and is dropped. The questions in one about a task are decided for each
 // client. A change of the tools also invalidates what was learnt about them.
 func (h *hub) publish(e upstream.Event) {
-	if e.Method == toolsChanged {
-		h.link.b.params.forget()
+	if e.Method == protocol.ToolsChanged {
+		h.link.b.params.Forget()
 	}
 	h.link.relisted(e.Method)
 	h.spread(e)
@@ -111,15 +112,15 @@ func (h *hub) spread(e upstream.Event) {
 	// are ours to keep.
 	c := h.link.live.Load()
 	modern := c != nil && c.era == front.Modern
-	ofTask := modern && e.Method == taskChanged
+	ofTask := modern && e.Method == protocol.TaskChanged
 	if blocked(e.Method) || !ofTask && !h.link.passes(h.link.outsideCalls, &e) {
 		return
 	}
-	ours := modern && e.Method == resourceUpdated || ofTask
+	ours := modern && e.Method == protocol.ResourceUpdated || ofTask
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for w := range h.watchers {
-		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || isChange(e.Method)) && w.want.wants(e.Method, e.Params) {
+		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || protocol.IsChange(e.Method)) && w.want.Wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
 	}
@@ -133,7 +134,7 @@ var errNoWatcher = errors.New("nobody listens any more")
 
 // cover ensures that the server reports what w wants, and returns the part that
 // the server honours.
-func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
+func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
 	c, err := h.link.get(ctx)
 	if err != nil {
 		return nil, err
@@ -144,14 +145,14 @@ func (h *hub) cover(ctx context.Context, w *watcher) (*filter, error) {
 		return nil, errNoWatcher
 	}
 	cur := h.now
-	if cur == nil || cur.conn != c || cur.refused || !cur.asks.covers(w.want) {
+	if cur == nil || cur.conn != c || cur.refused || !cur.asks.Covers(w.want) {
 		cur = h.start(c, 0)
 	}
 	want := w.want
 	h.mu.Unlock()
 	select {
 	case <-cur.acked:
-		return want.both(&cur.granted), nil
+		return want.Both(&cur.granted), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -184,7 +185,7 @@ func (h *hub) restore(ctx context.Context, c *liveConn) {
 		return
 	}
 	for _, uri := range h.resources() {
-		req := upstream.Request{Method: "resources/subscribe", Params: uriParams(uri)}
+		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
 		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
 			h.link.r.log.Warn("a subscription was not restored", "server", h.link.b.Name, "err", err)
 		}
@@ -197,13 +198,9 @@ func (h *hub) resources() []string {
 	defer h.mu.Unlock()
 	uris := make(map[string]bool)
 	for w := range h.watchers {
-		maps.Copy(uris, w.want.uris)
+		maps.Copy(uris, w.want.URIs)
 	}
 	return slices.Sorted(maps.Keys(uris))
-}
-
-func uriParams(uri string) []byte {
-	return rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
 }
 
 // start opens the listen that covers all watchers; tries counts the ones
@@ -211,10 +208,10 @@ func uriParams(uri string) []byte {
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.link.ctx)
 	l := &listening{hub: h, conn: c, ctx: ctx, cancel: cancel, before: h.last, tries: tries,
-		asks: lists(), acked: make(chan struct{}), ended: make(chan struct{})}
+		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{})}
 	for w := range h.watchers {
 		if w.listens {
-			l.asks.add(w.want)
+			l.asks.Add(w.want)
 		}
 	}
 	h.now, h.last = l, l

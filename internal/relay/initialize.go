@@ -5,6 +5,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -19,7 +20,7 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 	if err != nil {
 		return r.fail(ctx, b.Name, pass, err)
 	}
-	result := b.greeting(c, initializeResult(c, x.Version))
+	result := b.greeting(c, era.Initialized(c.era, c.hello, x.Version))
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}
@@ -36,7 +37,7 @@ func (r *Relay) sessionInit(x *front.Exchange, b *backend) []byte {
 
 func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte {
 	if wire.Get(init, "clientInfo") == nil {
-		return defaultInit(r.info)
+		return era.DefaultInit(r.info)
 	}
 	caps, _ := r.narrow(x, b, wire.Get(init, "capabilities"))
 	if x.Server == "" && wire.Get(caps, "tasks") != nil { // they are known by ids that all servers would share
@@ -44,36 +45,6 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 	}
 	return rawjson.Set(init, rawjson.Edit{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}, rawjson.Edit{Key: "capabilities", Value: caps})
 }
-
-// initializeResult is the server's own result in the client's version; of a
-// modern server, its DiscoverResult put in that form, without tasks, which each era
-// has in another form.
-func initializeResult(c *liveConn, version string) []byte {
-	v := rawjson.AppendQuote(nil, version)
-	if c.era == front.Legacy {
-		return rawjson.Set(c.hello, rawjson.Edit{Key: "protocolVersion", Value: v})
-	}
-	info := wire.GetPath(c.hello, "_meta", wire.MetaServerInfo)
-	if info == nil {
-		info = []byte(`{"name":"unknown","version":"unknown"}`)
-	}
-	edits := []rawjson.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: capabilitiesFor(front.Legacy, c)}, {Key: "serverInfo", Value: info}}
-	if text := wire.Get(c.hello, "instructions"); text != nil {
-		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
-	}
-	return rawjson.Set(nil, edits...)
-}
-
-func orEmpty(obj []byte) []byte {
-	if obj == nil {
-		return emptyResult
-	}
-	return obj
-}
-
-// served is what every route serves: the modern version, and by handshake the
-// legacy ones.
-var served = []byte(`["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`)
 
 // discover answers server/discover on the route of one server, with that
 // server's own words.
@@ -86,50 +57,10 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 	if err != nil {
 		return r.fail(ctx, b.Name, pass, err)
 	}
-	result := b.greeting(c, discoverResult(c))
+	result := b.greeting(c, era.Discovered(c.era, c.hello))
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}
 	pass.Leave("ok", int64(len(result)))
 	return front.Reply{Result: result}
-}
-
-func discoverResult(c *liveConn) []byte {
-	edits := []rawjson.Edit{{Key: "supportedVersions", Value: served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
-	if c.era == front.Modern {
-		if wire.Get(c.hello, "resultType") == nil {
-			edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
-		}
-		if wire.Get(c.hello, "ttlMs") == nil {
-			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
-		}
-		return rawjson.Set(c.hello, edits...)
-	}
-	edits = append(edits,
-		rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)},
-		rawjson.Edit{Key: "ttlMs", Value: []byte("0")},
-		rawjson.Edit{Key: "capabilities", Value: capabilitiesFor(front.Modern, c)})
-	if text := wire.Get(c.hello, "instructions"); text != nil {
-		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
-	}
-	out := rawjson.Set(nil, edits...)
-	if info := wire.Get(c.hello, "serverInfo"); info != nil {
-		out = rawjson.SetIn(out, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: info})
-	}
-	return out
-}
-
-// capabilitiesFor are what of a server's capabilities a client of the era can use. Tasks
-// are another protocol in each era.
-func capabilitiesFor(era front.Era, c *liveConn) []byte {
-	caps := orEmpty(wire.Get(c.hello, "capabilities"))
-	switch extensions := wire.Get(caps, "extensions"); {
-	case era == c.era:
-		return caps
-	case era == front.Modern:
-		return rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
-	case extensions != nil:
-		return rawjson.Set(caps, rawjson.Edit{Key: "extensions", Value: withoutTasks(extensions)})
-	}
-	return caps
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -14,24 +15,24 @@ import (
 // What policy costs in a merged list of 50 known lists of 40 tools.
 func BenchmarkKnownLists(b *testing.B) {
 	rules := make(map[string]policy.ServerRules)
-	var lists []*knownList
+	var lists []*listing.Known
 	for i := range 50 {
 		server := fmt.Sprintf("s%d", i)
 		rules[server] = policy.ServerRules{Tools: everyTool, Ask: elicitation}
-		s := shelving{result: []byte(`{"tools":[`)}
+		result := []byte(`{"tools":[`)
 		for j := range 40 {
-			s.result = fmt.Appendf(s.result, `{"name":"tool_%d","description":%s},`, j, rawjson.AppendQuote(nil, strings.Repeat("d", 900)))
+			result = fmt.Appendf(result, `{"name":"tool_%d","description":%s},`, j, rawjson.AppendQuote(nil, strings.Repeat("d", 900)))
 		}
-		s.result = append(s.result[:len(s.result)-1], `]}`...)
-		kind, _ := listingOf("tools/list")
-		lists = append(lists, s.shelve(server, kind, false))
+		result = append(result[:len(result)-1], `]}`...)
+		kind, _ := listing.Of("tools/list")
+		lists = append(lists, listing.Shelve(server, kind, result, false, false))
 	}
 	g := gate.New(policy.New(1000, rules), nil, gate.Limits{})
 	who := principal.New("uid:1000")
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, l := range lists {
-			if shown := l.shown(g, policy.Request{Who: who, Action: "tools/call", Server: fmt.Sprintf("s%d", i), Listing: true}); len(shown) < 30_000 {
+			if shown := l.Shown(g, policy.Request{Who: who, Action: "tools/call", Server: fmt.Sprintf("s%d", i), Listing: true}); len(shown) < 30_000 {
 				b.Fatal(len(shown))
 			}
 		}

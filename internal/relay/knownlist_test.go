@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -36,8 +37,8 @@ func TestKnownListIsNotAskedForAgain(t *testing.T) {
 	}
 	equal(t, "decisions about one server, and about both", fmt.Sprint(h.count("tools/list", "alpha"), h.count("tools/list", "beta"), h.count("tools/list", "")), "1 1 1")
 	a.setList("tools/list", `{"tools":[{"name":"new"}]}`)
-	a.change(toolsChanged, `{}`)
-	stream.nextOf(toolsChanged)
+	a.change(protocol.ToolsChanged, `{}`)
+	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "after a change", join(names(c.call("tools/list", ""), "tools", "name")), "alpha__new beta__echo")
 	equal(t, "the one that did not change", fmt.Sprint(len(b.got("tools/list"))), "1")
 }
@@ -156,7 +157,7 @@ func (w *world) change(t *testing.T, s *script) {
 	before := w.heard(s)
 	told := s.open()
 	for _, c := range told {
-		c.tell(toolsChanged, `{}`)
+		c.tell(protocol.ToolsChanged, `{}`)
 	}
 	if len(told) > 0 {
 		eventually(t, "every connection has heard it", func() bool { return w.heard(s) >= before+len(told) })

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
@@ -48,7 +49,7 @@ func TestEveryRequestIsLookedAtWhole(t *testing.T) {
 		"a header":          m.tool("t", `"a":"fine"`, "Mcp-Param-Foo", secret),
 		"an encoded header": m.tool("t", `"a":"fine"`, "Mcp-Param-Foo", "=?base64?U0VDUkVUV09SRC1PRi1NT1JFLUxFVFRFUlM=?="),
 	} {
-		if code(answer) != "1403" || text(answer, "error", "message") != blockedText {
+		if code(answer) != "1403" || text(answer, "error", "message") != failure.Blocked {
 			t.Errorf("%s: %s", what, answer)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -62,7 +64,7 @@ type dialling struct {
 }
 
 func newLink(r *Relay, b *backend, who *principal.Principal, client front.Era) *link {
-	l := &link{r: r, b: b, who: who, client: client, init: defaultInit(r.info)}
+	l := &link{r: r, b: b, who: who, client: client, init: era.DefaultInit(r.info)}
 	l.ctx, l.end = context.WithCancel(r.closing)
 	l.hub.link = l
 	l.late.link = l
@@ -73,15 +75,6 @@ func newLink(r *Relay, b *backend, who *principal.Principal, client front.Era) *
 // private: one session's alone, so that whatever the server says on it is
 // meant for that session.
 func (l *link) private() bool { return l.session != nil }
-
-// defaultInit declares no capability, because a capability without a client to
-// serve it must not be offered.
-func defaultInit(info []byte) []byte { return initWith(info, emptyResult) }
-
-func initWith(info, caps []byte) []byte {
-	p := append([]byte(`{"protocolVersion":"`+protocol.LatestLegacy+`","capabilities":`), caps...)
-	return append(append(append(p, `,"clientInfo":`...), info...), '}')
-}
 
 // get returns the open connection, or opens one. Several callers share one
 // dial; each waits as long as its own context and the server's limit allow.
@@ -205,13 +198,13 @@ func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
 	}
 	if !l.b.keep(c) {
 		c.conn.Close()
-		return nil, errGone
+		return nil, failure.ErrGone
 	}
 	l.b.spoken.Or(eraBit(c.era))
 	if c.era == front.Modern {
 		l.b.adopt(l)
 	}
-	l.b.owed.started()
+	l.b.owed.Started()
 	l.b.greeted.Store(c)
 	l.met(c)
 	if f, ok := faceOf(l); ok && l.r.opened != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -31,19 +32,19 @@ func TestListenOnOneServer(t *testing.T) {
 				if era == "legacy" {
 					equal(t, "subscribed", string(s.last("resources/subscribe").Params), `{"uri":"file:///a"}`)
 				}
-				s.change(promptsChanged, `{}`) // not asked for
-				s.change(resourceUpdated, `{"uri":"file:///b"}`)
+				s.change(protocol.PromptsChanged, `{}`) // not asked for
+				s.change(protocol.ResourceUpdated, `{"uri":"file:///b"}`)
 				s.change("notifications/future", `{"f":1.0}`)
 				if era == "modern" {
 					future := r.next()
 					equal(t, "what Doorward does not know", text(future, "method")+field(future, "params", "f")+subscriptionID(future), "notifications/future1.042")
 				}
-				s.change(resourceUpdated, `{"uri":"file:///a","x":1.0,"_meta":{"y":1.0}}`)
+				s.change(protocol.ResourceUpdated, `{"uri":"file:///a","x":1.0,"_meta":{"y":1.0}}`)
 				update := r.next()
 				equal(t, "update", field(update, "method")+field(update, "params", "uri")+field(update, "params", "x")+field(update, "params", "_meta", "y")+subscriptionID(update), `"notifications/resources/updated""file:///a"1.01.042`)
-				s.change(toolsChanged, `{}`)
+				s.change(protocol.ToolsChanged, `{}`)
 				changed := r.next()
-				equal(t, "change", field(changed, "method")+subscriptionID(changed), `"`+toolsChanged+`"42`)
+				equal(t, "change", field(changed, "method")+subscriptionID(changed), `"`+protocol.ToolsChanged+`"42`)
 				r.stop()
 				if era == "legacy" {
 					equal(t, "unsubscribed", string(s.last("resources/unsubscribe").Params), `{"uri":"file:///a"}`)
@@ -52,8 +53,8 @@ func TestListenOnOneServer(t *testing.T) {
 				}
 				equal(t, "outcome", h.outcome(h.decided("subscriptions/listen", "s")), "ended")
 				again, _ := m.subscribe(everyList) // and finds nothing of the one before
-				s.change(promptsChanged, `{}`)
-				equal(t, "the first change", text(again.next(), "method"), promptsChanged)
+				s.change(protocol.PromptsChanged, `{}`)
+				equal(t, "the first change", text(again.next(), "method"), protocol.PromptsChanged)
 			})
 		}
 	}
@@ -65,7 +66,7 @@ func TestListenIsAcknowledgedAfterTheServer(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	s.onListen = func(q *query) string {
-		q.tag(toolsChanged, `{}`)
+		q.tag(protocol.ToolsChanged, `{}`)
 		q.arrive()
 		return `{"promptsListChanged":true}`
 	}
@@ -83,7 +84,7 @@ func TestListenIsAcknowledgedAfterTheServer(t *testing.T) {
 	s.proceed <- struct{}{}
 	r := <-got
 	equal(t, "ack", field(r.next(), "params", "notifications"), `{"promptsListChanged":true}`)
-	equal(t, "then the change", text(r.next(), "method"), toolsChanged)
+	equal(t, "then the change", text(r.next(), "method"), protocol.ToolsChanged)
 }
 
 // Several listens of a client at once, on a server that keeps one for a
@@ -110,9 +111,9 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 			one, _ := m.subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///1"]}`)
 			two, _ := m.subscribe(`{"resourceSubscriptions":["file:///2"]}`)
 			eventually(t, "one listen for all", func() bool { return s.listening() == 1 })
-			s.change(resourceUpdated, `{"uri":"file:///1"}`)
-			s.change(resourceUpdated, `{"uri":"file:///2"}`)
-			s.change(toolsChanged, `{}`)
+			s.change(protocol.ResourceUpdated, `{"uri":"file:///1"}`)
+			s.change(protocol.ResourceUpdated, `{"uri":"file:///2"}`)
+			s.change(protocol.ToolsChanged, `{}`)
 			for _, c := range []struct {
 				r         *reply
 				id, wants string
@@ -125,7 +126,7 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 					msg := c.r.next()
 					equal(t, "id", subscriptionID(msg), c.id)
 					what := strings.TrimPrefix(text(msg, "params", "uri"), "file:///")
-					if text(msg, "method") == toolsChanged {
+					if text(msg, "method") == protocol.ToolsChanged {
 						what = "tools"
 					}
 					if !strings.Contains(c.wants, what) {
@@ -137,8 +138,8 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 			equal(t, "union", field(s.last("subscriptions/listen").raw, "params", "notifications", "resourceSubscriptions"), `["file:///1","file:///2"]`)
 			one.stop()
 			two.stop()
-			s.change(toolsChanged, `{}`)
-			tools.nextOf(toolsChanged)
+			s.change(protocol.ToolsChanged, `{}`)
+			tools.nextOf(protocol.ToolsChanged)
 			tools.stop()
 			eventually(t, "the last one ends it", func() bool { return s.listening() == 0 })
 		})
@@ -158,10 +159,10 @@ func TestListenSurvivesARestart(t *testing.T) {
 			eventually(t, "the child of the probe is gone", func() bool { return len(s.open()) == 1 })
 			before := s.connected()
 			s.open()[0].close()
-			equal(t, "look again", text(r.next(), "method"), toolsChanged)
+			equal(t, "look again", text(r.next(), "method"), protocol.ToolsChanged)
 			equal(t, "at the resource too", text(r.next(), "params", "uri"), "file:///a")
 			eventually(t, "the second child", func() bool { return s.connected() == before+1 && len(s.open()) == 1 })
-			s.change(resourceUpdated, `{"uri":"file:///a","again":true}`)
+			s.change(protocol.ResourceUpdated, `{"uri":"file:///a","again":true}`)
 			for field(r.next(), "params", "again") == "" {
 			}
 		})
@@ -177,10 +178,10 @@ func TestListenSurvivesARestart(t *testing.T) {
 		c.mu.Unlock()
 		q.result(`{"resultType":"complete"}`)
 		c.cancel(string(q.ID))
-		equal(t, "look again", text(r.next(), "method"), toolsChanged)
+		equal(t, "look again", text(r.next(), "method"), protocol.ToolsChanged)
 		eventually(t, "listens again", func() bool { return s.listening() == 1 })
-		s.change(toolsChanged, `{}`)
-		equal(t, "a change", text(r.next(), "method"), toolsChanged)
+		s.change(protocol.ToolsChanged, `{}`)
+		equal(t, "a change", text(r.next(), "method"), protocol.ToolsChanged)
 	})
 }
 
@@ -227,13 +228,13 @@ func TestListenOnTheAggregate(t *testing.T) {
 	equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true,"resourceSubscriptions":["doorward://alpha/file:///1","doorward://beta/file:///2"]}`)
 	equal(t, "alpha's", field(a.last("subscriptions/listen").raw, "params", "notifications", "resourceSubscriptions"), `["file:///1"]`)
 	equal(t, "beta's", string(b.last("resources/subscribe").Params), `{"uri":"file:///2"}`)
-	a.change(resourceUpdated, `{"uri":"file:///2"}`) // beta's, not alpha's
-	a.change(resourceUpdated, `{"uri":"file:///1"}`)
+	a.change(protocol.ResourceUpdated, `{"uri":"file:///2"}`) // beta's, not alpha's
+	a.change(protocol.ResourceUpdated, `{"uri":"file:///1"}`)
 	equal(t, "update", text(r.next(), "params", "uri"), "doorward://alpha/file:///1")
-	b.change(resourceUpdated, `{"uri":"file:///2"}`)
+	b.change(protocol.ResourceUpdated, `{"uri":"file:///2"}`)
 	equal(t, "update", text(r.next(), "params", "uri"), "doorward://beta/file:///2")
-	b.change(toolsChanged, `{}`)
-	equal(t, "change", text(r.next(), "method"), toolsChanged)
+	b.change(protocol.ToolsChanged, `{}`)
+	equal(t, "change", text(r.next(), "method"), protocol.ToolsChanged)
 }
 
 // A server that hangs delays the acknowledgement for a moment only.
@@ -247,12 +248,12 @@ func TestHangingServerDoesNotHoldAListenUp(t *testing.T) {
 	if d := time.Since(began); d > ackTime+3*time.Second {
 		t.Errorf("acknowledged after %s", d)
 	}
-	a.change(toolsChanged, `{}`)
-	r.nextOf(toolsChanged)
+	a.change(protocol.ToolsChanged, `{}`)
+	r.nextOf(protocol.ToolsChanged)
 	close(bad.proceed)
-	r.nextOf(promptsChanged) // it came up: look again
-	bad.change(resourcesChanged, `{}`)
-	r.nextOf(resourcesChanged)
+	r.nextOf(protocol.PromptsChanged) // it came up: look again
+	bad.change(protocol.ResourcesChanged, `{}`)
+	r.nextOf(protocol.ResourcesChanged)
 }
 
 // Another principal's listen hears nothing of a private connection, and what
@@ -268,22 +269,22 @@ func TestListenHearsOnlyWhatIsItsOwn(t *testing.T) {
 	first.mu.Lock()
 	q := first.listens[0]
 	first.mu.Unlock()
-	q.tag(resourceUpdated, `{"uri":"file:///ann"}`)
+	q.tag(protocol.ResourceUpdated, `{"uri":"file:///ann"}`)
 	ann.next()
-	q.tag(toolsChanged, `{}`)
+	q.tag(protocol.ToolsChanged, `{}`)
 	ann.next()
 	bob.silent()
 
 	scoped, ack := h.modern("/mcp/s", "token:c tool:s/echo").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///c"]}`)
 	equal(t, "no resource that it may not read", field(ack, "params", "notifications"), `{"toolsListChanged":true}`)
 	h.gate.SetPolicy(policy.New(1000, nil))
-	s.change(toolsChanged, `{}`)
-	s.change(resourceUpdated, `{"uri":"file:///ann"}`)
+	s.change(protocol.ToolsChanged, `{}`)
+	s.change(protocol.ResourceUpdated, `{"uri":"file:///ann"}`)
 	for _, r := range []*reply{ann, bob, scoped} {
 		r.silent()
 	}
 	h.gate.SetPolicy(policy.New(1000, h.rules))
-	s.change(toolsChanged, `{}`)
+	s.change(protocol.ToolsChanged, `{}`)
 	bob.next()
 }
 
@@ -328,15 +329,15 @@ func TestListenToTasks(t *testing.T) {
 				r, ack := m.subscribe(filter)
 				equal(t, "ack", field(ack, "params", "notifications"), `{"taskIds":["`+mine+`"]}`)
 				equal(t, "asked of the server", field(string(s.last("subscriptions/listen").Params), "notifications", "taskIds"), `["inner-1"]`)
-				s.change(taskChanged, `{"taskId":"inner-2","status":"completed"}`)
-				s.change(taskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{}}}}`)
-				s.change(taskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}}}`)
+				s.change(protocol.TaskChanged, `{"taskId":"inner-2","status":"completed"}`)
+				s.change(protocol.TaskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"sampling/createMessage","params":{}}}}`)
+				s.change(protocol.TaskChanged, `{"taskId":"inner-1","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}}}`)
 				got := r.next()
 				equal(t, "question", text(got, "params", "taskId")+text(got, "params", "inputRequests", "k", "params", "message"), mine+"[s] who?")
 				equal(t, "decided", h.outcome(h.decided(policy.AskElicitation, "s")), "asked")
-				s.change(taskChanged, `{"taskId":"inner-1","status":"completed","x":1.0}`)
+				s.change(protocol.TaskChanged, `{"taskId":"inner-1","status":"completed","x":1.0}`)
 				got = r.next()
-				equal(t, "task", text(got, "method")+text(got, "params", "taskId")+field(got, "params", "x"), taskChanged+mine+"1.0")
+				equal(t, "task", text(got, "method")+text(got, "params", "taskId")+field(got, "params", "x"), protocol.TaskChanged+mine+"1.0")
 				h.decided("tasks/get", "s")
 			})
 		}
@@ -353,9 +354,9 @@ func TestUnknownFilterOfASharedServer(t *testing.T) {
 	equal(t, "ack", field(ack, "params", "notifications"), `{"toolsListChanged":true}`)
 	bob, _ := h.modern("/mcp/s", "token:bob").subscribe(`{"toolsListChanged":true,"future":"bob"}`)
 	s.change("notifications/future", `{"for":"bob"}`)
-	s.change(toolsChanged, `{}`)
-	equal(t, "alice", text(alice.next(), "method"), toolsChanged)
-	equal(t, "bob", text(bob.next(), "method"), toolsChanged)
+	s.change(protocol.ToolsChanged, `{}`)
+	equal(t, "alice", text(alice.next(), "method"), protocol.ToolsChanged)
+	equal(t, "bob", text(bob.next(), "method"), protocol.ToolsChanged)
 	for _, q := range s.got("subscriptions/listen") {
 		equal(t, "asked of the server", field(string(q.Params), "notifications", "future"), "")
 	}

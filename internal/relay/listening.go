@@ -5,8 +5,10 @@ import (
 	"maps"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -25,10 +27,10 @@ type listening struct {
 	// Guarded by the hub.
 	refused bool
 
-	asks    *filter       // every list, and the objects that are named
-	acked   chan struct{} // closed when granted is known
-	granted filter        // what the server honours; nothing when it refused
-	ended   chan struct{} // closed when it is over
+	asks    *subscribe.Filter // every list, and the objects that are named
+	acked   chan struct{}     // closed when granted is known
+	granted subscribe.Filter  // what the server honours; nothing when it refused
+	ended   chan struct{}     // closed when it is over
 }
 
 // Pauses before a listen is opened again, doubled with each failure.
@@ -49,7 +51,7 @@ func (l *listening) run() {
 	acknowledge := func(granted []byte) {
 		if !ok {
 			ok = true
-			l.granted = *parseFilter(granted)
+			l.granted = *subscribe.ParseFilter(granted)
 			close(l.acked)
 			l.replaced(before)
 		}
@@ -106,17 +108,17 @@ func (h *hub) isFinal(l *listening) bool {
 }
 
 func (h *hub) lookAgain() {
-	for _, m := range []string{toolsChanged, promptsChanged, resourcesChanged} {
+	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
 		h.publish(upstream.Event{Method: m})
 	}
 	for _, uri := range h.resources() {
-		h.publish(upstream.Event{Method: resourceUpdated, Params: uriParams(uri)})
+		h.publish(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
 	}
 }
 
 // hold keeps a modern listen open.
 func (l *listening) hold(acknowledge func([]byte)) error {
-	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.json()})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()})}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
 			acknowledge(wire.Get(e.Params, "notifications"))
@@ -132,7 +134,7 @@ func (l *listening) heard(e upstream.Event) {
 	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
 		return
 	}
-	if isChange(e.Method) || l.hub.link.scanUnasked(l.conn, &e) {
+	if protocol.IsChange(e.Method) || l.hub.link.scanUnasked(l.conn, &e) {
 		l.hub.publish(e)
 	}
 }
@@ -142,24 +144,24 @@ func (l *listening) heard(e upstream.Event) {
 func (l *listening) follow(acknowledge func([]byte)) {
 	l.conn.conn.Listen()
 	caps := wire.Get(l.conn.hello, "capabilities")
-	f := filter{uris: make(map[string]bool)}
-	f.tools = isTrue(wire.GetPath(caps, "tools", "listChanged"))
-	f.prompts = isTrue(wire.GetPath(caps, "prompts", "listChanged"))
-	f.resources = isTrue(wire.GetPath(caps, "resources", "listChanged"))
-	if isTrue(wire.GetPath(caps, "resources", "subscribe")) {
-		for uri := range l.asks.uris {
-			f.uris[uri] = l.tell("resources/subscribe", uri)
+	f := subscribe.Filter{URIs: make(map[string]bool)}
+	f.Tools = rawjson.IsTrue(wire.GetPath(caps, "tools", "listChanged"))
+	f.Prompts = rawjson.IsTrue(wire.GetPath(caps, "prompts", "listChanged"))
+	f.Resources = rawjson.IsTrue(wire.GetPath(caps, "resources", "listChanged"))
+	if rawjson.IsTrue(wire.GetPath(caps, "resources", "subscribe")) {
+		for uri := range l.asks.URIs {
+			f.URIs[uri] = l.tell("resources/subscribe", uri)
 		}
 	}
-	maps.DeleteFunc(f.uris, func(_ string, ok bool) bool { return !ok })
-	acknowledge(f.json())
+	maps.DeleteFunc(f.URIs, func(_ string, ok bool) bool { return !ok })
+	acknowledge(f.JSON())
 	select {
 	case <-l.ctx.Done():
 	case <-l.conn.conn.Done():
 		return
 	}
 	if l.hub.isFinal(l) {
-		for uri := range f.uris {
+		for uri := range f.URIs {
 			l.tell("resources/unsubscribe", uri)
 		}
 	}
@@ -170,7 +172,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 func (l *listening) tell(method, uri string) bool {
 	ctx, cancel := context.WithTimeout(l.hub.link.ctx, sideTime)
 	defer cancel()
-	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: uriParams(uri)}, nil)
+	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: subscribe.URIParams(uri)}, nil)
 	return err == nil && reply.Error == nil
 }
 

@@ -5,55 +5,20 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
-
-// levels are the severities of log messages, least first (RFC 5424).
-var levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
-
-// severity is the rank of a raw log level, -1 for an invalid one.
-func severity(raw []byte) int {
-	for i, l := range levels {
-		if string(raw) == l {
-			return i
-		}
-	}
-	return -1
-}
-
-// levelOf is the log level that a modern request names, raw; nil: none.
-func levelOf(x *front.Exchange) []byte {
-	return wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
-}
-
-// hearsLog decides whether a modern client gets a log message with its call:
-// only if that request named a level, and the message is at or above it
-// (Logging).
-func hearsLog(x *front.Exchange, message []byte) bool {
-	least := severity(levelOf(x))
-	return least >= 0 && severity(wire.Get(message, "level")) >= least
-}
-
-// hearer is who hears a legacy server's log messages with a request: each client once
-// for each level that it names. Empty: the request hears none.
-func hearer(x *front.Exchange) string {
-	level := levelOf(x)
-	if x.Era != front.Modern || severity(level) < 0 {
-		return ""
-	}
-	return x.Who.Key() + " " + string(level)
-}
 
 // raise has a legacy server write the log messages that a modern request names. The
 // level of a connection is the most verbose one that any request has named, and each
 // client gets what it asked for.
 func (l *link) raise(ctx context.Context, x *front.Exchange, c *liveConn) {
-	rank := severity(levelOf(x))
+	rank := era.Severity(era.LevelOf(x))
 	if x.Era != front.Modern || c.era != front.Legacy || rank < 0 || !c.logsFrom(rank) {
 		return
 	}
-	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(levels[rank])})
+	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(era.Levels[rank])})
 	l.r.setLevel(ctx, &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}, l.b, c, params)
 }
 
@@ -65,7 +30,7 @@ func (c *liveConn) logsFrom(rank int) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	verbosity := len(levels) - rank
+	verbosity := len(era.Levels) - rank
 	if c.verbosity >= verbosity {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	doorward "github.com/doorward/doorward/client"
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -116,7 +117,7 @@ func (c *talk) ask(method, params string) (end string, before []string) {
 			return m, before
 		case field(m, "id") != "":
 			c.say(`{"jsonrpc":"2.0","id":` + field(m, "id") + `,"result":` + answers[text(m, "method")] + `}`)
-		case !isChange(text(m, "method")):
+		case !protocol.IsChange(text(m, "method")):
 			before = append(before, m)
 		}
 	}

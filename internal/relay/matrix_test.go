@@ -6,7 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -77,7 +79,7 @@ func (p *pair) call(method, params string, meta ...rawjson.Edit) (end string, be
 		return p.legacyCall(method, string(withMetaEdits(params, meta)))
 	}
 	again := params
-	for range maxRounds {
+	for range failure.MaxRounds {
 		var came []string
 		end, came = p.once(method, again, meta)
 		before = append(before, came...)
@@ -158,7 +160,7 @@ func exhibits(q *query, s *script) {
 		q.result(`{"resultType":"task","taskId":"t1","task":{"taskId":"t1","status":"working"}}`)
 	case name == "url":
 		if len(s.got("tools/call")) == 1 {
-			q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: codeURLRequired, Message: "m", Data: []byte(
+			q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: failure.CodeURLRequired, Message: "m", Data: []byte(
 				`{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://x.example/","message":"m"}]}`)}))
 			return
 		}
@@ -210,7 +212,7 @@ func inquire(q *query, s *script, what string) {
 		q.result(`{"resultType":"complete","content":[],"heard":%d}`, heard)
 		return
 	}
-	asks := emptyResult
+	asks := rawjson.Empty
 	for kind := range strings.SplitSeq(rounds[n], ",") {
 		if kind == "" { // state without a question
 			continue
@@ -336,10 +338,10 @@ var matrix = []feature{
 	}},
 	{"changes of lists and resources", func(p *pair) string {
 		r := p.hears(p.uri("file:///a"))
-		p.s.change(toolsChanged, `{}`)
-		r.nextOf(toolsChanged)
-		p.s.change(resourceUpdated, `{"uri":"file:///a"}`)
-		return wants(text(r.nextOf(resourceUpdated), "params", "uri"), p.uri("file:///a"))
+		p.s.change(protocol.ToolsChanged, `{}`)
+		r.nextOf(protocol.ToolsChanged)
+		p.s.change(protocol.ResourceUpdated, `{"uri":"file:///a"}`)
+		return wants(text(r.nextOf(protocol.ResourceUpdated), "params", "uri"), p.uri("file:///a"))
 	}},
 	{"elicitation by form, in tools, prompts and resources", asks("form", 1)},
 	{"elicitation by URL", asks("url", 1)},

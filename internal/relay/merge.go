@@ -9,16 +9,12 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
-
-// page is one server's share of a merged list.
-type page struct {
-	server string
-	cursor []byte // raw inner cursor to ask with; nil: from the start
-}
 
 // mergedList asks all servers at once and joins what comes in time, ordered
 // by server. One that is down, slow or forbidden hides and delays none of the
@@ -28,15 +24,15 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 	if reply != nil {
 		return *reply
 	}
-	kind := mergedListing(x.Method)
-	parts := make([]share, len(pages))
+	kind := listing.Merged(x.Method)
+	parts := make([]listing.Share, len(pages))
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
 	if err := r.fromShelves(ctx, x, kind, asked, pages, parts, with); err != nil {
 		return r.refused(err)
 	}
 	for i, p := range pages {
-		if parts[i].known {
+		if parts[i].Known {
 			continue
 		}
 		wg.Go(func() { parts[i] = r.share(ctx, x, kind, asked, p, with) })
@@ -46,42 +42,32 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 		return front.Reply{None: true}
 	}
 	for _, p := range parts { // a caller at its limit is told, and not shown a shorter list
-		if p.refused != nil {
-			return r.refused(p.refused)
+		if p.Refused != nil {
+			return r.refused(p.Refused)
 		}
 	}
-	if !isList(x.Method) && !slices.ContainsFunc(parts, func(p share) bool { return p.entries != nil }) {
-		return front.Reply{Error: errNoMethod} // a list that no server knows
+	if !listing.Is(x.Method) && !slices.ContainsFunc(parts, func(p listing.Share) bool { return p.Entries != nil }) {
+		return front.Reply{Error: failure.NoMethod} // a list that no server knows
 	}
 	return front.Reply{Result: r.join(x, kind, parts)}
-}
-
-// share is what one server contributed.
-type share struct {
-	server  string
-	entries []byte // a JSON array in the aggregate's names; nil: nothing
-	next    []byte // raw inner cursor
-	refused error  // a limit of the caller has struck
-	known   bool   // without asking the server
-	missing string // why the server's own answer is not there; empty: it is
 }
 
 // share asks one server. In the place of one that does not answer in time stands
 // what was approved of it; when it answers, the listening clients are told to list
 // once more.
-func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, asked resolve.Target, p page, with *gate.Charge) share {
-	plain, _ := asked.At(p.server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.cursor}))
+func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, p listing.Page, with *gate.Charge) listing.Share {
+	plain, _ := asked.At(p.Server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.Cursor}))
 	t, ok := r.aim(plain)
 	if !ok {
-		return share{server: p.server}
+		return listing.Share{Server: p.Server}
 	}
 	t.with = with
 	l := r.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method))
 	defer cancel()
 	pass, err := r.enter(ctx, x, t)
-	if ownLimit(err) {
-		return share{server: p.server, refused: err}
+	if failure.OwnLimit(err) {
+		return listing.Share{Server: p.Server, Refused: err}
 	}
 	var reply front.Reply
 	if err != nil {
@@ -91,15 +77,15 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 		reply = r.run(limited, x, t, pass)
 	}
 	if reply.Error != nil || reply.None {
-		out := share{server: p.server}
-		if failedHere(reply.Error) && ctx.Err() == nil {
+		out := listing.Share{Server: p.Server}
+		if failure.Here(reply.Error) && ctx.Err() == nil {
 			l.late.missed(x.Method)
-			out.missing = r.leftOut(t.b, x.Method, reply.Error)
-			if failing := t.b.trouble.Load(); failing != nil && out.missing != whyStarting {
-				out.missing = failing.why
+			out.Missing = r.leftOut(t.b, x.Method, reply.Error)
+			if failing := t.b.trouble.Load(); failing != nil && out.Missing != listing.WhyStarting {
+				out.Missing = failing.why
 			}
-			if isLate(reply.Error) && p.cursor == nil {
-				out.entries = prefixEntries(p.server, kind, r.approved(x, t.b, x.Method))
+			if failure.Late(reply.Error) && p.Cursor == nil {
+				out.Entries = listing.Prefixed(p.Server, kind, r.approved(x, t.b, x.Method))
 			}
 		}
 		return out
@@ -107,79 +93,35 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing, aske
 	l.late.settled(x.Method)
 	r.answered(t.b, x.Method)
 	t.shelf.done(x, t.b, kind, x.Method)
-	return share{server: p.server, entries: prefixEntries(p.server, kind, wire.Get(reply.Result, kind.member)),
-		next: wire.Get(reply.Result, "nextCursor")}
-}
-
-// prefixEntries rewrites each entry's name into the aggregate's.
-func prefixEntries(server string, kind listing, entries []byte) []byte {
-	out := append(make([]byte, 0, len(entries)+len(entries)/16+16), '[')
-	for entry := range wire.Elements(entries) {
-		if entry = prefixEntry(server, kind, entry); entry != nil {
-			out = append(comma(out), entry...)
-		}
-	}
-	return append(out, ']')
-}
-
-// prefixEntry rewrites one entry; nil: it has no name.
-func prefixEntry(server string, kind listing, entry []byte) []byte {
-	member := kind.name
-	if member == "" {
-		member = namedBy(entry)
-	}
-	name, ok := wire.GetString(entry, member)
-	switch {
-	case !ok && kind.name != "":
-		return nil
-	case !ok:
-	case member == "name" || member == "taskId":
-		name = resolve.JoinName(server, name)
-	default:
-		name = resolve.JoinURI(server, name)
-	}
-	entry = naming{server}.entry(entry)
-	if ok {
-		entry = rawjson.Set(entry, rawjson.Edit{Key: member, Value: rawjson.AppendQuote(nil, name)})
-	}
-	return entry
-}
-
-// namedBy is the member that names an entry of a list that Doorward does not know.
-func namedBy(entry []byte) string {
-	for _, member := range []string{"uri", "taskId", "name"} {
-		if _, ok := wire.GetString(entry, member); ok {
-			return member
-		}
-	}
-	return ""
+	return listing.Share{Server: p.Server, Entries: listing.Prefixed(p.Server, kind, wire.Get(reply.Result, kind.Member)),
+		Next: wire.Get(reply.Result, "nextCursor")}
 }
 
 // join makes one result of all shares.
-func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
+func (r *Relay) join(x *front.Exchange, kind listing.Kind, parts []listing.Share) []byte {
 	size := 256
 	for _, p := range parts {
-		size += len(p.entries) + 1
+		size += len(p.Entries) + 1
 	}
-	out := append(make([]byte, 0, size), `{"`+kind.member+`":[`...)
+	out := append(make([]byte, 0, size), `{"`+kind.Member+`":[`...)
 	rest := make(map[string]json.RawMessage)
 	first := true
 	for _, p := range parts {
-		if len(p.entries) > 2 {
+		if len(p.Entries) > 2 {
 			if !first {
 				out = append(out, ',')
 			}
 			first = false
-			out = append(out, p.entries[1:len(p.entries)-1]...)
+			out = append(out, p.Entries[1:len(p.Entries)-1]...)
 		}
-		if p.next != nil {
-			rest[p.server] = json.RawMessage(p.next)
+		if p.Next != nil {
+			rest[p.Server] = json.RawMessage(p.Next)
 		}
 	}
 	out = append(out, ']')
 	if len(rest) > 0 {
 		inner, _ := json.Marshal(rest)
-		if sealed, err := r.seal.sealCursor(inner, x.Who, "", x.Method); err == nil {
+		if sealed, err := r.seal.SealCursor(inner, x.Who, "", x.Method); err == nil {
 			out = append(append(out, `,"nextCursor":`...), sealed...)
 		}
 	}
@@ -193,11 +135,11 @@ func (r *Relay) join(x *front.Exchange, kind listing, parts []share) []byte {
 }
 
 // appendMissing names the servers whose own answer is not in a list, and why.
-func appendMissing(out []byte, parts []share) []byte {
+func appendMissing(out []byte, parts []listing.Share) []byte {
 	missing := make(map[string]string)
 	for _, p := range parts {
-		if p.missing != "" {
-			missing[p.server] = p.missing
+		if p.Missing != "" {
+			missing[p.Server] = p.Missing
 		}
 	}
 	if len(missing) == 0 {
@@ -209,26 +151,26 @@ func appendMissing(out []byte, parts []share) []byte {
 
 // pages is what to ask of whom: every visible server from the start, or where
 // the client's cursor says.
-func (r *Relay) pages(x *front.Exchange) ([]page, *front.Reply) {
+func (r *Relay) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	raw := wire.Get(x.Params, "cursor")
 	if raw == nil {
-		var out []page
+		var out []listing.Page
 		for _, b := range r.servers(x.Who) {
-			out = append(out, page{server: b.Name})
+			out = append(out, listing.Page{Server: b.Name})
 		}
 		return out, nil
 	}
-	inner, err := r.seal.openCursor(raw, x.Who, "", x.Method)
+	inner, err := r.seal.OpenCursor(raw, x.Who, "", x.Method)
 	var rest map[string]json.RawMessage
 	if err != nil || json.Unmarshal(inner, &rest) != nil {
-		return nil, &front.Reply{Error: errCursor}
+		return nil, &front.Reply{Error: failure.Cursor}
 	}
-	var out []page
+	var out []listing.Page
 	for server, cursor := range rest {
 		if r.visible(x.Who, server) {
-			out = append(out, page{server: server, cursor: cursor})
+			out = append(out, listing.Page{Server: server, Cursor: cursor})
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].server < out[j].server })
+	sort.Slice(out, func(i, j int) bool { return out[i].Server < out[j].Server })
 	return out, nil
 }

@@ -3,17 +3,15 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
-
-const rootsChanged = "notifications/roots/list_changed"
-
-// errNoAddressee refuses a notification that names no server which the caller may use.
-var errNoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification is for no server"}
 
 // Notification implements front.Handler. The notifications that the protocol defines go
 // where they mean something, and any other one to the server that it is for. The error
@@ -22,7 +20,7 @@ func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error
 	switch x.Method {
 	case front.Listening:
 		r.bindingOf(x.Session).listen()
-	case rootsChanged, "notifications/progress":
+	case protocol.RootsChanged, "notifications/progress":
 		r.toSession(ctx, x)
 	case "notifications/cancelled", "notifications/initialized": // the door's, and of no meaning to a server
 	default:
@@ -38,7 +36,7 @@ func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
 		return
 	}
 	for _, h := range r.bindingOf(x.Session).all() {
-		rooted := x.Method == rootsChanged
+		rooted := x.Method == protocol.RootsChanged
 		if !h.link.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.link.init, "capabilities", "roots") == nil {
 			continue
 		}
@@ -55,11 +53,11 @@ func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
 func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 	t, err := resolve.Notice(x.Server, x.Method, x.Params)
 	if err != nil {
-		return errNoAddressee
+		return failure.NoAddressee
 	}
 	b := r.table.Load().byName[t.Server()]
 	if b == nil || !r.visible(x.Who, b.Name) {
-		return errNoAddressee
+		return failure.NoAddressee
 	}
 	return r.notify(ctx, x, r.linkFor(x, b), t)
 }
@@ -100,7 +98,7 @@ func noticeParams(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []b
 	case x.Era == front.Legacy && c.era == front.Modern:
 		return rawjson.SetIn(t.Params(), "_meta", l.modernMeta(x)...)
 	case x.Era == front.Modern && c.era == front.Legacy && wire.Get(t.Params(), "_meta") != nil:
-		return rawjson.SetIn(t.Params(), "_meta", legacyMeta...)
+		return rawjson.SetIn(t.Params(), "_meta", era.LegacyMeta...)
 	}
 	return t.Params()
 }

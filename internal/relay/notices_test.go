@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -16,7 +17,7 @@ func inform(h *house, era, path, who, method, params string) *reply {
 	if era == "legacy" {
 		return h.legacy(path, who, `{}`).post(notification(method, params))
 	}
-	params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, rawjson.Edit{Key: wire.MetaCapabilities, Value: emptyResult}))
+	params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: []byte(`"2026-07-28"`)}, rawjson.Edit{Key: wire.MetaCapabilities, Value: rawjson.Empty}))
 	return h.send("POST", path, who, notification(method, params), "Mcp-Protocol-Version", "2026-07-28")
 }
 
@@ -64,7 +65,7 @@ func TestKnownNotificationsThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	h := build(t, []Server{s.server()})
-	for _, method := range []string{"notifications/cancelled", "notifications/initialized", "notifications/progress", rootsChanged} {
+	for _, method := range []string{"notifications/cancelled", "notifications/initialized", "notifications/progress", protocol.RootsChanged} {
 		for _, era := range []string{"legacy", "modern"} {
 			equal(t, method, fmt.Sprint(inform(h, era, "/mcp/s", "uid:1000", method, `{"requestId":1}`).status), fmt.Sprint(http.StatusAccepted))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/approval"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -134,9 +135,9 @@ func serverWord(ctx context.Context, server string, reply upstream.Reply, err er
 	case err == nil:
 		return "ok"
 	}
-	var wrong invalid
+	var wrong failure.Invalid
 	var held *pin.Held
-	var cut *contentError
+	var cut *failure.Content
 	switch {
 	case errors.As(err, &wrong):
 		return "invalid"
@@ -145,7 +146,7 @@ func serverWord(ctx context.Context, server string, reply upstream.Reply, err er
 	case errors.As(err, &cut):
 		return "blocked"
 	}
-	return classify(ctx, server, err).word
+	return failure.Classify(ctx, server, err).Word
 }
 
 // traced puts the trace context of a request into the params for its server (SEP-414).

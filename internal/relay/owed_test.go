@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -91,7 +92,7 @@ func TestAListWaitsForNoServer(t *testing.T) {
 				if time.Now().After(end) {
 					t.Fatalf("the list is not complete after list_changed: %s", got)
 				}
-				stream.nextOf(toolsChanged)
+				stream.nextOf(protocol.ToolsChanged)
 				got = join(names(within(t, "a list", list), "tools", "name"))
 			}
 			equal(t, "nothing is owed", h.status("slow").Reason, "")
@@ -123,7 +124,7 @@ func TestAStartingServerIsShownAsApproved(t *testing.T) {
 	if end := c.tool("s__echo", ""); field(end, "result") == "" {
 		t.Errorf("a call while it starts: %s", end)
 	}
-	stream.nextOf(toolsChanged)
+	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "at last", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__echo")
 	eventually(t, "nothing is owed", func() bool { return h.status("s").Reason == "" })
 }
@@ -148,7 +149,7 @@ func TestAServerThatIsSlowWithEveryList(t *testing.T) {
 	c := h.legacy("/mcp", "uid:1000", `{}`)
 	stream := c.listen()
 	equal(t, "nothing is known yet", join(names(c.call("tools/list", `{}`), "tools", "name")), "")
-	stream.nextOf(toolsChanged)
+	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "as it answered", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__late")
 	eventually(t, "the server has answered again", func() bool {
 		for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {

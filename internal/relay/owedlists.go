@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -52,9 +54,9 @@ func (l *latecomer) expected(method string) bool {
 // patience is how long the next list of a method waits for the server.
 func (l *latecomer) patience(method string) time.Duration {
 	if l.expected(method) {
-		return lateTime
+		return listing.LateTime
 	}
-	return listTime
+	return listing.ListTime
 }
 
 // run asks until every missed list has been answered: that, and not that the
@@ -91,10 +93,10 @@ func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	defer cancel()
 	c, err := l.link.get(ctx)
 	if err != nil {
-		return sum, errors.Is(err, errGone)
+		return sum, errors.Is(err, failure.ErrGone)
 	}
 	defer l.link.drop(c)
-	if k, ok := pinKind(method); ok && l.link.b.Pin != nil {
+	if k, ok := listing.PinKind(method); ok && l.link.b.Pin != nil {
 		entries, err := l.link.judged(ctx, c, k)
 		return sha256.Sum256(entries), err == nil
 	}
@@ -115,8 +117,8 @@ func (l *latecomer) settle(method string, sum [32]byte) {
 	l.told[method] = sum
 	l.mu.Unlock()
 	l.link.r.answered(l.link.b, method)
-	if kind, _ := listingOf(method); kind.changed != "" && !(known && told == sum) {
-		l.link.hub.spread(upstream.Event{Method: kind.changed})
+	if kind, _ := listing.Of(method); kind.Changed != "" && !(known && told == sum) {
+		l.link.hub.spread(upstream.Event{Method: kind.Changed})
 	}
 }
 

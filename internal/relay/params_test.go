@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -166,7 +167,7 @@ func TestInvalidAnnotations(t *testing.T) {
 		"under additional":        {[]byte(`{"inputSchema":{"additionalProperties":{` + ok + `}}}`), true},
 		"at the root":             {[]byte(`{"inputSchema":{` + ok + `}}`), true},
 	} {
-		if got := headersOf(c.tool).broken; got != c.broken {
+		if got := paramheader.Of(c.tool).Broken; got != c.broken {
 			t.Errorf("%s: broken %v", name, got)
 		}
 	}
@@ -184,7 +185,7 @@ func TestChangedSchema(t *testing.T) {
 		m.tool("t", `"region":"eu"`)
 		s.setList("tools/list", `{"tools":[`+annotated+`]}`)
 		r, _ := m.subscribe(`{"toolsListChanged":true}`)
-		s.change(toolsChanged, `{}`)
+		s.change(protocol.ToolsChanged, `{}`)
 		r.next()
 		equal(t, "missing header", code(m.tool("t", `"region":"eu"`)), "-32020")
 	})
@@ -247,18 +248,18 @@ func TestEndlessToolList(t *testing.T) {
 // the state after it.
 func TestLearningAcrossAChange(t *testing.T) {
 	t.Parallel()
-	var p paramTable
-	before := p.learn(nil, []byte(`[{"name":"a"}]`), false)
-	p.forget()
-	p.learn(before, []byte(`[`+annotated+`]`), true)
-	if _, known := p.now.Load().of("t"); known {
+	var p paramheader.Table
+	before := p.Learn(nil, []byte(`[{"name":"a"}]`), false)
+	p.Forget()
+	p.Learn(before, []byte(`[`+annotated+`]`), true)
+	if _, known := p.Now().Of("t"); known {
 		t.Error("a list of the past was learnt")
 	}
-	set := p.learn(nil, []byte(`[`+annotated+`]`), true)
-	if h, known := set.of("t"); !known || len(h.params) != 4 {
+	set := p.Learn(nil, []byte(`[`+annotated+`]`), true)
+	if h, known := set.Of("t"); !known || len(h.Params) != 4 {
 		t.Errorf("%+v", h)
 	}
-	if _, known := set.of("other"); !known {
+	if _, known := set.Of("other"); !known {
 		t.Error("a complete list leaves nothing unknown")
 	}
 }
@@ -269,17 +270,17 @@ func FuzzHeadersOf(f *testing.F) {
 		if wire.ValidateValue([]byte(tool)) != nil || wire.ValidateValue([]byte(args)) != nil {
 			return
 		}
-		h := headersOf([]byte(tool))
+		h := paramheader.Of([]byte(tool))
 		header := make(http.Header)
-		for _, p := range h.params {
-			if !isToken(p.key) || http.CanonicalHeaderKey(p.key) != p.key {
-				t.Errorf("%q is no header", p.key)
+		for _, p := range h.Params {
+			if !paramheader.IsToken(p.Key) || http.CanonicalHeaderKey(p.Key) != p.Key {
+				t.Errorf("%q is no header", p.Key)
 			}
-			if text, ok := headerText(wire.GetPath([]byte(args), p.path...)); ok {
-				header[p.key] = []string{protocol.EncodeHeader(text)}
+			if text, ok := paramheader.Text(wire.GetPath([]byte(args), p.Path...)); ok {
+				header[p.Key] = []string{protocol.EncodeHeader(text)}
 			}
 		}
-		if !headersMatch(header, h.params, []byte(args)) {
+		if !paramheader.Match(header, h.Params, []byte(args)) {
 			t.Errorf("the headers made for %s do not match it", args)
 		}
 	})

@@ -10,8 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -45,8 +49,8 @@ type parked struct {
 	conn   *liveConn
 	id     string // random, and known to holders of the handle alone
 	asked  string // method and name, for what is learnt of the server
-	to     asked
-	found  *findings
+	to     question.Client
+	found  *content.Findings
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -68,7 +72,7 @@ type inquiry struct {
 	method string
 	params []byte // with its label
 	pass   gate.Pass
-	wanted *question
+	wanted *pendingQuestion
 }
 
 // parkable runs a call whose server may ask. questions: the reply is the server's
@@ -77,8 +81,8 @@ func (l *link) parkable(ctx context.Context, c *liveConn, x *front.Exchange, t t
 	p := &parked{link: l, conn: c, id: rand.Text(), asked: t.Method() + " " + t.Name(), found: t.found,
 		open: make(map[string]*inquiry), changed: make(chan struct{})}
 	who := *x
-	p.to = asked{x: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, inside: true,
-		caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
+	p.to = question.Client{X: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, Inside: true,
+		Caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
 	p.ctx, p.cancel = context.WithCancel(l.ctx)
 	own := *req
 	own.Params = bytes.Clone(req.Params)
@@ -133,7 +137,7 @@ func (p *parked) hear(e upstream.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case isChange(e.Method):
+	case protocol.IsChange(e.Method):
 		p.link.hub.publish(e)
 	case p.x != nil:
 		p.link.during(p.conn, p.x, inRequest(p.x, e))
@@ -158,9 +162,9 @@ func (p *parked) ask(e upstream.Event) {
 	l := p.link
 	l.b.asking.learn(p.asked)
 	var key string
-	wanted := p.conn.note(e.ID, pooledQuestions, func() { go p.retracted(key) })
+	wanted := p.conn.note(e.ID, question.PooledQuestions, func() { go p.retracted(key) })
 	if wanted == nil {
-		go l.reply(p.conn, e.ID, refusal(e.Method))
+		go l.reply(p.conn, e.ID, question.Refusal(e.Method))
 		return
 	}
 	p.mu.Lock()
@@ -171,7 +175,7 @@ func (p *parked) ask(e upstream.Event) {
 }
 
 // decide passes a question through the gate, and offers it to the client.
-func (p *parked) decide(key string, e upstream.Event, wanted *question) {
+func (p *parked) decide(key string, e upstream.Event, wanted *pendingQuestion) {
 	l := p.link
 	params, err := e.Params, error(nil)
 	if !e.Plain && wire.HoldsQuestions(params) {
@@ -194,7 +198,7 @@ func (p *parked) decide(key string, e upstream.Event, wanted *question) {
 		pass.Leave("cancelled", 0)
 		return
 	}
-	if len(p.open) >= openQuestions {
+	if len(p.open) >= question.OpenQuestions {
 		pass.Leave("unsupported", 0)
 		go p.refuse(e, wanted)
 		return
@@ -203,9 +207,9 @@ func (p *parked) decide(key string, e upstream.Event, wanted *question) {
 	p.change()
 }
 
-func (p *parked) refuse(e upstream.Event, wanted *question) {
+func (p *parked) refuse(e upstream.Event, wanted *pendingQuestion) {
 	if p.conn.settle(e.ID, wanted) {
-		p.link.reply(p.conn, e.ID, refusal(e.Method))
+		p.link.reply(p.conn, e.ID, question.Refusal(e.Method))
 	}
 }
 
@@ -315,33 +319,33 @@ func after(d time.Duration) chan struct{} {
 // required is the result that carries the open questions and the handle with which
 // their answers come back.
 func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
-	state, err := p.link.r.seal.sealParked(p.id, x.Who, t)
+	state, err := p.link.r.seal.SealParked(p.id, x.Who, t.Target)
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("sealing a parked call: %w", err)
 	}
 	p.link.b.parking.add(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	requests := emptyResult
+	requests := rawjson.Empty
 	for _, key := range slices.Sorted(maps.Keys(p.open)) {
 		q := p.open[key]
 		if !mayHear(p.link, x, q) {
-			return upstream.Reply{}, errAsksTooMuch
+			return upstream.Reply{}, failure.ErrAsksTooMuch
 		}
-		ask := rawjson.Set(emptyResult, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
+		ask := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
 		if q.params != nil {
 			ask = rawjson.Set(ask, rawjson.Edit{Key: "params", Value: q.params})
 		}
 		requests = rawjson.Set(requests, rawjson.Edit{Key: key, Value: ask})
 	}
-	return upstream.Reply{Result: rawjson.Set(emptyResult, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+	return upstream.Reply{Result: rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
 // mayHear reports whether a request may be answered with a question that was decided for
 // an earlier one of its call: it may declare less, and policy may be another one.
 func mayHear(l *link, x *front.Exchange, q *inquiry) bool {
-	return serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
+	return question.Serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
 		l.r.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: l.b.Name, Confirmed: x.Confirmed}).Allow
 }
 
@@ -357,9 +361,9 @@ func (p *parked) expire() {
 	p.mu.Unlock()
 	p.link.b.parking.remove(p)
 	for _, q := range left {
-		reply := notAskable
+		reply := question.NotAskable
 		if q.method == policy.AskElicitation {
-			reply = cancelled
+			reply = question.Cancelled
 		}
 		p.settle(q, reply, "unanswered")
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -45,7 +47,7 @@ func (k *parking) add(p *parked) {
 	var oldest *parked
 	n := 0
 	for _, q := range k.calls {
-		if q.to.x.Who.Name() == p.to.x.Who.Name() {
+		if q.to.X.Who.Name() == p.to.X.Who.Name() {
 			if n++; oldest == nil {
 				oldest = q
 			}
@@ -82,20 +84,20 @@ func (k *parking) find(id string) *parked {
 // not about one.
 func (r *Relay) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
 	state := wire.Get(t.Params(), "requestState")
-	if state == nil || x.Era != front.Modern || !mayAsk(t.Method()) {
+	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, false, nil
 	}
-	id, err := r.seal.openParked(state, x.Who, t)
+	id, err := r.seal.OpenParked(state, x.Who, t.Target)
 	if err != nil {
 		return reply, false, nil
 	}
 	p := t.b.parking.find(id)
 	if p == nil {
-		return reply, true, invalid{errState}
+		return reply, true, failure.Invalid{E: failure.State}
 	}
 	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
 		if len(answer) == 0 || answer[0] != '{' {
-			return reply, true, invalid{errParams}
+			return reply, true, failure.Invalid{E: failure.Params}
 		}
 	}
 	reply, err = p.resume(ctx, x, t)
@@ -113,8 +115,8 @@ func (p *parked) resume(ctx context.Context, x *front.Exchange, t target) (upstr
 	p.answer(wire.Get(t.Params(), "inputResponses"))
 	reply, questions, err := p.await(ctx, x, t)
 	if t.found != nil && p.found != nil {
-		for _, f := range p.found.take() {
-			t.found.add(f.rule, f.result, f.n)
+		for _, f := range p.found.Take() {
+			t.found.Add(f.Rule, f.Result, f.N)
 		}
 	}
 	if err != nil || questions {
@@ -205,7 +207,7 @@ func (a *askers) knows(name string) bool {
 // whose it is.
 func (r *Relay) take(x *front.Exchange, t target) *link {
 	l := r.linkFor(x, t.b)
-	if l.caps != nil && t.b.Kind != "http" && mayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
+	if l.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
 		for n := range maxLanes + 1 {
 			lane := t.b.lane(l, n)
 			if lane.calls.CompareAndSwap(0, 1) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -60,21 +61,6 @@ func (o *offer) take(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// listMethods are the list of each kind.
-var listMethods = [pin.KindCount]string{
-	pin.Tools: "tools/list", pin.Prompts: "prompts/list", pin.Resources: "resources/list", pin.Templates: "resources/templates/list",
-	pin.Skills: "skills/list",
-}
-
-func pinKind(method string) (pin.Kind, bool) {
-	for k, m := range listMethods {
-		if m == method {
-			return pin.Kind(k), true
-		}
-	}
-	return 0, false
-}
-
 func (c *liveConn) eraName() string {
 	if c.era == front.Modern {
 		return "modern"
@@ -108,8 +94,8 @@ func (l *link) relisted(method string) {
 	if c == nil {
 		return
 	}
-	for k, list := range listMethods {
-		if kind, _ := listingOf(list); kind.changed == method {
+	for k, list := range listing.ListMethods {
+		if kind, _ := listing.Of(list); kind.Changed == method {
 			c.offers[k].forget()
 		}
 	}
@@ -334,22 +320,22 @@ const maxList = 32 << 20
 
 // wholeList asks for all pages of a list; false when the server answers none.
 func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries []byte, ok bool, err error) {
-	kind, _ := listingOf(listMethods[k])
-	known := l.b.params.now.Load()
+	kind, _ := listing.Of(listing.ListMethods[k])
+	known := l.b.params.Now()
 	entries = []byte{'['}
 	var cursor []byte
 	for page := 0; page < maxPages && len(entries) < maxList; page++ {
-		req := upstream.Request{Method: listMethods[k], Params: l.withMeta(c, rawjson.Edit{Key: "cursor", Value: cursor})}
+		req := upstream.Request{Method: listing.ListMethods[k], Params: l.withMeta(c, rawjson.Edit{Key: "cursor", Value: cursor})}
 		reply, err := c.conn.Call(ctx, &req, nil)
 		if err != nil {
 			return nil, false, err
 		}
-		list := wire.Get(reply.Result, kind.member)
+		list := wire.Get(reply.Result, kind.Member)
 		if reply.Error != nil || len(list) == 0 || list[0] != '[' {
 			return nil, false, nil
 		}
 		for e := range wire.Elements(list) {
-			entries = append(comma(entries), e...)
+			entries = append(rawjson.AppendComma(entries), e...)
 		}
 		next := wire.Get(reply.Result, "nextCursor")
 		if next == nil || string(next) == string(cursor) {
@@ -359,7 +345,7 @@ func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries 
 	}
 	entries = append(entries, ']')
 	if k == pin.Tools && (c.era == front.Modern || l.client == front.Modern) {
-		l.b.params.learn(known, entries, true)
+		l.b.params.Learn(known, entries, true)
 	}
 	return entries, true, nil
 }
@@ -367,15 +353,15 @@ func (l *link) wholeList(ctx context.Context, c *liveConn, k pin.Kind) (entries 
 // listed is what a client may see of a list that it asked for itself; changes
 // was read before. A list that came whole needs no second question.
 func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64, result []byte) ([]byte, error) {
-	kind, isList := listingOf(t.Method())
+	kind, isList := listing.Of(t.Method())
 	if !isList {
 		return result, nil
 	}
-	if result = sole(kind.member, result); l.b.Pin == nil {
+	if result = sole(kind.Member, result); l.b.Pin == nil {
 		return result, nil
 	}
-	k, _ := pinKind(t.Method())
-	entries := wire.Get(result, kind.member)
+	k, _ := listing.PinKind(t.Method())
+	entries := wire.Get(result, kind.Member)
 	if len(entries) == 0 || entries[0] != '[' {
 		return result, nil
 	}
@@ -396,7 +382,7 @@ func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64
 	if !changed {
 		return result, nil
 	}
-	return rawjson.Set(result, rawjson.Edit{Key: kind.member, Value: shown}), nil
+	return rawjson.Set(result, rawjson.Edit{Key: kind.Member, Value: shown}), nil
 }
 
 // sole is the result of a list without members that some reader takes for the list: it
@@ -416,7 +402,7 @@ func sole(member string, result []byte) []byte {
 
 // changesOf is how often the list of a method has changed so far.
 func (c *liveConn) changesOf(method string) uint64 {
-	if k, ok := pinKind(method); ok {
+	if k, ok := listing.PinKind(method); ok {
 		return c.offers[k].changes.Load()
 	}
 	return 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -16,7 +17,7 @@ func BenchmarkPinnedCall(b *testing.B) {
 	guard := shelf(b).Guard("s", false, nil)
 	list := []byte(`[`)
 	for i := range 50 {
-		list = append(comma(list), fmt.Sprintf(`{"name":"tool_%d","description":"does something"}`, i)...)
+		list = append(rawjson.AppendComma(list), fmt.Sprintf(`{"name":"tool_%d","description":"does something"}`, i)...)
 	}
 	c := &liveConn{era: front.Legacy}
 	c.offers[pin.Tools].store(guard.Judge(pin.Asker{Era: "legacy"}, pin.Tools, append(list, ']')), 0)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -38,11 +39,6 @@ func (r *Relay) whyDenied(rule string) string {
 	return rule
 }
 
-// whyWithheld is why the owner's call of an object was held back, and what shows it.
-func whyWithheld(server, name string, err error) string {
-	return "withheld: " + server + "/" + name + ": " + err.Error() + "; see doorward trust " + server
-}
-
 // whyFailed is why a server did not answer: what went wrong, and of a program how its
 // last process ended and what it wrote last to standard error.
 func (r *Relay) whyFailed(server string, err error) string {
@@ -58,7 +54,7 @@ func (r *Relay) whyFailed(server string, err error) string {
 		why = []string{"no answer in time"}
 	}
 	if late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, upstream.ErrTimeout); late && b != nil && b.Timeout > 0 {
-		why = append(why, capOf(server, "timeout")+" is "+b.Timeout.String())
+		why = append(why, failure.CapOf(server, "timeout")+" is "+b.Timeout.String())
 	}
 	if b != nil && b.Upstream != nil {
 		end, lines := b.Upstream.LastWords()

@@ -23,7 +23,10 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/relay/seal"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -83,7 +86,7 @@ type SignIn interface {
 type Options struct {
 	Gate    *gate.Gate
 	Servers []Server
-	Seal    *Sealer
+	Seal    *seal.Sealer
 	Log     *slog.Logger
 	Version string // of Doorward, for serverInfo
 	Dev     bool   // error.data.detail
@@ -112,7 +115,7 @@ type Options struct {
 // Relay implements front.Handler.
 type Relay struct {
 	gate     *gate.Gate
-	seal     *Sealer
+	seal     *seal.Sealer
 	log      *slog.Logger
 	info     []byte // our own {"name","version"}
 	dev      bool
@@ -126,7 +129,7 @@ type Relay struct {
 	note     func(*audit.Record)
 	watch    watch
 	table    atomic.Pointer[table]
-	audience audience
+	audience subscribe.Audience
 	parkFor  time.Duration // how long a parked call waits
 	bindings sync.Map      // *binding: the sessions that there are
 	closing  context.Context
@@ -284,7 +287,7 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	}
 	t, ok := r.aim(asked)
 	if !ok { // taken out since the door looked
-		return front.Reply{Error: errNoServer, Status: http.StatusNotFound}
+		return front.Reply{Error: failure.NoServer, Status: http.StatusNotFound}
 	}
 	return r.single(ctx, x, t)
 }
@@ -293,11 +296,11 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 func unresolved(method string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, resolve.ErrNoID):
-		return errNoID
+		return failure.NoID
 	case errors.Is(err, resolve.ErrName):
-		return unknownOf(method)
+		return failure.UnknownOf(method)
 	}
-	return errNoMethod
+	return failure.NoMethod
 }
 
 // single serves a request on a route of one server, names as they are.
@@ -305,7 +308,7 @@ func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.R
 	b := t.b
 	switch x.Method {
 	case "ping":
-		return front.Reply{Result: emptyResult}
+		return front.Reply{Result: rawjson.Empty}
 	case "initialize":
 		return r.initialize(ctx, x, b)
 	case "server/discover":

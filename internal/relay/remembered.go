@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -110,7 +111,7 @@ func (d *binding) takesUp(b *backend, h *held, uri string) bool {
 	}
 	d.forget(b.Name, uri)
 	if allowed {
-		h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.with(uri, true) })
+		h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
 	}
 	return allowed
 }
@@ -131,7 +132,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 		return err
 	}
 	for _, uri := range uris {
-		req := upstream.Request{Method: "resources/subscribe", Params: uriParams(uri)}
+		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
 		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/sessionstore"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -98,7 +99,7 @@ func setUpAgain(t *testing.T, era, path, rule string) {
 		return !told["left"] && (era == "modern" || len(next.got("logging/setLevel")) > 0)
 	})
 	for _, name := range []string{"left", "b", "c", "a"} {
-		next.change(resourceUpdated, `{"uri":"file:///`+name+`"}`)
+		next.change(protocol.ResourceUpdated, `{"uri":"file:///`+name+`"}`)
 	}
 	heard := map[*session][]string{one: {"b", "a"}, two: {"c"}}
 	if rule != "" {
@@ -106,7 +107,7 @@ func setUpAgain(t *testing.T, era, path, rule string) {
 	}
 	for c, names := range heard {
 		for range names {
-			uri := text(streams[c].nextOf(resourceUpdated), "params", "uri")
+			uri := text(streams[c].nextOf(protocol.ResourceUpdated), "params", "uri")
 			if name := strings.TrimPrefix(uri, prefix+"file:///"); !slices.Contains(names, name) {
 				t.Errorf("heard of %s", uri)
 			}

@@ -36,6 +36,6 @@ func (d *binding) rest() {
 
 // subscribed are the resources that the session is subscribed to.
 func (h *held) subscribed() (uris map[string]bool) {
-	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.uris })
+	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
 	return uris
 }

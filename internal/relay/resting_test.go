@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/protocol"
 )
 
 // A session that pauses gives its process back, and finds another when it returns,
@@ -36,8 +38,8 @@ func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
 			equal(t, "a call goes on", field(<-done, "result", "n"), "1")
 			stream := c.listen()
 			sweep()
-			s.open()[0].tell(toolsChanged, `{}`)
-			stream.nextOf(toolsChanged)
+			s.open()[0].tell(protocol.ToolsChanged, `{}`)
+			stream.nextOf(protocol.ToolsChanged)
 			stream.stop()
 			eventually(t, "its process ends", func() bool { sweep(); return len(s.open()) == 0 })
 

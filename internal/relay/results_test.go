@@ -3,7 +3,12 @@ package relay
 import (
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -24,7 +29,7 @@ func FuzzResults(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { log.Close() })
-	seal, err := NewSealer(make([]byte, 32))
+	seal, err := seal.New(make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -54,13 +59,13 @@ func FuzzResults(f *testing.F) {
 							t.Errorf("listed: %s", got.Result)
 						}
 					}
-					asked, _ := label("s", got.Result)
+					asked, _ := question.Label("s", got.Result)
 					valid(t, "label", asked)
-					kind, _ := listingOf("resources/list")
-					valid(t, "prefixed", prefixEntries("s", kind, got.Result))
-					for _, m := range []string{resourceUpdated, "notifications/message"} {
+					kind, _ := listing.Of("resources/list")
+					valid(t, "prefixed", listing.Prefixed("s", kind, got.Result))
+					for _, m := range []string{protocol.ResourceUpdated, "notifications/message"} {
 						if len(result) > 0 && result[0] == '{' {
-							valid(t, m, prefixEvent("s", upstream.Event{Method: m, Params: []byte(result)}))
+							valid(t, m, naming.Event("s", upstream.Event{Method: m, Params: []byte(result)}))
 							valid(t, m, withoutListen([]byte(result)))
 						}
 					}

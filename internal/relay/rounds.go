@@ -2,23 +2,19 @@ package relay
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
-
-// maxRounds bounds how often a modern server may ask for input within one call of
-// a legacy client.
-const maxRounds = 10
 
 // Pauses before a call is repeated whose server asked for nothing but a repeat
 // (MRTR, "Load Shedding"), doubled each time, with jitter.
@@ -27,25 +23,19 @@ const (
 	lastRound  = 5 * time.Second
 )
 
-var (
-	errRounds      = fmt.Errorf("the server asked in more than %d rounds: %w", maxRounds, upstream.ErrProtocol)
-	errOtherTool   = fmt.Errorf("the server has changed between two rounds of a call: %w", upstream.ErrProtocol)
-	errNoQuestions = fmt.Errorf("the server requires input and asks for none: %w", upstream.ErrProtocol)
-)
-
 // rounds answers the questions of a modern server for a legacy client, which is
 // asked on its session, and repeats the call with the answers until the server has
 // a result. A legacy client sees one call that takes long. No error says that the call
 // was not run: its first round was.
 func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
-	var urls completions
-	defer urls.send(x)
+	var urls question.Completions
+	defer urls.Send(x)
 	params := rawjson.Set(req.Params, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})
-	for n := range maxRounds + 1 {
-		if reply.Error != nil || !isText(wire.Get(reply.Result, "resultType"), "input_required") || !mayAsk(t.Method()) {
+	for n := range failure.MaxRounds + 1 {
+		if reply.Error != nil || !rawjson.IsText(wire.Get(reply.Result, "resultType"), "input_required") || !question.MayAsk(t.Method()) {
 			return reply, nil
 		}
-		if n == maxRounds {
+		if n == failure.MaxRounds {
 			break
 		}
 		edits, final, err := l.inputs(ctx, x, reply.Result, n, &urls)
@@ -54,21 +44,21 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 		}
 		req.Params = rawjson.Set(params, edits...)
 		if reply, c, err = l.nextRound(ctx, c, x, t, &req); err != nil {
-			return reply, laterRound{err}
+			return reply, failure.LaterRound{Err: err}
 		}
 		if l.refusedHeaders(c, t, reply) {
-			l.b.params.forget()
-			return upstream.Reply{}, errOtherTool
+			l.b.params.Forget()
+			return upstream.Reply{}, failure.ErrOtherTool
 		}
 	}
-	return upstream.Reply{}, errRounds
+	return upstream.Reply{}, failure.ErrRounds
 }
 
 // nextRound repeats a call, on a new connection if the one before is over and the round
 // certainly did not reach the server: the state is all that a modern server needs.
 func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, *liveConn, error) {
 	reply, err := l.callWith(ctx, c, x, t, req)
-	if !notRun(err) || ctx.Err() != nil {
+	if !failure.NotRun(err) || ctx.Err() != nil {
 		return reply, c, err
 	}
 	l.drop(c)
@@ -77,7 +67,7 @@ func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t 
 		return upstream.Reply{}, c, err
 	}
 	if fresh.era != c.era {
-		return upstream.Reply{}, c, errOtherTool
+		return upstream.Reply{}, c, failure.ErrOtherTool
 	}
 	if _, err := l.pinned(ctx, fresh, t); err != nil {
 		return upstream.Reply{}, c, err
@@ -86,29 +76,10 @@ func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t 
 	return reply, fresh, err
 }
 
-// notRun reports that a request certainly did not reach its server.
-func notRun(err error) bool {
-	return errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
-}
-
-// laterRound is the error of a round behind the first, which hides that this round was
-// not run: the call must not begin anew.
-type laterRound struct{ err error }
-
-func (e laterRound) Error() string { return e.err.Error() }
-
-// Is implements errors.Is.
-func (e laterRound) Is(target error) bool {
-	return target != upstream.ErrSession && target != upstream.ErrNotSent && errors.Is(e.err, target)
-}
-
-// As implements errors.As.
-func (e laterRound) As(target any) bool { return errors.As(e.err, target) }
-
 // inputs returns what the next round adds to the params. final: the client will not
 // give what the server needs, and the call ends with this error.
-func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *completions) (edits []rawjson.Edit, final *wire.Error, err error) {
-	all, err := inputsOf(wire.Get(result, wire.InputRequests))
+func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *question.Completions) (edits []rawjson.Edit, final *wire.Error, err error) {
+	all, err := question.Inputs(wire.Get(result, wire.InputRequests))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,7 +92,7 @@ func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n i
 		responses, final, err := l.askAll(ctx, x, all, urls)
 		return append(edits, rawjson.Edit{Key: "inputResponses", Value: responses}), final, err
 	case state == nil:
-		return nil, nil, errNoQuestions
+		return nil, nil, failure.ErrNoQuestions
 	}
 	return edits, nil, backOff(ctx, n)
 }
@@ -137,16 +108,8 @@ func backOff(ctx context.Context, n int) error {
 	}
 }
 
-// input is one question of a round, with its answer.
-type input struct {
-	key, method string
-	params      []byte
-	answer      []byte
-	err         error
-}
-
 // askAll puts all questions of a round to the client at once.
-func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []input, urls *completions) (responses []byte, final *wire.Error, err error) {
+func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []question.Input, urls *question.Completions) (responses []byte, final *wire.Error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
@@ -156,55 +119,35 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []input, ur
 	all.Wait()
 	edits := make([]rawjson.Edit, 0, len(inputs))
 	for _, in := range inputs {
-		if errors.Is(in.err, errNotGiven) {
-			return nil, &wire.Error{Code: front.CodeInternal, Message: "The client did not answer " + in.method + ", which the server requires"}, nil
+		if errors.Is(in.Err, failure.ErrNotGiven) {
+			return nil, &wire.Error{Code: front.CodeInternal, Message: "The client did not answer " + in.Method + ", which the server requires"}, nil
 		}
-		if in.err != nil {
-			return nil, nil, in.err
+		if in.Err != nil {
+			return nil, nil, in.Err
 		}
-		edits = append(edits, rawjson.Edit{Key: in.key, Value: in.answer})
+		edits = append(edits, rawjson.Edit{Key: in.Key, Value: in.Answer})
 	}
 	return rawjson.Set(nil, edits...), nil, ctx.Err()
 }
 
-// inputsOf reads inputRequests. A request with more than one reading is refused.
-func inputsOf(asks []byte) ([]input, error) {
-	var all []input
-	for key, ask := range wire.Members(asks) {
-		method, ok := wire.GetString(ask, "method")
-		if !ok || misspelt(ask, "method") || misspelt(ask, "params") || capabilityOf(method) == "" || len(all) >= openQuestions {
-			return nil, errAsksTooMuch
-		}
-		params := wire.Get(ask, "params")
-		if _, err := wire.Parse(rawjson.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
-			return nil, errAsksTooMuch
-		}
-		all = append(all, input{key: key, method: method, params: params})
-	}
-	return all, nil
-}
-
-// errNotGiven says that the client did not give what a call cannot go on without.
-var errNotGiven = errors.New("the client did not answer")
-
 // askOne asks one question. An elicitation that is not answered is cancelled, as if
 // the user had closed it; sampling and roots have no such answer.
-func (l *link) askOne(ctx context.Context, x *front.Exchange, in *input, urls *completions) {
-	to := asked{x: *x, caps: wire.Get(x.Session.Init, "capabilities"), inside: true}
-	params := in.params
-	if in.method == policy.AskElicitation && isText(wire.Get(params, "mode"), "url") {
-		params = urls.mint(params)
+func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input, urls *question.Completions) {
+	to := question.Client{X: *x, Caps: wire.Get(x.Session.Init, "capabilities"), Inside: true}
+	params := in.Params
+	if in.Method == policy.AskElicitation && rawjson.IsText(wire.Get(params, "mode"), "url") {
+		params = urls.Mint(params)
 	}
-	reply, err := l.pose(ctx, x, to, in.method, params)
+	reply, err := l.pose(ctx, x, to, in.Method, params)
 	switch {
-	case err != nil && !errors.Is(err, errUnanswered):
-		in.err = err
+	case err != nil && !errors.Is(err, failure.ErrUnanswered):
+		in.Err = err
 	case err == nil && reply.Error == nil:
-		in.answer, in.err = l.scannedInput(reply)
-	case in.method == policy.AskElicitation:
-		in.answer = cancelled.Result
+		in.Answer, in.Err = l.scannedInput(reply)
+	case in.Method == policy.AskElicitation:
+		in.Answer = question.Cancelled.Result
 	default:
-		in.err = errNotGiven
+		in.Err = failure.ErrNotGiven
 	}
 }
 
@@ -212,33 +155,7 @@ func (l *link) askOne(ctx context.Context, x *front.Exchange, in *input, urls *c
 func (l *link) scannedInput(reply upstream.Reply) ([]byte, error) {
 	reply = l.scanAnswer(reply)
 	if reply.Error != nil {
-		return nil, errAsksTooMuch
+		return nil, failure.ErrAsksTooMuch
 	}
 	return reply.Result, nil
-}
-
-// completions are the ids of URL elicitations, which the era of 2025-11-25 requires
-// and a modern server does not give.
-type completions struct {
-	mu  sync.Mutex
-	ids []string
-}
-
-// mint gives a URL elicitation an id of Doorward's own.
-func (u *completions) mint(params []byte) []byte {
-	id := "doorward-" + rand.Text()
-	u.mu.Lock()
-	u.ids = append(u.ids, id)
-	u.mu.Unlock()
-	return rawjson.Set(params, rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, id)})
-}
-
-// send tells the client that what the URLs were for is over (2025-11-25
-// Elicitation, "Completion Notifications").
-func (u *completions) send(x *front.Exchange) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, id := range u.ids {
-		x.Notify("notifications/elicitation/complete", rawjson.Set(nil, rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, id)}))
-	}
 }

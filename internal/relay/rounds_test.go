@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -165,11 +166,11 @@ func TestRoundsEnd(t *testing.T) {
 	equal(t, "a busy server", field(c.tool("busy", ""), "result"), `{"content":[]}`)
 	calls.Store(0)
 	r := c.begin("tools/call", `{"name":"endless"}`)
-	for range maxRounds {
+	for range failure.MaxRounds {
 		c.answer(r.next(), `{"action":"decline"}`)
 	}
 	equal(t, "an endless server", code(r.end()), "1502")
-	if n := calls.Load(); n != maxRounds+1 {
+	if n := calls.Load(); n != failure.MaxRounds+1 {
 		t.Errorf("%d calls", n)
 	}
 }

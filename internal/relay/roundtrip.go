@@ -5,6 +5,8 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -13,17 +15,17 @@ import (
 // The state is sealed, because the server cannot bind it to a user that it never
 // sees.
 func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	if x.Era != front.Modern || c.era != front.Modern || !mayAsk(t.Method()) {
-		return reply, errAsksTooMuch
+	if x.Era != front.Modern || c.era != front.Modern || !question.MayAsk(t.Method()) {
+		return reply, failure.ErrAsksTooMuch
 	}
 	result := reply.Result
 	for _, ask := range wire.Members(wire.Get(result, wire.InputRequests)) {
-		if !hasFolded(ask, "method") { // every other one has been looked at
-			return reply, errAsksTooMuch
+		if !question.HasFolded(ask, "method") { // every other one has been looked at
+			return reply, failure.ErrAsksTooMuch
 		}
 	}
 	if state := wire.Get(result, "requestState"); state != nil {
-		sealed, err := r.seal.sealState(state, x.Who, t)
+		sealed, err := r.seal.SealState(state, x.Who, t.Target)
 		if err != nil {
 			return reply, fmt.Errorf("sealing requestState: %w", err)
 		}
@@ -31,10 +33,4 @@ func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply up
 	}
 	reply.Result = result
 	return reply, nil
-}
-
-// mayAsk lists the methods that may answer input_required (MRTR, "Supported
-// Requests").
-func mayAsk(method string) bool {
-	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
 }

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // builtDir is removed when all tests have run.
@@ -71,9 +71,9 @@ func TestSDKServer(t *testing.T) {
 		listen, _ := m.subscribe(`{"toolsListChanged":true}`)
 		second, _ := m.subscribe(`{"promptsListChanged":true}`)
 		m.tool("test_trigger_tool_change", "")
-		contains(t, "change", listen.next(), toolsChanged)
+		contains(t, "change", listen.next(), protocol.ToolsChanged)
 		m.tool("test_trigger_prompt_change", "")
-		contains(t, "change", second.next(), promptsChanged)
+		contains(t, "change", second.next(), protocol.PromptsChanged)
 	})
 }
 
@@ -118,6 +118,6 @@ func TestSSEOnBothSides(t *testing.T) {
 		}
 	}
 	server.AddTool(&mcp.Tool{Name: "more", InputSchema: map[string]any{"type": "object"}}, nil)
-	for !strings.Contains(stream.next(), toolsChanged) {
+	for !strings.Contains(stream.next(), protocol.ToolsChanged) {
 	}
 }

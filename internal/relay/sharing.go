@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -118,10 +120,10 @@ func (l *link) askedBeside(c *liveConn, e upstream.Event) {
 
 // refuse answers a question that nobody can be asked, and records it.
 func (l *link) refuse(c *liveConn, e upstream.Event) {
-	if _, pass, err := l.question(asked{x: front.Exchange{Who: l.who}}, e.Method, e.Params); err == nil {
+	if _, pass, err := l.question(question.Client{X: front.Exchange{Who: l.who}}, e.Method, e.Params); err == nil {
 		pass.Leave("unsupported", 0)
 	}
-	l.reply(c, e.ID, refusal(e.Method))
+	l.reply(c, e.ID, question.Refusal(e.Method))
 }
 
 // sessionOf is the session that a question on a shared connection is for; nil: it is
@@ -149,24 +151,24 @@ func (h *hub) only() *front.Session {
 // heardAlready reports that a shared server writes the messages of a level already,
 // since another session has asked for it or for a more verbose one.
 func (l *link) heardAlready(c *liveConn, params []byte) bool {
-	rank := severity(wire.Get(params, "level"))
+	rank := era.Severity(wire.Get(params, "level"))
 	return l.client == front.Legacy && !l.private() && wire.GetPath(c.hello, "capabilities", "logging") != nil && !c.logsFrom(rank)
 }
 
 // hearsLog reports whether a message is at or above the level that the session has
 // set; every message is where it set none.
 func (d *binding) hearsLog(message []byte) bool {
-	least := severity(d.levelOf())
-	return least < 0 || severity(wire.Get(message, "level")) >= least
+	least := era.Severity(d.levelOf())
+	return least < 0 || era.Severity(wire.Get(message, "level")) >= least
 }
 
 // restoreLevel brings a new connection that sessions share to the most verbose level
 // that one of them has set.
 func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 	var most *front.Session
-	least := len(levels)
+	least := len(era.Levels)
 	for _, s := range l.hub.sessions() {
-		if rank := severity(l.r.bindingOf(s).levelOf()); rank >= 0 && rank < least {
+		if rank := era.Severity(l.r.bindingOf(s).levelOf()); rank >= 0 && rank < least {
 			least, most = rank, s
 		}
 	}

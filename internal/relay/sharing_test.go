@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -29,7 +30,7 @@ func TestSessionsShareTheProcessesOfTheirServers(t *testing.T) {
 			stream := c.listen()
 			for got := 0; got < 22; {
 				if got = len(names(c.call("tools/list", `{}`), "tools", "name")); got < 22 {
-					stream.nextOf(toolsChanged)
+					stream.nextOf(protocol.ToolsChanged)
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -30,14 +31,14 @@ func TestStandaloneStream(t *testing.T) {
 					tell = func(method, params string) { s.tellListeners("file:///a", method, params) }
 					eventually(t, "the new listen", func() bool { return strings.Contains(s.last("subscriptions/listen").raw, "file:///a") })
 				}
-				tell(resourceUpdated, `{"uri":"file:///a","x":1.0}`)
-				update := stream.nextOf(resourceUpdated)
+				tell(protocol.ResourceUpdated, `{"uri":"file:///a","x":1.0}`)
+				update := stream.nextOf(protocol.ResourceUpdated)
 				for field(update, "params", "x") == "" { // told to look again when the listen changed
-					update = stream.nextOf(resourceUpdated)
+					update = stream.nextOf(protocol.ResourceUpdated)
 				}
 				equal(t, "update", field(update, "params"), `{"uri":"file:///a","x":1.0}`)
-				tell(toolsChanged, `{}`)
-				stream.nextOf(toolsChanged)
+				tell(protocol.ToolsChanged, `{}`)
+				stream.nextOf(protocol.ToolsChanged)
 				equal(t, "unsubscribe", field(c.call("resources/unsubscribe", `{"uri":"file:///a"}`), "error"), "")
 				quiet.silent()
 			})
@@ -53,7 +54,7 @@ func TestChangeDuringACall(t *testing.T) {
 			t.Parallel()
 			s := web(t, "s", era)
 			s.serve = func(q *query) {
-				q.notify(toolsChanged, `{}`)
+				q.notify(protocol.ToolsChanged, `{}`)
 				q.notify("notifications/future", `{}`)
 				q.result(`{}`)
 			}
@@ -67,8 +68,8 @@ func TestChangeDuringACall(t *testing.T) {
 					t.Errorf("the %s call's stream carried %s", who, r.before)
 				}
 			}
-			stream.nextOf(toolsChanged)
-			listen.nextOf(toolsChanged)
+			stream.nextOf(protocol.ToolsChanged)
+			listen.nextOf(protocol.ToolsChanged)
 		})
 	}
 }
@@ -86,16 +87,16 @@ func TestSubscriptionsOnASharedConnection(t *testing.T) {
 	ann.call("resources/subscribe", `{"uri":"file:///both"}`)
 	bob.call("resources/subscribe", `{"uri":"file:///both"}`)
 	c := s.open()[1]
-	c.tell(resourceUpdated, `{"uri":"file:///ann"}`)
+	c.tell(protocol.ResourceUpdated, `{"uri":"file:///ann"}`)
 	c.tell("notifications/message", `{"level":"info","data":"of somebody's call"}`)
-	c.tell(resourceUpdated, `{"uri":"file:///both"}`)
+	c.tell(protocol.ResourceUpdated, `{"uri":"file:///both"}`)
 	equal(t, "ann", text(a.next(), "params", "uri")+" "+text(a.next(), "params", "uri"), "file:///ann file:///both")
 	equal(t, "bob", text(b.next(), "params", "uri"), "file:///both")
 	ann.call("resources/unsubscribe", `{"uri":"file:///both"}`)
 	if n := len(s.got("resources/unsubscribe")); n != 0 {
 		t.Error("one who leaves takes the other's subscription along")
 	}
-	c.tell(resourceUpdated, `{"uri":"file:///both"}`)
+	c.tell(protocol.ResourceUpdated, `{"uri":"file:///both"}`)
 	equal(t, "bob still hears", text(b.next(), "params", "uri"), "file:///both")
 	bob.call("resources/unsubscribe", `{"uri":"file:///both"}`)
 	s.last("resources/unsubscribe")
@@ -108,9 +109,9 @@ func TestSlowListener(t *testing.T) {
 	t.Parallel()
 	s := &subscription{wake: make(chan struct{}, 1)}
 	for range 10 {
-		s.put(upstream.Event{Method: toolsChanged})
-		s.put(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"a"}`)})
-		s.put(upstream.Event{Method: resourceUpdated, Params: []byte(`{"uri":"b"}`)})
+		s.put(upstream.Event{Method: protocol.ToolsChanged})
+		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"a"}`)})
+		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"b"}`)})
 	}
 	if n := len(s.take()); n != 3 {
 		t.Errorf("%d events wait", n)
@@ -118,7 +119,7 @@ func TestSlowListener(t *testing.T) {
 	h := build(t, nil)
 	full := &subscription{r: h.relay, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1)}
 	for i := range 2 * queued {
-		full.put(upstream.Event{Method: resourceUpdated, Params: []byte(fmt.Sprintf(`{"uri":"%d"}`, i))})
+		full.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(fmt.Sprintf(`{"uri":"%d"}`, i))})
 	}
 	if n := len(full.take()); n != queued || !full.cut {
 		t.Errorf("%d events wait, cut %v", n, full.cut)
@@ -139,11 +140,11 @@ func TestStandaloneStreamHearsOnlyWhatItMay(t *testing.T) {
 	equal(t, "denied", code(h.legacy("/mcp/s", "token:c tool:s/echo", `{}`).call("resources/subscribe", `{"uri":"file:///a"}`)), "1403")
 	eventually(t, "one listen", func() bool { return s.listening() == 1 })
 	h.gate.SetPolicy(policy.New(1000, nil))
-	s.change(toolsChanged, `{}`)
+	s.change(protocol.ToolsChanged, `{}`)
 	stream.silent()
 	h.gate.SetPolicy(policy.New(1000, h.rules))
-	s.change(toolsChanged, `{}`)
-	stream.nextOf(toolsChanged)
+	s.change(protocol.ToolsChanged, `{}`)
+	stream.nextOf(protocol.ToolsChanged)
 }
 
 // tellListeners sends a notification on the listens that ask for uri.

@@ -6,9 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -34,15 +39,15 @@ const maxObjects = 1000
 type subscription struct {
 	r    *Relay
 	x    *front.Exchange
-	want *filter // in the client's names
-	caps []byte  // of the client
+	want *subscribe.Filter // in the client's names
+	caps []byte            // of the client
 	wake chan struct{}
 	end  func() // it is over, for its client to begin again; set before ears open
 
 	mu      sync.Mutex
 	wait    []upstream.Event
-	cut     bool    // something found no room
-	granted *filter // in the client's names, until acked
+	cut     bool              // something found no room
+	granted *subscribe.Filter // in the client's names, until acked
 	acked   bool
 }
 
@@ -50,7 +55,7 @@ func (s *subscription) put(e upstream.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.wait {
-		if isChange(e.Method) && w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
+		if protocol.IsChange(e.Method) && w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
 			return
 		}
 	}
@@ -99,29 +104,29 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	want := wire.Get(x.Params, "notifications")
 	switch {
 	case x.Era != front.Modern:
-		return front.Reply{Error: errNoMethod}
+		return front.Reply{Error: failure.NoMethod}
 	case len(want) == 0 || want[0] != '{':
-		return front.Reply{Error: errParams}
+		return front.Reply{Error: failure.Params}
 	}
 	act := r.act(x, x.Server, x.Method, "")
 	params, ok := r.outward(act, x.Params)
 	if !ok {
 		return r.refusedLeak(act)
 	}
-	heard := parseFilter(wire.Get(params, "notifications"))
-	if heard.named() > maxObjects {
-		return front.Reply{Error: errParams}
+	heard := subscribe.ParseFilter(wire.Get(params, "notifications"))
+	if heard.Named() > maxObjects {
+		return front.Reply{Error: failure.Params}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &subscription{r: r, x: x, want: heard, caps: bytes.Clone(inCall(x).caps), wake: make(chan struct{}, 1),
-		granted: &filter{uris: make(map[string]bool), tasks: make(map[string]bool)}}
-	defer r.audience.join(s.announce)()
+	s := &subscription{r: r, x: x, want: heard, caps: bytes.Clone(question.InCall(x).Caps), wake: make(chan struct{}, 1),
+		granted: &subscribe.Filter{URIs: make(map[string]bool), Tasks: make(map[string]bool)}}
+	defer r.audience.Join(s.announce)()
 	var ears []*ear
 	with := new(gate.Charge)
 	for _, b := range servers {
 		e, err := s.listenTo(b, with)
-		if err != nil && (x.Server != "" || ownLimit(err)) {
+		if err != nil && (x.Server != "" || failure.OwnLimit(err)) {
 			return r.refused(err)
 		}
 		if err == nil {
@@ -152,7 +157,7 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	act.Kind, act.With = gate.Stream, with
 	room := b.enterStream()
 	if !room {
-		act.Over = capOf(b.Name, "max_streams")
+		act.Over = failure.CapOf(b.Name, "max_streams")
 	}
 	pass, err := r.gate.Enter(act)
 	if err != nil {
@@ -163,18 +168,18 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	}
 	e := &ear{sub: s, b: b, pass: pass, link: b.pooledFor(r, x.Who, r.questionCaps(x, b)), tasks: make(map[string]string)}
 	mine := *s.want
-	mine.uris, mine.tasks = make(map[string]bool), make(map[string]bool)
+	mine.URIs, mine.Tasks = make(map[string]bool), make(map[string]bool)
 	if x.Server == "" || e.link.who == nil {
-		mine.rest = nil // it may name anything of any server, and what comes of it is another principal's too
+		mine.Rest = nil // it may name anything of any server, and what comes of it is another principal's too
 	}
-	for uri := range s.want.uris {
+	for uri := range s.want.URIs {
 		if t, err := resolve.Listed(x.Server, uri); err == nil && t.Server() == b.Name && s.enters(b, t, with) {
-			mine.uris[t.Name()] = true
+			mine.URIs[t.Name()] = true
 		}
 	}
-	for id := range s.want.tasks {
+	for id := range s.want.Tasks {
 		if inner, ok := s.task(b, id, with); ok {
-			mine.tasks[inner], e.tasks[inner] = true, id
+			mine.Tasks[inner], e.tasks[inner] = true, id
 		}
 	}
 	e.w = &watcher{want: &mine, listens: b.Builtin == nil, deliver: e.deliver}
@@ -216,7 +221,7 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 	if err != nil || t.Server() != b.Name {
 		return "", false
 	}
-	raw, err := s.r.seal.openTask(wire.Get(t.Params(), "taskId"), s.x.Who, b.Name)
+	raw, err := s.r.seal.OpenTask(wire.Get(t.Params(), "taskId"), s.x.Who, b.Name)
 	if err != nil {
 		return "", false
 	}
@@ -251,12 +256,12 @@ func (e *ear) deliver(ev upstream.Event) {
 		return
 	}
 	switch {
-	case ev.Method == taskChanged:
+	case ev.Method == protocol.TaskChanged:
 		if !e.ofTask(&ev) {
 			return
 		}
 	case x.Server == "":
-		ev.Params = prefixEvent(e.b.Name, ev)
+		ev.Params = naming.Event(e.b.Name, ev)
 	}
 	e.sub.put(ev)
 }
@@ -265,13 +270,13 @@ func (e *ear) deliver(ev upstream.Event) {
 // may not have its questions.
 func (e *ear) ofTask(ev *upstream.Event) bool {
 	x := e.sub.x
-	to := asked{x: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, caps: e.sub.caps}
-	if !e.link.passes(func() asked { return to }, ev) {
+	to := question.Client{X: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, Caps: e.sub.caps}
+	if !e.link.passes(func() question.Client { return to }, ev) {
 		return false
 	}
 	inner, _ := wire.GetString(ev.Params, "taskId")
 	if x.Server == "" {
-		ev.Params = naming{e.b.Name}.result("tasks/get", ev.Params)
+		ev.Params = naming.Server(e.b.Name).Result("tasks/get", ev.Params)
 	}
 	ev.Params = rawjson.Set(ev.Params, rawjson.Edit{Key: "taskId", Value: rawjson.AppendQuote(nil, e.tasks[inner])})
 	return true
@@ -294,18 +299,18 @@ func (e *ear) open(ctx context.Context) error {
 	late := s.acked
 	if !late {
 		g := s.granted
-		g.tools, g.prompts, g.resources = g.tools || got.tools, g.prompts || got.prompts, g.resources || got.resources
-		for uri := range got.uris {
-			g.uris[clientURI(s.x.Server == "", e.b.Name, uri)] = true
+		g.Tools, g.Prompts, g.Resources = g.Tools || got.Tools, g.Prompts || got.Prompts, g.Resources || got.Resources
+		for uri := range got.URIs {
+			g.URIs[naming.URI(s.x.Server == "", e.b.Name, uri)] = true
 		}
-		for id := range got.tasks {
-			g.tasks[e.tasks[id]] = true
+		for id := range got.Tasks {
+			g.Tasks[e.tasks[id]] = true
 		}
-		g.rest = got.rest
+		g.Rest = got.Rest
 	}
 	s.mu.Unlock()
-	for _, m := range []string{toolsChanged, promptsChanged, resourcesChanged} {
-		if late && s.want.wants(m, nil) {
+	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
+		if late && s.want.Wants(m, nil) {
 			s.put(upstream.Event{Method: m})
 		}
 	}
@@ -316,7 +321,7 @@ func (e *ear) open(ctx context.Context) error {
 // acknowledgement. That a list changes the aggregate can say of every kind,
 // since a server that comes up later changes them.
 func (s *subscription) openAll(ctx context.Context, ears []*ear) {
-	s.granted.tools, s.granted.prompts, s.granted.resources = s.want.tools, s.want.prompts, s.want.resources
+	s.granted.Tools, s.granted.Prompts, s.granted.Resources = s.want.Tools, s.want.Prompts, s.want.Resources
 	settled := make(chan struct{}, len(ears))
 	for _, e := range ears {
 		go e.persist(ctx, settled)
@@ -363,7 +368,7 @@ func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
 func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Reply {
 	s.mu.Lock()
 	s.acked = true
-	ack := append([]byte(`{"notifications":`), s.granted.json()...)
+	ack := append([]byte(`{"notifications":`), s.granted.JSON()...)
 	s.mu.Unlock()
 	s.x.StartStream()
 	s.x.Notify("notifications/subscriptions/acknowledged", s.tag(append(ack, '}')))
@@ -394,7 +399,7 @@ func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confir
 // mayHear looks at the policy again when something is delivered: it may have
 // changed since the client began to listen.
 func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
-	if e.Method == resourceUpdated {
+	if e.Method == protocol.ResourceUpdated {
 		uri, _ := wire.GetString(e.Params, "uri")
 		return r.mayRead(who, b, uri, confirmed).Allow
 	}

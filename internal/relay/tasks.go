@@ -5,15 +5,8 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/wire"
-)
-
-var errNoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
-
-// The notifications about a task, of 2025-11-25 and of SEP-2663.
-const (
-	taskStatus  = "notifications/tasks/status"
-	taskChanged = "notifications/tasks"
 )
 
 // isTask lists the methods that name a task (SEP-2663).
@@ -29,9 +22,9 @@ func isTask(method string) bool {
 // sees one caller and cannot tell whose a task is, so the client holds a sealed
 // id.
 func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
-	inner, err := r.seal.openTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
+	inner, err := r.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {
-		return nil, invalid{errNoTask}
+		return nil, failure.Invalid{E: failure.NoTask}
 	}
 	return rawjson.Set(params, rawjson.Edit{Key: "taskId", Value: inner}), nil
 }
@@ -49,7 +42,7 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 			return result
 		}
 		var err error
-		if sealed, err = r.seal.sealTask(id, x.Who, l.b.Name); err != nil {
+		if sealed, err = r.seal.SealTask(id, x.Who, l.b.Name); err != nil {
 			r.log.Error("sealing a task's id", "err", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
@@ -30,7 +31,7 @@ func (b *backend) tried(ctx context.Context, err error) {
 		b.trouble.Store(nil)
 		return
 	case b.Upstream == nil, ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, errInstances), errors.Is(err, errGone), errors.Is(err, errRefusedServer), errors.Is(err, pin.ErrWithheld),
+		errors.Is(err, failure.ErrInstances), errors.Is(err, failure.ErrGone), errors.Is(err, failure.ErrRefusedServer), errors.Is(err, pin.ErrWithheld),
 		errors.Is(err, upstream.ErrBusy), errors.Is(err, upstream.ErrOpen), errors.Is(err, upstream.ErrStreams), errors.Is(err, upstream.ErrSignIn):
 		return
 	}

@@ -5,24 +5,11 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-)
-
-const (
-	// codeURLRequired is the error of a legacy server whose user has to open a URL
-	// first (2025-11-25 Elicitation, "URL Elicitation Required Error"). The modern
-	// era has input_required in its place.
-	codeURLRequired = -32042
-	// codeNoCapability is the modern era's error for a client that lacks a capability
-	// which the request needs.
-	codeNoCapability = -32021
-)
-
-var (
-	errNeedsURL  = &wire.Error{Code: codeNoCapability, Message: "The server needs a URL elicitation, which the client does not declare", Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
-	errURLRefuse = &wire.Error{Code: front.CodeInternal, Message: "The URL that the server needs was not opened"}
 )
 
 // replayed is the state of a call that a legacy server ended with codeURLRequired.
@@ -32,18 +19,13 @@ var replayed = []byte(`"replay"`)
 
 // needsURL reports an error that has to become input_required for the client.
 func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool {
-	return e != nil && e.Code == codeURLRequired && x.Era == front.Modern && c.era == front.Legacy && mayAsk(method)
-}
-
-// hasURLMode reports whether a modern client can be sent to a URL.
-func hasURLMode(x *front.Exchange) bool {
-	return declares(x.Params, "_meta", wire.MetaCapabilities, "elicitation", "url")
+	return e != nil && e.Code == failure.CodeURLRequired && x.Era == front.Modern && c.era == front.Legacy && question.MayAsk(method)
 }
 
 // urlRequired turns the questions of such an error, which were decided and labelled,
 // into a result that requires input.
 func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
-	requests, n := emptyResult, 0
+	requests, n := rawjson.Empty, 0
 	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
 		n++
 		ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)},
@@ -51,9 +33,9 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 		requests = rawjson.Set(requests, rawjson.Edit{Key: fmt.Sprintf("%s-%d", t.b.Name, n), Value: ask})
 	}
 	if n == 0 {
-		return upstream.Reply{}, errNoQuestions
+		return upstream.Reply{}, failure.ErrNoQuestions
 	}
-	state, err := r.seal.sealState(replayed, x.Who, t)
+	state, err := r.seal.SealState(replayed, x.Who, t.Target)
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("sealing a call that is made again: %w", err)
 	}
@@ -63,13 +45,13 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 
 // replay takes the state of urlRequired out of the params of a call that comes back.
 func (r *Relay) replay(x *front.Exchange, t target) ([]byte, error) {
-	inner, err := r.seal.openState(wire.Get(t.Params(), "requestState"), x.Who, t)
+	inner, err := r.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil || string(inner) != string(replayed) {
-		return nil, invalid{errState} // a legacy server gives none, and a parked call has been looked for
+		return nil, failure.Invalid{E: failure.State} // a legacy server gives none, and a parked call has been looked for
 	}
 	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
-		if !isText(wire.Get(answer, "action"), "accept") {
-			return nil, invalid{errURLRefuse}
+		if !rawjson.IsText(wire.Get(answer, "action"), "accept") {
+			return nil, failure.Invalid{E: failure.URLRefused}
 		}
 	}
 	return rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil

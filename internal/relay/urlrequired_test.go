@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -16,7 +17,7 @@ func gated(t *testing.T, start func(*testing.T, string, string) *script) *script
 	s := start(t, "quiz", "legacy")
 	s.serve = func(q *query) {
 		if len(s.got(q.Method)) == 1 {
-			q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: codeURLRequired, Message: "first this", Data: []byte(
+			q.emit(rawjson.AppendError(nil, q.ID, &wire.Error{Code: failure.CodeURLRequired, Message: "first this", Data: []byte(
 				`{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://x.example/","message":"go"}]}`)}))
 			return
 		}

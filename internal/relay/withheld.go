@@ -11,6 +11,8 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -29,7 +31,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	}
 	edits := []rawjson.Edit{{Key: "inputResponses"}, {Key: "requestState"}}
 	if !t.NamesURI() {
-		edits = append(edits, rawjson.Edit{Key: "arguments", Value: emptyResult})
+		edits = append(edits, rawjson.Edit{Key: "arguments", Value: rawjson.Empty})
 	}
 	t.Target = t.Renamed(made)
 	t.Target, _ = t.With(rawjson.Set(t.Params(), edits...))
@@ -40,7 +42,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	req.Headers, req.ProgressToken = nil, nil
 	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) {
 		if e.ID != nil {
-			go l.reply(c, e.ID, refusal(e.Method))
+			go l.reply(c, e.ID, question.Refusal(e.Method))
 		}
 	})
 	if err == nil {
@@ -49,7 +51,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	if err == nil {
 		reply, err = l.r.incoming(x, l, c, t, reply)
 	}
-	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && isTrue(wire.Get(reply.Result, "isError"))) {
+	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && rawjson.IsTrue(wire.Get(reply.Result, "isError"))) {
 		return upstream.Reply{}, held
 	}
 	reply = renamed(reply, made, was)
@@ -114,42 +116,22 @@ func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 	return upstream.Reply{Error: &e}
 }
 
-// unknownOf is the answer to a name that does not exist, by the method that
-// names it; nil where no name is.
-func unknownOf(method string) *wire.Error {
-	switch method {
-	case "tools/call":
-		return errNoTool
-	case "prompts/get":
-		return errNoPrompt
-	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
-		return errNoURI
-	case "completion/complete":
-		return errParams
-	}
-	return nil
-}
-
-// blockedText is the answer when a content rule holds back a message, for the
-// sender and for the receiver.
-const blockedText = "Blocked by a content rule"
-
 // heldBack answers an act that a rule about content has ended: a withheld object
 // has the answer of one that does not exist. nil: it is another failure.
 func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply {
 	var held *pin.Held
-	var cut *contentError
+	var cut *failure.Content
 	switch {
 	case errors.As(err, &held):
 		pass.Leave("withheld", 0)
 		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
 		if act := pass.Act(); r.owns(act.Who) {
-			e := wire.Error{Code: codeUpstream, Message: "Upstream failed"}
-			if unknown := unknownOf(method); unknown != nil {
+			e := wire.Error{Code: failure.CodeUpstream, Message: "Upstream failed"}
+			if unknown := failure.UnknownOf(method); unknown != nil {
 				e = *unknown
 			}
 			e.Data = r.local(e.Code, "", refusal.Ref, nil).Data
-			return &front.Reply{Error: r.reasoned(&e, act.Who, whyWithheld(act.Server, act.Name, held))}
+			return &front.Reply{Error: r.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
 		}
 		var d *disguised
 		if errors.As(err, &d) {
@@ -159,14 +141,14 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 			}
 			return &out
 		}
-		if e := unknownOf(method); e != nil {
+		if e := failure.UnknownOf(method); e != nil {
 			return &front.Reply{Error: e}
 		}
-		return &front.Reply{Error: r.local(codeUpstream, "Upstream failed", refusal.Ref, err)}
+		return &front.Reply{Error: r.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
 	case errors.As(err, &cut):
 		pass.Leave("blocked", 0)
-		refusal := pass.Refuse(cut.rule, gate.CodeDenied)
-		return &front.Reply{Error: r.local(gate.CodeDenied, blockedText, refusal.Ref, nil)}
+		refusal := pass.Refuse(cut.Rule, gate.CodeDenied)
+		return &front.Reply{Error: r.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
 	}
 	return nil
 }

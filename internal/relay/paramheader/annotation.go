@@ -1,4 +1,8 @@
-package relay
+// Package paramheader knows which parameters of a server's tools are repeated in
+// Mcp-Param headers, and compares the two (Streamable HTTP, "Schema Extension").
+//
+// Invariant: a header that differs from the body it repeats is never taken for it.
+package paramheader
 
 import (
 	"bytes"
@@ -9,33 +13,33 @@ import (
 )
 
 const (
-	annotation  = "x-mcp-header"
-	paramPrefix = "Mcp-Param-"
+	annotation = "x-mcp-header"
+	Prefix     = "Mcp-Param-"
 )
 
-// paramHeader is one tool parameter that a header repeats
+// Param is one tool parameter that a header repeats
 // (Streamable HTTP, "Schema Extension").
-type paramHeader struct {
-	key  string   // canonical header key, Mcp-Param-X
-	path []string // members of arguments from the root
+type Param struct {
+	Key  string   // canonical header key, Mcp-Param-X
+	Path []string // members of arguments from the root
 	kind string   // string, integer or boolean
 }
 
-// headersOf reads the annotations of one tool: on string, integer and boolean
+// Of reads the annotations of one tool: on string, integer and boolean
 // properties that are reached through `properties` alone, each a token,
 // unique without regard to case.
-func headersOf(tool []byte) toolHeaders {
+func Of(tool []byte) Tool {
 	schema := wire.Get(tool, "inputSchema")
 	if !bytes.Contains(schema, []byte(annotation)) {
-		return toolHeaders{}
+		return Tool{}
 	}
 	w := headerWalk{seen: make(map[string]bool)}
 	w.schema(schema, nil, true)
-	return toolHeaders{params: w.out, broken: w.broken}
+	return Tool{Params: w.out, Broken: w.broken}
 }
 
 type headerWalk struct {
-	out    []paramHeader
+	out    []Param
 	seen   map[string]bool
 	broken bool
 }
@@ -76,9 +80,9 @@ func (w *headerWalk) other(value []byte, path []string) {
 func (w *headerWalk) add(raw, prop []byte, path []string, plain bool) {
 	name, isText := wire.Text(raw)
 	kind, _ := wire.GetString(prop, "type")
-	key := http.CanonicalHeaderKey(paramPrefix + name)
+	key := http.CanonicalHeaderKey(Prefix + name)
 	switch {
-	case !plain, path == nil, !isText, !isToken(name), w.seen[key]:
+	case !plain, path == nil, !isText, !IsToken(name), w.seen[key]:
 		w.broken = true
 		return
 	case kind != "string" && kind != "integer" && kind != "boolean":
@@ -86,11 +90,11 @@ func (w *headerWalk) add(raw, prop []byte, path []string, plain bool) {
 		return
 	}
 	w.seen[key] = true
-	w.out = append(w.out, paramHeader{key: key, path: path, kind: kind})
+	w.out = append(w.out, Param{Key: key, Path: path, kind: kind})
 }
 
-// isToken is RFC 9110's token.
-func isToken(s string) bool {
+// IsToken is RFC 9110's token.
+func IsToken(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {

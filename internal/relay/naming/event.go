@@ -1,21 +1,24 @@
-package relay
+package naming
 
 import (
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-func clientURI(aggregate bool, server, uri string) string {
+// URI is a server's URI as a client of the aggregate, or of the server's own route, names
+// it.
+func URI(aggregate bool, server, uri string) string {
 	if !aggregate {
 		return uri
 	}
 	return resolve.JoinURI(server, uri)
 }
 
-// prefixEvent rewrites what a notification names into the aggregate's words.
-func prefixEvent(server string, e upstream.Event) []byte {
+// Event rewrites what a notification names into the aggregate's words.
+func Event(server string, e upstream.Event) []byte {
 	switch e.Method {
 	case "notifications/resources/updated":
 		if uri, ok := wire.GetString(e.Params, "uri"); ok {
@@ -25,8 +28,8 @@ func prefixEvent(server string, e upstream.Event) []byte {
 		if logger, ok := wire.GetString(e.Params, "logger"); ok {
 			return rawjson.Set(e.Params, rawjson.Edit{Key: "logger", Value: rawjson.AppendQuote(nil, resolve.JoinName(server, logger))})
 		}
-	case taskStatus, taskChanged:
-		return naming{server}.task(e.Params)
+	case protocol.TaskStatus, protocol.TaskChanged:
+		return Server(server).task(e.Params)
 	}
 	return e.Params
 }

@@ -1,4 +1,9 @@
-package relay
+// Package seal encrypts and binds what travels through a client and comes back:
+// requestState, cursors, the ids of tasks and the handles of parked calls.
+//
+// Invariant: a sealed value opens for the principal, server and request that it was
+// sealed for, within its time, and for nothing else.
+package seal
 
 import (
 	"crypto/aes"
@@ -13,6 +18,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -23,17 +29,17 @@ const (
 	taskLife  = 7 * 24 * time.Hour
 )
 
-var errSeal = errors.New("handle is not one of ours for this principal, server and request")
+var ErrForeign = errors.New("handle is not one of ours for this principal, server and request")
 
 // Sealer encrypts and binds what travels through a client: requestState, cursors and the ids of
 // tasks. A server sees one caller, Doorward, and cannot bind them to a user itself.
 type Sealer struct {
 	aead cipher.AEAD
-	now  func() time.Time
+	Now  func() time.Time
 }
 
-// NewSealer makes a sealer from a key of 32 bytes.
-func NewSealer(key []byte) (*Sealer, error) {
+// New makes a sealer from a key of 32 bytes.
+func New(key []byte) (*Sealer, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("making a sealer: %w", err)
@@ -42,7 +48,7 @@ func NewSealer(key []byte) (*Sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a sealer: %w", err)
 	}
-	return &Sealer{aead: aead, now: time.Now}, nil
+	return &Sealer{aead: aead, Now: time.Now}, nil
 }
 
 // handle is the plaintext. Inner is the raw JSON that the server gave.
@@ -64,7 +70,7 @@ const (
 )
 
 func (s *Sealer) seal(purpose string, h handle, life time.Duration) ([]byte, error) {
-	h.Expires = s.now().Add(life).Unix()
+	h.Expires = s.Now().Add(life).Unix()
 	plain, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
@@ -81,76 +87,76 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 	var h handle
 	text, ok := wire.Text(raw)
 	if !ok || len(text) < 4 || text[:4] != "dw1." {
-		return h, errSeal
+		return h, ErrForeign
 	}
 	box, err := base64.RawURLEncoding.Strict().DecodeString(text[4:])
 	n := s.aead.NonceSize()
 	if err != nil || len(box) < n {
-		return h, errSeal
+		return h, ErrForeign
 	}
 	plain, err := s.aead.Open(nil, box[:n], box[n:], []byte(purpose))
 	if err != nil {
-		return h, errSeal
+		return h, ErrForeign
 	}
-	if err := json.Unmarshal(plain, &h); err != nil || s.now().Unix() > h.Expires {
-		return h, errSeal
+	if err := json.Unmarshal(plain, &h); err != nil || s.Now().Unix() > h.Expires {
+		return h, ErrForeign
 	}
 	return h, nil
 }
 
-func (s *Sealer) sealState(inner []byte, who *principal.Principal, t target) ([]byte, error) {
+func (s *Sealer) SealState(inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
 	return s.seal(forState, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
 }
 
-func (s *Sealer) openState(raw []byte, who *principal.Principal, t target) ([]byte, error) {
+func (s *Sealer) OpenState(raw []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
 	h, err := s.open(forState, raw)
 	if err != nil || h.Who != who.Key() || h.Server != t.Server() || h.Method != t.Method() || h.Digest != digest(t) {
-		return nil, errSeal
+		return nil, ErrForeign
 	}
 	return h.Inner, nil
 }
 
-// sealParked and openParked bind a parked call to what was asked and by whom. Any
+// SealParked and openParked bind a parked call to what was asked and by whom. Any
 // process of the principal may come back with it.
-func (s *Sealer) sealParked(id string, who *principal.Principal, t target) ([]byte, error) {
+func (s *Sealer) SealParked(id string, who *principal.Principal, t resolve.Target) ([]byte, error) {
 	return s.seal(forParked, handle{Who: who.Name(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: []byte(id)}, sealedFor)
 }
 
-func (s *Sealer) openParked(raw []byte, who *principal.Principal, t target) (string, error) {
+func (s *Sealer) OpenParked(raw []byte, who *principal.Principal, t resolve.Target) (string, error) {
 	h, err := s.open(forParked, raw)
 	if err != nil || h.Who != who.Name() || h.Server != t.Server() || h.Method != t.Method() || h.Digest != digest(t) {
-		return "", errSeal
+		return "", ErrForeign
 	}
 	return string(h.Inner), nil
 }
 
-func (s *Sealer) sealCursor(inner []byte, who *principal.Principal, server, method string) ([]byte, error) {
+func (s *Sealer) SealCursor(inner []byte, who *principal.Principal, server, method string) ([]byte, error) {
 	return s.seal(forCursor, handle{Who: who.Key(), Server: server, Method: method, Inner: inner}, sealedFor)
 }
 
-func (s *Sealer) openCursor(raw []byte, who *principal.Principal, server, method string) ([]byte, error) {
+func (s *Sealer) OpenCursor(raw []byte, who *principal.Principal, server, method string) ([]byte, error) {
 	h, err := s.open(forCursor, raw)
 	if err != nil || h.Who != who.Key() || h.Server != server || h.Method != method {
-		return nil, errSeal
+		return nil, ErrForeign
 	}
 	return h.Inner, nil
 }
 
-func (s *Sealer) sealTask(inner []byte, who *principal.Principal, server string) ([]byte, error) {
+func (s *Sealer) SealTask(inner []byte, who *principal.Principal, server string) ([]byte, error) {
 	return s.seal(forTask, handle{Who: who.Key(), Server: server, Inner: inner}, taskLife)
 }
 
-func (s *Sealer) openTask(raw []byte, who *principal.Principal, server string) ([]byte, error) {
+func (s *Sealer) OpenTask(raw []byte, who *principal.Principal, server string) ([]byte, error) {
 	h, err := s.open(forTask, raw)
 	if err != nil || h.Who != who.Key() || h.Server != server {
-		return nil, errSeal
+		return nil, ErrForeign
 	}
 	return h.Inner, nil
 }
 
 // digest covers what a retry must repeat: method, name and arguments. _meta,
 // inputResponses and requestState differ by design.
-func digest(t target) string {
+func digest(t resolve.Target) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(t.Method()), []byte(t.Name()), wire.Canonical(wire.Get(t.Params(), "arguments"))} {
 		fmt.Fprintf(h, "%d:", len(part))

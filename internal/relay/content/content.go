@@ -1,0 +1,101 @@
+// Package content has messages searched by content rules, and sums up what was found.
+package content
+
+import (
+	"sync"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/scan"
+)
+
+// Members that are not looked at: names that the relay acts on, and handles
+// that mean something to their owner alone.
+var (
+	RequestSkip = []string{"name", "uri", "ref", "cursor", "requestState", "taskId", "_meta"}
+	ResultSkip  = []string{"resultType", "nextCursor", "requestState", "taskId"}
+	EventSkip   = []string{"progressToken", "requestId", "uri", "taskId", "level"}
+)
+
+// Findings are what was found in the messages of one call, by rule and what
+// became of it.
+type Findings struct {
+	mu   sync.Mutex
+	seen []Finding
+}
+
+// Finding is how often one rule has found something, and what became of it.
+type Finding struct {
+	Rule, Result string
+	N            int64
+}
+
+// Add counts a find.
+func (f *Findings) Add(rule, result string, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.seen {
+		if f.seen[i].Rule == rule && f.seen[i].Result == result {
+			f.seen[i].N += n
+			return
+		}
+	}
+	f.seen = append(f.seen, Finding{rule, result, n})
+}
+
+// Take empties the findings.
+func (f *Findings) Take() []Finding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.seen
+	f.seen = nil
+	return out
+}
+
+// Look has raw looked at, notes what was found, and returns what may go on.
+func Look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, error) {
+	r := s.Look(raw, skip...)
+	if r.Found == nil {
+		return raw, nil
+	}
+	result := "found"
+	switch {
+	case r.Blocked:
+		result = "blocked"
+	case s.Mode() == scan.Redact:
+		result = "redacted"
+	}
+	for _, c := range r.Found {
+		f.Add(Rule(c.Rule), result, c.N)
+	}
+	if r.Blocked {
+		return nil, &failure.Content{Rule: Rule(r.Found[0].Rule)}
+	}
+	return r.Out, nil
+}
+
+// Rule is the name of a content rule in the record.
+func Rule(name string) string { return "scan." + name }
+
+// LookAtError is Look for the error of a server.
+func LookAtError(s *scan.Scanner, f *Findings, e *wire.Error) (*wire.Error, error) {
+	raw := e.Raw
+	if raw == nil {
+		raw = rawjson.AppendQuote(nil, e.Message)
+		raw = append(append([]byte(`{"message":`), raw...), '}')
+		if e.Data != nil {
+			raw = rawjson.Set(raw, rawjson.Edit{Key: "data", Value: e.Data})
+		}
+	}
+	out, err := Look(s, f, raw, []string{"code"})
+	if err != nil || string(out) == string(raw) {
+		return e, err
+	}
+	message, _ := wire.GetString(out, "message")
+	clean := &wire.Error{Code: e.Code, Message: message, Data: wire.Get(out, "data")}
+	if e.Raw != nil {
+		clean.Raw = out
+	}
+	return clean, nil
+}

@@ -1,0 +1,106 @@
+// Package era translates between the two eras of the protocol: what a server says of
+// itself, its results and errors, and the levels of log messages.
+//
+// Invariant: params and results keep their bytes, apart from members that one of the
+// eras does not have.
+package era
+
+import (
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Initialized is the server's own result in the client's version; of a
+// modern server, its DiscoverResult put in that form, without tasks, which each era
+// has in another form.
+func Initialized(of front.Era, hello []byte, version string) []byte {
+	v := rawjson.AppendQuote(nil, version)
+	if of == front.Legacy {
+		return rawjson.Set(hello, rawjson.Edit{Key: "protocolVersion", Value: v})
+	}
+	info := wire.GetPath(hello, "_meta", wire.MetaServerInfo)
+	if info == nil {
+		info = []byte(`{"name":"unknown","version":"unknown"}`)
+	}
+	edits := []rawjson.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: Capabilities(front.Legacy, of, hello)}, {Key: "serverInfo", Value: info}}
+	if text := wire.Get(hello, "instructions"); text != nil {
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
+	}
+	return rawjson.Set(nil, edits...)
+}
+
+func orEmpty(obj []byte) []byte {
+	if obj == nil {
+		return rawjson.Empty
+	}
+	return obj
+}
+
+// Served is what every route serves: the modern version, and by handshake the
+// legacy ones.
+var Served = []byte(`["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`)
+
+// Discovered is what a server says of itself as the answer to server/discover.
+func Discovered(of front.Era, hello []byte) []byte {
+	edits := []rawjson.Edit{{Key: "supportedVersions", Value: Served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
+	if of == front.Modern {
+		if wire.Get(hello, "resultType") == nil {
+			edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+		}
+		if wire.Get(hello, "ttlMs") == nil {
+			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
+		}
+		return rawjson.Set(hello, edits...)
+	}
+	edits = append(edits,
+		rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)},
+		rawjson.Edit{Key: "ttlMs", Value: []byte("0")},
+		rawjson.Edit{Key: "capabilities", Value: Capabilities(front.Modern, of, hello)})
+	if text := wire.Get(hello, "instructions"); text != nil {
+		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
+	}
+	out := rawjson.Set(nil, edits...)
+	if info := wire.Get(hello, "serverInfo"); info != nil {
+		out = rawjson.SetIn(out, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: info})
+	}
+	return out
+}
+
+// Capabilities are what of a server's capabilities a client of the era can use. Tasks
+// are another protocol in each era.
+func Capabilities(client, of front.Era, hello []byte) []byte {
+	caps := orEmpty(wire.Get(hello, "capabilities"))
+	switch extensions := wire.Get(caps, "extensions"); {
+	case client == of:
+		return caps
+	case client == front.Modern:
+		return rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
+	case extensions != nil:
+		return rawjson.Set(caps, rawjson.Edit{Key: "extensions", Value: WithoutTasks(extensions)})
+	}
+	return caps
+}
+
+// DefaultInit declares no capability, because a capability without a client to
+// serve it must not be offered.
+func DefaultInit(info []byte) []byte { return InitWith(info, rawjson.Empty) }
+
+// InitWith are initialize params that declare caps for the client info.
+func InitWith(info, caps []byte) []byte {
+	p := append([]byte(`{"protocolVersion":"`+protocol.LatestLegacy+`","capabilities":`), caps...)
+	return append(append(append(p, `,"clientInfo":`...), info...), '}')
+}
+
+// tasksExtension is the extension of the modern era (SEP-2663).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// WithoutTasks are a client's or server's extensions without that of tasks, which has no
+// counterpart in the legacy era.
+func WithoutTasks(extensions []byte) []byte {
+	if len(extensions) == 0 || extensions[0] != '{' {
+		return nil
+	}
+	return rawjson.Set(extensions, rawjson.Edit{Key: tasksExtension})
+}

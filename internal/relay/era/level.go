@@ -1,0 +1,42 @@
+package era
+
+import (
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Levels are the severities of log messages, least first (RFC 5424).
+var Levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
+
+// Severity is the rank of a raw log level, -1 for an invalid one.
+func Severity(raw []byte) int {
+	for i, l := range Levels {
+		if string(raw) == l {
+			return i
+		}
+	}
+	return -1
+}
+
+// LevelOf is the log level that a modern request names, raw; nil: none.
+func LevelOf(x *front.Exchange) []byte {
+	return wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
+}
+
+// HearsLog decides whether a modern client gets a log message with its call:
+// only if that request named a level, and the message is at or above it
+// (Logging).
+func HearsLog(x *front.Exchange, message []byte) bool {
+	least := Severity(LevelOf(x))
+	return least >= 0 && Severity(wire.Get(message, "level")) >= least
+}
+
+// Hearer is who hears a legacy server's log messages with a request: each client once
+// for each level that it names. Empty: the request hears none.
+func Hearer(x *front.Exchange) string {
+	level := LevelOf(x)
+	if x.Era != front.Modern || Severity(level) < 0 {
+		return ""
+	}
+	return x.Who.Key() + " " + string(level)
+}

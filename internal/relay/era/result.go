@@ -1,0 +1,63 @@
+package era
+
+import (
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// LegacyMeta removes what a legacy server would not understand and keeps the
+// rest: trace context, vendor keys.
+var LegacyMeta = []rawjson.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
+
+// Legacy removes what only the modern era has: the kind of a result,
+// caching hints, and structured output that is no object.
+func Legacy(method string, result []byte) []byte {
+	edits := []rawjson.Edit{{Key: "resultType"}}
+	if hasHints(method) {
+		edits = append(edits, rawjson.Edit{Key: "ttlMs"}, rawjson.Edit{Key: "cacheScope"})
+	}
+	switch method {
+	case "tools/call":
+		if out := wire.Get(result, "structuredContent"); len(out) > 0 && out[0] != '{' {
+			edits = append(edits, rawjson.Edit{Key: "structuredContent"})
+		}
+	case "tools/list":
+		edits = append(edits, rawjson.Edit{Key: "tools", Value: listing.LegacyTools(wire.Get(result, "tools"))})
+	}
+	return rawjson.Set(result, edits...)
+}
+
+// hasHints lists the methods whose results carry caching hints (Caching).
+func hasHints(method string) bool { return listing.Is(method) || method == "resources/read" }
+
+// Modern adds what a modern client requires and a server left out:
+// resultType, and the caching hints of the methods that have them, at their
+// most careful (Caching).
+func Modern(method string, result []byte) []byte {
+	var edits []rawjson.Edit
+	if wire.Get(result, "resultType") == nil {
+		edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
+	}
+	if hasHints(method) {
+		if wire.Get(result, "ttlMs") == nil {
+			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
+		}
+		if wire.Get(result, "cacheScope") == nil {
+			edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
+		}
+	}
+	if edits == nil || len(result) == 0 || result[0] != '{' {
+		return result
+	}
+	return rawjson.Set(result, edits...)
+}
+
+// Error maps the codes that one era has and the other forbids.
+func Error(client, server front.Era, e *wire.Error) *wire.Error {
+	if client == front.Modern && server == front.Legacy && e.Code == -32002 {
+		return &wire.Error{Code: front.CodeInvalidParams, Message: e.Message, Data: e.Data}
+	}
+	return e
+}

@@ -1,0 +1,104 @@
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// ErrUnanswered says that a client was asked and gave no answer: it is gone, or
+// the time is over.
+var ErrUnanswered = errors.New("the client gave no answer")
+
+// Why a call does not reach its server.
+var (
+	ErrInstances     = errors.New("max_instances reached")
+	ErrConcurrency   = errors.New("max_concurrency reached")
+	ErrRefusedServer = errors.New("the server's configuration was refused at start")
+	ErrGone          = fmt.Errorf("the server is no longer configured: %w", upstream.ErrNotSent)
+)
+
+// Failed is why a forwarded request has no answer of its server.
+type Failed struct {
+	Code   int64
+	Text   string
+	Word   string // for the outcome record
+	Cap    string // the limit that struck, by its key; empty: none did
+	Retry  int    // seconds, for Retry-After; 0: unknown
+	Cancel bool   // nobody waits for an answer
+}
+
+// Classify turns what an upstream face reports into the contract's table.
+func Classify(ctx context.Context, server string, err error) Failed {
+	f := Failed{Code: CodeUpstream, Text: "Upstream failed", Word: "failed"}
+	switch {
+	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		f.Code, f.Text, f.Word = CodeTimeout, "Upstream timed out", "timeout"
+	case ctx.Err() != nil:
+		f.Cancel, f.Word = true, "cancelled"
+	case errors.Is(err, ErrInstances):
+		f.Word, f.Cap = "busy", CapOf(server, "max_instances")
+	case errors.Is(err, ErrConcurrency):
+		f.Word, f.Cap = "busy", CapOf(server, "max_concurrency")
+	case errors.Is(err, upstream.ErrBusy):
+		f.Word, f.Cap = "busy", "limits.children"
+	case errors.Is(err, upstream.ErrStreams):
+		f.Word, f.Cap = "busy", CapOf(server, "max_streams")
+	case errors.Is(err, upstream.ErrSignIn):
+		f.Text, f.Word = SignIn, "sign-in"
+	}
+	f.Retry = int((upstream.RetryAfter(err) + time.Second - 1) / time.Second)
+	return f
+}
+
+// CapOf names a limit of one server.
+func CapOf(server, key string) string { return "mcpServers." + server + ".doorward." + key }
+
+// OwnLimit reports that an act was refused by a limit of its caller, which
+// strikes a whole request and not one server's part in it.
+func OwnLimit(err error) bool {
+	var ref *gate.Refusal
+	return errors.As(err, &ref) && (ref.Rule == gate.RuleRate || ref.Rule == gate.RuleCalls || ref.Rule == gate.RuleStreams)
+}
+
+// ErrAsksTooMuch is an upstream failure: the server asked this client for
+// something that it did not declare or that policy forbids.
+var ErrAsksTooMuch = fmt.Errorf("the server asked for what the client does not offer: %w", upstream.ErrProtocol)
+
+// MaxRounds bounds how often a modern server may ask for input within one call of
+// a legacy client.
+const MaxRounds = 10
+
+// How a call in rounds fails at its server.
+var (
+	ErrRounds      = fmt.Errorf("the server asked in more than %d rounds: %w", MaxRounds, upstream.ErrProtocol)
+	ErrOtherTool   = fmt.Errorf("the server has changed between two rounds of a call: %w", upstream.ErrProtocol)
+	ErrNoQuestions = fmt.Errorf("the server requires input and asks for none: %w", upstream.ErrProtocol)
+)
+
+// NotRun reports that a request certainly did not reach its server.
+func NotRun(err error) bool {
+	return errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
+}
+
+// LaterRound is the error of a round behind the first, which hides that this round was
+// not run: the call must not begin anew.
+type LaterRound struct{ Err error }
+
+// Error implements error.
+func (e LaterRound) Error() string { return e.Err.Error() }
+
+// Is implements errors.Is.
+func (e LaterRound) Is(target error) bool {
+	return target != upstream.ErrSession && target != upstream.ErrNotSent && errors.Is(e.Err, target)
+}
+
+// As implements errors.As.
+func (e LaterRound) As(target any) bool { return errors.As(e.Err, target) }
+
+// ErrNotGiven says that the client did not give what a call cannot go on without.
+var ErrNotGiven = errors.New("the client did not answer")

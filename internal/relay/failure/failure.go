@@ -1,0 +1,116 @@
+// Package failure has what a caller is told when an act of it fails: constant texts
+// and codes, and the reasons that lead to them.
+//
+// Invariant: no text here names anything of the machine or of another principal.
+package failure
+
+import (
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// The constant texts and codes that a caller gets for a failure.
+var (
+	NoServer = &wire.Error{Code: front.CodeNoMethod, Message: "Unknown server"}
+	NoID     = &wire.Error{Code: front.CodeInvalidRequest, Message: "Invalid request"}
+	NoMethod = &wire.Error{Code: front.CodeNoMethod, Message: "Method not found"}
+	NoTool   = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown tool"}
+	NoPrompt = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown prompt"}
+	NoURI    = &wire.Error{Code: front.CodeInvalidParams, Message: "Resource not found"}
+	Params   = &wire.Error{Code: front.CodeInvalidParams, Message: "Invalid params"}
+	Cursor   = &wire.Error{Code: front.CodeInvalidParams, Message: "Invalid cursor"}
+	State    = &wire.Error{Code: front.CodeInvalidParams, Message: "Invalid requestState"}
+	Headers  = &wire.Error{Code: front.CodeHeaderMismatch, Message: "A header is missing or differs from the body"}
+
+	CodeUpstream = int64(1502)
+	CodeTimeout  = int64(1504)
+	CodeBusy     = int64(1503)
+)
+
+// Invalid is what the caller did wrong, as opposed to what its server did.
+type Invalid struct{ E *wire.Error }
+
+// Error implements error.
+func (i Invalid) Error() string { return i.E.Message }
+
+// SignIn is what a caller is told of a server that wants a sign-in.
+const SignIn = "Upstream needs sign-in"
+
+// Here reports an error of Doorward's own about its server, as opposed
+// to one that the server answered or policy gave.
+func Here(e *wire.Error) bool {
+	return e != nil && e.Raw == nil && (e.Code == CodeUpstream || e.Code == CodeTimeout || e.Code == CodeBusy)
+}
+
+// CapText is what a caller learns of a limit: whether it is its own or the
+// server's.
+func CapText(rule string) string {
+	switch rule {
+	case gate.RuleCalls:
+		return "Too many calls at once"
+	case front.RulePerPrincipal, front.RuleSessions:
+		return "Too many sessions"
+	}
+	return "Server is at its limit"
+}
+
+// NoAddressee refuses a notification that names no server which the caller may use.
+var NoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification is for no server"}
+
+// Late reports the error of a server that did not answer in time.
+func Late(e *wire.Error) bool { return e.Raw == nil && e.Code == CodeTimeout }
+
+// WhyWithheld is why the owner's call of an object was held back, and what shows it.
+func WhyWithheld(server, name string, err error) string {
+	return "withheld: " + server + "/" + name + ": " + err.Error() + "; see doorward trust " + server
+}
+
+// Content ends an act whose message a content rule blocks.
+type Content struct{ Rule string }
+
+// Error implements error.
+func (e *Content) Error() string { return "blocked by " + e.Rule }
+
+// NoTask is the answer to the id of a task that the caller has not made.
+var NoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
+
+// NewKind is the answer to a legacy client for a result that its era has no form
+// for. A client of that era would take it for the end of the call.
+var NewKind = &wire.Error{Code: front.CodeInternal, Message: "The server's result has a resultType that protocol revisions before 2026-07-28 cannot carry"}
+
+const (
+	// CodeURLRequired is the error of a legacy server whose user has to open a URL
+	// first (2025-11-25 Elicitation, "URL Elicitation Required Error"). The modern
+	// era has input_required in its place.
+	CodeURLRequired = -32042
+	// codeNoCapability is the modern era's error for a client that lacks a capability
+	// which the request needs.
+	codeNoCapability = -32021
+)
+
+// The answers where a URL had to be opened and was not.
+var (
+	NeedsURL   = &wire.Error{Code: codeNoCapability, Message: "The server needs a URL elicitation, which the client does not declare", Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
+	URLRefused = &wire.Error{Code: front.CodeInternal, Message: "The URL that the server needs was not opened"}
+)
+
+// UnknownOf is the answer to a name that does not exist, by the method that
+// names it; nil where no name is.
+func UnknownOf(method string) *wire.Error {
+	switch method {
+	case "tools/call":
+		return NoTool
+	case "prompts/get":
+		return NoPrompt
+	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
+		return NoURI
+	case "completion/complete":
+		return Params
+	}
+	return nil
+}
+
+// Blocked is the answer when a content rule holds back a message, for the
+// sender and for the receiver.
+const Blocked = "Blocked by a content rule"

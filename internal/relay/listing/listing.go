@@ -1,0 +1,85 @@
+// Package listing knows the lists of the protocol, and puts the lists of servers
+// together for the aggregate.
+//
+// Invariant: an entry is shown to the callers alone whom policy lets use it.
+package listing
+
+import (
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// Kind says what a list method lists: the member of its result, the member
+// that names an entry, the action that using an entry is, and the notification
+// of its change. Names and notifications that Doorward does not know are empty.
+type Kind struct{ Member, Name, Action, Changed string }
+
+// Of is the kind of a list method that the protocol defines.
+func Of(method string) (Kind, bool) {
+	switch method {
+	case "tools/list":
+		return Kind{"tools", "name", "tools/call", protocol.ToolsChanged}, true
+	case "prompts/list":
+		return Kind{"prompts", "name", "prompts/get", protocol.PromptsChanged}, true
+	case "resources/list":
+		return Kind{"resources", "uri", "resources/read", protocol.ResourcesChanged}, true
+	case "resources/templates/list":
+		return Kind{"resourceTemplates", "uriTemplate", "resources/read", protocol.ResourcesChanged}, true
+	case "skills/list": // SEP-2640
+		return Kind{"skills", "uri", "resources/read", protocol.ResourcesChanged}, true
+	}
+	return Kind{}, false
+}
+
+// Merged is Of for what the aggregate merges: also tasks, and lists that
+// Doorward does not know. The result of x/list has its entries in a member x.
+func Merged(method string) Kind {
+	if kind, ok := Of(method); ok {
+		return kind
+	}
+	of, _ := strings.CutSuffix(method, "/list")
+	return Kind{Member: of[strings.LastIndexByte(of, '/')+1:], Action: method}
+}
+
+// Is reports a list method that the protocol defines.
+func Is(method string) bool {
+	_, ok := Of(method)
+	return ok
+}
+
+// ListMethods are the list of each kind.
+var ListMethods = [pin.KindCount]string{
+	pin.Tools: "tools/list", pin.Prompts: "prompts/list", pin.Resources: "resources/list", pin.Templates: "resources/templates/list",
+	pin.Skills: "skills/list",
+}
+
+// PinKind is the kind of definitions that a method lists.
+func PinKind(method string) (pin.Kind, bool) {
+	for k, m := range ListMethods {
+		if m == method {
+			return pin.Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// LegacyTools drops output schemas whose root is not an object.
+func LegacyTools(tools []byte) []byte {
+	out := []byte{'['}
+	for tool := range wire.Elements(tools) {
+		out = append(rawjson.AppendComma(out), legacyTool(tool)...)
+	}
+	return append(out, ']')
+}
+
+func legacyTool(tool []byte) []byte {
+	schema := wire.Get(tool, "outputSchema")
+	if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
+		return rawjson.Set(tool, rawjson.Edit{Key: "outputSchema"})
+	}
+	return tool
+}

@@ -1,0 +1,68 @@
+package listing
+
+import (
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Page is one server's share of a merged list.
+type Page struct {
+	Server string
+	Cursor []byte // raw inner cursor to ask with; nil: from the start
+}
+
+// Share is what one server contributed.
+type Share struct {
+	Server  string
+	Entries []byte // a JSON array in the aggregate's names; nil: nothing
+	Next    []byte // raw inner cursor
+	Refused error  // a limit of the caller has struck
+	Known   bool   // without asking the server
+	Missing string // why the server's own answer is not there; empty: it is
+}
+
+// Prefixed rewrites each entry's name into the aggregate's.
+func Prefixed(server string, kind Kind, entries []byte) []byte {
+	out := append(make([]byte, 0, len(entries)+len(entries)/16+16), '[')
+	for entry := range wire.Elements(entries) {
+		if entry = PrefixedEntry(server, kind, entry); entry != nil {
+			out = append(rawjson.AppendComma(out), entry...)
+		}
+	}
+	return append(out, ']')
+}
+
+// PrefixedEntry rewrites one entry; nil: it has no name.
+func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
+	member := kind.Name
+	if member == "" {
+		member = namedBy(entry)
+	}
+	name, ok := wire.GetString(entry, member)
+	switch {
+	case !ok && kind.Name != "":
+		return nil
+	case !ok:
+	case member == "name" || member == "taskId":
+		name = resolve.JoinName(server, name)
+	default:
+		name = resolve.JoinURI(server, name)
+	}
+	entry = naming.Server(server).Entry(entry)
+	if ok {
+		entry = rawjson.Set(entry, rawjson.Edit{Key: member, Value: rawjson.AppendQuote(nil, name)})
+	}
+	return entry
+}
+
+// namedBy is the member that names an entry of a list that Doorward does not know.
+func namedBy(entry []byte) string {
+	for _, member := range []string{"uri", "taskId", "name"} {
+		if _, ok := wire.GetString(entry, member); ok {
+			return member
+		}
+	}
+	return ""
+}

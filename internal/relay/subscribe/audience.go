@@ -1,0 +1,54 @@
+package subscribe
+
+import (
+	"sync"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+)
+
+// Audience is all clients that listen for changes of lists. They are told when
+// the policy or the configuration changes what they may see, which no server
+// reports.
+type Audience struct {
+	mu    sync.Mutex
+	ears  map[int]func(method string)
+	count int
+}
+
+// Join adds an ear; leave takes it out again.
+func (a *Audience) Join(ear func(method string)) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ears == nil {
+		a.ears = make(map[int]func(string))
+	}
+	a.count++
+	n := a.count
+	a.ears[n] = ear
+	return func() {
+		a.mu.Lock()
+		delete(a.ears, n)
+		a.mu.Unlock()
+	}
+}
+
+// All are the ears there are.
+func (a *Audience) All() []func(string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]func(string), 0, len(a.ears))
+	for _, ear := range a.ears {
+		out = append(out, ear)
+	}
+	return out
+}
+
+// ListCapability is the capability that a server declares when it reports changes
+// of a list.
+var ListCapability = map[string]string{protocol.ToolsChanged: "tools", protocol.PromptsChanged: "prompts", protocol.ResourcesChanged: "resources"}
+
+// URIParams are the params of a request about one resource.
+func URIParams(uri string) []byte {
+	return rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
+}

@@ -1,0 +1,173 @@
+// Package subscribe has what clients listen to: the filter of a listen, and everyone
+// who is told of changes that no server reports.
+package subscribe
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Filter is what a listener wants to receive (Subscriptions, "Filter"). It is
+// replaced, never changed.
+type Filter struct {
+	Tools, Prompts, Resources bool
+	URIs                      map[string]bool
+	Tasks                     map[string]bool   // ids (SEP-2663)
+	Rest                      map[string]string // members that Doorward does not know, raw
+}
+
+// Named is how many objects it names.
+func (f *Filter) Named() int { return len(f.URIs) + len(f.Tasks) }
+
+// Lists is the filter for every list and no object.
+func Lists() *Filter {
+	return &Filter{Tools: true, Prompts: true, Resources: true,
+		URIs: make(map[string]bool), Tasks: make(map[string]bool), Rest: make(map[string]string)}
+}
+
+// Wants decides whether a change is part of it.
+func (f *Filter) Wants(method string, params []byte) bool {
+	switch method {
+	case protocol.ToolsChanged:
+		return f.Tools
+	case protocol.PromptsChanged:
+		return f.Prompts
+	case protocol.ResourcesChanged:
+		return f.Resources
+	case protocol.ResourceUpdated:
+		uri, _ := wire.GetString(params, "uri")
+		return f.URIs[uri]
+	case protocol.TaskChanged:
+		id, _ := wire.GetString(params, "taskId")
+		return f.Tasks[id]
+	case "notifications/message", protocol.TaskStatus:
+		return false
+	}
+	return len(f.Rest) > 0
+}
+
+// With is f with a resource more, or less.
+func (f *Filter) With(uri string, on bool) *Filter {
+	g := *f
+	g.URIs = make(map[string]bool, len(f.URIs)+1)
+	maps.Copy(g.URIs, f.URIs)
+	if on {
+		g.URIs[uri] = true
+	} else {
+		delete(g.URIs, uri)
+	}
+	return &g
+}
+
+// JSON is the notifications object of f, in a fixed order.
+func (f *Filter) JSON() []byte {
+	out := []byte{'{'}
+	for _, k := range []struct {
+		on   bool
+		name string
+	}{{f.Tools, "toolsListChanged"}, {f.Prompts, "promptsListChanged"}, {f.Resources, "resourcesListChanged"}} {
+		if k.on {
+			out = append(rawjson.AppendComma(out), `"`+k.name+`":true`...)
+		}
+	}
+	out = appendTexts(out, "resourceSubscriptions", f.URIs)
+	out = appendTexts(out, "taskIds", f.Tasks)
+	for _, key := range slices.Sorted(maps.Keys(f.Rest)) {
+		out = append(append(rawjson.AppendQuote(rawjson.AppendComma(out), key), ':'), f.Rest[key]...)
+	}
+	return append(out, '}')
+}
+
+// appendTexts adds a member that lists texts, if there are any.
+func appendTexts(out []byte, member string, texts map[string]bool) []byte {
+	if len(texts) == 0 {
+		return out
+	}
+	out = append(rawjson.AppendComma(out), `"`+member+`":[`...)
+	for i, text := range slices.Sorted(maps.Keys(texts)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = rawjson.AppendQuote(out, text)
+	}
+	return append(out, ']')
+}
+
+// ParseFilter reads a notifications object.
+func ParseFilter(raw []byte) *Filter {
+	f := &Filter{Rest: make(map[string]string)}
+	for key, value := range wire.Members(raw) {
+		switch key {
+		case "toolsListChanged":
+			f.Tools = rawjson.IsTrue(value)
+		case "promptsListChanged":
+			f.Prompts = rawjson.IsTrue(value)
+		case "resourcesListChanged":
+			f.Resources = rawjson.IsTrue(value)
+		case "resourceSubscriptions":
+			f.URIs = texts(value)
+		case "taskIds":
+			f.Tasks = texts(value)
+		default:
+			f.Rest[key] = string(value)
+		}
+	}
+	return f
+}
+
+// texts is the set of a list's texts.
+func texts(list []byte) map[string]bool {
+	out := make(map[string]bool)
+	for raw := range wire.Elements(list) {
+		if text, ok := wire.Text(raw); ok {
+			out[text] = true
+		}
+	}
+	return out
+}
+
+// Both keeps what f requested and g grants.
+func (f *Filter) Both(g *Filter) *Filter {
+	out := &Filter{Tools: f.Tools && g.Tools, Prompts: f.Prompts && g.Prompts, Resources: f.Resources && g.Resources,
+		URIs: maps.Clone(f.URIs), Tasks: maps.Clone(f.Tasks), Rest: maps.Clone(g.Rest)}
+	maps.DeleteFunc(out.URIs, func(uri string, _ bool) bool { return !g.URIs[uri] })
+	maps.DeleteFunc(out.Tasks, func(id string, _ bool) bool { return !g.Tasks[id] })
+	maps.DeleteFunc(out.Rest, func(key, _ string) bool { return f.Rest[key] == "" })
+	return out
+}
+
+// Add makes f ask for what g asks too. Of two values of a member that Doorward does not
+// know, the first one stays.
+func (f *Filter) Add(g *Filter) {
+	maps.Copy(f.URIs, g.URIs)
+	maps.Copy(f.Tasks, g.Tasks)
+	for key, value := range g.Rest {
+		if f.Rest[key] == "" {
+			f.Rest[key] = value
+		}
+	}
+}
+
+// Covers reports whether f asks for every object and member that g asks for.
+func (f *Filter) Covers(g *Filter) bool {
+	for key := range g.Rest {
+		if f.Rest[key] == "" {
+			return false
+		}
+	}
+	return covers(f.URIs, g.URIs) && covers(f.Tasks, g.Tasks)
+}
+
+// covers reports whether everything in want is in the set.
+func covers(set, want map[string]bool) bool {
+	for k := range want {
+		if !set[k] {
+			return false
+		}
+	}
+	return true
+}
