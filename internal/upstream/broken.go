@@ -15,19 +15,19 @@ const maxBad = 100
 // refused deals with a message that the strict parser did not accept. An answer
 // that can be told to belong to a call costs that call; anything else is
 // skipped and counted, until there is too much of it in a row.
-func (s *stream) refused(b []byte) error {
-	s.bad++
-	s.badSize += len(b)
+func (in *intake) refused(b []byte) error {
+	in.bad++
+	in.badSize += len(b)
 	g := guess(b)
 	switch {
 	case !g.message:
-		s.srv.counts.garbage.Add(1)
-		s.srv.said.garbled(b)
+		in.stream.srv.counts.garbage.Add(1)
+		in.stream.srv.said.garbled(b)
 	default:
-		s.srv.counts.violations.Add(1)
-		s.blame(g)
+		in.stream.srv.counts.violations.Add(1)
+		in.blame(g)
 	}
-	if s.bad > maxBad || s.badSize > s.srv.def.MaxMessage {
+	if in.bad > maxBad || in.badSize > in.stream.srv.def.MaxMessage {
 		return newFault(ErrProtocol, "too much that is no message in a row")
 	}
 	return nil
@@ -35,15 +35,15 @@ func (s *stream) refused(b []byte) error {
 
 // blame fails the call whose answer was refused: the one it names, or the only
 // one it can be.
-func (s *stream) blame(g guessed) {
+func (in *intake) blame(g guessed) {
 	if !g.answer {
 		return
 	}
 	id := g.id
 	if id == 0 {
-		id = s.pending.sole()
+		id = in.stream.pending.sole()
 	}
-	if c, _ := s.pending.take(id); c != nil {
+	if c, _ := in.stream.pending.take(id); c != nil {
 		c.finish(Reply{}, newFault(ErrProtocol, "the answer is not valid JSON-RPC"))
 	}
 }

@@ -20,7 +20,7 @@ import (
 // ErrEra: the server refused initialize (errors.As finds its *wire.Error), or
 // negotiated a revision that is no known legacy one.
 func (s *Server) DialLegacy(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {
-	limited, cancel := context.WithTimeout(ctx, s.dialLimit())
+	limited, cancel := context.WithTimeout(ctx, s.def.dialLimit())
 	defer cancel()
 	c, result, err := s.dialLegacy(limited, initParams, on)
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *Server) modernStdio(ctx context.Context, meta []byte, on func(Event)) (
 	if err != nil {
 		return nil, nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.dialLimit())
+	limited, cancel := context.WithTimeout(ctx, s.def.dialLimit())
 	defer cancel()
 	result, err := c.discovered(limited, meta)
 	if err != nil {

@@ -23,14 +23,14 @@ type Greeting struct {
 // A program that ends on server/discover is started once more, for initialize.
 // ErrEra: it refused both.
 func (s *Server) DialEither(ctx context.Context, modern bool, meta, initParams []byte, on func(Event)) (Conn, Greeting, error) {
-	limited, cancel := context.WithTimeout(ctx, s.dialLimit())
+	limited, cancel := context.WithTimeout(ctx, s.def.dialLimit())
 	defer cancel()
 	c, err := s.startChild(modern, initParams, on)
 	if err != nil {
 		return nil, Greeting{}, err
 	}
 	c.quiet.Store(true)
-	e := either{stdioConn: c, meta: meta, init: initParams}
+	e := either{conn: c, meta: meta, init: initParams}
 	greeting, err := e.negotiate(limited, modern)
 	if err == nil {
 		c.settle()
@@ -50,7 +50,7 @@ func (s *Server) DialEither(ctx context.Context, modern bool, meta, initParams [
 
 // either is a child whose era is not settled.
 type either struct {
-	*stdioConn
+	conn       *stdioConn
 	meta, init []byte
 }
 
@@ -68,8 +68,8 @@ func (e either) negotiate(ctx context.Context, modern bool) (Greeting, error) {
 	if err == nil || !errors.Is(err, ErrEra) {
 		return Greeting{Result: result}, err
 	}
-	e.modern.Store(true)
-	if result, err = e.discovered(ctx, e.meta); err != nil {
+	e.conn.modern.Store(true)
+	if result, err = e.conn.discovered(ctx, e.meta); err != nil {
 		return Greeting{}, err
 	}
 	return Greeting{Result: result, Modern: true, Only: true}, nil
@@ -78,15 +78,15 @@ func (e either) negotiate(ctx context.Context, modern bool) (Greeting, error) {
 // initialized makes the legacy handshake. From then on the child's end may be due to
 // what the client says in it.
 func (e either) initialized(ctx context.Context) ([]byte, error) {
-	e.modern.Store(false)
-	e.quiet.Store(false)
-	result, err := e.initialize(ctx, e.init)
+	e.conn.modern.Store(false)
+	e.conn.quiet.Store(false)
+	result, err := e.conn.initialize(ctx, e.init)
 	switch {
 	case err == nil:
 	case isContext(err), errors.Is(err, ErrEra):
-		e.quiet.Store(true)
+		e.conn.quiet.Store(true)
 	default:
-		e.noteEnd(err)
+		e.conn.noteEnd(err)
 	}
 	return result, err
 }
@@ -94,8 +94,8 @@ func (e either) initialized(ctx context.Context) ([]byte, error) {
 func (e either) modernFirst(ctx context.Context) (Greeting, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	found := begin(func() ([]byte, error) { return e.discovered(ctx, e.meta) })
-	patience := time.NewTimer(e.srv.deps.ProbeTimeout)
+	found := begin(func() ([]byte, error) { return e.conn.discovered(ctx, e.meta) })
+	patience := time.NewTimer(e.conn.srv.deps.ProbeTimeout)
 	defer patience.Stop()
 	select {
 	case h := <-found:
@@ -126,9 +126,9 @@ func (e either) both(ctx context.Context, found <-chan handshake) (Greeting, err
 	}
 	select {
 	case d := <-found:
-		e.modern.Store(true)
+		e.conn.modern.Store(true)
 		return Greeting{Result: d.result, Modern: true, Only: true}, d.err
-	case <-time.After(e.srv.deps.ProbeTimeout):
+	case <-time.After(e.conn.srv.deps.ProbeTimeout):
 		return Greeting{}, h.err
 	}
 }

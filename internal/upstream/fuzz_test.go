@@ -128,7 +128,7 @@ func FuzzAccept(f *testing.F) {
 		lines := bytes.Split(data, []byte("\n"))
 		for _, line := range lines {
 			scratch := bytes.Clone(line)
-			if err := s.accept(scratch, false); err != nil {
+			if err := s.intake.accept(scratch, false); err != nil {
 				s.fail(err)
 				break
 			}

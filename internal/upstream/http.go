@@ -158,7 +158,7 @@ func (c *httpConn) tell(ctx context.Context, body []byte, header http.Header) er
 	if end := c.Err(); end != nil {
 		return unsent(end)
 	}
-	limited, cancel := context.WithTimeout(ctx, c.srv.dialLimit())
+	limited, cancel := context.WithTimeout(ctx, c.srv.def.dialLimit())
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	resp, err := c.post(limited, body, header)

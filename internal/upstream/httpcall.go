@@ -67,7 +67,7 @@ func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply,
 func (x *httpCall) begin() error {
 	c := x.c
 	x.id = c.ids.Add(1)
-	limit := c.srv.callLimit(x.r.Method)
+	limit := c.srv.def.callLimit(x.r.Method)
 	end := x.start(limit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (x *httpCall) leave() {
 
 // bound bounds the silence of an answer, where the call's total time does not.
 func (x *httpCall) bound(resp *http.Response) {
-	if d := x.c.srv.silence(x.r.Method); d > 0 {
+	if d := x.c.srv.def.silence(x.r.Method); d > 0 {
 		resp.Body = watch(resp.Body, d, x.fellSilent)
 	}
 }

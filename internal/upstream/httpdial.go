@@ -45,7 +45,7 @@ func (c *httpConn) initialize(ctx context.Context, initParams []byte) ([]byte, e
 func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	probe, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limit := time.AfterFunc(s.dialLimit(), cancel)
+	limit := time.AfterFunc(s.def.dialLimit(), cancel)
 	defer limit.Stop()
 	c := s.newHTTP(true, on)
 	silent := false

@@ -64,18 +64,18 @@ func (l *lineReader) pass() error {
 // tooLong fails the call that a dropped message seems to answer: the one that it
 // names, or the only one in flight. Of a message that is no answer only the count
 // and the log tell.
-func (s *stream) tooLong(l *longLine) {
-	s.srv.counts.dropped.Add(1)
-	s.srv.log.Warn("a message of the server is larger than limits.answer_bytes and was dropped", "bytes", l.size, "limit", s.srv.def.MaxMessage)
+func (in *intake) tooLong(l *longLine) {
+	in.stream.srv.counts.dropped.Add(1)
+	in.stream.srv.log.Warn("a message of the server is larger than limits.answer_bytes and was dropped", "bytes", l.size, "limit", in.stream.srv.def.MaxMessage)
 	id, answer := l.answers()
 	if !answer {
 		return
 	}
 	if id == 0 {
-		id = s.pending.sole()
+		id = in.stream.pending.sole()
 	}
-	if c, _ := s.pending.take(id); c != nil {
-		c.finish(Reply{}, newFault(ErrTooLarge, fmt.Sprintf("the answer has %d bytes, limits.answer_bytes is %d", l.size, s.srv.def.MaxMessage)))
+	if c, _ := in.stream.pending.take(id); c != nil {
+		c.finish(Reply{}, newFault(ErrTooLarge, fmt.Sprintf("the answer has %d bytes, limits.answer_bytes is %d", l.size, in.stream.srv.def.MaxMessage)))
 	}
 }
 

@@ -25,30 +25,38 @@ func endLine(buf *[]byte) []byte {
 	return *buf
 }
 
+// intake brings what the server says to its call or to the owner of the connection. It
+// belongs to the goroutine that reads.
+type intake struct {
+	stream  *stream
+	bad     int // refused messages since the last good one
+	badSize int // and their bytes
+}
+
 // accept takes one message, or what the server sent in its place, and brings it
 // where it belongs. owned says that b is never used again, so that its parts
 // may be handed on without a copy. An error ends the connection.
-func (s *stream) accept(b []byte, owned bool) error {
-	if s.batch.Load() && isArray(b) {
-		return s.acceptBatch(b, owned)
+func (in *intake) accept(b []byte, owned bool) error {
+	if in.stream.batch.Load() && isArray(b) {
+		return in.acceptBatch(b, owned)
 	}
 	m, err := wire.Parse(b, wire.FromServer)
 	if err != nil {
-		return s.refused(b)
+		return in.refused(b)
 	}
-	s.bad, s.badSize = 0, 0
-	s.route(m, owned)
+	in.bad, in.badSize = 0, 0
+	in.route(m, owned)
 	return nil
 }
 
-func (s *stream) acceptBatch(b []byte, owned bool) error {
+func (in *intake) acceptBatch(b []byte, owned bool) error {
 	messages, _, err := wire.ParseBatch(b, wire.FromServer)
 	if err != nil {
-		return s.refused(b)
+		return in.refused(b)
 	}
-	s.bad, s.badSize = 0, 0
+	in.bad, in.badSize = 0, 0
 	for _, m := range messages {
-		s.route(m, owned)
+		in.route(m, owned)
 	}
 	return nil
 }
@@ -58,138 +66,138 @@ func isArray(b []byte) bool {
 	return len(b) > 0 && b[0] == '['
 }
 
-func (s *stream) route(m wire.Message, owned bool) {
+func (in *intake) route(m wire.Message, owned bool) {
 	switch m.Kind {
 	case wire.Response:
-		s.answered(m, owned)
+		in.answered(m, owned)
 	case wire.Request:
-		s.asked(m, owned)
+		in.asked(m, owned)
 	case wire.Notification:
-		s.told(m, owned)
+		in.told(m, owned)
 	}
 }
 
 // answered brings a response to its call. An error without an id means that the
 // server could not read a request; with one call in flight it is that one.
-func (s *stream) answered(m wire.Message, owned bool) {
+func (in *intake) answered(m wire.Message, owned bool) {
 	id, ok := m.ID.Int()
 	if m.ID == nil {
-		id = s.pending.sole()
+		id = in.stream.pending.sole()
 		ok = id != 0
 	}
 	if !ok {
-		s.srv.counts.unknown.Add(1)
+		in.stream.srv.counts.unknown.Add(1)
 		return
 	}
-	c, issued := s.pending.take(id)
+	c, issued := in.stream.pending.take(id)
 	switch {
 	case c != nil:
 		c.finish(keepReply(m, owned), nil)
 	case issued:
-		s.srv.counts.late.Add(1)
+		in.stream.srv.counts.late.Add(1)
 	default:
-		s.srv.counts.unknown.Add(1)
+		in.stream.srv.counts.unknown.Add(1)
 	}
 }
 
 // asked delivers a request of the server to the call or session that can answer
 // it.
-func (s *stream) asked(m wire.Message, owned bool) {
-	if s.modern.Load() {
-		s.srv.counts.violations.Add(1)
+func (in *intake) asked(m wire.Message, owned bool) {
+	if in.stream.modern.Load() {
+		in.stream.srv.counts.violations.Add(1)
 		return
 	}
 	ev := keepEvent(m, owned)
 	if m.Method == methodPing {
-		s.answerLater(ev)
+		in.answerLater(ev)
 		return
 	}
-	s.hold.asked(string(ev.ID))
-	if !s.deliver(s.pending.sole(), ev) {
-		s.answerLater(ev)
+	in.stream.hold.asked(string(ev.ID))
+	if !in.deliver(in.stream.pending.sole(), ev) {
+		in.answerLater(ev)
 	}
 }
 
-func (s *stream) answerLater(ev Event) {
+func (in *intake) answerLater(ev Event) {
 	ev.Params = nil
-	if !s.own.push(ev) {
-		s.srv.counts.dropped.Add(1)
+	if !in.stream.own.push(ev) {
+		in.stream.srv.counts.dropped.Add(1)
 	}
 }
 
 // told brings a notification to its call or to the connection.
-func (s *stream) told(m wire.Message, owned bool) {
+func (in *intake) told(m wire.Message, owned bool) {
 	switch {
 	case m.Method == methodProgress:
-		s.progress(m)
-	case s.modern.Load() && m.Method == methodCancelled:
-		s.ended(m, owned)
+		in.progress(m)
+	case in.stream.modern.Load() && m.Method == methodCancelled:
+		in.ended(m, owned)
 	default:
 		if m.Method == methodCancelled {
-			s.hold.answered(string(wire.Get(m.Params, "requestId")))
+			in.stream.hold.answered(string(wire.Get(m.Params, "requestId")))
 		}
-		id, known := s.callOf(m)
+		id, known := in.stream.pending.callOf(m, in.stream.modern.Load())
 		if !known {
-			s.srv.counts.stray.Add(1)
+			in.stream.srv.counts.stray.Add(1)
 			return
 		}
 		ev := keepEvent(m, owned)
-		if id == 0 && m.Method == methodLog && s.pending.offerLogs(ev) {
+		if id == 0 && m.Method == methodLog && in.stream.pending.offerLogs(ev) {
 			return
 		}
-		s.deliver(id, ev)
+		in.deliver(id, ev)
 	}
 }
 
 // callOf is the call that a notification belongs to, 0 for the connection, and
 // false when it names a subscription that is not open.
-func (s *stream) callOf(m wire.Message) (id int64, known bool) {
-	if s.modern.Load() {
+func (p *pending) callOf(m wire.Message, modern bool) (id int64, known bool) {
+	if modern {
 		if raw := wire.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
 			id, ok := wire.ID(raw).Int()
-			return id, ok && s.pending.has(id)
+			return id, ok && p.has(id)
 		}
 	}
 	if ofSession(m.Method) {
 		return 0, true
 	}
-	return s.pending.sole(), true
+	return p.sole(), true
 }
 
 // deliver gives the event to the call id, or to the connection when there is no
 // such call or it does not listen. False: it was dropped, and counted.
-func (s *stream) deliver(id int64, ev Event) bool {
+func (in *intake) deliver(id int64, ev Event) bool {
 	if id != 0 {
-		switch s.pending.offer(id, ev) {
+		switch in.stream.pending.offer(id, ev) {
 		case taken:
 			return true
 		case crowded:
-			s.srv.counts.dropped.Add(1)
+			in.stream.srv.counts.dropped.Add(1)
 			return false
 		}
 	}
-	if s.events.push(ev) {
+	if in.stream.events.push(ev) {
 		return true
 	}
-	s.srv.counts.dropped.Add(1)
+	in.stream.srv.counts.dropped.Add(1)
 	return false
 }
 
 // progress restores the client's token. Progress for a token that is not in
 // flight is dropped and counted.
-func (s *stream) progress(m wire.Message) {
+func (in *intake) progress(m wire.Message) {
 	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
-	token := s.pending.token(id)
+	token := in.stream.pending.token(id)
 	if token == nil {
-		s.srv.counts.stray.Add(1)
+		in.stream.srv.counts.stray.Add(1)
 		return
 	}
 	ev := Event{Method: m.Method, Params: restoreToken(m.Params, token)}
-	switch s.pending.offer(id, ev) {
+	switch in.stream.pending.offer(id, ev) {
 	case absent, deaf:
-		s.srv.counts.stray.Add(1)
+		in.stream.srv.counts.stray.Add(1)
 	case crowded:
-		s.srv.counts.dropped.Add(1)
+		in.stream.srv.counts.dropped.Add(1)
 	}
 }
 
@@ -199,14 +207,14 @@ func restoreToken(params, token []byte) []byte {
 
 // ended handles the one cancellation that a modern server may send: that of a
 // subscription. The call sees the event, and is over.
-func (s *stream) ended(m wire.Message, owned bool) {
+func (in *intake) ended(m wire.Message, owned bool) {
 	id, _ := wire.ID(wire.Get(m.Params, "requestId")).Int()
-	if !s.pending.isListen(id) {
-		s.srv.counts.stray.Add(1)
+	if !in.stream.pending.isListen(id) {
+		in.stream.srv.counts.stray.Add(1)
 		return
 	}
-	s.pending.offer(id, keepEvent(m, owned))
-	if c, _ := s.pending.take(id); c != nil {
+	in.stream.pending.offer(id, keepEvent(m, owned))
+	if c, _ := in.stream.pending.take(id); c != nil {
 		c.finish(Reply{}, newFault(ErrLost, "the server ended the subscription"))
 	}
 }

@@ -144,7 +144,7 @@ func resolveEndpoint(base *url.URL, announced string) (*url.URL, error) {
 // send posts one message. The answer, if any, comes on the stream. The time that
 // this takes is part of the call's, so the limit is the same.
 func (c *sseConn) send(ctx context.Context, _ <-chan time.Time, b []byte) (begun bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, c.srv.dialLimit())
+	limited, cancel := context.WithTimeout(ctx, c.srv.def.dialLimit())
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
 	resp, err := c.srv.send(c.post.WithContext(limited), b, nil)
@@ -177,7 +177,7 @@ func (c *sseConn) read() {
 		case ev.Name == "endpoint": // a second one changes nothing
 			c.srv.counts.violations.Add(1)
 		case isMessage(ev):
-			err = c.accept(ev.Data, false)
+			err = c.intake.accept(ev.Data, false)
 		}
 		if err != nil {
 			c.end(err)

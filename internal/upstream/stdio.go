@@ -118,9 +118,9 @@ func (c *stdioConn) read() {
 		var long *longLine
 		switch {
 		case err == nil:
-			err = c.accept(line, owned)
+			err = c.intake.accept(line, owned)
 		case errors.As(err, &long):
-			c.tooLong(long)
+			c.intake.tooLong(long)
 			continue
 		}
 		if err != nil {

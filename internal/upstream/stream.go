@@ -21,7 +21,7 @@ const cancelReason = "cancelled by the client"
 
 // stream is what stdio and HTTP+SSE have in common: messages go out one by one
 // through carry, and everything that the server says comes back on one stream,
-// read by one goroutine, which calls accept.
+// read by one goroutine, which gives it to the intake.
 type stream struct {
 	srv    *Server
 	modern atomic.Bool // a dial may find out which era it is
@@ -42,14 +42,14 @@ type stream struct {
 	hold    hold
 	events  outlet // to the owner of the connection
 	own     outlet // what the connection answers itself
-	bad     int    // refused messages since the last good one; the reader's alone
-	badSize int    // and their bytes
+	intake  intake
 
 	done chan struct{}
 }
 
 func (s *stream) init(srv *Server, modern bool, on func(Event)) {
 	s.srv = srv
+	s.intake.stream = s
 	s.modern.Store(modern)
 	s.done = make(chan struct{})
 	s.pending.max = srv.def.MaxMessage
@@ -74,7 +74,7 @@ func (s *stream) Call(ctx context.Context, r *Request, on func(Event)) (Reply, e
 	if err := ctx.Err(); err != nil {
 		return Reply{}, err
 	}
-	c := takeCall(r, on, s.srv.callLimit(r.Method), s.silence(r.Method))
+	c := takeCall(r, on, s.srv.def.callLimit(r.Method), s.silence(r.Method))
 	c.given = s.hold.begin()
 	return s.run(ctx, r, c)
 }
@@ -85,7 +85,7 @@ func (s *stream) silence(method string) time.Duration {
 	if method == methodListen {
 		return 0
 	}
-	return s.srv.silence(method)
+	return s.srv.def.silence(method)
 }
 
 // run makes the call c, of which it becomes the owner.

@@ -117,19 +117,19 @@ func New(def Definition, deps Deps) (*Server, error) {
 	}
 	switch def.Kind {
 	case KindStdio:
-		return s, s.checkStdio()
+		return s, checkStdio(&s.def, s.deps)
 	case KindHTTP, KindSSE:
 		return s, s.checkHTTP()
 	}
 	return nil, fmt.Errorf("server %q: unknown kind %q", def.Name, def.Kind)
 }
 
-func (s *Server) checkStdio() error {
-	if s.deps.Runner == nil {
-		return fmt.Errorf("server %q: no runner for child processes", s.def.Name)
+func checkStdio(d *Definition, deps Deps) error {
+	if deps.Runner == nil {
+		return fmt.Errorf("server %q: no runner for child processes", d.Name)
 	}
-	if s.def.Path == "" {
-		return fmt.Errorf("server %q: no program to start", s.def.Name)
+	if d.Path == "" {
+		return fmt.Errorf("server %q: no program to start", d.Name)
 	}
 	return nil
 }
@@ -246,31 +246,31 @@ func userAgent(info []byte) string {
 
 // callLimit is the total time of a call, 0 for none. A subscription is meant
 // to stay open.
-func (s *Server) callLimit(method string) time.Duration {
-	if method == methodListen || s.def.Kind == KindStdio && (method == methodInitialize || method == methodDiscover) {
+func (d *Definition) callLimit(method string) time.Duration {
+	if method == methodListen || d.Kind == KindStdio && (method == methodInitialize || method == methodDiscover) {
 		return 0
 	}
-	return s.def.Timeout
+	return d.Timeout
 }
 
 // silence is how long nothing may come during a call, 0 where its total time says enough. A subscription may be silent
 // for long, and what is behind it is looked after by who holds it.
-func (s *Server) silence(method string) time.Duration {
-	if total := s.callLimit(method); total > 0 && total <= s.def.Idle {
+func (d *Definition) silence(method string) time.Duration {
+	if total := d.callLimit(method); total > 0 && total <= d.Idle {
 		return 0
 	}
-	return s.def.Idle
+	return d.Idle
 }
 
 // dialLimit is the total time of a handshake.
-func (s *Server) dialLimit() time.Duration {
+func (d *Definition) dialLimit() time.Duration {
 	switch {
-	case s.def.Kind == KindStdio && s.def.Start > 0:
-		return s.def.Start
-	case s.def.Kind == KindStdio:
+	case d.Kind == KindStdio && d.Start > 0:
+		return d.Start
+	case d.Kind == KindStdio:
 		return DefaultStart
-	case s.def.Timeout > 0:
-		return s.def.Timeout
+	case d.Timeout > 0:
+		return d.Timeout
 	}
 	return handshakeLimit
 }

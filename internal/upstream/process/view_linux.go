@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// layers are what a server sees, from the root down once they are in order.
+type layers []layer
+
 // view lists what one server sees of the file system, as layers of the root that is built for it. It is made by the first
 // process of the server's own mount namespace, while the host's root is still there.
 //
@@ -22,7 +25,7 @@ type view struct {
 	plan    *plan
 	home    string // where the server's home is: its environment says so
 	reach   reach
-	layers  []layer
+	layers  layers
 	links   map[string]string // symbolic links on the way to what is granted
 	covers  []cover
 	program []string // what the server's program needs with itself
@@ -149,7 +152,7 @@ func (v *view) addPath(kind int, write bool, path string) error {
 func (v *view) open(path string, write bool) (grabbed, error) {
 	held, w, err := v.reach.grab(path)
 	if errors.Is(err, errLeadsOut) {
-		if write || !v.ofSystem(w.at) {
+		if write || !v.layers.ofSystem(w.at) {
 			v.refuse(path)
 			return grabbed{}, fmt.Errorf("%s: %w", path, err)
 		}
@@ -179,8 +182,8 @@ func (v *view) stray(err error) bool {
 }
 
 // ofSystem tells whether every server sees a path.
-func (v *view) ofSystem(path string) bool {
-	return slices.ContainsFunc(v.layers, func(l layer) bool { return l.kind == systemLayer && within(path, l.path) })
+func (all layers) ofSystem(path string) bool {
+	return slices.ContainsFunc(all, func(l layer) bool { return l.kind == systemLayer && within(path, l.path) })
 }
 
 // follow remembers the symbolic links on the way to a path.
@@ -208,7 +211,7 @@ func (v *view) addHome() error {
 	for _, path := range []string{"/tmp", "/var/tmp", "/dev/shm", tempDir()} {
 		v.addScratch(path)
 	}
-	if v.home == "" || v.shown(v.home) {
+	if v.home == "" || v.layers.shown(v.home) {
 		return nil
 	}
 	if v.plan.Home == "" || v.plan.Mode == Strict {
@@ -227,7 +230,7 @@ func (v *view) addHome() error {
 }
 
 func (v *view) addScratch(path string) {
-	if path != "" && !v.shown(path) {
+	if path != "" && !v.layers.shown(path) {
 		v.layers = append(v.layers, layer{path: path, kind: scratchLayer, write: true, fd: -1, dir: true})
 	}
 }
@@ -242,8 +245,8 @@ func tempDir() string {
 }
 
 // shown tells whether a path of the host is shown, by its own layer or by one above.
-func (v *view) shown(path string) bool {
-	return slices.ContainsFunc(v.layers, func(l layer) bool { return l.ofHost() && (l.path == path || below(path, l.path)) })
+func (all layers) shown(path string) bool {
+	return slices.ContainsFunc(all, func(l layer) bool { return l.ofHost() && (l.path == path || below(path, l.path)) })
 }
 
 // order sorts the layers from the root down and keeps one for each path. Reading wins over what a server merely names.
@@ -354,7 +357,7 @@ func (v *view) build() error {
 		l.close()
 	}
 	for path, target := range v.links {
-		if !v.shown(path) {
+		if !v.layers.shown(path) {
 			_ = r.link(path, target) // what stands in its way is the server's own
 		}
 	}
@@ -363,12 +366,12 @@ func (v *view) build() error {
 
 // lay puts one layer in its place.
 func (v *view) lay(r *root, l layer) error {
-	in := deepest(v.above(l), l.path)
+	in := deepest(v.layers.above(l), l.path)
 	create := in == nil || !in.ofHost() && in.kind != pinLayer
 	switch l.kind {
 	case scratchLayer:
 		v.scratch = append(v.scratch, l.path)
-		return r.mount("tmpfs", l.path, unix.MS_NODEV, v.scratchSize(), create, false)
+		return r.mount("tmpfs", l.path, unix.MS_NODEV, scratchSize(v.plan.Limits.Memory), create, false)
 	case pinLayer:
 		return r.pin(l.path)
 	case coverLayer, ownCoverLayer:
@@ -384,8 +387,8 @@ func (v *view) lay(r *root, l layer) error {
 }
 
 // above are the layers that stand before l.
-func (v *view) above(l layer) []layer {
-	return v.layers[:slices.IndexFunc(v.layers, func(x layer) bool { return x.path == l.path })]
+func (all layers) above(l layer) layers {
+	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
 }
 
 // cover hides what stands at a path: a directory becomes an empty one, anything else the null device.
@@ -400,9 +403,9 @@ func isNull(d grabbed) bool { return d.path == null }
 
 // scratchSize keeps files in memory within what the server may have of it. Where that is no limit, half of the machine's
 // memory is what the kernel allows.
-func (v *view) scratchSize() string {
-	if v.plan.Limits.Memory <= 0 {
+func scratchSize(memory int64) string {
+	if memory <= 0 {
 		return "mode=1777"
 	}
-	return fmt.Sprintf("mode=1777,size=%d", v.plan.Limits.Memory)
+	return fmt.Sprintf("mode=1777,size=%d", memory)
 }
