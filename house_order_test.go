@@ -32,7 +32,7 @@ var tangledPackages = map[string]int{
 	"internal/daemon":                60,
 	"internal/daemon/admin":          25,
 	"internal/daemon/config":         35,
-	"internal/daemon/console":        30,
+	"internal/daemon/console":        35,
 	"internal/downstream/authn":      35,
 	"internal/downstream/front":      50,
 	"internal/downstream/listen":     20,

@@ -68,7 +68,7 @@ func (r *Relay) capabilities(x *front.Exchange) []byte {
 func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
 	if err != nil {
-		return r.refused(err)
+		return r.failures.refused(err)
 	}
 	r.bindingOf(x.Session).subscribeAgain(x)
 	result := append([]byte(`{"protocolVersion":`), rawjson.AppendQuote(nil, x.Version)...)
@@ -82,7 +82,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
 	if err != nil {
-		return r.refused(err)
+		return r.failures.refused(err)
 	}
 	result := append([]byte(`{"supportedVersions":`), era.Served...)
 	result = append(append(result, `,"capabilities":`...), r.capabilities(x)...)

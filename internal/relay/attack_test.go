@@ -240,7 +240,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 	eventually(t, "no watcher is left", func() bool { return watchers(own)+watchers(pool) == 0 })
 	eventually(t, "the upstream listens end", func() bool { return s.listening() == 0 })
-	eventually(t, "the sessions' connections are closed", func() bool { return own.instances() == 3 && own.active.Load() == 0 }) // the modern pool's
+	eventually(t, "the sessions' connections are closed", func() bool { return own.instances() == 3 && own.traffic.active.Load() == 0 }) // the modern pool's
 	if h.door.Sessions() != 0 {
 		t.Errorf("%d sessions", h.door.Sessions())
 	}

@@ -22,8 +22,7 @@ const poolIdle = 10 * time.Minute
 // backend is one server with its open connections.
 type backend struct {
 	Server
-	active  atomic.Int32  // calls in flight
-	streams atomic.Int32  // listens of clients
+	traffic traffic
 	known   atomic.Uint32 // eras that are known to fail, see eraBit
 	spoken  atomic.Uint32 // eras that have worked
 	params  paramheader.Table
@@ -120,39 +119,6 @@ func (b *backend) instances() int {
 	defer b.mu.Unlock()
 	b.prune()
 	return len(b.conns)
-}
-
-// enter counts a call that is not spared; leave must follow when it succeeds.
-func (b *backend) enter(spared bool) (leave func(), err error) {
-	if spared {
-		return func() {}, nil
-	}
-	if n := b.active.Add(1); b.MaxConcurrency > 0 && int(n) > b.MaxConcurrency {
-		b.active.Add(-1)
-		return nil, failure.ErrConcurrency
-	}
-	return func() { b.active.Add(-1) }, nil
-}
-
-// spares reports a caller whose calls are not counted against max_concurrency.
-func (s *Server) spares(own func(string) bool, who *principal.Principal) bool {
-	return s.SparesOwn && own != nil && own(who.Name())
-}
-
-// enterStream counts a listen of a client, unless it is one too many;
-// leaveStream must follow when it is not.
-func (b *backend) enterStream() bool {
-	if n := b.streams.Add(1); b.MaxStreams > 0 && int(n) > b.MaxStreams {
-		b.streams.Add(-1)
-		return false
-	}
-	return true
-}
-
-func (b *backend) leaveStream() { b.streams.Add(-1) }
-
-func (b *backend) full() bool {
-	return b.MaxConcurrency > 0 && int(b.active.Load()) >= b.MaxConcurrency
 }
 
 // eras lists the eras to try for a client of the given one: its own first, and
@@ -283,4 +249,10 @@ func (b *backend) close() {
 	for _, c := range conns { // those that sessions hold
 		c.conn.Close()
 	}
+}
+
+// table is the servers of one configuration generation.
+type table struct {
+	byName map[string]*backend
+	sorted []*backend
 }

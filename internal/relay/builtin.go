@@ -51,7 +51,7 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 	if t.Method() != "tools/call" {
 		return r.decided(ctx, x, t, r.counted(x, t))
 	}
-	t, pass, refused := r.admit(ctx, x, t, r.counted(x, t).Deferred())
+	t, pass, refused := r.holding.admit(ctx, x, t, r.counted(x, t).Deferred())
 	if refused != nil {
 		return *refused
 	}
@@ -74,7 +74,7 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 func (r *Relay) unrecorded(b *backend, pass gate.Pass) front.Reply {
 	refusal := pass.Refuse("builtin.unrecorded", gate.CodeUnavailable)
 	r.log.Error("a built-in server has not recorded a call; its answer is withheld", "server", b.Name, "ref", refusal.Ref, "err", refusal.Err)
-	return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Ref: refusal.Ref, Rule: pass.Rule(), Err: cmp.Or(refusal.Err, errUnrecorded)})
+	return r.failures.refused(&gate.Refusal{Code: gate.CodeUnavailable, Ref: refusal.Ref, Rule: pass.Rule(), Err: cmp.Or(refusal.Err, errUnrecorded)})
 }
 
 var errUnrecorded = errors.New("the server has made no record of the call")
@@ -84,12 +84,12 @@ var errUnrecorded = errors.New("the server has made no record of the call")
 func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
 	var wrong failure.Invalid
 	var refusal *gate.Refusal
-	if reply := r.leaked(pass, err); reply != nil {
+	if reply := r.failures.leaked(pass, err); reply != nil {
 		return *reply
 	}
 	f := failure.Classify(ctx, b.Name, err)
 	if f.Cap != "" && !f.Cancel {
-		return r.refused(r.gate.Refuse(pass.Act(), f.Cap, gate.CodeUnavailable, 0))
+		return r.failures.refused(r.gate.Refuse(pass.Act(), f.Cap, gate.CodeUnavailable, 0))
 	}
 	if errors.As(err, &wrong) {
 		f.Word = "invalid"
@@ -102,14 +102,14 @@ func (r *Relay) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 	case f.Cancel:
 		return front.Reply{None: true}
 	case noted.Err != nil:
-		return r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: noted.Err})
+		return r.failures.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: noted.Err})
 	case wrong.E != nil:
 		return front.Reply{Error: wrong.E}
 	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own
-		return r.refused(refusal)
+		return r.failures.refused(refusal)
 	}
 	r.log.Warn("a built-in server failed", "server", b.Name, "ref", noted.Ref, "err", err)
-	return front.Reply{Error: r.local(f.Code, f.Text, noted.Ref, err)}
+	return front.Reply{Error: r.failures.local(f.Code, f.Text, noted.Ref, err)}
 }
 
 // labelled passes the caller's project on to a server that is part of the daemon.

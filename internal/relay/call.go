@@ -19,17 +19,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// target is what is asked of one server, in that server's own names.
-type target struct {
-	resolve.Target
-	b     *backend          // of the Target's server
-	with  *gate.Charge      // what it counts as one call with; nil: nothing
-	found *content.Findings // what content rules met; nil: nobody looks
-	// continues: it was let in as the continuation of a parked call, and is nothing else.
-	continues bool
-	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
-}
-
 // aim finds the server of what was resolved; false when there is none.
 func (r *Relay) aim(asked resolve.Target) (target, bool) {
 	b := r.table.Load().byName[asked.Server()]
@@ -54,7 +43,7 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 // decided takes one request through the gate, after the operator where policy has it
 // held, to a server of somebody else's.
 func (r *Relay) decided(ctx context.Context, x *front.Exchange, t target, act gate.Act) front.Reply {
-	t, pass, reply := r.admit(ctx, x, t, act)
+	t, pass, reply := r.holding.admit(ctx, x, t, act)
 	if reply != nil {
 		return *reply
 	}
@@ -72,7 +61,7 @@ func (r *Relay) enter(ctx context.Context, x *front.Exchange, t target) (gate.Pa
 func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
 	act := r.actOn(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
-	if t.b.full() && !t.b.spares(r.own, x.Who) {
+	if t.b.traffic.full(t.b.MaxConcurrency) && !t.b.spares(r.own, x.Who) {
 		act.Over = failure.CapOf(t.b.Name, "max_concurrency")
 	}
 	return act
@@ -89,7 +78,7 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 	}
 	reply, err := r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return r.forward(ctx, x, t) })
 	if err != nil {
-		return r.failCall(ctx, t, pass, err)
+		return r.failures.failCall(ctx, t, pass, err)
 	}
 	if reply.Error != nil {
 		pass.Leave("error", int64(len(reply.Error.Raw)))
@@ -117,8 +106,8 @@ func statusFor(method string, e *wire.Error) int {
 }
 
 // failCall separates what the caller did wrong from what the server did.
-func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
-	if reply := r.heldBack(t.Method(), pass, err); reply != nil {
+func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
+	if reply := a.heldBack(t.Method(), pass, err); reply != nil {
 		return *reply
 	}
 	var wrong failure.Invalid
@@ -126,7 +115,7 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 		pass.Leave("invalid", 0)
 		return front.Reply{Error: wrong.E}
 	}
-	return r.fail(ctx, t.b.Name, pass, err)
+	return a.fail(ctx, t.b.Name, pass, err)
 }
 
 // forward finds the connection and sends. A call that certainly did not reach
@@ -134,7 +123,7 @@ func (r *Relay) failCall(ctx context.Context, t target, pass gate.Pass, err erro
 // one that may have run never is.
 func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	b := t.b
-	leave, err := b.enter(b.spares(r.own, x.Who))
+	leave, err := b.traffic.enter(b.MaxConcurrency, b.spares(r.own, x.Who))
 	if err != nil {
 		return upstream.Reply{}, err
 	}
@@ -201,7 +190,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 			return reply, err
 		}
 	}
-	req, err := r.outgoing(ctx, x, l, c, t)
+	req, err := r.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
@@ -216,7 +205,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 		if err != nil || questions {
 			return reply, err
 		}
-		return r.incoming(x, l, c, t, reply)
+		return r.translation.incoming(x, l, c, t, reply)
 	}
 	if l.sharedBySessions() && question.MayAsk(t.Method()) {
 		defer c.begins(x, t)()
@@ -228,7 +217,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if err != nil {
 		return reply, err
 	}
-	return r.incoming(x, l, c, t, reply)
+	return r.translation.incoming(x, l, c, t, reply)
 }
 
 // during takes what a server says on behalf of a call.

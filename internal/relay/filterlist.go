@@ -12,23 +12,23 @@ import (
 // filterList leaves the entries that this principal may use: the list and the
 // call are decided by the same rule. A list that loses nothing keeps its
 // bytes, apart from a public cacheScope in an answer to a modern client.
-func (r *Relay) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
+func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listing.Of(method)
 	entries := wire.Get(result, kind.Member)
 	if method == "tools/list" && (x.Era == front.Modern || c.era == front.Modern) {
 		l.b.params.Learn(l.b.params.Now(), entries, false)
 	}
 	var edits []rawjson.Edit
-	if kept, changed := r.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
+	if kept, changed := tr.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, rawjson.Edit{Key: kind.Member, Value: kept})
 	}
 	if x.Era == front.Modern && rawjson.IsText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
 		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
 	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
-		sealed, err := r.seal.SealCursor(next, x.Who, l.b.Name, method)
+		sealed, err := tr.seal.SealCursor(next, x.Who, l.b.Name, method)
 		if err != nil {
-			r.log.Error("sealing a cursor", "err", err)
+			tr.log.Error("sealing a cursor", "err", err)
 		}
 		edits = append(edits, rawjson.Edit{Key: "nextCursor", Value: sealed}) // none rather than a bare one
 	}
@@ -50,14 +50,14 @@ func (l *link) mirrors(c *liveConn) bool {
 
 // keep drops entries that the principal may not use with any arguments, and, where Doorward is the
 // HTTP client, tools with invalid header annotations.
-func (r *Relay) keep(x *front.Exchange, b *backend, kind listing.Kind, entries []byte, checkHeaders bool) ([]byte, bool) {
+func (tr *translation) keep(x *front.Exchange, b *backend, kind listing.Kind, entries []byte, checkHeaders bool) ([]byte, bool) {
 	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}
 	changed := false
 	for entry := range wire.Elements(entries) {
 		name, ok := wire.GetString(entry, kind.Name)
 		q.Name = name
-		if !ok || !r.gate.Allows(q).Allow ||
+		if !ok || !tr.gate.Allows(q).Allow ||
 			checkHeaders && kind.Member == "tools" && paramheader.Of(entry).Broken {
 			changed = true
 			continue

@@ -127,7 +127,7 @@ func (r *Relay) unguidedCall(x *front.Exchange, t target) *front.Reply {
 	if reason == "" {
 		return nil
 	}
-	reply := r.refused(r.gate.Refuse(act, ruleGuidance, gate.CodeDenied, 0))
+	reply := r.failures.refused(r.gate.Refuse(act, ruleGuidance, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = "Refused until restricted guidance is available"
 		e.Data = rawjson.Set(e.Data, rawjson.Edit{Key: "reason", Value: rawjson.AppendQuote(nil, reason)})
@@ -227,16 +227,16 @@ func (r *Relay) leavingAnswer(act gate.Act, reply front.Reply) (upstream.Reply, 
 
 // leaked answers a call of a built-in server that was held back; nil: that is
 // not why it failed.
-func (r *Relay) leaked(pass gate.Pass, err error) *front.Reply {
+func (a *failures) leaked(pass gate.Pass, err error) *front.Reply {
 	var content *failure.Content
 	if !errors.As(err, &content) {
 		return nil
 	}
 	refusal := pass.Refuse(content.Rule, gate.CodeDenied)
 	if refusal.Err != nil {
-		return &front.Reply{Error: r.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, refusal.Err), RetryAfter: 5}
+		return &front.Reply{Error: a.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, refusal.Err), RetryAfter: 5}
 	}
-	return &front.Reply{Error: r.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
+	return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
 }
 
 // leavingHello refuses a session whose client's own words, which its servers
@@ -255,7 +255,7 @@ func (r *Relay) leavingHello(x *front.Exchange) *front.Reply {
 
 // refusedLeak refuses what was held back before anything of it was let in.
 func (r *Relay) refusedLeak(act gate.Act) front.Reply {
-	reply := r.refused(r.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
+	reply := r.failures.refused(r.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = failure.Blocked
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -41,51 +42,60 @@ const progressEvery = 10 * time.Second
 // askedAtPage is the state of a modern call that was sent to the operator's page.
 var askedAtPage = []byte(`"approval"`)
 
+// holding takes acts through the gate, after the operator where policy has them held.
+type holding struct {
+	gate     *gate.Gate
+	seal     *seal.Sealer
+	hold     *Hold
+	watch    watch
+	failures *failures
+}
+
 // admit takes an act through the gate. One that policy holds waits for the operator
 // first; what is let through then is decided again, so that a policy or a definition
 // that changed meanwhile has it asked about again. reply is the answer where the act
 // may not happen now.
-func (r *Relay) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
-	t, act, back := r.claimed(x, t, act)
+func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
+	t, act, back := h.claimed(x, t, act)
 	for {
-		pass, err := r.watch.enter(ctx, r.gate, t, act)
+		pass, err := h.watch.enter(ctx, h.gate, t, act)
 		var held *gate.Held
 		if !errors.As(err, &held) {
 			if err == nil {
 				return t, pass, nil
 			}
-			reply := r.refused(err)
+			reply := h.failures.refused(err)
 			return t, pass, &reply
 		}
-		if act.Definition == "" && r.described(t, &act) {
+		if act.Definition == "" && h.described(t, &act) {
 			continue
 		}
-		if act.Approval = r.continued(x, t, held); act.Approval != nil {
+		if act.Approval = h.continued(x, t, held); act.Approval != nil {
 			t.continues = true
 			continue
 		}
 		var reply *front.Reply
-		if act.Approval, reply = r.await(ctx, x, t, act, held, back); reply != nil {
+		if act.Approval, reply = h.await(ctx, x, t, act, held, back); reply != nil {
 			return t, gate.Pass{}, reply
 		}
-		r.described(t, &act)
+		h.described(t, &act)
 	}
 }
 
 // claimed prepares an act for the question whether it is held, and takes the state of
 // the operator's page out of a call that comes back from there.
-func (r *Relay) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act, bool) {
-	if act.Holds = r.hold != nil; !act.Holds {
+func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act, bool) {
+	if act.Holds = h.hold != nil; !act.Holds {
 		return t, act, false
 	}
-	if r.gate.AsksOfClaims(t.Server()) {
-		r.described(t, &act)
+	if h.gate.AsksOfClaims(t.Server()) {
+		h.described(t, &act)
 	}
 	state := wire.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern {
 		return t, act, false
 	}
-	inner, err := r.seal.OpenState(state, x.Who, t.Target)
+	inner, err := h.seal.OpenState(state, x.Who, t.Target)
 	if err != nil || string(inner) != string(askedAtPage) {
 		return t, act, false
 	}
@@ -97,7 +107,7 @@ func (r *Relay) claimed(x *front.Exchange, t target, act gate.Act) (target, gate
 }
 
 // described adds what is known of the tool, and reports whether that changed the act.
-func (r *Relay) described(t target, act *gate.Act) bool {
+func (h *holding) described(t target, act *gate.Act) bool {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
 		return false
 	}
@@ -109,67 +119,67 @@ func (r *Relay) described(t target, act *gate.Act) bool {
 
 // continued is the approval of a call that goes on: it was approved when it began, and
 // its state leads to that run alone.
-func (r *Relay) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
+func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
 	state := wire.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return nil
 	}
-	if _, err := r.seal.OpenParked(state, x.Who, t.Target); err != nil {
+	if _, err := h.seal.OpenParked(state, x.Who, t.Target); err != nil {
 		return nil
 	}
 	return held.Binding.Approve(time.Now().Add(time.Minute), 0)
 }
 
 // await asks the operator. back: the client has been to the operator's page.
-func (r *Relay) await(ctx context.Context, x *front.Exchange, t target, act gate.Act, held *gate.Held, back bool) (*gate.Approval, *front.Reply) {
+func (h *holding) await(ctx context.Context, x *front.Exchange, t target, act gate.Act, held *gate.Held, back bool) (*gate.Approval, *front.Reply) {
 	call := approval.Call{Held: held, Act: act, Args: wire.Canonical(act.Args), Client: program(x.Who), Session: sessionKey(x)}
 	token := wire.GetPath(t.Params(), "_meta", "progressToken")
-	page := !back && x.Era == front.Modern && question.HasURLMode(x) && r.hold.Page() != ""
+	page := !back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)
 	if !page {
-		wait = r.hold.Wait(clientName(x))
+		wait = h.hold.Wait(clientName(x))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	_, m := r.watch.begin(ctx, StageApproval, t)
-	a, err := r.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
-	r.watch.end(m, approvalWord(ctx, a, err))
+	_, m := h.watch.begin(ctx, StageApproval, t)
+	a, err := h.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
+	h.watch.end(m, approvalWord(ctx, a, err))
 	switch {
 	case err == nil && a.Approval != nil:
 		return a.Approval, nil
 	case err == nil && page && !a.Denied:
-		if reply, err := r.sendToPage(x, t, a); err == nil {
+		if reply, err := h.sendToPage(x, t, a); err == nil {
 			return nil, reply
 		}
 	}
-	return nil, r.unapproved(ctx, x, t, act, a, err)
+	return nil, h.unapproved(ctx, x, t, act, a, err)
 }
 
 // unapproved is the answer to a call that the operator has not let through.
-func (r *Relay) unapproved(ctx context.Context, x *front.Exchange, t target, act gate.Act, a approval.Answer, err error) *front.Reply {
+func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t target, act gate.Act, a approval.Answer, err error) *front.Reply {
 	switch {
 	case errors.Is(err, approval.ErrFull):
-		reply := r.refused(r.gate.Refuse(act, ruleQueue, gate.CodeUnavailable, sessionWait))
+		reply := h.failures.refused(h.gate.Refuse(act, ruleQueue, gate.CodeUnavailable, sessionWait))
 		return &reply
 	case ctx.Err() != nil:
 		return &front.Reply{None: true}
 	case err != nil:
-		reply := r.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: ruleQueue, Who: act.Who, Err: err})
+		reply := h.failures.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: ruleQueue, Who: act.Who, Err: err})
 		return &reply
 	case a.Denied:
-		refusal := r.gate.Refuse(act, ruleDenied, gate.CodeDenied, 0)
+		refusal := h.gate.Refuse(act, ruleDenied, gate.CodeDenied, 0)
 		text := "Not approved by the operator"
 		if a.Why != "" {
 			text += ": " + a.Why
 		}
-		return &front.Reply{Error: r.local(gate.CodeDenied, text, refusal.Ref, nil)}
+		return &front.Reply{Error: h.failures.local(gate.CodeDenied, text, refusal.Ref, nil)}
 	}
-	return r.pending(x, t, a)
+	return h.pending(x, t, a)
 }
 
 // pending tells a client that its call waits: as a result, which the model reads, and
 // for other methods than calls of tools as an error.
-func (r *Relay) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
+func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
 	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
 		a.Pending, a.Expires.UTC().Format(time.RFC3339))
 	data := rawjson.Set(nil, rawjson.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
@@ -179,7 +189,7 @@ func (r *Relay) pending(x *front.Exchange, t target, a approval.Answer) *front.R
 	}
 	content := append(rawjson.AppendQuote([]byte(`[{"type":"text","text":`), text), `}]`...)
 	failed := "false"
-	if c, known := r.claimsOf(t); known && c { // clients refuse content that the tool's schema does not describe
+	if c, known := h.claimsOf(t); known && c { // clients refuse content that the tool's schema does not describe
 		failed = "true"
 	}
 	result := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: content}, rawjson.Edit{Key: "structuredContent", Value: data}, rawjson.Edit{Key: "isError", Value: []byte(failed)})
@@ -190,7 +200,7 @@ func (r *Relay) pending(x *front.Exchange, t target, a approval.Answer) *front.R
 }
 
 // claimsOf reports whether a tool describes its results.
-func (r *Relay) claimsOf(t target) (schema, known bool) {
+func (h *holding) claimsOf(t target) (schema, known bool) {
 	if t.b.Pin == nil {
 		return false, false
 	}
@@ -199,12 +209,12 @@ func (r *Relay) claimsOf(t target) (schema, known bool) {
 }
 
 // sendToPage asks a modern client to open the page where the operator decides.
-func (r *Relay) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
-	state, err := r.seal.SealState(askedAtPage, x.Who, t.Target)
+func (h *holding) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
+	state, err := h.seal.SealState(askedAtPage, x.Who, t.Target)
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)
 	}
-	params := rawjson.Set(nil, rawjson.Edit{Key: "mode", Value: []byte(`"url"`)}, rawjson.Edit{Key: "url", Value: rawjson.AppendQuote(nil, r.hold.Page())},
+	params := rawjson.Set(nil, rawjson.Edit{Key: "mode", Value: []byte(`"url"`)}, rawjson.Edit{Key: "url", Value: rawjson.AppendQuote(nil, h.hold.Page())},
 		rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))})
 	ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)}, rawjson.Edit{Key: "params", Value: params})
 	requests := rawjson.Set(nil, rawjson.Edit{Key: "doorward-approval", Value: ask})

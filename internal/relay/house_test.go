@@ -111,7 +111,7 @@ func (h *house) end(srv *httptest.Server) {
 			b.mu.Lock()
 			starts := b.starts
 			b.mu.Unlock()
-			return b.instances() == 0 && b.active.Load() == 0 && starts == 0
+			return b.instances() == 0 && b.traffic.active.Load() == 0 && starts == 0
 		})
 	}
 	if err := h.log.Close(); err != nil {

@@ -14,11 +14,11 @@ import (
 func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
 	if err != nil {
-		return r.refused(err)
+		return r.failures.refused(err)
 	}
 	c, err := r.linkFor(x, b).get(ctx)
 	if err != nil {
-		return r.fail(ctx, b.Name, pass, err)
+		return r.failures.fail(ctx, b.Name, pass, err)
 	}
 	result := b.greeting(c, era.Initialized(c.era, c.hello, x.Version))
 	if b.Builtin != nil && b.Name == guideServer {
@@ -39,7 +39,7 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 	if wire.Get(init, "clientInfo") == nil {
 		return era.DefaultInit(r.info)
 	}
-	caps, _ := r.narrow(x, b, wire.Get(init, "capabilities"))
+	caps, _ := r.translation.narrow(x, b, wire.Get(init, "capabilities"))
 	if x.Server == "" && wire.Get(caps, "tasks") != nil { // they are known by ids that all servers would share
 		caps = rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
 	}
@@ -51,11 +51,11 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
 	pass, err := r.gate.Enter(r.act(x, b.Name, x.Method, ""))
 	if err != nil {
-		return r.refused(err)
+		return r.failures.refused(err)
 	}
 	c, err := r.linkFor(x, b).get(ctx)
 	if err != nil {
-		return r.fail(ctx, b.Name, pass, err)
+		return r.failures.fail(ctx, b.Name, pass, err)
 	}
 	result := b.greeting(c, era.Discovered(c.era, c.hello))
 	if b.Builtin != nil && b.Name == guideServer {

@@ -134,7 +134,7 @@ func (r *Relay) known(ctx context.Context, x *front.Exchange, asked resolve.Targ
 	if err != nil || !rawjson.Same(clean.Params(), t.Params()) {
 		return nil
 	}
-	req, err := r.outgoing(ctx, x, l, c, t)
+	req, err := r.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return nil
 	}

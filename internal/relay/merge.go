@@ -29,7 +29,7 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
 	if err := r.fromShelves(ctx, x, kind, asked, pages, parts, with); err != nil {
-		return r.refused(err)
+		return r.failures.refused(err)
 	}
 	for i, p := range pages {
 		if parts[i].Known {
@@ -43,7 +43,7 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 	}
 	for _, p := range parts { // a caller at its limit is told, and not shown a shorter list
 		if p.Refused != nil {
-			return r.refused(p.Refused)
+			return r.failures.refused(p.Refused)
 		}
 	}
 	if !listing.Is(x.Method) && !slices.ContainsFunc(parts, func(p listing.Share) bool { return p.Entries != nil }) {
@@ -71,7 +71,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	}
 	var reply front.Reply
 	if err != nil {
-		reply = r.refused(err)
+		reply = r.failures.refused(err)
 	} else {
 		t.shelf = new(shelving)
 		reply = r.run(limited, x, t, pass)
@@ -85,7 +85,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 				out.Missing = failing.why
 			}
 			if failure.Late(reply.Error) && p.Cursor == nil {
-				out.Entries = listing.Prefixed(p.Server, kind, r.approved(x, t.b, x.Method))
+				out.Entries = listing.Prefixed(p.Server, kind, r.translation.approved(x, t.b, x.Method))
 			}
 		}
 		return out
@@ -125,7 +125,7 @@ func (r *Relay) join(x *front.Exchange, kind listing.Kind, parts []listing.Share
 			out = append(append(out, `,"nextCursor":`...), sealed...)
 		}
 	}
-	if r.owns(x.Who) {
+	if r.failures.owns(x.Who) {
 		out = appendMissing(out, parts)
 	}
 	if x.Era == front.Modern {

@@ -67,13 +67,13 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolv
 	act := r.actOn(x, t)
 	pass, err := r.gate.Enter(act)
 	if err != nil {
-		return r.refused(err).Error
+		return r.failures.refused(err).Error
 	}
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	c, err := l.get(ctx)
 	if err != nil {
-		return r.fail(ctx, l.b.Name, pass, err).Error
+		return r.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
 	params, ok := r.outward(act, noticeParams(x, l, c, t), beside(t.Method(), nil)...)
 	if ok {
@@ -81,12 +81,12 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolv
 	}
 	if !ok {
 		pass.Leave("blocked", 0)
-		return r.local(gate.CodeDenied, "Denied by policy", pass.Ref, nil)
+		return r.failures.local(gate.CodeDenied, "Denied by policy", pass.Ref, nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
 	if err := c.conn.Notify(ctx, t.Method(), params); err != nil {
-		return r.fail(ctx, l.b.Name, pass, err).Error
+		return r.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
 	pass.Leave("ok", 0)
 	return nil

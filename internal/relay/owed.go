@@ -50,14 +50,14 @@ func (r *Relay) answered(b *backend, method string) {
 
 // approved is what was approved of a server's list, as far as the caller may use
 // it, as a JSON array; nil where nothing was.
-func (r *Relay) approved(x *front.Exchange, b *backend, method string) []byte {
+func (tr *translation) approved(x *front.Exchange, b *backend, method string) []byte {
 	k, ok := listing.PinKind(method)
 	if !ok || b.Pin == nil || !b.Pin.Knows(k) {
 		return nil
 	}
 	kind, _ := listing.Of(method)
 	entries := b.Pin.Approved(k)
-	if kept, changed := r.keep(x, b, kind, entries, b.Kind != "stdio" && b.spoken.Load()&eraBit(front.Modern) != 0); changed {
+	if kept, changed := tr.keep(x, b, kind, entries, b.Kind != "stdio" && b.spoken.Load()&eraBit(front.Modern) != 0); changed {
 		entries = kept
 	}
 	if kind.Member == "tools" && x.Era == front.Legacy {
@@ -88,7 +88,7 @@ func (r *Relay) listOf(ctx context.Context, x *front.Exchange, t target) front.R
 	l.late.missed(x.Method)
 	r.leftOut(t.b, x.Method, reply.Error)
 	kind, _ := listing.Of(x.Method)
-	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: r.approved(x, t.b, x.Method)})
+	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: r.translation.approved(x, t.b, x.Method)})
 	if x.Era == front.Modern {
 		result = era.Modern(x.Method, result)
 	}

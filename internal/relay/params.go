@@ -18,7 +18,7 @@ import (
 // and makes those that a modern HTTP server wants: known ones from the body,
 // unknown ones as they came (Streamable HTTP, "Server Behavior for Custom
 // Headers").
-func (r *Relay) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, req *upstream.Request) error {
+func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, req *upstream.Request) error {
 	if t.Method() != "tools/call" {
 		return nil
 	}

@@ -412,7 +412,7 @@ func TestAbandonedParkedCalls(t *testing.T) {
 	eventually(t, "all calls are over", func() bool {
 		b.parking.mu.Lock()
 		defer b.parking.mu.Unlock()
-		return len(b.parking.calls) == 0 && b.active.Load() == 0
+		return len(b.parking.calls) == 0 && b.traffic.active.Load() == 0
 	})
 	for _, l := range b.pool {
 		c := l.live.Load()

@@ -122,7 +122,7 @@ func (p *parked) resume(ctx context.Context, x *front.Exchange, t target) (upstr
 	if err != nil || questions {
 		return reply, err
 	}
-	return l.r.incoming(x, l, p.conn, again, reply)
+	return l.r.translation.incoming(x, l, p.conn, again, reply)
 }
 
 // begin and finish keep the calls in flight that may ask, to find out whose a
@@ -230,7 +230,7 @@ func (r *Relay) questionCaps(x *front.Exchange, b *backend) []byte {
 	if len(declared) <= len("{}") {
 		return nil
 	}
-	caps := r.carried(x, b, declared)
+	caps := r.translation.carried(x, b, declared)
 	if string(caps) == "{}" {
 		return nil
 	}

@@ -4,19 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
+// failures are what callers are told of acts that failed or were refused. The owner of
+// the daemon is told the reason.
+type failures struct {
+	log     *slog.Logger
+	dev     bool
+	owner   string
+	place   func(rule string) string
+	stepUp  func(policy.Request) string
+	table   *atomic.Pointer[table]
+	closing context.Context
+}
+
 // reasoned adds the reason of a failure for the owner of the daemon. Everybody else gets
 // the constant text, which tells nothing of the machine.
-func (r *Relay) reasoned(e *wire.Error, who *principal.Principal, reason string) *wire.Error {
-	if reason == "" || !r.owns(who) {
+func (a *failures) reasoned(e *wire.Error, who *principal.Principal, reason string) *wire.Error {
+	if reason == "" || !a.owns(who) {
 		return e
 	}
 	e.Data = rawjson.Set(e.Data, rawjson.Edit{Key: "reason", Value: rawjson.AppendQuote(nil, reason)})
@@ -24,16 +39,16 @@ func (r *Relay) reasoned(e *wire.Error, who *principal.Principal, reason string)
 }
 
 // owns reports the daemon's own user on the Unix socket.
-func (r *Relay) owns(who *principal.Principal) bool {
-	return r.owner != "" && who.Valid() && who.Name() == r.owner
+func (a *failures) owns(who *principal.Principal) bool {
+	return a.owner != "" && who.Valid() && who.Name() == a.owner
 }
 
 // whyDenied is the rule of a denial and where it stands.
-func (r *Relay) whyDenied(rule string) string {
-	if r.place == nil {
+func (a *failures) whyDenied(rule string) string {
+	if a.place == nil {
 		return rule
 	}
-	if at := r.place(rule); at != "" {
+	if at := a.place(rule); at != "" {
 		return rule + " (" + at + ")"
 	}
 	return rule
@@ -41,10 +56,10 @@ func (r *Relay) whyDenied(rule string) string {
 
 // whyFailed is why a server did not answer: what went wrong, and of a program how its
 // last process ended and what it wrote last to standard error.
-func (r *Relay) whyFailed(server string, err error) string {
-	b := r.table.Load().byName[server]
+func (a *failures) whyFailed(server string, err error) string {
+	b := a.table.Load().byName[server]
 	switch {
-	case r.closing.Err() != nil:
+	case a.closing.Err() != nil:
 		return "Doorward is stopping"
 	case b != nil && b.Refused != "":
 		return "refused: " + b.Refused

@@ -32,55 +32,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
-	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
-	"github.com/doorward/doorward/internal/upstream/scan"
 )
-
-// Server is one configured server as the relay sees it.
-type Server struct {
-	Name      string
-	Kind      string // stdio, http, sse or builtin: for status
-	Upstream  *upstream.Server
-	Instances string // auto, session, principal or shared
-	// PerSession: the program is known to keep state for each session, so that under
-	// auto none shares its process.
-	PerSession bool
-	Protocol   string // auto, legacy or modern
-	// MaxInstances bounds live connections (children) to this server,
-	// MaxConcurrency the calls in flight. 0: no bound.
-	MaxInstances, MaxConcurrency int
-	// SparesOwn: the calls of whom Options.Own names are not counted against
-	// MaxConcurrency.
-	SparesOwn bool
-	// MaxStreams bounds the clients' open listens; 0: no bound.
-	MaxStreams int
-	// SignIn reports what a person has to do before the server answers, "" for
-	// nothing, and any other reason why the sign-in fails. nil: the server needs no
-	// sign-in.
-	SignIn SignIn
-	// Timeout bounds the wait of one call for a connection, as the upstream's
-	// own bounds the call on it; 0: no bound.
-	Timeout time.Duration
-	// Refused is why this server cannot be used, for status; the other servers run.
-	Refused string
-	// Pin decides which definitions may be used, and Scan searches the messages.
-	// nil: all definitions, and no search.
-	Pin  *pin.Guard
-	Scan *scan.Scanner
-	// Builtin is a server that is part of the daemon; it takes the place of
-	// Upstream. Source is the source of its records.
-	Builtin Builtin
-	Source  string
-	// Needs are actions of a built-in server, separated by spaces, of which a
-	// caller must be allowed one: for whom may do none of them it is not there.
-	Needs string
-}
-
-// SignIn is who gets the tokens for a server.
-type SignIn interface {
-	Needs() (what string, trouble error)
-}
 
 // Options are what the relay is built from.
 type Options struct {
@@ -118,14 +70,9 @@ type Relay struct {
 	seal     *seal.Sealer
 	log      *slog.Logger
 	info     []byte // our own {"name","version"}
-	dev      bool
-	owner    string
 	own      func(string) bool
 	opened   func(string, Face)
-	place    func(string) string
-	stepUp   func(policy.Request) string
 	guide    Guide
-	hold     *Hold
 	note     func(*audit.Record)
 	watch    watch
 	table    atomic.Pointer[table]
@@ -134,17 +81,15 @@ type Relay struct {
 	bindings sync.Map      // *binding: the sessions that there are
 	closing  context.Context
 	close    context.CancelFunc
-}
 
-// table is the servers of one configuration generation.
-type table struct {
-	byName map[string]*backend
-	sorted []*backend
+	translation translation
+	failures    failures
+	holding     holding
 }
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, dev: o.Dev, owner: o.Owner, own: o.Own, opened: o.Opened, place: o.Place, stepUp: o.StepUp, guide: o.Guide, hold: o.Hold, note: o.Note, watch: watch{o.Observer}, parkFor: parkTime}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, own: o.Own, opened: o.Opened, guide: o.Guide, note: o.Note, watch: watch{o.Observer}, parkFor: parkTime}
 	if r.guide == nil {
 		r.guide = unguided{}
 	}
@@ -154,6 +99,9 @@ func New(o Options) *Relay {
 	r.info = append([]byte(`{"name":"doorward","version":`), rawjson.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
 	r.closing, r.close = context.WithCancel(context.Background())
+	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, watch: r.watch}
+	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}
+	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: r.watch, failures: &r.failures}
 	r.SetServers(o.Servers)
 	go r.sweep()
 	return r

@@ -48,7 +48,7 @@ func FuzzResults(f *testing.F) {
 					x := exchangeOf("uid:1000")
 					x.Era, x.Params = client, []byte(`{"taskId":"mine","_meta":{"`+wire.MetaCapabilities+`":{"elicitation":{}}}}`)
 					l := newLink(r, b, x.Who, client)
-					got, err := r.incoming(x, l, &liveConn{era: server}, aimed(t, "s", method, `{"name":"x","uri":"x"}`), upstream.Reply{Result: []byte(result)})
+					got, err := r.translation.incoming(x, l, &liveConn{era: server}, aimed(t, "s", method, `{"name":"x","uri":"x"}`), upstream.Reply{Result: []byte(result)})
 					l.close()
 					if err != nil {
 						continue

@@ -14,7 +14,7 @@ import (
 // inputRequired forwards a multi-round-trip result whose questions were decided.
 // The state is sealed, because the server cannot bind it to a user that it never
 // sees.
-func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	if x.Era != front.Modern || c.era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, failure.ErrAsksTooMuch
 	}
@@ -25,7 +25,7 @@ func (r *Relay) inputRequired(x *front.Exchange, c *liveConn, t target, reply up
 		}
 	}
 	if state := wire.Get(result, "requestState"); state != nil {
-		sealed, err := r.seal.SealState(state, x.Who, t.Target)
+		sealed, err := tr.seal.SealState(state, x.Who, t.Target)
 		if err != nil {
 			return reply, fmt.Errorf("sealing requestState: %w", err)
 		}

@@ -127,7 +127,7 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	for _, b := range servers {
 		e, err := s.listenTo(b, with)
 		if err != nil && (x.Server != "" || failure.OwnLimit(err)) {
-			return r.refused(err)
+			return r.failures.refused(err)
 		}
 		if err == nil {
 			ears = append(ears, e)
@@ -155,14 +155,14 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	x, r := s.x, s.r
 	act := r.act(x, b.Name, x.Method, "")
 	act.Kind, act.With = gate.Stream, with
-	room := b.enterStream()
+	room := b.traffic.enterStream(b.MaxStreams)
 	if !room {
 		act.Over = failure.CapOf(b.Name, "max_streams")
 	}
 	pass, err := r.gate.Enter(act)
 	if err != nil {
 		if room {
-			b.leaveStream()
+			b.traffic.leaveStream()
 		}
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 
 func (e *ear) close() {
 	e.stop()
-	e.b.leaveStream()
+	e.b.traffic.leaveStream()
 	if !e.left {
 		e.pass.Leave("ended", 0)
 	}
@@ -246,7 +246,7 @@ func (e *ear) close() {
 // fail ends a listen that its server did not take.
 func (e *ear) fail(ctx context.Context, err error) front.Reply {
 	e.left = true
-	return e.sub.r.fail(ctx, e.b.Name, e.pass, err)
+	return e.sub.r.failures.fail(ctx, e.b.Name, e.pass, err)
 }
 
 // deliver queues an event, if policy still lets the client have it.

@@ -21,8 +21,8 @@ func isTask(method string) bool {
 // openTask replaces a sealed task id in the params by the server's own. A server
 // sees one caller and cannot tell whose a task is, so the client holds a sealed
 // id.
-func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
-	inner, err := r.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
+func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
+	inner, err := tr.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {
 		return nil, failure.Invalid{E: failure.NoTask}
 	}
@@ -31,7 +31,7 @@ func (r *Relay) openTask(x *front.Exchange, l *link, params []byte) ([]byte, err
 
 // sealTask protects a task's id from other principals: it seals a new id, and
 // keeps the client's own words where the client named the task.
-func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
+func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
 	id := wire.Get(result, "taskId")
 	if id == nil {
 		return result
@@ -42,8 +42,8 @@ func (r *Relay) sealTask(x *front.Exchange, l *link, t target, result []byte) []
 			return result
 		}
 		var err error
-		if sealed, err = r.seal.SealTask(id, x.Who, l.b.Name); err != nil {
-			r.log.Error("sealing a task's id", "err", err)
+		if sealed, err = tr.seal.SealTask(id, x.Who, l.b.Name); err != nil {
+			tr.log.Error("sealing a task's id", "err", err)
 		}
 	}
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})

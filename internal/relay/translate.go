@@ -19,7 +19,7 @@ import (
 
 // outgoing makes the upstream request of an exchange: the params as they came,
 // apart from what the eras and the bindings require.
-func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
+func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
 	if l.foreignTasks(c, t.Method()) {
 		return req, failure.Invalid{E: failure.NoMethod}
@@ -27,7 +27,7 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 	// A server's progress may be read while the call ends and the buffer of
 	// its params is used again, so the token is a copy.
 	req.ProgressToken = bytes.Clone(wire.GetPath(t.Params(), "_meta", "progressToken"))
-	params, err := r.openHandles(x, l, c, t)
+	params, err := tr.openHandles(x, l, c, t)
 	if err != nil {
 		return req, err
 	}
@@ -37,13 +37,13 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 	case x.Era == front.Modern && c.era == front.Legacy:
 		params = rawjson.SetIn(params, "_meta", era.LegacyMeta...)
 	case x.Era == front.Modern:
-		if caps, changed := r.narrow(x, l.b, wire.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
+		if caps, changed := tr.narrow(x, l.b, wire.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
 			params = rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaCapabilities, Value: caps})
 		}
 	}
-	req.Params = r.watch.traced(ctx, params)
+	req.Params = tr.watch.traced(ctx, params)
 	if x.Era == front.Modern || c.era == front.Modern {
-		return req, r.mirror(ctx, x, l, c, t, &req)
+		return req, tr.mirror(ctx, x, l, c, t, &req)
 	}
 	return req, nil
 }
@@ -51,7 +51,7 @@ func (r *Relay) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liv
 // openHandles gives the server its own values for those that were sealed for this
 // client: the state of a question, a cursor, the id of a task. Members that have
 // a meaning only between two modern ends are removed for others.
-func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
+func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
 	p := t.Params()
 	switch {
 	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
@@ -61,13 +61,13 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 		if raw == nil {
 			return p, nil
 		}
-		inner, err := r.seal.OpenState(raw, x.Who, t.Target)
+		inner, err := tr.seal.OpenState(raw, x.Who, t.Target)
 		if err != nil {
 			return nil, failure.Invalid{E: failure.State}
 		}
 		return rawjson.Set(p, rawjson.Edit{Key: "requestState", Value: inner}), nil
 	case question.MayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
-		return r.replay(x, t)
+		return tr.replay(x, t)
 	case question.MayAsk(t.Method()) && x.Era != c.era:
 		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 	case listing.Is(t.Method()) && l.seals(c):
@@ -75,13 +75,13 @@ func (r *Relay) openHandles(x *front.Exchange, l *link, c *liveConn, t target) (
 		if raw == nil {
 			return p, nil
 		}
-		inner, err := r.seal.OpenCursor(raw, x.Who, l.b.Name, t.Method())
+		inner, err := tr.seal.OpenCursor(raw, x.Who, l.b.Name, t.Method())
 		if err != nil {
 			return nil, failure.Invalid{E: failure.Cursor}
 		}
 		return rawjson.Set(p, rawjson.Edit{Key: "cursor", Value: inner}), nil
 	case isTask(t.Method()) && c.era == front.Modern:
-		return r.openTask(x, l, p)
+		return tr.openTask(x, l, p)
 	}
 	return p, nil
 }
@@ -109,7 +109,7 @@ func (l *link) modernMeta(x *front.Exchange) []rawjson.Edit {
 	}
 	edits := []rawjson.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
-		{Key: wire.MetaCapabilities, Value: l.r.carried(x, l.b, wire.Get(x.Session.Init, "capabilities"))},
+		{Key: wire.MetaCapabilities, Value: l.r.translation.carried(x, l.b, wire.Get(x.Session.Init, "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
 	if level := l.r.bindingOf(x.Session).levelOf(); level != nil {
@@ -121,8 +121,8 @@ func (l *link) modernMeta(x *front.Exchange) []rawjson.Edit {
 // carried is what of a client's capabilities holds across the eras: questions that
 // policy allows, and extensions. Tasks have another protocol in each era, and the
 // change of roots no notification in the modern one.
-func (r *Relay) carried(x *front.Exchange, b *backend, caps []byte) []byte {
-	caps, _ = r.narrow(x, b, caps)
+func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byte {
+	caps, _ = tr.narrow(x, b, caps)
 	var edits []rawjson.Edit
 	for _, a := range question.Kinds {
 		if value := wire.Get(caps, a.Capability); len(value) > 0 && value[0] == '{' {
@@ -137,13 +137,13 @@ func (r *Relay) carried(x *front.Exchange, b *backend, caps []byte) []byte {
 
 // narrow removes the capabilities that policy does not serve, so that a client is
 // not offered what it cannot use.
-func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
+func (tr *translation) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
 	var edits []rawjson.Edit
 	for _, a := range question.Kinds {
 		if wire.Get(caps, a.Capability) == nil {
 			continue
 		}
-		if !r.gate.Allows(policy.Request{Who: x.Who, Action: a.Action, Server: b.Name}).Allow {
+		if !tr.gate.Allows(policy.Request{Who: x.Who, Action: a.Action, Server: b.Name}).Allow {
 			edits = append(edits, rawjson.Edit{Key: a.Capability})
 		}
 	}
@@ -155,8 +155,8 @@ func (r *Relay) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool
 
 // incoming makes the client's answer of a server's: the bytes that came,
 // apart from what the eras and the bindings require.
-func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	reply, err := r.translated(x, l, c, t, reply)
+func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+	reply, err := tr.translated(x, l, c, t, reply)
 	if err != nil || x.Server != "" {
 		return reply, err
 	}
@@ -169,7 +169,7 @@ func (r *Relay) incoming(x *front.Exchange, l *link, c *liveConn, t target, repl
 }
 
 // translated is incoming in the server's own names.
-func (r *Relay) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)
 	reply, err := l.asking(x, reply)
 	switch {
@@ -178,7 +178,7 @@ func (r *Relay) translated(x *front.Exchange, l *link, c *liveConn, t target, re
 	case err != nil:
 		return reply, err
 	case url:
-		return r.urlRequired(x, t, reply.Error)
+		return tr.urlRequired(x, t, reply.Error)
 	case reply.Error != nil:
 		reply.Error = era.Error(x.Era, c.era, reply.Error)
 		return reply, nil
@@ -186,16 +186,16 @@ func (r *Relay) translated(x *front.Exchange, l *link, c *liveConn, t target, re
 	switch kind, _ := wire.GetString(reply.Result, "resultType"); {
 	case x.Era == front.Legacy && c.era == front.Legacy:
 	case kind == "input_required":
-		return r.inputRequired(x, c, t, reply)
+		return tr.inputRequired(x, c, t, reply)
 	case x.Era == front.Legacy && kind != "" && kind != "complete":
 		return upstream.Reply{Error: failure.NewKind}, nil
 	}
 	if listing.Is(t.Method()) {
 		t.shelf.take(reply.Result)
-		reply.Result = r.filterList(x, l, c, t.Method(), reply.Result)
+		reply.Result = tr.filterList(x, l, c, t.Method(), reply.Result)
 	}
 	if c.era == front.Modern {
-		reply.Result = r.sealTask(x, l, t, reply.Result)
+		reply.Result = tr.sealTask(x, l, t, reply.Result)
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:

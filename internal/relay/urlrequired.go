@@ -24,7 +24,7 @@ func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool
 
 // urlRequired turns the questions of such an error, which were decided and labelled,
 // into a result that requires input.
-func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
+func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
 	requests, n := rawjson.Empty, 0
 	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
 		n++
@@ -35,7 +35,7 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 	if n == 0 {
 		return upstream.Reply{}, failure.ErrNoQuestions
 	}
-	state, err := r.seal.SealState(replayed, x.Who, t.Target)
+	state, err := tr.seal.SealState(replayed, x.Who, t.Target)
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("sealing a call that is made again: %w", err)
 	}
@@ -44,8 +44,8 @@ func (r *Relay) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstrea
 }
 
 // replay takes the state of urlRequired out of the params of a call that comes back.
-func (r *Relay) replay(x *front.Exchange, t target) ([]byte, error) {
-	inner, err := r.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
+func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
+	inner, err := tr.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil || string(inner) != string(replayed) {
 		return nil, failure.Invalid{E: failure.State} // a legacy server gives none, and a parked call has been looked for
 	}

@@ -35,7 +35,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	}
 	t.Target = t.Renamed(made)
 	t.Target, _ = t.With(rawjson.Set(t.Params(), edits...))
-	req, err := l.r.outgoing(ctx, x, l, c, t)
+	req, err := l.r.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, held
 	}
@@ -49,7 +49,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 		reply, err = l.scanReply(t, reply)
 	}
 	if err == nil {
-		reply, err = l.r.incoming(x, l, c, t, reply)
+		reply, err = l.r.translation.incoming(x, l, c, t, reply)
 	}
 	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && rawjson.IsTrue(wire.Get(reply.Result, "isError"))) {
 		return upstream.Reply{}, held
@@ -118,20 +118,20 @@ func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 
 // heldBack answers an act that a rule about content has ended: a withheld object
 // has the answer of one that does not exist. nil: it is another failure.
-func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply {
+func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Reply {
 	var held *pin.Held
 	var cut *failure.Content
 	switch {
 	case errors.As(err, &held):
 		pass.Leave("withheld", 0)
 		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
-		if act := pass.Act(); r.owns(act.Who) {
+		if act := pass.Act(); a.owns(act.Who) {
 			e := wire.Error{Code: failure.CodeUpstream, Message: "Upstream failed"}
 			if unknown := failure.UnknownOf(method); unknown != nil {
 				e = *unknown
 			}
-			e.Data = r.local(e.Code, "", refusal.Ref, nil).Data
-			return &front.Reply{Error: r.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
+			e.Data = a.local(e.Code, "", refusal.Ref, nil).Data
+			return &front.Reply{Error: a.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
 		}
 		var d *disguised
 		if errors.As(err, &d) {
@@ -144,11 +144,11 @@ func (r *Relay) heldBack(method string, pass gate.Pass, err error) *front.Reply 
 		if e := failure.UnknownOf(method); e != nil {
 			return &front.Reply{Error: e}
 		}
-		return &front.Reply{Error: r.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
+		return &front.Reply{Error: a.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
 	case errors.As(err, &cut):
 		pass.Leave("blocked", 0)
 		refusal := pass.Refuse(cut.Rule, gate.CodeDenied)
-		return &front.Reply{Error: r.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
+		return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
 	}
 	return nil
 }

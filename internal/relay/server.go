@@ -1,0 +1,60 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
+	"github.com/doorward/doorward/internal/upstream/scan"
+)
+
+// Server is one configured server as the relay sees it.
+type Server struct {
+	Name      string
+	Kind      string // stdio, http, sse or builtin: for status
+	Upstream  *upstream.Server
+	Instances string // auto, session, principal or shared
+	// PerSession: the program is known to keep state for each session, so that under
+	// auto none shares its process.
+	PerSession bool
+	Protocol   string // auto, legacy or modern
+	// MaxInstances bounds live connections (children) to this server,
+	// MaxConcurrency the calls in flight. 0: no bound.
+	MaxInstances, MaxConcurrency int
+	// SparesOwn: the calls of whom Options.Own names are not counted against
+	// MaxConcurrency.
+	SparesOwn bool
+	// MaxStreams bounds the clients' open listens; 0: no bound.
+	MaxStreams int
+	// SignIn reports what a person has to do before the server answers, "" for
+	// nothing, and any other reason why the sign-in fails. nil: the server needs no
+	// sign-in.
+	SignIn SignIn
+	// Timeout bounds the wait of one call for a connection, as the upstream's
+	// own bounds the call on it; 0: no bound.
+	Timeout time.Duration
+	// Refused is why this server cannot be used, for status; the other servers run.
+	Refused string
+	// Pin decides which definitions may be used, and Scan searches the messages.
+	// nil: all definitions, and no search.
+	Pin  *pin.Guard
+	Scan *scan.Scanner
+	// Builtin is a server that is part of the daemon; it takes the place of
+	// Upstream. Source is the source of its records.
+	Builtin Builtin
+	Source  string
+	// Needs are actions of a built-in server, separated by spaces, of which a
+	// caller must be allowed one: for whom may do none of them it is not there.
+	Needs string
+}
+
+// spares reports a caller whose calls are not counted against max_concurrency.
+func (s *Server) spares(own func(string) bool, who *principal.Principal) bool {
+	return s.SparesOwn && own != nil && own(who.Name())
+}
+
+// SignIn is who gets the tokens for a server.
+type SignIn interface {
+	Needs() (what string, trouble error)
+}
