@@ -4,6 +4,7 @@ package attest
 // credentials of the writer of each byte, those before the accept included.
 
 import (
+	"cmp"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,5 @@ func ListenControl(network, address string, c syscall.RawConn) error {
 		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 		err = unix.Fchmod(int(fd), 0o600)
 	})
-	if outer != nil {
-		return outer
-	}
-	return err
+	return cmp.Or(outer, err)
 }

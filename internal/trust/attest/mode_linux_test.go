@@ -30,6 +30,27 @@ func TestTheSocketNeverHasAWiderMode(t *testing.T) {
 	}
 }
 
+// A socket that cannot be prepared is not used: its bytes would have no writer.
+func TestASocketThatCannotBePreparedIsRefused(t *testing.T) {
+	t.Parallel()
+	if err := ListenControl("unix", "", closedControl{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("of a closed descriptor: %v", err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := ListenControl("unix", "", control(file.Fd())); !errors.Is(err, unix.ENOTSOCK) {
+		t.Errorf("of what is no socket: %v", err)
+	}
+}
+
+// closedControl is a closed descriptor.
+type closedControl struct{ control }
+
+func (closedControl) Control(func(uintptr)) error { return os.ErrClosed }
+
 // control is a descriptor as net.ListenConfig shows it.
 type control int
 
