@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	root.Version = version
 	root.SetVersionTemplate("doorward {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprintf(stderr(), "%s\n\n%s", c.Short, usageText(c)) })
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprintf(people(), "%s\n\n%s", c.Short, usageText(c)) })
 	root.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprint(stderr(), usageText(c))
 		return err
