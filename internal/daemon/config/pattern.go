@@ -19,6 +19,3 @@ func lazily(text string) pattern {
 func (p pattern) String() string                       { return p.text }
 func (p pattern) MatchString(s string) bool            { return p.compiled().MatchString(s) }
 func (p pattern) FindStringSubmatch(s string) []string { return p.compiled().FindStringSubmatch(s) }
-func (p pattern) ReplaceAllString(s, with string) string {
-	return p.compiled().ReplaceAllString(s, with)
-}

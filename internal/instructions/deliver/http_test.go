@@ -184,7 +184,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		who, err := d.authenticate(r, c.who)
 		if err != nil {
 			d.note("door")
-			WriteProblem(w, http.StatusUnauthorized)
+			unauthenticated().write(w)
 			return
 		}
 		c.who = who

@@ -94,8 +94,8 @@ func TestWhoseARefIs(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ref := range []string{"", "x", "DWI-AAAAAAAAAAAAAAAA", "dwi-aaaaaaaaaaaaaaaa\n", token} {
-		if code, _ := Code(second(o.Canary(ctx, by, ref))); code != "malformed" {
-			t.Errorf("%q: %s", ref, code)
+		if p, _ := problemOf(second(o.Canary(ctx, by, ref))); p.Code != "malformed" {
+			t.Errorf("%q: %s", ref, p.Code)
 		}
 	}
 }
@@ -337,7 +337,7 @@ func TestAnOperatorWithoutADaemon(t *testing.T) {
 	}
 	for _, err := range []error{second(o.Sessions(t.Context(), Caller{Who: who})), second(o.RevokeSession(t.Context(), Caller{Who: who}, "0123456789abcdef")),
 		second(o.IssueCI(t.Context(), Caller{Who: who}, CIRequest{Scope: []string{document.Structural}}))} {
-		if code, detail := Code(err); code != "conflict" || !strings.HasPrefix(detail, "offline") {
+		if p, _ := problemOf(err); p.Code != "conflict" || !strings.HasPrefix(p.Detail, "offline") {
 			t.Errorf("%v", err)
 		}
 	}

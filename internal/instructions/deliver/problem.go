@@ -215,34 +215,8 @@ func guard(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// WriteProblem is for the door: the constant answer to what it refuses under
-// /auth/ by itself, with the status that it chose. Headers that it has set stay.
-func WriteProblem(w http.ResponseWriter, status int) {
-	switch status {
-	case http.StatusUnauthorized:
-		unauthenticated().write(w)
-	case http.StatusBadRequest:
-		malformed().write(w)
-	case http.StatusNotFound:
-		notFound().write(w)
-	case http.StatusTooManyRequests:
-		newProblem(status, "rate_limited", "").write(w)
-	case http.StatusServiceUnavailable:
-		newProblem(status, "unavailable", "").write(w)
-	default:
-		newProblem(status, "not_permitted", "").write(w)
-	}
-}
-
 // Unavailable answers while the database of instruction delivery is away.
 func Unavailable(w http.ResponseWriter) { unreachable().write(w) }
 
 // TooMany answers a caller who is not looked at for some seconds.
 func TooMany(w http.ResponseWriter, wait int) { rateLimited(wait).write(w) }
-
-// Code is what an operator's command without a daemon says of an error: the code
-// and the sentence that a caller over HTTP would get.
-func Code(err error) (code, detail string) {
-	p, _ := problemOf(err)
-	return p.Code, p.Detail
-}
