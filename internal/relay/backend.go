@@ -33,6 +33,9 @@ type backend struct {
 	greeted atomic.Pointer[liveConn]
 	owed    listing.Owed
 	trouble atomic.Pointer[trouble]
+	// fallen counts the connections that ended while they were in use, or by the operator:
+	// what comes next is another process.
+	fallen atomic.Uint64
 
 	mu     sync.Mutex
 	pool   map[string]*link
@@ -110,6 +113,9 @@ func (b *backend) prune() {
 	for c := range b.conns {
 		if !c.alive() {
 			delete(b.conns, c)
+			if !c.rested.Load() {
+				b.fallen.Add(1)
+			}
 		}
 	}
 }

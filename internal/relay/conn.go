@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
@@ -30,6 +31,7 @@ type liveConn struct {
 
 	running map[*parked]bool  // calls in flight that may ask
 	callers map[*running]bool // the same of sessions that share the connection
+	rested  atomic.Bool       // Doorward ends it, since it is not needed
 }
 
 // pendingQuestion is a request of a server while its client thinks about it.

@@ -58,6 +58,7 @@ type holding struct {
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act, back := h.claimed(x, t, act)
 	for {
+		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.enter(ctx, h.gate, t, act)
 		var held *gate.Held
 		if !errors.As(err, &held) {
@@ -67,7 +68,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			reply := h.failures.refused(err)
 			return t, pass, &reply
 		}
-		if act.Definition == "" && h.described(t, &act) {
+		if act.Definition == "" && h.described(t, &act) || respawned(t.b, act.Generation) {
 			continue
 		}
 		if act.Approval = h.continued(x, t, held); act.Approval != nil {
@@ -79,7 +80,15 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			return t, gate.Pass{}, reply
 		}
 		h.described(t, &act)
+		respawned(t.b, act.Generation)
 	}
+}
+
+// respawned reports whether a connection has ended that was there at a generation. The
+// dead are noticed here.
+func respawned(b *backend, generation uint64) bool {
+	b.instances()
+	return b.fallen.Load() != generation
 }
 
 // claimed prepares an act for the question whether it is held, and takes the state of

@@ -323,6 +323,7 @@ func (l *link) close() {
 	c := l.live.Load()
 	l.mu.Unlock()
 	if c != nil {
+		c.rested.Store(true)
 		c.conn.Close()
 	}
 }

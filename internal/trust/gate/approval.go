@@ -25,7 +25,7 @@ type Held struct {
 func (h *Held) Error() string { return fmt.Sprintf("held by %s", h.Ask.Rule) }
 
 // Binding is what an approval is bound to: the policy in force, and a digest of caller,
-// session, action, object, definition and arguments. Equal acts have equal bindings.
+// session, action, object, definition, generation of the server and arguments. Equal acts have equal bindings.
 type Binding struct {
 	set    *policy.Set
 	digest [sha256.Size]byte
@@ -34,7 +34,7 @@ type Binding struct {
 // bind makes the binding of an act. Arguments count in canonical form.
 func bind(set *policy.Set, a Act) Binding {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(a.Who.Key()), []byte(a.Session), []byte(a.Action), []byte(a.Server), []byte(a.Name), []byte(a.Definition), wire.Canonical(a.Args)} {
+	for _, part := range [][]byte{[]byte(a.Who.Key()), []byte(a.Session), []byte(a.Action), []byte(a.Server), []byte(a.Name), []byte(a.Definition), binary.BigEndian.AppendUint64(nil, a.Generation), wire.Canonical(a.Args)} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}

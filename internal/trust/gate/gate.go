@@ -76,6 +76,8 @@ type Act struct {
 	// definition; empty where nothing is known of it.
 	Tool       policy.Claims
 	Definition string
+	// Generation changes when the server is another process than before.
+	Generation uint64
 	// Holds: who calls Enter can hold the act, and takes a *Held for an answer.
 	// Approval lets a held act through.
 	Holds    bool
