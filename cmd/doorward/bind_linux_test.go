@@ -157,19 +157,35 @@ func bindTable(t *testing.T) []*listener {
 }
 
 // freePorts looks for n different ports below the range from which the kernel
-// serves port 0.
-func freePorts(t *testing.T, n int) (ports []int) {
+// serves port 0. They are the test's until it ends.
+func freePorts(t testing.TB, n int) (ports []int) {
 	for _, i := range rand.Perm(20000) {
 		if len(ports) == n {
 			return ports
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", 12000+i))
-		if err == nil && l.Close() == nil {
-			ports = append(ports, 12000+i)
+		if port := 12000 + i; reserve(t, port) && isFree(port) {
+			ports = append(ports, port)
 		}
 	}
 	t.Fatalf("%d free ports of %d", len(ports), n)
 	return nil
+}
+
+// reserve keeps a port from other runs of these tests on the same machine, until
+// the test ends. The mark is an abstract socket, which exists where the port does
+// and leaves no file.
+func reserve(t testing.TB, port int) bool {
+	l, err := net.Listen("unix", fmt.Sprintf("@doorward-test-port-%d", port))
+	if err != nil {
+		return false
+	}
+	t.Cleanup(func() { _ = l.Close() }) // the port is given back, or was already
+	return true
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	return err == nil && l.Close() == nil
 }
 
 func (l *listener) text() string {

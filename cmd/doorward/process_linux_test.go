@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -296,19 +295,8 @@ func cmdBound(ts *testscript.TestScript, neg bool, args []string) {
 // that no other test gets the port meanwhile.
 func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) > 0, "freeport VAR…")
-	for _, name := range args {
-		ok := poll(5*time.Second, func() bool {
-			port := 12000 + int(time.Now().UnixNano()/1000%20000)
-			l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-			if err != nil {
-				return false
-			}
-			ts.Setenv(name, strconv.Itoa(port))
-			return l.Close() == nil
-		})
-		if !ok {
-			ts.Fatalf("no free port")
-		}
+	for i, port := range freePorts(stageOf(ts).t, len(args)) {
+		ts.Setenv(args[i], strconv.Itoa(port))
 	}
 }
 
