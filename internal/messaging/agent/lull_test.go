@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -40,7 +41,7 @@ func TestCallsThatFindNothingAreSummedUp(t *testing.T) {
 	if got := h.emptied("inbox"); len(got) != 3 || got[2].Count != 6 || got[2].Session != got[0].Session || got[2].Rule != got[0].Rule {
 		t.Errorf("inbox, summed up: %+v", got)
 	}
-	if got := h.emptied("wait"); len(got) != 2 || got[1].Count != 6 || got[1].Detail["waited_ms"] < "6" {
+	if got := h.emptied("wait"); len(got) != 2 || got[1].Count != 6 || milliseconds(t, got[1].Detail["waited_ms"]) < 6*10 {
 		t.Errorf("wait, summed up: %+v", got)
 	}
 	b.call("send", m{"to": "a", "body": "x"}).want("")
@@ -54,6 +55,15 @@ func TestCallsThatFindNothingAreSummedUp(t *testing.T) {
 	if n := len(h.s.lulls.open); n != 0 {
 		t.Errorf("%d sessions that ask no more are kept", n)
 	}
+}
+
+func milliseconds(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // No call is answered for longer than a minute without a record: what could not be
