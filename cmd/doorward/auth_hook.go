@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -214,8 +213,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 // directory for what is temporary, under its own name.
 func (o *options) sessionDir() (string, error) {
 	dir, err := o.runtimeDir()
-	const writable = 2
-	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && errors.Is(syscall.Access(dir, writable), syscall.EROFS) {
+	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && isReadOnly(dir) {
 		dir = filepath.Join(os.TempDir(), "doorward-"+filepath.Base(token))
 	}
 	return dir, err

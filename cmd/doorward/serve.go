@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -31,6 +32,9 @@ func newServe() *cobra.Command {
 }
 
 func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
+	if runtime.GOOS == "windows" {
+		return fail(exitFailed, "serve is not supported on Windows: run the daemon on Linux or macOS, for instance in WSL")
+	}
 	if err := peer.ProtectSelf(); err != nil { // before any secret is read
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/doorward/doorward/internal/trust/audit"
 )
@@ -19,7 +18,7 @@ func Has(l *audit.Log, m audit.Mark) (bool, error) {
 	if !any || last.Seq <= m.Seq {
 		return any && last.Seq == m.Seq && last.Hash == m.Hash, nil
 	}
-	f, err := os.OpenFile(filepath.Join(l.Dir(), audit.CheckpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(l.Dir(), audit.CheckpointsName), os.O_RDONLY|audit.NoFollow, 0)
 	if err != nil {
 		return false, fmt.Errorf("opening the checkpoints: %w", err)
 	}

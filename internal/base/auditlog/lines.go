@@ -8,8 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -74,29 +72,7 @@ func (r *checkpointReader) next() (audit.Mark, error) {
 }
 
 func openSegment(dir string, n int) (*os.File, error) {
-	return os.OpenFile(audit.SegmentPath(dir, n), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-}
-
-// beingWritten reports whether some process, this one included, has dir open for
-// writing. It distinguishes an unfinished last line that a writer is about to
-// finish from one that was torn.
-func beingWritten(dir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, audit.LockName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if missing(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("opening the lock: %w", err)
-	}
-	defer f.Close()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking for the lock: %w", err)
-	}
-	return false, syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	return os.OpenFile(audit.SegmentPath(dir, n), os.O_RDONLY|audit.NoFollow, 0)
 }
 
 // wasPruned reports whether err says that a segment is missing because it was

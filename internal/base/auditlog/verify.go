@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -151,7 +150,7 @@ func (w *walk) openCheckpoints(v note.Verifier) (err error) {
 	if w.live, err = beingWritten(dir); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, audit.CheckpointsName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(dir, audit.CheckpointsName), os.O_RDONLY|audit.NoFollow, 0)
 	if missing(err) {
 		return nil
 	}

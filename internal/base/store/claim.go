@@ -10,13 +10,6 @@ import (
 	"syscall"
 )
 
-// filesystem is what a directory is on. Where local is false, SQLite's locks
-// and shared memory cannot be relied on.
-type filesystem struct {
-	name  string
-	local bool
-}
-
 // claim makes this process the one user of the database in o.Dir: it refuses a
 // second daemon, and a place that cannot hold a database, and leaves the files
 // there, for their owner alone.

@@ -95,6 +95,13 @@ type Options struct {
 	filesystem func(dir string) (filesystem, error) // nil: the kernel's answer
 }
 
+// filesystem is what a directory is on. Where local is false, SQLite's locks
+// and shared memory cannot be relied on.
+type filesystem struct {
+	name  string
+	local bool
+}
+
 // DB is one open database. Its methods may be called at once.
 type DB struct {
 	engine engine

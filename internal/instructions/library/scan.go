@@ -1,5 +1,3 @@
-//go:build unix
-
 package library
 
 import (
@@ -10,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
@@ -227,7 +224,7 @@ func (f *file) refuse(name string) string {
 // The open does not wait, as it would for a named pipe that was put in its
 // place meanwhile.
 func content(root *os.Root, name string, st stamp) (content []byte, whole bool, err error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|asItIs, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

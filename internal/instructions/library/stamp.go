@@ -1,12 +1,9 @@
-//go:build unix
-
 package library
 
 import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -19,16 +16,6 @@ type stamp struct {
 	dev, ino uint64
 	mtime    int64 // nanoseconds since 1970
 	ctime    int64
-}
-
-// stampOf is that of a file looked at with Lstat or Stat.
-func stampOf(fi fs.FileInfo) (stamp, error) {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return stamp{}, fmt.Errorf("this system does not tell the owner of %s", fi.Name())
-	}
-	return stamp{mode: fi.Mode(), uid: st.Uid, size: fi.Size(), dev: uint64(st.Dev), ino: st.Ino,
-		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
 }
 
 // quiet reports that the file was not changed for a second, by the kernel's

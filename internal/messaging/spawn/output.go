@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -72,7 +71,7 @@ func (o *output) add(b []byte) {
 func (o *output) open() {
 	err := os.MkdirAll(o.dir, 0o700)
 	if err == nil {
-		o.file, err = os.OpenFile(o.path(unseen), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+		o.file, err = os.OpenFile(o.path(unseen), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	}
 	if err != nil {
 		o.lost = true

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // Names of the files that hold tokens, around the spawn's id.
@@ -29,7 +28,7 @@ func newToken(prefix string) string {
 // or absent.
 func writeToken(dir, id, token string) (string, error) {
 	path := filepath.Join(dir, tokenBegin+id+tokenEnd)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("writing an agent's token: %w", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
 )
@@ -86,7 +85,7 @@ func parseBeginning(text []byte, v note.Verifier) (b Beginning, err error) {
 // ReadBeginning returns the beginning of the log in dir, the zero value when
 // nothing was removed. A BadCheckpoint is one that cannot be trusted.
 func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
-	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
@@ -202,7 +201,7 @@ func (l *Log) DropCheckpoints(old func(all []byte) int) error {
 // moment, and the new one is on the disk when replace returns without an error.
 func replace(path string, content []byte) error {
 	draft := path + ".new"
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|NoFollow, 0o600)
 	if err != nil {
 		return err
 	}

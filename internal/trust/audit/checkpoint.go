@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -148,7 +147,7 @@ type checkpointFile struct {
 // behind it off; cut says how many bytes that were.
 func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, err error) {
 	c.path = filepath.Join(dir, CheckpointsName)
-	f, err := os.OpenFile(c.path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(c.path, os.O_RDWR|NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, 0, nil
 	}
@@ -212,7 +211,7 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|NoFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the checkpoints: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 )
 
 // segment is the file that records are appended to.
@@ -65,7 +64,7 @@ func cutBack(f *os.File, size int64) error {
 
 // create makes the file of a new segment.
 func create(dir string, number int) (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | syscall.O_NOFOLLOW
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | NoFollow
 	f, err := os.OpenFile(SegmentPath(dir, number), flags, 0o600)
 	if err != nil {
 		return nil, err

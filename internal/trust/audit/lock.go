@@ -17,6 +17,9 @@ import (
 // holds it; a reader takes it for an instant to learn whether there is a writer.
 const LockName = "lock"
 
+// NoFollow makes the opening of a file fail where its name is a link.
+const NoFollow = syscall.O_NOFOLLOW
+
 // lock makes this process the writer of dir until the file is closed. It tries
 // for a moment, because a reader's look must not pass for a second writer.
 func lock(dir string) (*os.File, error) {

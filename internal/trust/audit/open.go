@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -148,7 +147,7 @@ func tipOf(text []byte) (t tip, err error) {
 // openLast opens the newest segment for appending, without its unfinished end.
 // Record synced was on the disk for certain.
 func openLast(dir string, number int, synced uint64) (f *os.File, size, torn int64, err error) {
-	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|NoFollow, 0)
 	if err != nil {
 		return nil, 0, 0, err
 	}

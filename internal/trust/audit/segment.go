@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // SegmentPath is the file of segment n of the log in dir, counted from 1.
@@ -61,7 +60,7 @@ func lacks(ns []int, first int) int {
 }
 
 func openSegment(dir string, n int) (*os.File, error) {
-	return os.OpenFile(SegmentPath(dir, n), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	return os.OpenFile(SegmentPath(dir, n), os.O_RDONLY|NoFollow, 0)
 }
 
 // lastLine returns the last line of the first end bytes of r, which end with a

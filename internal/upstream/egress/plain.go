@@ -209,9 +209,7 @@ func (c *plainConn) quiet() bool {
 	}
 	quiet := false
 	err = raw.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		quiet = err == syscall.EAGAIN
+		quiet = silent(fd)
 		return true
 	})
 	return err == nil && quiet

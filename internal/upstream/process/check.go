@@ -78,19 +78,6 @@ func below(path, dir string) bool {
 	return ok && len(rest) > 1 && rest[0] == '/'
 }
 
-func (r *Runner) probe(plan *plan) ([]Measure, error) {
-	p, err := launch(r, Spec{Server: "check", Path: "/"}, plan)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotContained, err)
-	}
-	err = p.report.first()
-	p.closeControl()
-	p.exit.wait(p.reap)
-	p.group.remove()
-	_, _, _ = p.Stdin.Close(), p.Stdout.Close(), p.report.file.Close()
-	return p.report.measures(), err
-}
-
 // plan says how a server is shut in; nil: not at all.
 func (r *Runner) plan(s Spec) *plan {
 	if s.Sandbox.off() {

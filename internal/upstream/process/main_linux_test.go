@@ -107,7 +107,8 @@ func newStage(t *testing.T, o Options) *stage {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = r.Close(ctx)
-		for end := time.Now().Add(2 * time.Second); len(s.alive()) > 0 && time.Now().Before(end); {
+		// How quickly they end is measured where it is promised; here nothing may stay.
+		for end := time.Now().Add(20 * time.Second); len(s.alive()) > 0 && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		for _, pid := range s.alive() {

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // fallbackPath is used where the daemon itself has no PATH.
@@ -85,7 +84,7 @@ func search(name, pathEnv string) (string, error) {
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	case err != nil:
 		return err
@@ -93,7 +92,7 @@ func executable(path string) error {
 		return fmt.Errorf("%s is a directory", path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file", path)
-	case info.Mode().Perm()&0o111 == 0, unix.Access(path, unix.X_OK) != nil:
+	case info.Mode().Perm()&0o111 == 0, !mayExecute(path):
 		return fmt.Errorf("%s: %w", path, errNotExecutable)
 	}
 	return nil

@@ -1,0 +1,35 @@
+//go:build unix
+
+package auditlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/doorward/doorward/internal/trust/audit"
+)
+
+// beingWritten reports whether some process, this one included, has dir open for
+// writing. It distinguishes an unfinished last line that a writer is about to
+// finish from one that was torn.
+func beingWritten(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, audit.LockName), os.O_RDONLY|audit.NoFollow, 0)
+	if missing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("opening the lock: %w", err)
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for the lock: %w", err)
+	}
+	return false, syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+}

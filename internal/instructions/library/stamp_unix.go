@@ -1,0 +1,22 @@
+//go:build unix
+
+package library
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// asItIs opens a file without following a link or waiting for a pipe.
+const asItIs = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// stampOf is that of a file looked at with Lstat or Stat.
+func stampOf(fi fs.FileInfo) (stamp, error) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{}, fmt.Errorf("this system does not tell the owner of %s", fi.Name())
+	}
+	return stamp{mode: fi.Mode(), uid: st.Uid, size: fi.Size(), dev: uint64(st.Dev), ino: st.Ino,
+		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
+}

@@ -1,0 +1,78 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// CanContain: servers can be contained on this system.
+const CanContain = false
+
+// ErrOutside is wrapped by the error of OpenFolder for what lies in none of the roots.
+var ErrOutside = errors.New("outside of the directories that are allowed")
+
+// errUnsupported is the answer to every start: on Windows there is the client side alone.
+var errUnsupported = errors.New("stdio servers are not supported on Windows")
+
+// Supervise is the supervisor's part, which does not exist here.
+func Supervise([]string) int { return 1 }
+
+// OpenFolder is not to be had here.
+func OpenFolder(string, []string) (*os.File, string, error) { return nil, "", errUnsupported }
+
+// Process is a server that runs. There is none here.
+type Process struct {
+	Stdin, Stdout *os.File
+	server        string
+	report        *reportReader
+}
+
+func (*Runner) probe(*plan) ([]Measure, error) { return nil, ErrNotContained }
+
+func launch(*Runner, Spec, *plan) (*Process, error) { return nil, errUnsupported }
+
+// PID is the supervisor's number.
+func (p *Process) PID() int { return 0 }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return nil }
+
+// Err is why the process ended.
+func (p *Process) Err() error { return errUnsupported }
+
+// Sandbox is what contains the process.
+func (p *Process) Sandbox() (mode string, measures []Measure) { return Off, nil }
+
+// StderrCount is how much the server wrote to standard error.
+func (p *Process) StderrCount() (bytes, withheld int64) { return 0, 0 }
+
+// Stop, Kill and End end the process.
+func (p *Process) Stop()             {}
+func (p *Process) Kill()             {}
+func (p *Process) End(time.Duration) {}
+
+// Contains reports whether a process is below this one.
+func (p *Process) Contains(int) bool { return false }
+
+func (p *Process) watch()         {}
+func (p *Process) shrinkControl() {}
+
+type reportReader struct{}
+
+func (*reportReader) first() error            { return errUnsupported }
+func (*reportReader) share(string, *sync.Map) {}
+
+type cgroups struct{}
+
+func openCgroups() *cgroups { return nil }
+
+func ownBinary() (string, error) { return os.Executable() }
+
+func detached() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+func mayExecute(string) bool { return true }
