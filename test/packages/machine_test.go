@@ -102,7 +102,7 @@ func TestTheDocumentsInstallRunUpgradeAndRemove(t *testing.T) {
 	needMachine(t)
 	root, dir := moduleRoot(t), newMachine(t)
 	for i, version := range []string{"1.0.0", "1.1.0"} {
-		release(t, root, fmt.Sprintf("%s/home/ann/release-%d", dir, i+1), version)
+		release(t, root, fmt.Sprintf("%s/home/ann/release-%d", dir, i+1), version, "linux/amd64")
 	}
 	run(t, time.Minute, "go", "build", "-C", root, "-o", dir+"/usr/local/bin/notes-server", "./examples/notes-server")
 	write(t, dir+"/home/ann/walk", walk(t, root), 0o755)

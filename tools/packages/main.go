@@ -36,7 +36,7 @@ func main() {
 	root := flag.String("root", ".", "the source tree")
 	dist := flag.String("dist", "dist", "where the files go")
 	version := flag.String("version", "", "the version; empty asks git")
-	targets := flag.String("targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "systems to build for")
+	targets := flag.String("targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "systems to build for")
 	flag.Parse()
 	if err := run(*root, *dist, *version, *targets); err != nil {
 		fmt.Fprintln(os.Stderr, "packages:", err)
@@ -92,8 +92,8 @@ func parseTargets(text string) ([]target, error) {
 	var all []target
 	for name := range strings.SplitSeq(text, ",") {
 		system, arch, ok := strings.Cut(name, "/")
-		if !ok || !slices.Contains([]string{"linux", "darwin"}, system) {
-			return nil, fmt.Errorf("target %q: write linux/ARCH or darwin/ARCH", name)
+		if !ok || !slices.Contains([]string{"linux", "darwin", "windows"}, system) {
+			return nil, fmt.Errorf("target %q: write linux/ARCH, darwin/ARCH or windows/ARCH", name)
 		}
 		all = append(all, target{system, arch})
 	}
@@ -128,8 +128,8 @@ func (r *release) write(wanted []target, extras []entry) error {
 		if err := r.bill(t, binary); err != nil {
 			return fmt.Errorf("bill of materials, %s: %w", t, err)
 		}
-		if err := r.tarball(t, binary, extras); err != nil {
-			return fmt.Errorf("tarball, %s: %w", t, err)
+		if err := r.archive(t, binary, extras); err != nil {
+			return fmt.Errorf("archive, %s: %w", t, err)
 		}
 		if t.os != "linux" {
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -58,14 +59,17 @@ func writeParents(t *tar.Writer, name string, when time.Time, made map[string]bo
 	return t.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: when, Format: tar.FormatUSTAR})
 }
 
-// tarball writes the program and what goes with it into one directory, so that
-// its content can be copied over a prefix such as /usr/local.
-func (r *release) tarball(t target, binary string, extras []entry) error {
+// tree is the program and what goes with it in one directory, so that its content
+// can be copied over a prefix such as /usr/local.
+func (r *release) tree(t target, binary string, extras []entry) ([]entry, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	top := "doorward-" + r.version + "/"
+	if t.os == "windows" {
+		return []entry{{path: top + "doorward.exe", mode: 0o755, data: program}}, nil
+	}
 	files := []entry{{path: top + "bin/doorward", mode: 0o755, data: program}}
 	for _, e := range extras {
 		if rest, ok := strings.CutPrefix(e.path, "/usr/share/"); ok && (t.os == "linux" || !strings.Contains(rest, "vendor-completions")) {
@@ -75,15 +79,48 @@ func (r *release) tarball(t target, binary string, extras []entry) error {
 			files = append(files, entry{path: top + "share/systemd/user/" + rest, mode: e.mode, data: e.data})
 		}
 	}
+	return files, nil
+}
+
+// archive writes the tree of a target: a zip file for Windows, else a tarball.
+func (r *release) archive(t target, binary string, extras []entry) error {
+	files, err := r.tree(t, binary, extras)
+	if err != nil {
+		return err
+	}
 	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	if err := writeTar(z, files, r.when); err != nil {
+	suffix, write := "tar.gz", writeTarball
+	if t.os == "windows" {
+		suffix, write = "zip", writeZip
+	}
+	if err := write(&out, files, r.when); err != nil {
 		return err
 	}
-	if err := z.Close(); err != nil {
+	return os.WriteFile(filepath.Join(r.dist, fmt.Sprintf("doorward_%s_%s.%s", r.version, t, suffix)), out.Bytes(), 0o644)
+}
+
+func writeTarball(w io.Writer, files []entry, when time.Time) error {
+	z := gzip.NewWriter(w)
+	if err := writeTar(z, files, when); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.dist, fmt.Sprintf("doorward_%s_%s.tar.gz", r.version, t)), out.Bytes(), 0o644)
+	return z.Close()
+}
+
+func writeZip(w io.Writer, files []entry, when time.Time) error {
+	z := zip.NewWriter(w)
+	for _, f := range files {
+		h := &zip.FileHeader{Name: f.path, Method: zip.Deflate, Modified: when}
+		h.SetMode(f.mode)
+		e, err := z.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		if _, err := e.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return z.Close()
 }
 
 // sums writes SHA256SUMS in the form of sha256sum.
