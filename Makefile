@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test
+.PHONY: build run check test lint unit unit-as-user powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test
 
 build:
 	@mkdir -p $(BIN)
@@ -60,14 +60,22 @@ lint:
 	$(GO) vet -tags interop ./test/...
 	$(GO) vet -tags chaos ./test/chaos
 	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
-	GOOS=windows $(GO) build ./client ./internal/trust/wire ./internal/trust/principal ./internal/base/secret ./internal/daemon/config
+	GOOS=windows $(GO) build -o /dev/null ./cmd/doorward
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
 
 # unit runs all Go tests, the scripts against the real binary and the fuzz
-# seeds among them, and counts what was skipped.
+# seeds among them, and counts what was skipped. SKIPS names a list of the tests
+# that may be skipped.
+SKIPS ?=
 unit: build postgres bus
-	@test -n "$(RACE)" || echo "note: no C compiler, so the race detector is off"
-	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(RACE) -timeout 15m ./...
+	@test -n "$(RACE)" || echo "note: the race detector is off"
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 15m ./...
+
+# unit-as-user runs the same as an ordinary user made for it, whose rights
+# decide what peers, the sandbox and the files of the state directory allow.
+# The other parts do not depend on the user. The race detector ran for root.
+unit-as-user:
+	test/as-user.sh unit RACE= SKIPS=test/skips-user.txt
 
 # powerloss takes the daemon's power away, on a file system that forgets what
 # was not synced. Where FUSE may not be mounted it says so and goes on, unless
@@ -103,9 +111,12 @@ telemetry: build
 conformance: build clients
 	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
 
-test: lint unit powerloss interop console telemetry
+# test runs the parts, TEST_JOBS of them at a time, and then chaos alone, which
+# measures times. What a part prints appears when it has ended.
+TEST_JOBS ?= 1
+test: build dependencies
+	$(MAKE) -j $(TEST_JOBS) --output-sync=target lint unit powerloss interop console telemetry conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 	$(MAKE) chaos CHAOS=short
-	$(MAKE) conformance CONFORMANCE_RUNS=1 CONFORMANCE_RESULTS=
 
 bench: build
 	$(GO) run ./test/bench -doorward $(BIN)/doorward $(BENCH)

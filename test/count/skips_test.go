@@ -1,0 +1,65 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSkips: the run is as expected when exactly the listed tests were skipped.
+func TestSkips(t *testing.T) {
+	const list = "# why\n\nexample.com/a TestOne  # needs root\nexample.com/a TestTwo/part # needs root\n"
+	for _, c := range []struct {
+		name       string
+		skipped    []string
+		unexpected bool
+	}{
+		{"all of them", []string{"example.com/a TestOne", "example.com/a TestTwo/part"}, false},
+		{"one was not skipped", []string{"example.com/a TestOne"}, true},
+		{"one more was skipped", []string{"example.com/a TestOne", "example.com/a TestTwo/part", "example.com/b TestOne"}, true},
+		{"another one was skipped", []string{"example.com/a TestOne", "example.com/b TestOne"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := parseSkips(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range c.skipped {
+				s.take(test)
+			}
+			if got := s.unexpected(len(c.skipped)); got != c.unexpected {
+				t.Errorf("unexpected: %v", got)
+			}
+		})
+	}
+}
+
+// TestNoSkipsListed: without a list any skip is unexpected.
+func TestNoSkipsListed(t *testing.T) {
+	var s skips
+	s.take("example.com/a TestOne")
+	if !s.unexpected(1) || s.unexpected(0) {
+		t.Error("without a list exactly a skip is unexpected")
+	}
+}
+
+func TestSkipWithoutReason(t *testing.T) {
+	for _, line := range []string{"example.com/a TestOne", "example.com/a TestOne #", "TestOne # needs root"} {
+		if s, err := parseSkips(line); err == nil {
+			t.Errorf("%q: %s", line, cmp.Diff(skips(nil), s))
+		}
+	}
+}
+
+func TestCutSkips(t *testing.T) {
+	s, rest, err := cutSkips([]string{"-race", "./..."})
+	if err != nil || s != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+	if diff := cmp.Diff([]string{"-race", "./..."}, rest); diff != "" {
+		t.Error(diff)
+	}
+	if _, _, err := cutSkips([]string{"-skips", t.TempDir() + "/none", "./..."}); err == nil {
+		t.Error("a list that is not there was read")
+	}
+}
