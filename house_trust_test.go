@@ -15,7 +15,7 @@ import (
 // trustMost is the most lines of code of internal/trust, as it is built here.
 // Whoever checks what Doorward decides and records reads all of it. The number
 // is lowered when the wing shrinks, and the aim is 4,500.
-const trustMost = 5940
+const trustMost = 5939
 
 // TestTheTrustBaseIsSmall counts lines with code on them: no comments and no
 // blanks.

@@ -35,8 +35,7 @@ type Binding struct {
 func bind(set *policy.Set, a Act) Binding {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(a.Who.Key()), []byte(a.Session), []byte(a.Action), []byte(a.Server), []byte(a.Name), []byte(a.Definition), binary.BigEndian.AppendUint64(nil, a.Generation), wire.Canonical(a.Args)} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
+		h.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(part))), part...))
 	}
 	return Binding{set, [sha256.Size]byte(h.Sum(nil))}
 }
