@@ -160,7 +160,7 @@ func (l *Log) lead() {
 	l.queue.collect(&l.mu)
 	l.busy = true
 	refused, lost, err := l.trouble.refused, l.trouble.lost, l.broken
-	notices := l.trouble.notices(l.o.Now())
+	notices := l.trouble.notices(l.o.Now)
 	l.mu.Unlock()
 
 	first := end.seq + 1 + uint64(len(notices))

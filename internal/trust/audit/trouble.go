@@ -48,12 +48,12 @@ func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 
 // notices are the bodies of the events that say what trouble has cost; they
 // come first when there is space again.
-func (t *trouble) notices(now time.Time) (bodies []body) {
+func (t *trouble) notices(now func() time.Time) (bodies []body) {
 	if t.refused > 0 {
-		bodies = append(bodies, event(now, Record{Action: "audit.refused", Count: t.refused, Reason: "records that could not be written; their acts were refused"}))
+		bodies = append(bodies, event(now(), Record{Action: "audit.refused", Count: t.refused, Reason: "records that could not be written; their acts were refused"}))
 	}
 	if t.lost > 0 {
-		bodies = append(bodies, event(now, Record{Action: "audit.lost", Count: t.lost, Reason: "outcomes and events dropped while the log could not be written"}))
+		bodies = append(bodies, event(now(), Record{Action: "audit.lost", Count: t.lost, Reason: "outcomes and events dropped while the log could not be written"}))
 	}
 	return bodies
 }
