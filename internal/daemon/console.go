@@ -30,7 +30,7 @@ type consoleHost struct{ d *Daemon }
 
 // open makes the web console.
 func (h consoleHost) open() error {
-	a := api{h.d}
+	a := api(h)
 	keys, err := openPasskeys(h.d.o.StateDir, h.d.audit.Append)
 	if err != nil {
 		return err
@@ -42,10 +42,10 @@ func (h consoleHost) open() error {
 		Status:  a.status, Refusals: h.d.gate.Refused, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
 		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
 		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
-		Approvals: heldCalls{h.d},
+		Approvals: heldCalls(h),
 		Agents:    h.agents, StopAgent: h.stopAgent,
 		Instructions: func() console.Instructions { return h.d.instructing.server.Operator() },
-		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers{h.d}, Log: h.d.log,
+		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers(h), Log: h.d.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the console: %w", err)
@@ -164,7 +164,7 @@ func (h consoleHost) operator(r *http.Request, who *principal.Principal) (consol
 	if !overUnix(r) || !h.d.owner(who) {
 		return console.Caller{}, &gate.Refusal{Code: gate.CodeDenied, Rule: "ui.operator", Err: errors.New("not the operator on the socket")}
 	}
-	processes, err := api{h.d}.person(r)
+	processes, err := api(h).person(r)
 	if err != nil {
 		return console.Caller{}, err
 	}

@@ -216,3 +216,10 @@ func TestWithoutACollectorTheTraceGoesOnAsItCame(t *testing.T) {
 		t.Errorf("the server was told %v", got)
 	}
 }
+
+// metas are what the server was told in `_meta`, call by call.
+func (s *server) metas() []map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.got)
+}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,12 +27,6 @@ type server struct {
 	url string
 	mu  sync.Mutex
 	got []map[string]any
-}
-
-func (s *server) metas() []map[string]any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.got)
 }
 
 func serve(t *testing.T) *server {

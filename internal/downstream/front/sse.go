@@ -29,7 +29,7 @@ func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		return
 	}
 	if rule := e.d.sessions.reserve(who); rule != "" {
-		streamable{e.d}.full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
+		streamable(e).full(w, nil, &Exchange{Who: who, Server: server, Era: Legacy, Method: "initialize"}, rule)
 		return
 	}
 	s := e.d.newSession(newSessionID(), who, server, overSSE)
@@ -93,7 +93,7 @@ func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	}
 	in := &inbound{w: w, r: r, who: who, server: server, size: int64(len(buf.b))}
 	if err := e.accept(in, &m, s, buf); err != nil {
-		streamable{e.d}.notEntered(in, &m, s, err)
+		streamable(e).notEntered(in, &m, s, err)
 		bodies.put(buf)
 		return
 	}
@@ -116,7 +116,7 @@ func sessionID(query string) (string, bool) {
 // with an error it is still its caller's.
 func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
 	if m.Kind != wire.Request {
-		if e := (streamable{e.d}).oneWay(in, m, s); e != nil {
+		if e := streamable(e).oneWay(in, m, s); e != nil {
 			return notTaken{e}
 		}
 		bodies.put(buf)
@@ -132,7 +132,7 @@ func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) e
 		defer bodies.put(buf)
 		defer cancel()
 		defer s.leave(msg.ID)
-		x := streamable{e.d}.exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
+		x := streamable(e).exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
 		defer e.d.during(x, cancel)()
 		e.answer(ctx, in, &msg, x)
 	}()
@@ -147,7 +147,7 @@ func (e sseFace) answer(ctx context.Context, in *inbound, m *wire.Message, x *Ex
 	case !x.Session.begin():
 		reply = Reply{Error: errInitialized}
 	default:
-		reply = streamable{e.d}.open(ctx, x.Session, in, m)
+		reply = streamable(e).open(ctx, x.Session, in, m)
 	}
 	x.stream.finish(Legacy, m.ID, reply)
 }

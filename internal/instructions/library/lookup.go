@@ -89,7 +89,7 @@ func (c catalogue) given(tx *store.Tx, r row) (*document.Document, error) {
 	c.l.mu.Lock()
 	_, there := c.l.here[r.key()]
 	s := c.l.book[r.key()]
-	d := held{c.l}.inMemory(r.edition())
+	d := held(c).inMemory(r.edition())
 	c.l.mu.Unlock()
 	if !there || s == nil || s.state != stateOpen {
 		return nil, nil
@@ -172,7 +172,7 @@ func (c catalogue) versions(ctx context.Context, name string) (out []Version, er
 // version is a row with what else is known of it. The caller holds mu.
 func (c catalogue) version(r row) Version {
 	v := Version{Name: r.name, Variant: r.variant, Version: r.version, Number: r.number, Bytes: r.bytes,
-		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: held{c.l}.inMemory(r.edition())}
+		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: held(c).inMemory(r.edition())}
 	if r.revoked != 0 {
 		v.Revoked = time.UnixMilli(r.revoked)
 	}
