@@ -246,7 +246,7 @@ func TestMailADaemonThatStartsBeforeItsDatabase(t *testing.T) {
 		t.Errorf("status of the server agent: %+v", s)
 	}
 	d.echoes()
-	if !strings.Contains(d.stderr(), "messaging is on") || strings.Contains(d.stderr()+s.Reason, "canary") {
+	if !strings.Contains(d.stderr(), "messaging and instructions are on") || strings.Contains(d.stderr()+s.Reason, "canary") {
 		t.Errorf("the log: %s", d.stderr())
 	}
 	d.sound()
