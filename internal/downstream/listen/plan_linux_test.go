@@ -270,7 +270,7 @@ func TestTLSAndWarnings(t *testing.T) {
 		{"unusable token on loopback", Spec{Addr: "127.0.0.1:0"}, Credential{Unusable: "too short"}, false, ""},
 		{"unusable token and auth none", Spec{Addr: "127.0.0.1:0", Auth: AuthNone}, Credential{Unusable: "too short"}, false, ""},
 		{"damaged store on loopback", Spec{Addr: "127.0.0.1:0"}, Credential{Problem: "too odd"}, true, "too odd"},
-		{"auth none and a token", Spec{Addr: "127.0.0.1:0", Auth: AuthNone}, set, true, "not asked for"},
+		{"auth none and a token", Spec{Addr: "127.0.0.1:0", Auth: AuthNone}, set, true, "not required"},
 		{"required and nothing there", Spec{Addr: "127.0.0.1:0", Auth: AuthRequired}, Credential{}, true, "token new"},
 		{"odd hosts", Spec{Addr: "127.0.0.1:0", Hosts: []string{"http://x"}}, Credential{}, true, "never match"},
 		{"odd origins", Spec{Addr: "127.0.0.1:0", Origins: []string{"null"}}, Credential{}, true, "never match"},
