@@ -104,7 +104,7 @@ func TestAFileThatAnybodyCouldHaveWrittenIsRefused(t *testing.T) {
 	b.is("")
 	for file, words := range map[string]string{
 		"link.md": "a symbolic link", "far.md": "a symbolic link", "pipe.md": "a named pipe", "folder.md": "a directory",
-		"group.md": "by others than its owner (mode 0620)", "world.md": "by others than its owner (mode 0602)",
+		"group.md": "by users other than its owner (mode 0620)", "world.md": "by users other than its owner (mode 0602)",
 		"long.md": "has at most 262144", "latin.md": "UTF-8", "bad.md": "colour", `"tool\x1b[2J.md"`: "cannot be shown",
 	} {
 		b.problem(file, words)
@@ -137,7 +137,7 @@ func TestADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	b.write("a.md", text("a", "x"))
 	must(t, os.Chmod(b.dir, 0o770))
 	b.look()
-	b.is("by others than its owner")
+	b.is("by users other than its owner")
 	must(t, os.Chmod(b.dir, 0o700))
 	b.look()
 	b.is("")

@@ -30,22 +30,22 @@ func TestARemoteDocumentThatMayNotBeIsRefused(t *testing.T) {
 		doc   farDoc
 		words string
 	}{
-		{"a path", change(func(d *farDoc) { d.Name = "../../admin" }), "no name of a document"},
-		{"a query", change(func(d *farDoc) { d.Name = "x?y=z" }), "no name of a document"},
-		{"capitals", change(func(d *farDoc) { d.Name = "X" }), "no name of a document"},
-		{"no name", change(func(d *farDoc) { d.Name = "" }), "no name of a document"},
-		{"a long name", change(func(d *farDoc) { d.Name = strings.Repeat("x", 64) }), "no name of a document"},
+		{"a path", change(func(d *farDoc) { d.Name = "../../admin" }), "is not the name of a document"},
+		{"a query", change(func(d *farDoc) { d.Name = "x?y=z" }), "is not the name of a document"},
+		{"capitals", change(func(d *farDoc) { d.Name = "X" }), "is not the name of a document"},
+		{"no name", change(func(d *farDoc) { d.Name = "" }), "is not the name of a document"},
+		{"a long name", change(func(d *farDoc) { d.Name = strings.Repeat("x", 64) }), "is not the name of a document"},
 		{"the name of another", change(func(d *farDoc) { d.Name = "good" }), "listed twice"},
-		{"a class", change(func(d *farDoc) { d.Class = "program" }), "a class that there is not"},
-		{"a tier", change(func(d *farDoc) { d.Tier = "public" }), "a tier that there is not"},
-		{"a version", change(func(d *farDoc) { d.Version = "1" }), "a version that is none"},
+		{"a class", change(func(d *farDoc) { d.Class = "program" }), "an unknown class"},
+		{"a tier", change(func(d *farDoc) { d.Tier = "public" }), "an unknown tier"},
+		{"a version", change(func(d *farDoc) { d.Version = "1" }), "an invalid version"},
 		{"a voice that is none", change(func(d *farDoc) { d.Name = "voice" }), "class voice"},
 		{"variables of a voice", change(func(d *farDoc) { d.Variables = json.RawMessage(`{"a":{"type":"string"}}`) }), "variables"},
 		{"too long", change(func(d *farDoc) { d.Text = strings.Repeat("x", 256<<10+1) }), "at most 262144"},
 		{"an unknown variable", change(func(d *farDoc) { d.Text = "{{who}}" }), "who"},
 		{"a header of its own", change(func(d *farDoc) { d.Description = "x\nname: good" }), "one line"},
 		{"hidden characters", change(func(d *farDoc) { d.Text = "a\u202eb" }), "invisible character"},
-		{"no text", change(func(d *farDoc) { d.Text = "" }), "not what was listed"},
+		{"no text", change(func(d *farDoc) { d.Text = "" }), "differs from what was listed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +88,7 @@ func TestAnotherAnswerThanWasListedIsRefused(t *testing.T) {
 			ready(t, b.Library)
 			b.serves("good=good")
 			b.is("")
-			b.problem(o.URL+"/x", "not what was listed")
+			b.problem(o.URL+"/x", "differs from what was listed")
 			o.answer("x", nil)
 			comesTo(t, b, "good=good", "x=text")
 			b.noProblems()

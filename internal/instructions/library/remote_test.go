@@ -243,9 +243,9 @@ func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
 	}{
 		{"absent", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "has not given its documents"},
 		{"an error", status(500), "HTTP 500"},
-		{"corrupt JSON", page(`{"templates":[{"name":`), "not the JSON object"},
-		{"a name twice", page(`{"templates":[],"templates":[]}`), "not the JSON object"},
-		{"another JSON", page(`[1]`), "not the JSON object"},
+		{"corrupt JSON", page(`{"templates":[{"name":`), "not the expected JSON object"},
+		{"a name twice", page(`{"templates":[],"templates":[]}`), "not the expected JSON object"},
+		{"another JSON", page(`[1]`), "not the expected JSON object"},
 		{"not JSON", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = w.Write([]byte(`{"templates":[]}`))

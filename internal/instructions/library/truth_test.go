@@ -24,7 +24,7 @@ func TestWithoutARecordNothingMoves(t *testing.T) {
 		b.serves("a=first")
 		b.write("a.md", two)
 		b.serves("a=first")
-		b.problem(b.dir, "cannot be written down")
+		b.problem(b.dir, "cannot be stored")
 		b.is("")
 		b.unrecorded(nil)
 		b.look()

@@ -96,7 +96,7 @@ func TestThereMayBeAThousandDocuments(t *testing.T) {
 	if n := len(bodies(b.Library)); n != 1000 {
 		t.Errorf("%d are served", n)
 	}
-	b.problem(b.dir, "holds 1003 documents: there may be 1000")
+	b.problem(b.dir, "contains 1003 documents: at most 1000 are possible")
 	began := time.Now()
 	b.look()
 	if took := time.Since(began); took > 5*time.Second {
@@ -165,16 +165,16 @@ func TestAnOutageIsSaidInTheLogOnce(t *testing.T) {
 	must(t, os.Rename(b.dir, away))
 	b.look()
 	b.look()
-	log.has(t, "level=WARN", "cannot be given out", b.dir+" is missing")
+	log.has(t, "level=WARN", "cannot be delivered", b.dir+" is missing")
 	must(t, os.Rename(away, b.dir))
 	b.look()
 	b.look()
-	log.has(t, "level=INFO", "can be given out again")
+	log.has(t, "level=INFO", "can be delivered again")
 	b.write("a.md", "no header")
-	log.has(t, "cannot be given out", "none of the documents", "a.md:1: the first line")
+	log.has(t, "cannot be delivered", "none of the documents", "a.md:1: the first line")
 	b.write("b.md", text("b", "x"))
 	b.write("c.md", "no header either")
-	log.has(t, "can be given out again", "instructions changed", "name=b", "c.md:1: the first line")
+	log.has(t, "can be delivered again", "instructions changed", "name=b", "c.md:1: the first line")
 }
 
 // lines are what was logged since they were last looked at.
