@@ -66,7 +66,7 @@ lint:
 # unit runs all Go tests, the scripts against the real binary and the fuzz
 # seeds among them, and counts what was skipped. SKIPS names a list of the tests
 # that may be skipped.
-SKIPS ?=
+SKIPS ?= test/skips.txt
 unit: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 15m ./...
