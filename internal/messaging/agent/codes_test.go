@@ -94,7 +94,7 @@ func TestAFullMailboxEvictsWhereItIsToldTo(t *testing.T) {
 	one := a.call("send", m{"to": "b", "body": "1"}).want("")
 	a.call("send", m{"to": "b", "body": "2"}).want("")
 	r := a.call("send", m{"to": "b", "body": "3"}).want("")
-	if r.num("deliveries.0.evicted") != 1 || !strings.Contains(r.text, "1 message of its full mailbox made room") {
+	if r.num("deliveries.0.evicted") != 1 || !strings.Contains(r.text, "1 message removed from its full mailbox to make room") {
 		t.Errorf("%s", r.raw)
 	}
 	in := b.call("inbox", m{}).want("")
