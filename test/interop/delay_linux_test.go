@@ -4,6 +4,7 @@ package interop
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -14,9 +15,9 @@ import (
 )
 
 const (
-	delayRounds  = 8  // of each kind, in turns
-	delayCallers = 8  // at the same time
-	delayCalls   = 25 // of each caller in a round
+	delayRounds  = 8   // of each kind, in turns
+	delayCallers = 8   // at the same time
+	delayCalls   = 100 // of each caller in a round
 )
 
 // TestAnOpenQuestionDelaysNoOther times echo calls of eight clients while the call of
@@ -44,8 +45,11 @@ func TestAnOpenQuestionDelaysNoOther(t *testing.T) {
 func timeEchoes(t *testing.T, d *doortest.Daemon, modern bool) (asked, quiet []time.Duration) {
 	t.Helper()
 	callers := make([]*web, delayCallers)
+	kept := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: delayCallers}}
+	t.Cleanup(kept.CloseIdleConnections)
 	for i := range callers {
 		callers[i] = dialWeb(t, d.MCP("recorder"), modern)
+		callers[i].client = kept
 	}
 	asker := newAnswerer(t, d, "http", modern)
 	whole(t, asker) // the first question of a tool may be refused where it names no call

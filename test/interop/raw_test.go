@@ -5,6 +5,7 @@ package interop
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,6 +49,7 @@ func withMeta(params string) string {
 
 // web is a peer on Streamable HTTP, in either era.
 type web struct {
+	client  *http.Client // nil: the default one
 	url     string
 	modern  bool
 	session string
@@ -85,7 +87,7 @@ func (w *web) post(t *testing.T, body string, header http.Header) *http.Response
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := cmp.Or(w.client, http.DefaultClient).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
