@@ -69,7 +69,7 @@ lint:
 SKIPS ?= test/skips.txt
 unit: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 15m ./...
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 25m ./...
 
 # unit-as-user runs the same as an ordinary user made for it, whose rights
 # decide what peers, the sandbox and the files of the state directory allow.
