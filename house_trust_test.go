@@ -13,7 +13,7 @@ import (
 )
 
 // trustMost is the most lines of code of internal/trust, as it is built here.
-// Whoever checks what Doorward decides and records reads all of it. The number
+// The trust base is read whole by a reviewer of decisions and records. The number
 // is lowered when the wing shrinks, and the aim is 4,500.
 const trustMost = 5939
 

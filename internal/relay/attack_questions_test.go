@@ -15,7 +15,7 @@ import (
 // in another place.
 var wipes = []string{"\x1b[2K\r", "\x1b[1G", "\x1b]0;t\x07", "\b\b\b\b\b\b\b", "\r", "\x7f", "\u009b2J", "\u202e", "\u2066", "\u200b", "\U000e0041", "\x00", "\u0085"}
 
-// What stands in front of an elicitation's message stays there: nothing in the message
+// The label in front of an elicitation's message stays there: nothing in the message
 // or in the form erases it or moves it, in either era of either side.
 func TestALabelCannotBeWiped(t *testing.T) {
 	t.Parallel()

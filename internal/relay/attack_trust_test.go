@@ -83,7 +83,7 @@ func carelessly(name string) string {
 	return name
 }
 
-// What is withheld reaches the server under no spelling: tools, prompts, resources,
+// A withheld definition reaches the server under no spelling: tools, prompts, resources,
 // templates and skills, in each method that names one, after each way in which it came
 // to be withheld.
 func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
@@ -163,7 +163,7 @@ func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
 	}
 }
 
-// What was approved has one spelling: under no other one is it reached, so that no rule of
+// An approved definition has one spelling: under no other one is it reached, so that no rule of
 // policy about the name is passed by either.
 func TestAnApprovedNameHasOneSpelling(t *testing.T) {
 	t.Parallel()
@@ -369,7 +369,7 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 }
 
 // An approval that races with changes approves nothing that was not shown: whoever lists
-// meanwhile gets what was approved at some time, and never what nobody approved.
+// meanwhile gets what was approved at some time, and never what was not approved.
 func TestAnApprovalThatRacesApprovesWhatWasShown(t *testing.T) {
 	t.Parallel()
 	s, book := web(t, "s", "both"), shelf(t)

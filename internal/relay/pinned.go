@@ -386,7 +386,7 @@ func (l *link) listed(ctx context.Context, c *liveConn, t target, changes uint64
 }
 
 // sole is the result of a list without members that some reader takes for the list: it
-// would get entries that nobody has judged.
+// would get entries that were not judged.
 func sole(member string, result []byte) []byte {
 	var edits []rawjson.Edit
 	for key := range wire.Members(result) {

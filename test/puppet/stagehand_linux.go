@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// OwnNumbers is a pid namespace, where nobody else takes a number.
+// OwnNumbers is a pid namespace, in which no other process takes a number.
 func OwnNumbers() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 }

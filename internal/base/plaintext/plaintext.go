@@ -5,7 +5,7 @@
 // joiner or selector that shapes the visible characters beside it. So nothing
 // can be said to a model that a person who looks at the text does not see.
 //
-// What is hidden is decided by trust/visible. Admitted limit: kept joiners and
+// Package trust/visible decides what is hidden. Admitted limit: kept joiners and
 // selectors can carry one bit for each character that they shape.
 package plaintext
 

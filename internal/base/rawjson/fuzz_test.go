@@ -87,7 +87,7 @@ func spliced(t *testing.T, before, after []byte, key string, value []byte) {
 	}
 }
 
-// What was never validated must not bring the process down.
+// Input that was never validated does not bring the process down.
 func TestEditsSurviveGarbage(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"{", "}", "[", "]", ",", ":", `"`, `\`, `\u`, `\ud800`, "1", "t", " ", `"a"`, "\x00", "\xff", ""}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a checked read costs more than a plain one, each with its write.
+// The benchmark compares a checked read with a plain one, each with its write.
 func BenchmarkRead(b *testing.B) {
 	ln, err := (&net.ListenConfig{Control: ListenControl}).Listen(b.Context(), "unix", filepath.Join(b.TempDir(), "s"))
 	if err != nil {

@@ -1,6 +1,6 @@
 package attest
 
-// What SO_PEERCRED and its like say. Invariant: what is read by pid is kept only if
+// Facts from SO_PEERCRED and similar options. Invariant: what is read by pid is kept only if
 // the process behind the handle was alive after all of it.
 
 import (

@@ -1,6 +1,6 @@
 package audit
 
-// What a failing log costs. Invariant: what was refused or dropped is reported
+// The cost of a failing log. Invariant: what was refused or dropped is reported
 // by the first records after it.
 
 import (

@@ -211,7 +211,7 @@ func TestScopeThatIsNotProvedAllowsNothing(t *testing.T) {
 	ask(t, house(), []question{{claimed, ActionAdmin, "", "", false, "token.scope"}, {claimed, "tools/call", "notes", "x", true, "token.scope"}})
 }
 
-// What a caller says about Itself changes no decision.
+// A claim of a caller about Itself changes no decision.
 func TestClaimsDecideNothing(t *testing.T) {
 	t.Parallel()
 	plain := principal.New("loopback:unknown")

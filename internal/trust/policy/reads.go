@@ -1,6 +1,6 @@
 package policy
 
-// What rules read. Invariant: every path into the context that an expression may
+// The paths that rules read. Invariant: every path into the context that an expression may
 // evaluate is found.
 
 import (

@@ -1,6 +1,6 @@
 package policy
 
-// What a question is evaluated in. Invariant: a scope that is not proved grants
+// The entities that a question is evaluated with. Invariant: a scope that is not proved grants
 // nothing, and a method with the name of a group is not the group.
 
 import (
