@@ -15,7 +15,7 @@ const methodsMost = 30
 // largeTypes exceed methodsMost, each with its present number. A number is
 // lowered when the type shrinks, and never raised.
 var largeTypes = map[string]int{
-	"internal/relay.Relay": 72,
+	"internal/relay.Relay": 71,
 	"internal/relay.link":  77,
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/paramheader"
@@ -172,20 +171,18 @@ func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *
 	if b.Instances == "shared" {
 		who = nil
 	}
-	return b.keyed(r, who, client, nil, key)
+	return b.keyed(r, who, client, declaration{}, key)
 }
 
-// keyed returns the pooled connection of a key, for clients with the given
-// capabilities.
-func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, caps []byte, key string) *link {
+// keyed returns the pooled connection of a key, for clients that declare d.
+func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, d declaration, key string) *link {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.pool[key]
 	if l == nil {
 		l = newLink(r, b, who, client)
-		if l.key, l.caps = key, caps; caps != nil {
-			l.init = era.InitWith(r.info, caps)
-		}
+		l.key, l.says = key, d
+		l.init = d.init(r.info)
 		if client == front.Legacy {
 			l.opened = l.restoreLevel
 		}
@@ -196,6 +193,24 @@ func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, ca
 	}
 	l.used.Store(time.Now().UnixNano())
 	return l
+}
+
+// have is the connection of the key; nil: there is none yet.
+func (b *backend) have(key string) *link {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.pool[key]
+	if l != nil {
+		l.used.Store(time.Now().UnixNano())
+	}
+	return l
+}
+
+// full reports that b has as many connections as clients may cause by their names.
+func (b *backend) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.pool) >= maxPooled
 }
 
 func (b *backend) poolKey(who *principal.Principal, client front.Era) string {

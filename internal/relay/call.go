@@ -171,7 +171,7 @@ func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool 
 // linkFor is the connection place that serves this exchange.
 func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
-		return b.pooledFor(r, x.Who, r.questionCaps(x, b))
+		return modernLink(r, x, b)
 	}
 	return r.bindingOf(x.Session).link(b, func() []byte { return r.sessionInit(x, b) })
 }
@@ -200,7 +200,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if l.who != nil { // where principals share, a message could be another's
 		req.Logs = era.Hearer(x)
 	}
-	if x.Session == nil && l.caps != nil && c.era == front.Legacy && question.MayAsk(t.Method()) {
+	if x.Session == nil && l.says.caps != nil && c.era == front.Legacy && question.MayAsk(t.Method()) {
 		reply, questions, err := l.parkable(ctx, c, x, t, &req)
 		if err != nil || questions {
 			return reply, err

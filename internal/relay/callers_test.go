@@ -101,8 +101,12 @@ func (l *line) modern() bool { return protocol.IsModernVersion(l.era) }
 // message makes the text of one message, with what the era wants in it.
 func (l *line) message(method, params string, id bool) (text, number string) {
 	if l.modern() {
+		caps := []byte(l.caps)
+		if own := wire.GetPath([]byte(params), "_meta", wire.MetaCapabilities); own != nil {
+			caps = own
+		}
 		params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: rawjson.AppendQuote(nil, l.era)},
-			rawjson.Edit{Key: wire.MetaCapabilities, Value: []byte(l.caps)}))
+			rawjson.Edit{Key: wire.MetaCapabilities, Value: caps}))
 	}
 	if params != "" {
 		params = `,"params":` + params

@@ -38,7 +38,7 @@ type link struct {
 	session *front.Session                   // whose alone it is; nil for a pooled one
 	client  front.Era                        // of the clients that use it
 	init    []byte                           // initialize params for a legacy server
-	caps    []byte                           // declared there for modern clients; nil: none
+	says    declaration                      // to the server, for the clients that share it
 	key     string                           // in the pool; empty for a session's own
 	opened  func(context.Context, *liveConn) // before anybody uses a new one; may be nil
 	ctx     context.Context                  // ends with the link
@@ -338,7 +338,7 @@ func (l *link) event(c *liveConn, e upstream.Event) {
 	case e.ID != nil && l.sharedBySessions():
 		l.askedBeside(c, e)
 	case e.ID != nil:
-		if l.caps == nil || !l.askedOutside(c, e) {
+		if l.says.caps == nil || !l.askedOutside(c, e) {
 			l.asked(c, nil, e)
 		}
 	case e.Method == "notifications/cancelled":

@@ -15,7 +15,6 @@ const protocolPage = "../../docs/protocol.md"
 
 // gaps are the cells that do not work, with the reason.
 var gaps = map[string]string{
-	"clientInfo, seen by the server / modern > legacy":                "the handshake belongs to a connection, and clients of the same capabilities share one",
 	"results of a kind that Doorward does not know / legacy > modern": "the legacy era has one kind of result; the client gets -32603",
 	"tasks of 2025-11-25 / legacy > modern":                           "the two kinds of task have different states, and one has no words for the other's",
 	"tasks of 2025-11-25 / modern > legacy":                           "the two kinds of task have different states, and one has no words for the other's",

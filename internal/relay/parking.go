@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
-	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -207,7 +207,7 @@ func (a *askers) knows(name string) bool {
 // whose it is.
 func (r *Relay) take(x *front.Exchange, t target) *link {
 	l := r.linkFor(x, t.b)
-	if l.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
+	if l.says.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
 		for n := range maxLanes + 1 {
 			lane := t.b.lane(l, n)
 			if lane.calls.CompareAndSwap(0, 1) {
@@ -219,31 +219,46 @@ func (r *Relay) take(x *front.Exchange, t target) *link {
 	return l
 }
 
-// questionCaps are the capabilities with which a modern client's connection to a
-// legacy server is opened; nil: those that every client has. Connections that
-// principals share have none, since a question could not be put to one of them.
-func (r *Relay) questionCaps(x *front.Exchange, b *backend) []byte {
+// declared is what the connection of a modern client to b declares. Connections that
+// principals share declare nothing: a question could not be put to one of them. A
+// program is told who its client is only where the client's capabilities give it a
+// process in any case.
+func declared(r *Relay, x *front.Exchange, b *backend) (d declaration) {
 	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
-		return nil
+		return d
 	}
-	declared := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
-	if len(declared) <= len("{}") {
-		return nil
+	if caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities); len(caps) > len("{}") {
+		if caps = r.translation.carried(x, b, caps); string(caps) != "{}" {
+			d.caps = wire.Canonical(caps)
+		}
 	}
-	caps := r.translation.carried(x, b, declared)
-	if string(caps) == "{}" {
-		return nil
+	if info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo); len(info) <= maxInfo && (d.caps != nil || b.Kind != upstream.KindStdio) {
+		d.info = wire.Canonical(info)
 	}
-	return wire.Canonical(caps)
+	return d
 }
 
-// pooledFor is pooled for clients with the given capabilities; nil: none that a
-// server could use.
-func (b *backend) pooledFor(r *Relay, who *principal.Principal, caps []byte) *link {
-	if caps == nil {
-		return b.pooled(r, who, front.Modern)
+// modernLink is the connection of a modern client to b. What it declares was searched
+// as all that leaves is, before it was opened.
+func modernLink(r *Relay, x *front.Exchange, b *backend) *link {
+	d, plain := declared(r, x, b), b.poolKey(x.Who, front.Modern)
+	if l := b.have(d.key(plain)); l != nil {
+		return l
 	}
-	return b.keyed(r, who, front.Modern, caps, b.poolKey(who, front.Modern)+"\x00"+string(caps))
+	if d.info != nil && b.full() {
+		d.info = nil
+	}
+	if d.empty() || !mayDeclare(r, x, b, d) {
+		return b.pooled(r, x.Who, front.Modern)
+	}
+	return b.keyed(r, x.Who, front.Modern, d, d.key(plain))
+}
+
+// mayDeclare reports that d holds nothing that must not leave.
+func mayDeclare(r *Relay, x *front.Exchange, b *backend, d declaration) bool {
+	text := d.init([]byte("{}"))
+	out, ok := r.outward(r.act(x, b.Name, x.Method, ""), text)
+	return ok && rawjson.Same(out, text)
 }
 
 // lane is a further connection beside l; 0 is l itself.
@@ -251,13 +266,13 @@ func (b *backend) lane(l *link, n int) *link {
 	if n == 0 {
 		return l
 	}
-	return b.keyed(l.r, l.who, l.client, l.caps, l.key+"\x00"+string('0'+rune(n)))
+	return b.keyed(l.r, l.who, l.client, l.says, l.key+"\x00"+string('0'+rune(n)))
 }
 
 // adopt makes a connection the one of all clients of its principal, when its server
 // turned out to be modern: there each request says its client's capabilities.
 func (b *backend) adopt(l *link) {
-	if l.caps == nil {
+	if l.says.empty() {
 		return
 	}
 	b.mu.Lock()

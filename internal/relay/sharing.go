@@ -44,11 +44,8 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 	case pooled:
 		h.link = b.pooled(d.r, who, front.Legacy)
 	case shares:
-		key := b.poolKey(who, front.Legacy)
-		if caps != nil {
-			key += "\x00" + string(caps)
-		}
-		h.link, h.watcher.alone = b.keyed(d.r, who, front.Legacy, caps, key), true
+		same := declaration{caps: caps}
+		h.link, h.watcher.alone = b.keyed(d.r, who, front.Legacy, same, same.key(b.poolKey(who, front.Legacy))), true
 	default:
 		h.watcher.all = true
 		h.link = newLink(d.r, b, who, front.Legacy)
@@ -59,7 +56,7 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 
 // sharedBySessions reports a connection that legacy sessions with capabilities share.
 func (l *link) sharedBySessions() bool {
-	return l.client == front.Legacy && !l.private() && l.caps != nil
+	return l.client == front.Legacy && !l.private() && l.says.caps != nil
 }
 
 // running is a call of a session in flight on a shared connection.

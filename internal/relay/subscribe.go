@@ -166,7 +166,7 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 		}
 		return nil, err
 	}
-	e := &ear{sub: s, b: b, pass: pass, link: b.pooledFor(r, x.Who, r.questionCaps(x, b)), tasks: make(map[string]string)}
+	e := &ear{sub: s, b: b, pass: pass, link: modernLink(r, x, b), tasks: make(map[string]string)}
 	mine := *s.want
 	mine.URIs, mine.Tasks = make(map[string]bool), make(map[string]bool)
 	if x.Server == "" || e.link.who == nil {

@@ -89,8 +89,13 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 // misspeltHandle reports a member that some reader takes for a handle: a server would
 // get the handle unsealed.
 func misspeltHandle(params []byte) bool {
-	for key := range wire.Members(params) {
-		for _, handle := range []string{"requestState", "inputResponses", "taskId"} {
+	for at := range wire.Fields(params) {
+		quoted := at.In(params)
+		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
+			continue
+		}
+		key, _ := wire.Text(quoted)
+		for _, handle := range handles {
 			if key != handle && wire.Resembles(key, handle) {
 				return true
 			}
@@ -98,6 +103,9 @@ func misspeltHandle(params []byte) bool {
 	}
 	return false
 }
+
+// handles are the members of params that Doorward seals.
+var handles = [...]string{"requestState", "inputResponses", "taskId"}
 
 // modernMeta is what a modern server needs in every request, for a legacy client.
 // It declares the capabilities of the client's session that Doorward can serve

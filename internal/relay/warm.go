@@ -15,6 +15,18 @@ type Face struct {
 	Who    string `json:"who"` // empty: all principals
 	Modern bool   `json:"modern,omitempty"`
 	Caps   string `json:"caps,omitempty"` // capabilities as canonical JSON; empty: none
+	Info   string `json:"info,omitempty"` // clientInfo as canonical JSON; empty: Doorward's own
+}
+
+// declaration is what the connection of f declares.
+func (f Face) declaration() (d declaration) {
+	if f.Caps != "" {
+		d.caps = []byte(f.Caps)
+	}
+	if f.Info != "" {
+		d.info = []byte(f.Info)
+	}
+	return d
 }
 
 // bare reports a face without a session and without capabilities, such as that of the
@@ -65,14 +77,11 @@ func warmed(r *Relay, b *backend, f Face, wanted bool) *link {
 	if f.Modern {
 		era = front.Modern
 	}
-	key, caps := b.poolKey(who, era), []byte(nil)
-	if f.Caps != "" {
-		caps, key = []byte(f.Caps), key+"\x00"+f.Caps
-	}
+	key, d := b.poolKey(who, era), f.declaration()
 	if b.Instances == "shared" {
 		who = nil
 	}
-	l := b.keyed(r, who, era, caps, key)
+	l := b.keyed(r, who, era, d, d.key(key))
 	l.warm.Store(true)
 	return l
 }
@@ -82,10 +91,6 @@ func faceOf(l *link) (f Face, ok bool) {
 	if l.key == "" || l.b.Kind != upstream.KindStdio || l.b.Builtin != nil {
 		return f, false
 	}
-	f = Face{Who: l.who.Name(), Modern: l.client == front.Modern, Caps: string(l.caps)}
-	key := l.b.poolKey(l.who, l.client)
-	if l.caps != nil {
-		key += "\x00" + f.Caps
-	}
-	return f, key == l.key // else it is a further one beside another
+	f = Face{Who: l.who.Name(), Modern: l.client == front.Modern, Caps: string(l.says.caps), Info: string(l.says.info)}
+	return f, l.says.key(l.b.poolKey(l.who, l.client)) == l.key // else it is a further one beside another
 }
