@@ -56,6 +56,7 @@ func exitOn(err error) {
 // run is one benchmark: what to do, and what has failed so far.
 type run struct {
 	doorward  string
+	before    string // an older daemon to measure beside it; empty: none
 	jsonFile  string
 	only      []string
 	names     []string // of the paths to measure; empty: all
@@ -82,6 +83,7 @@ func parseFlags() (*run, error) {
 	names := flag.String("paths", "", "comma-separated `names` of the paths to measure beside the reverse proxy, as the report writes them (default all)")
 	levels := flag.String("sessions", "1,8,64", "comma-separated `numbers` of concurrent sessions")
 	flag.StringVar(&r.doorward, "doorward", "bin/doorward", "the daemon's binary; without it the other paths are measured alone")
+	flag.StringVar(&r.before, "before", "", "an older daemon's `binary`, measured in the same rounds (sections load, big and open)")
 	flag.StringVar(&r.jsonFile, "json", "", "write every round's figures to this `file`")
 	flag.IntVar(&r.rounds, "rounds", 0, "rounds of each comparison (default 5, quick 2)")
 	flag.DurationVar(&r.window, "window", 0, "how long a path is driven in a round (default 2.5s, quick 500ms)")
@@ -288,6 +290,14 @@ func (r *run) startAll(t *tools) []*path {
 		add(pathHTTP, func() (*path, error) { return t.startDoorwardHTTP(direct.upstream) })
 		add(pathStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.fixture, t.fixtureArgs(), usual) })
 		add(pathShared, func() (*path, error) { return t.startDoorwardStdio(pathShared, t.fixture, t.fixtureArgs(), usual) })
+	}
+	if r.before != "" {
+		old := *t
+		old.doorward = r.before
+		add(before+pathHTTP, func() (*path, error) { return named(before + pathHTTP)(old.startDoorwardHTTP(direct.upstream)) })
+		add(before+pathShared, func() (*path, error) {
+			return named(before + pathShared)(old.startDoorwardStdio(pathShared, t.fixture, t.fixtureArgs(), usual))
+		})
 	}
 	if !r.modern { // the bridge goes by sessions, and the modern era has none
 		add(pathBridge, func() (*path, error) { return t.startBridge(pathBridge, modeBridge) })

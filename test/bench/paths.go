@@ -22,6 +22,8 @@ const (
 	pathShared  = "doorward stdio shared"
 	pathBridge  = "bare bridge" // HTTP to stdio without a single check: the ceiling
 	pathOne     = "bare bridge shared"
+
+	before = "before: " // precedes the paths of the older daemon
 )
 
 // path is one way to the tools, and the processes that make it up.
@@ -113,6 +115,17 @@ func (t *tools) startDoorwardHTTP(upstream *process) (*path, error) {
 		return nil, err
 	}
 	return &path{name: pathHTTP, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, upstream: upstream}, nil
+}
+
+// named gives a path that was started another name.
+func named(name string) func(*path, error) (*path, error) {
+	return func(p *path, err error) (*path, error) {
+		if err != nil {
+			return nil, err
+		}
+		p.name = name
+		return p, nil
+	}
 }
 
 // startDoorwardStdio runs Doorward in front of a stdio server: a server a session, which is the default for

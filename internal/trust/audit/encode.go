@@ -130,8 +130,17 @@ func appendNumber(dst []byte, member string, n int64) []byte {
 	return strconv.AppendInt(append(dst, member...), n, 10)
 }
 
-// appendTime appends t in timeFormat.
-func appendTime(dst []byte, t time.Time) []byte { return t.UTC().AppendFormat(dst, timeFormat) }
+// appendTime appends t in the shape of timeShape.
+//
+// The time package has a short way for RFC 3339 without a fraction alone. The fraction
+// is appended as a number of seven digits whose first makes room for the point.
+func appendTime(dst []byte, t time.Time) []byte {
+	dst = t.UTC().AppendFormat(dst, time.RFC3339)
+	point := len(dst) - 1
+	dst = strconv.AppendInt(dst[:point], int64(1_000_000+t.Nanosecond()/1000), 10)
+	dst[point] = '.'
+	return append(dst, 'Z')
+}
 
 // lineRest is how much longer a line is than its body, at most.
 const lineRest = len(`{"seq":`) + 20 + prevTail + hashTail + 1

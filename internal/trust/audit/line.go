@@ -114,17 +114,12 @@ func stringEnd(text []byte) int {
 	return len(text)
 }
 
-// timeFormat is RFC 3339 in UTC with six digits of a second, timeShape its
-// digits and marks.
-const (
-	timeFormat = "2006-01-02T15:04:05.000000Z"
-	timeShape  = "0000-00-00T00:00:00.000000Z"
-)
+// timeShape is RFC 3339 in UTC with six digits of a second: its digits and marks.
+const timeShape = "0000-00-00T00:00:00.000000Z"
 
 func isTime(b []byte) bool {
 	for i, c := range b {
-		want := timeShape[i]
-		if want == '0' && (c < '0' || c > '9') || want != '0' && c != want {
+		if want := timeShape[i]; want == '0' && (c < '0' || c > '9') || want != '0' && c != want {
 			return false
 		}
 	}

@@ -57,19 +57,17 @@ func Resembles(key, name string) bool {
 }
 
 // separated is a name with an underscore in front of each capital letter.
-func separated(name string) string {
-	out := make([]byte, 0, len(name)+4)
-	for i := range len(name) {
-		if c := name[i]; c >= 'A' && c <= 'Z' {
-			out = append(out, '_')
+func separated(name string) (out string) {
+	for _, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			out += "_"
 		}
-		out = append(out, name[i])
+		out += string(c)
 	}
-	return string(out)
+	return out
 }
 
 // isKey reports whether a colon follows.
 func isKey(rest []byte) bool {
-	rest = bytes.TrimLeft(rest, " \n\r\t")
-	return len(rest) > 0 && rest[0] == ':'
+	return bytes.HasPrefix(bytes.TrimLeft(rest, " \n\r\t"), []byte(":"))
 }
