@@ -74,7 +74,7 @@ func statusText(s admin.Status) string {
 			fmt.Fprintf(w, "%s\tmatches no tool\t%s\tno tool of this server has that name: list the permitted tools in tools.allow\n", v.Name, strconv.Quote(p))
 		}
 		for _, item := range v.Withheld {
-			fmt.Fprintf(w, "%s\twithheld\t%s\n", v.Name, itemName(item))
+			fmt.Fprintf(w, "%s\twithheld\t%s\tdoorward trust %s shows and approves it\n", v.Name, itemName(item), v.Name)
 		}
 	}
 	w.Flush() // a strings.Builder returns no errors

@@ -181,13 +181,17 @@ func trustFailure(server string, err error) error {
 func withheldText(s admin.Trust) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d withheld\n", s.Server, len(s.Withheld))
+	if s.Edited != nil {
+		b.WriteString("\n  the configuration changed its arguments, which needs no approval\n")
+		differing(&b, s.Edited.Change())
+	}
 	for _, w := range s.Withheld {
 		fmt.Fprintf(&b, "\n  %s %s", w.Reason, itemName(w.Item))
 		if w.Detail != "" {
 			fmt.Fprintf(&b, ": %s", plaintext.Line(w.Detail))
 		}
 		b.WriteString("\n")
-		for _, c := range pin.Diff(w.Before, w.After) {
+		for _, c := range w.Changes() {
 			differing(&b, c)
 		}
 	}

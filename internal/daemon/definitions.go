@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/relay"
@@ -102,10 +103,7 @@ func processOf(s *config.Server) *pin.Process {
 	if s.Kind != "stdio" {
 		return nil
 	}
-	p := &pin.Process{Path: s.Path, Dir: s.Cwd}
-	for _, a := range s.Args {
-		p.Args = append(p.Args, a.Reveal())
-	}
+	p := &pin.Process{Path: s.Path, Dir: s.Cwd, Args: revealed(s.Args), Shown: secret.Shown(revealed(s.Written)), Follow: true}
 	for name := range s.Env {
 		p.Env = append(p.Env, name)
 	}
@@ -140,7 +138,7 @@ func (f *definitions) trust(server string) []admin.Trust {
 		if server != "" && s.Name != server {
 			continue
 		}
-		t := admin.Trust{Server: s.Name, Withheld: f.pins.Withheld(s.Name), Reason: s.Reason}
+		t := admin.Trust{Server: s.Name, Withheld: f.pins.Withheld(s.Name), Edited: f.pins.Edited(s.Name), Reason: s.Reason}
 		if t.Withheld == nil {
 			t.Withheld = []pin.Withheld{}
 		}

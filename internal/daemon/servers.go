@@ -97,7 +97,7 @@ func definition(c *config.Config, name string, s *config.Server) upstream.Defini
 	return def
 }
 
-// revealed are arguments as the program gets them.
+// revealed are arguments as the program gets them, or as they were written.
 func revealed(args []secret.Value) (out []string) {
 	for _, a := range args {
 		out = append(out, a.Reveal())

@@ -3,7 +3,6 @@ package onboard
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,35 +17,13 @@ type Secret struct {
 	Ref         string // such as ${file:/path}
 }
 
-// secretName is the name of a variable or header that holds a secret.
-const secretName = `(?i)token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization|cookie|(^|[_-])(auth|pat|key|pwd)$`
-
-// secretText is a value that is one, whatever its name.
-const secretText = `^(sk-|gh[pousr]_|github_pat_|glpat-|xox[abps]-|AKIA|eyJ)|://[^/@:]*:[^/@]+@`
-
-// scheme is the part of a header before the secret.
-const scheme = `^(?i:bearer|basic|token)\s+`
-
-// secretIn finds the secret of a value, and what stands before it; empty: none.
-func secretIn(name, value string) (before, found string) {
-	if value == "" || strings.Contains(value, "${") {
-		return "", ""
-	}
-	before = regexp.MustCompile(scheme).FindString(value)
-	found = value[len(before):]
-	if !regexp.MustCompile(secretName).MatchString(name) && !regexp.MustCompile(secretText).MatchString(found) {
-		return "", ""
-	}
-	return before, found
-}
-
 // secrets lists what looks like secrets in a server. With refer they are
 // replaced by the references that it gives.
 func (s *server) secrets(name string, refer func(server, key string) string) []Secret {
 	var out []Secret
 	for _, values := range []map[string]string{s.env, s.headers} {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			before, found := secretIn(key, values[key])
+			before, found := secret.In(key, values[key])
 			if found == "" {
 				continue
 			}
@@ -66,9 +43,9 @@ func (s *server) secretArgs() (found []string) {
 	option := ""
 	for i, arg := range s.args {
 		name, value, joined := strings.Cut(arg, "=")
-		switch _, plain := secretIn("", arg); {
+		switch _, plain := secret.In("", arg); {
 		case strings.HasPrefix(arg, "-") && joined:
-			if _, is := secretIn(strings.TrimLeft(name, "-"), value); is != "" {
+			if _, is := secret.In(strings.TrimLeft(name, "-"), value); is != "" {
 				found = append(found, name)
 			}
 			option = ""
@@ -79,7 +56,7 @@ func (s *server) secretArgs() (found []string) {
 		case plain != "":
 			found = append(found, fmt.Sprintf("argument %d", i+1))
 		case option != "":
-			if _, is := secretIn(strings.TrimLeft(option, "-"), arg); is != "" {
+			if _, is := secret.In(strings.TrimLeft(option, "-"), arg); is != "" {
 				found = append(found, option)
 			}
 		}

@@ -53,7 +53,7 @@ func (b *backend) state(instances int) (state, reason string) {
 		return "connected", ""
 	}
 	if err := b.startable(); err != nil {
-		return "withheld", err.Error()
+		return "withheld", err.Error() + "; see doorward trust " + b.Name
 	}
 	if open, wait := b.Upstream.Circuit(); open {
 		reason = fmt.Sprintf("calls are refused, next attempt in %s", wait.Round(100*time.Millisecond))

@@ -16,6 +16,7 @@ import (
 type Trust struct {
 	Server   string         `json:"server"`
 	Withheld []pin.Withheld `json:"withheld"`
+	Edited   *pin.Edit      `json:"edited,omitempty"` // its arguments, which the configuration changed
 	Reason   string         `json:"reason,omitempty"` // why the server cannot be used
 	// Unreached: the server did not tell what it offers, so that this is what
 	// was known before.

@@ -102,6 +102,8 @@ type Server struct {
 	// Display is the command line, or the address without its query, as it stands in the file: references are not
 	// resolved in it, so it may be shown and logged.
 	Display string `yaml:"-"`
+	// Written are the arguments as they stand in the file, with their references.
+	Written []secret.Value `yaml:"-"`
 	// Refused is why the server must not be used, empty when it may.
 	Refused string `yaml:"-"`
 }

@@ -126,6 +126,7 @@ func TestManualExample(t *testing.T) {
 			Kind: "stdio", Command: "npx", Args: []secret.Value{secret.New("-y"), secret.New("@modelcontextprotocol/server-everything")},
 			Env: map[string]secret.Value{"API_KEY": secret.New(password)}, Cwd: "/some/where", Doorward: handling,
 			Name: "everything", Line: c.Servers["everything"].Line, Path: "/usr/bin/npx", Display: "npx -y @modelcontextprotocol/server-everything",
+			Written: []secret.Value{secret.New("-y"), secret.New("@modelcontextprotocol/server-everything")},
 		},
 		"docs": {
 			Kind: "http", URL: secret.New("https://mcp.example.com/mcp"), Doorward: remote,

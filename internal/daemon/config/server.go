@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/secret"
 )
 
 // serverName is what may stand before the two underscores of an aggregated tool name. It holds no two itself.
@@ -86,7 +87,7 @@ func (k checker) server(n *yaml.Node, key string, s *Server) {
 	}
 	k.warnUseless(key, given, s)
 	if s.Kind == "stdio" {
-		s.Display = displayCommand(given["command"], given["args"])
+		s.Display, s.Written = displayCommand(given["command"], given["args"]), written(given["args"])
 		k.command(key, s)
 		k.sandbox(key, s)
 		return
@@ -206,10 +207,8 @@ func (k checker) resolveCommand(key string, s *Server) {
 // displayCommand is a command line as it stands in the file. Words with spaces are quoted, for reading only.
 func displayCommand(command, args *yaml.Node) string {
 	words := []string{command.Value}
-	if args != nil {
-		for _, a := range args.Content {
-			words = append(words, a.Value)
-		}
+	for _, a := range written(args) {
+		words = append(words, a.Reveal())
 	}
 	for i, w := range words {
 		if w == "" || strings.Contains(w, " ") || strconv.Quote(w) != `"`+w+`"` {
@@ -217,6 +216,17 @@ func displayCommand(command, args *yaml.Node) string {
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// written are arguments as they stand in the file.
+func written(args *yaml.Node) (out []secret.Value) {
+	if args == nil {
+		return nil
+	}
+	for _, a := range args.Content {
+		out = append(out, secret.New(a.Value))
+	}
+	return out
 }
 
 // displayURL is an address as it stands in the file, without query and fragment. One with user information is

@@ -103,7 +103,7 @@ func changesOf(all []admin.Trust) (shown []definitionChange, more int) {
 func changeOf(server string, w pin.Withheld, most int) (out definitionChange, bytes int) {
 	out = definitionChange{Server: server, Item: w.Item, Digest: w.Digest, Detail: w.Detail, Reason: w.Reason,
 		Approvable: w.Reason != pin.Refused && w.Digest != ""}
-	for _, place := range pin.Diff(w.Before, w.After) {
+	for _, place := range w.Changes() {
 		bytes += len(place.Path) + len(place.Before) + len(place.After)
 		if out.Cut = bytes > most || len(out.Changes) == mostPlaces; out.Cut {
 			break

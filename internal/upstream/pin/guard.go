@@ -29,9 +29,12 @@ func (g *Guard) Start() error {
 	if err != nil {
 		return err
 	}
-	r := g.record
+	r, current := g.record, g.record.book.guard(g.record.server) == g
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if current {
+		g.follow(def)
+	}
 	if why := r.single(nil, g.manual, itemCommand, itemCommand, def); why != "" {
 		return &Held{Item: itemCommand, Reason: why}
 	}
@@ -168,10 +171,13 @@ func (b *Book) Withheld(server string) []Withheld {
 	if len(out) == 0 {
 		return out
 	}
-	before := r.definitions()
+	m := r.manifest()
 	for i := range out {
-		if def := before[r.basisOf(out[i].Item)]; def != nil {
+		if def := m.items[r.basisOf(out[i].Item)]; def != nil {
 			out[i].Before = def
+		}
+		if g := b.guard(server); out[i].Item == itemCommand && g != nil && g.process != nil {
+			out[i].Was, out[i].Is = m.shown, g.process.Shown
 		}
 	}
 	return out
@@ -194,9 +200,7 @@ func (b *Book) Items(server string) []string {
 // lookAtCommand sees whether the program changed since it was started last,
 // where the look itself approves nothing.
 func (b *Book) lookAtCommand(server string) {
-	b.mu.Lock()
-	g := b.guards[server]
-	b.mu.Unlock()
+	g := b.guard(server)
 	if g == nil {
 		return
 	}
@@ -236,6 +240,7 @@ func (b *Book) Approve(server string, approvals []Approval) error {
 		items[a.Item] = bytes.Clone(w.After)
 		words = append(words, settledBy(a.Item))
 	}
+	r.edit = Edit{}
 	if r.fault != nil { // nothing may count as a first use after that
 		words = append(words, recovered)
 	}

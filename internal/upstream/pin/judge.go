@@ -111,13 +111,14 @@ func (r *record) nothingUsed(a Asker, k Kind) bool {
 // isFirstUse decides whether a list approves itself. For clients that declare
 // something else than those before, it may add to what was approved; but not
 // when something that they share has changed, which tells of an update, nor in an
-// era that came later. The caller holds mu.
+// era that came later, nor once the server is called with other arguments. The caller
+// holds mu.
 func (g *Guard) isFirstUse(a Asker, k Kind, list []seen) bool {
 	r := g.record
 	if g.manual || r.fault != nil || len(list) == 0 || r.settled[recovered] || r.settled[a.settled(k)] || r.late(a.Era, k) {
 		return false
 	}
-	if r.settled[later(a.Era)] && r.count(k) > 0 {
+	if (r.settled[later(a.Era)] || r.settled[edited]) && r.count(k) > 0 {
 		return false
 	}
 	for _, s := range list {

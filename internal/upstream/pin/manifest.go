@@ -24,6 +24,7 @@ type raw = json.RawMessage
 type manifest struct {
 	settled map[string]bool   // what has had its first use: lists, command, instructions
 	items   map[string][]byte // canonical definitions
+	shown   []string          // the command's arguments as they may be shown; nil: not known
 }
 
 func newManifest() *manifest {
@@ -48,6 +49,12 @@ func (m *manifest) encode(server string) []byte {
 	b = append(b, `,"settled":[`...)
 	for i, s := range slices.Sorted(maps.Keys(m.settled)) {
 		b = rawjson.AppendQuote(separate(b, i), s)
+	}
+	if m.shown != nil {
+		b = append(b, `],"shown":[`...)
+		for i, s := range m.shown {
+			b = rawjson.AppendQuote(separate(b, i), s)
+		}
 	}
 	b = append(b, "],\"items\":[\n"...)
 	for i, item := range slices.Sorted(maps.Keys(m.items)) {
@@ -86,6 +93,13 @@ func decode(b []byte, server string) (*manifest, error) {
 	for s := range wire.Elements(wire.Get(b, "settled")) {
 		word, _ := wire.Text(s)
 		m.settled[word] = true
+	}
+	if shown := wire.Get(b, "shown"); shown != nil {
+		m.shown = []string{}
+		for s := range wire.Elements(shown) {
+			text, _ := wire.Text(s)
+			m.shown = append(m.shown, text)
+		}
 	}
 	for e := range wire.Elements(wire.Get(b, "items")) {
 		item, ok := wire.GetString(e, "item")

@@ -154,6 +154,13 @@ func (b *Book) record(server string) *record {
 	return r
 }
 
+// guard is the one in force for a server, or nil.
+func (b *Book) guard(server string) *Guard {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.guards[server]
+}
+
 // known is the state of a server that has a guard, or nil.
 func (b *Book) known(server string) *record {
 	b.mu.Lock()
@@ -170,6 +177,10 @@ type Withheld struct {
 	Digest string `json:"digest"`           // of After: what an approval has to repeat
 	Before raw    `json:"before,omitempty"`
 	After  raw    `json:"after,omitempty"`
+	// Was and Is are the arguments of a command as they may be shown, as approved and
+	// now; nil where they are not known.
+	Was []string `json:"was,omitempty"`
+	Is  []string `json:"is,omitempty"`
 }
 
 // Approval approves one item as it was shown.

@@ -19,19 +19,24 @@ import (
 )
 
 // Process is what is started for a server. Arguments may hold secrets, so only
-// their digests are kept; of the environment, the names.
+// their digests and what may be shown of them are kept; of the environment, the
+// names.
 type Process struct {
-	Path string // absolute
-	Args []string
-	Env  []string // names of the declared variables
-	Dir  string
+	Path  string // absolute
+	Args  []string
+	Shown []string // Args as they may be shown, by place; nil: not at all
+	Env   []string // names of the declared variables
+	Dir   string
+	// Follow approves a change of Args alone: they come from the configuration, and
+	// what the program offers is compared after its start.
+	Follow bool
 }
 
 func (p *Process) equal(o *Process) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
-	return p.Path == o.Path && p.Dir == o.Dir && slices.Equal(p.Args, o.Args) && slices.Equal(p.Env, o.Env)
+	return p.Path == o.Path && p.Dir == o.Dir && p.Follow == o.Follow && slices.Equal(p.Args, o.Args) && slices.Equal(p.Shown, o.Shown) && slices.Equal(p.Env, o.Env)
 }
 
 // definition is the item that stands for a process: canonical JSON, as every
@@ -52,7 +57,7 @@ func (p *Process) definition(f *files) ([]byte, error) {
 	edits := []rawjson.Edit{
 		{Key: "path", Value: rawjson.AppendQuote(nil, p.Path)},
 		{Key: "sha256", Value: rawjson.AppendQuote(nil, sum)},
-		{Key: "arguments", Value: list(args)},
+		{Key: memberArguments, Value: list(args)},
 		{Key: "environment", Value: list(env)},
 	}
 	if real != p.Path {

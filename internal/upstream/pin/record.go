@@ -33,6 +33,8 @@ type record struct {
 	gone     map[string]bool      // approved, and not offered any more
 	declared map[string]bool      // by absent: the server declares that kind now
 	last     map[string]*Verdict  // by what a first use of the list settles
+	edit     Edit                 // of the arguments, that was approved last
+	told     bool                 // the manifest says how the command is shown
 	notes    tally
 	fresh    []string // what has had its first use and is not noted yet
 	freshN   int64    // how many items that were
@@ -107,6 +109,9 @@ func (r *record) approve(items map[string][]byte, settled ...string) error {
 		}
 	}
 	maps.Copy(m.items, items)
+	if items[itemCommand] != nil {
+		m.shown = r.book.shown(r.server)
+	}
 	for _, s := range settled {
 		m.settled[s] = true
 	}
@@ -221,14 +226,17 @@ func (r *record) withheld() []Withheld {
 	return out
 }
 
-// definitions are what was approved, as far as the manifest can be read.
-func (r *record) definitions() map[string][]byte {
+// manifest is what was approved, as far as it can be read.
+func (r *record) manifest() *manifest {
 	m, err := readManifest(r.book.place, r.name, r.server)
 	if err != nil {
-		return nil
+		return newManifest()
 	}
-	return m.items
+	return m
 }
+
+// definitions are what was approved, as far as the manifest can be read.
+func (r *record) definitions() map[string][]byte { return r.manifest().items }
 
 // tally keeps a server that changes all the time from filling the log.
 type tally struct {

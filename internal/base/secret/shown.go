@@ -1,0 +1,81 @@
+package secret
+
+import (
+	"regexp"
+	"strings"
+)
+
+// named is the name of a variable, header or option that holds a secret.
+const named = `(?i)token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization|cookie|(^|[_-])(auth|pat|key|pwd)$`
+
+// formed is a value that is a secret, whatever its name.
+const formed = `^(sk-|gh[pousr]_|github_pat_|glpat-|xox[abps]-|AKIA|eyJ)|://[^/@:]*:[^/@]+@`
+
+// scheme is the part of a header before the secret.
+const scheme = `^(?i:bearer|basic|token)\s+`
+
+// In finds what looks like a secret in a value, by the value's name and form, and what
+// stands before it; empty: none. A reference such as ${env:NAME} is none.
+func In(name, value string) (before, found string) {
+	if value == "" || strings.Contains(value, "${") {
+		return "", ""
+	}
+	before = regexp.MustCompile(scheme).FindString(value)
+	found = value[len(before):]
+	if !regexp.MustCompile(named).MatchString(name) && !regexp.MustCompile(formed).MatchString(found) {
+		return "", ""
+	}
+	return before, found
+}
+
+// Shown are the arguments of a program with [secret] in place of what looks like one:
+// by the option in front of it, by its own name and form, or since it looks made at
+// random. It leaves out too much rather than too little, and finds no secret that looks
+// like a word.
+func Shown(args []string) []string {
+	out := make([]string, 0, len(args))
+	option := ""
+	for _, arg := range args {
+		out = append(out, shown(option, arg))
+		option = ""
+		if strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
+			option = strings.TrimLeft(arg, "-")
+		}
+	}
+	return out
+}
+
+// assigned is a name with its value: --name=value, NAME=value or a header.
+const assigned = `^(-*([A-Za-z][A-Za-z0-9_.-]*)(?:=|:\s+))(?s:(.*))$`
+
+// random is text that nobody types: capitals, small letters and digits, or many
+// hexadecimal digits.
+const random = `^[A-Za-z0-9_+/=-]{20,}$`
+
+// shown is one argument behind an option, "" for none.
+func shown(option, arg string) string {
+	if m := regexp.MustCompile(assigned).FindStringSubmatch(arg); m != nil {
+		return m[1] + shown(m[2], m[3])
+	}
+	if before, found := In(option, arg); found != "" {
+		return before + hidden
+	}
+	switch {
+	case strings.ContainsAny(arg, "{[\n ") && regexp.MustCompile(named).MatchString(arg) && !strings.Contains(arg, "${"):
+		return hidden // such as an object with a key in it
+	case looksRandom(arg):
+		return hidden
+	case strings.Contains(arg, "://") && strings.Contains(arg, "?"):
+		address, _, _ := strings.Cut(arg, "?")
+		return address + "?" + hidden
+	}
+	return arg
+}
+
+func looksRandom(text string) bool {
+	if !regexp.MustCompile(random).MatchString(text) || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "/") {
+		return false
+	}
+	has := func(class string) bool { return regexp.MustCompile(class).MatchString(text) }
+	return has(`[A-Z]`) && has(`[a-z]`) && has(`[0-9]`) || has(`^[0-9A-Fa-f]{32,}$`)
+}
