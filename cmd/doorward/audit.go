@@ -247,21 +247,13 @@ func printVerified(o *invocation, a auditVerified) error {
 	if err := o.print(a, text); err != nil {
 		return err
 	}
-	if report.OK && !o.json {
-		fmt.Fprintln(stderr(), "doorward:", notKnown(report, unknown))
+	if report.OK && report.Kept == nil && !o.json {
+		fmt.Fprintf(stderr(), "doorward: not compared with a stored checkpoint (%s): the loss of records at the end, or of all records, would not be detected\n", unknown)
 	}
 	if !report.OK {
 		return &failure{status: exitFailed, err: fmt.Errorf("record %d: %s", report.FirstBad, report.Reason), quiet: o.json}
 	}
 	return nil
-}
-
-// notKnown says what of a whole log cannot be known.
-func notKnown(r auditlog.Report, unknown string) string {
-	if r.Kept == nil {
-		return "not compared with a stored checkpoint (" + unknown + "): the loss of records at the end, or of all records, would not be detected"
-	}
-	return fmt.Sprintf("the database has a checkpoint of %s over %d records: the loss of later records would not be detected", r.Kept.Time, r.Kept.Seq)
 }
 
 // keptMarks are the checkpoints that the log must have: the daemon says so, or
