@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -80,8 +82,7 @@ const followEvery = time.Second
 // followPending asks about each call once.
 func followPending(ctx context.Context, o *invocation) error {
 	seen := map[uint64]bool{}
-	keys := newKeys()
-	defer keys.close()
+	keys := keyboard{os.Stdin}
 	for {
 		var all []admin.PendingCall
 		if err := o.daemon.ask(ctx, pathApprovals, &all); err != nil {
@@ -92,8 +93,11 @@ func followPending(ctx context.Context, o *invocation) error {
 				continue
 			}
 			seen[c.N] = true
-			if err := askAbout(ctx, o, keys, c); err != nil {
-				return err
+			switch err := askAbout(ctx, o, keys, c); {
+			case errors.Is(err, errInterrupted), ctx.Err() != nil:
+				return nil
+			case err != nil && !errors.Is(err, io.EOF): // at its end nobody can answer, and calls are shown
+				fmt.Fprintf(stderr(), "doorward: %v\n", err)
 			}
 		}
 		select {
@@ -104,32 +108,40 @@ func followPending(ctx context.Context, o *invocation) error {
 	}
 }
 
+// keysOfAnswers is the question about a call.
+const keysOfAnswers = "   y yes, n no, w no and why, s yes this session, h yes for 1h, others later"
+
 // askAbout shows a call and settles it by a key.
-func askAbout(ctx context.Context, o *invocation, keys *keys, c admin.PendingCall) error {
+func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.PendingCall) error {
 	fmt.Fprint(people(), pendingCall(c))
-	fmt.Fprint(stdout(), "   y yes, n no, s yes for this session, h yes for an hour, any other key later: ")
-	key, err := keys.next(ctx)
+	key, err := keys.ask(ctx, keysOfAnswers)
 	fmt.Fprintln(stdout())
-	if err != nil {
-		return nil // the terminal is gone
-	}
 	s := admin.Settlement{Decision: "approve", Preview: c.Preview}
-	switch key {
-	case 'y':
-	case 's':
+	switch {
+	case err != nil:
+		return err
+	case key == 'y':
+	case key == 's':
 		s.For = "session"
-	case 'h':
+	case key == 'h':
 		s.For = "1h"
-	case 'n':
+	case key == 'n':
 		s.Decision = "deny"
+	case key == 'w':
+		s.Decision = "deny"
+		if s.Why, err = askWhy(ctx, keys); err != nil {
+			return err
+		}
 	default:
 		return nil
 	}
-	err = settle(ctx, o, c.N, s)
-	if err != nil {
-		fmt.Fprintf(stderr(), "doorward: %v\n", err)
-	}
-	return nil
+	return settle(ctx, o, c.N, s)
+}
+
+// askWhy reads the reason of a denial, which the caller is told.
+func askWhy(ctx context.Context, keys keyboard) (string, error) {
+	fmt.Fprint(stdout(), "   why: ")
+	return keys.line(ctx)
 }
 
 func settle(ctx context.Context, o *invocation, n uint64, s admin.Settlement) error {

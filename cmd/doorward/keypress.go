@@ -2,53 +2,99 @@ package main
 
 import (
 	"context"
-	"io"
+	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// keys reads single keys from the terminal.
-type keys struct {
-	pressed chan byte
-	restore func()
-}
+// errInterrupted is Ctrl-C, or Ctrl-D, in answer to a question.
+var errInterrupted = errors.New("interrupted")
 
-// newKeys begins to read. On what is no terminal a key is the first byte of a line.
-func newKeys() *keys {
-	k := &keys{pressed: make(chan byte), restore: func() {}}
-	in := os.Stdin
-	go func() {
-		defer close(k.pressed)
-		b := make([]byte, 1)
-		for {
-			if _, err := in.Read(b); err != nil {
-				return
-			}
-			if b[0] != '\n' && b[0] != '\r' {
-				k.pressed <- b[0]
-			}
+// keyboard asks questions that one key answers. It reads only while a question is open,
+// so that what was typed before stays with the terminal, which forgets it.
+type keyboard struct{ in *os.File }
+
+// ask puts a question and returns the key that answers it. Keys that were typed before
+// the question was on the screen answer nothing. On what is no terminal the first byte of
+// a line is the key.
+func (k keyboard) ask(ctx context.Context, question string) (byte, error) {
+	fd := int(k.in.Fd())
+	if !term.IsTerminal(fd) {
+		fmt.Fprint(stdout(), question+": ")
+		line, err := k.line(ctx)
+		if line != "" {
+			return line[0], nil
 		}
-	}()
-	return k
+		return 0, err
+	}
+	state, err := term.MakeRaw(fd)
+	if err != nil {
+		return 0, fmt.Errorf("reading a key: %w", err)
+	}
+	defer func() { _ = term.Restore(fd, state) }()
+	fmt.Fprint(stdout(), question)
+	if err := process.ForgetTyped(fd); err != nil {
+		return 0, fmt.Errorf("dropping what was typed before: %w", err)
+	}
+	fmt.Fprint(stdout(), ": ")
+	return k.key(ctx)
 }
 
-// next is the next key. While it waits the terminal gives keys without a line end.
-func (k *keys) next(ctx context.Context) (byte, error) {
-	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
-		if state, err := term.MakeRaw(fd); err == nil {
-			defer func() { _ = term.Restore(fd, state) }()
+// Keys that end the command; a terminal that gives single keys makes no signals of them.
+const (
+	ctrlC = 0x03
+	ctrlD = 0x04
+)
+
+// key is the next key that is no line end.
+func (k keyboard) key(ctx context.Context) (byte, error) {
+	for {
+		b, err := k.next(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case b == ctrlC || b == ctrlD:
+			return 0, errInterrupted
+		case b != '\n' && b != '\r':
+			return b, nil
 		}
 	}
-	select {
-	case b, ok := <-k.pressed:
-		if !ok {
-			return 0, io.EOF
+}
+
+// line is the next line, without its end.
+func (k keyboard) line(ctx context.Context) (string, error) {
+	var b strings.Builder
+	for {
+		c, err := k.next(ctx)
+		if err != nil || c == '\n' || c == '\r' {
+			return strings.TrimSpace(b.String()), err
 		}
-		return b, nil
+		b.WriteByte(c)
+	}
+}
+
+// next reads one byte. When ctx ends first the read goes on, and the program is about to
+// end.
+func (k keyboard) next(ctx context.Context) (byte, error) {
+	type read struct {
+		b   [1]byte
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		var r read
+		_, r.err = k.in.Read(r.b[:])
+		done <- r
+	}()
+	select {
+	case r := <-done:
+		return r.b[0], r.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 }
-
-func (k *keys) close() { k.restore() }

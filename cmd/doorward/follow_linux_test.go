@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// follower is `doorward pending --follow` at a terminal of its own.
+type follower struct {
+	t             *testing.T
+	master, slave *os.File
+	cmd           *exec.Cmd
+	over          chan error
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+	read  int // bytes of shown that were waited for
+}
+
+func startFollower(t *testing.T, d *mailDaemon) *follower {
+	t.Helper()
+	f := &follower{t: t, over: make(chan error, 1)}
+	f.master, f.slave = openTerminal(t)
+	f.cmd = exec.Command("doorward", "pending", "--follow")
+	f.cmd.Dir, f.cmd.Env = d.dir, d.env
+	f.cmd.Stdin, f.cmd.Stdout, f.cmd.Stderr = f.slave, f.slave, f.slave
+	f.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	if err := f.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { f.over <- f.cmd.Wait() }()
+	go f.watch()
+	t.Cleanup(func() {
+		_ = f.cmd.Process.Kill() // it may have ended
+		f.slave.Close()
+		f.master.Close()
+		if t.Failed() {
+			t.Logf("[the terminal]\n%s", f.text())
+		}
+	})
+	return f
+}
+
+// watch keeps what the terminal shows.
+func (f *follower) watch() {
+	b := make([]byte, 4096)
+	for {
+		n, err := f.master.Read(b)
+		f.mu.Lock()
+		f.shown.Write(b[:n])
+		f.mu.Unlock()
+		if err != nil {
+			return // the terminal is closed
+		}
+	}
+}
+
+func (f *follower) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shown.String()
+}
+
+func (f *follower) typed(keys string) {
+	f.t.Helper()
+	if _, err := f.master.WriteString(keys); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// asks waits for the next question, and returns what was shown with it.
+func (f *follower) asks() (text string) { f.t.Helper(); return f.sees(keysOfAnswers + ": ") }
+
+// sees waits until the terminal shows something, and returns what was shown before it.
+func (f *follower) sees(what string) (text string) {
+	f.t.Helper()
+	found := poll(mailSoon, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		before, _, ok := bytes.Cut(f.shown.Bytes()[f.read:], []byte(what))
+		if ok {
+			text = string(before)
+			f.read += len(before) + len(what)
+		}
+		return ok
+	})
+	if !found {
+		f.t.Fatalf("%q is not shown", what)
+	}
+	return text
+}
+
+// answer is how a held call ended for its caller.
+type answer struct {
+	out string
+	err error
+}
+
+// hold makes a call that is held, with an argument of its own. What starts the command
+// counts as an agent: that is a shell, and not the test, which the terminal is below.
+func hold(t *testing.T, d *mailDaemon, arg string) <-chan answer {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "doorward call echo count "+arg+"; exit $?")
+	cmd.Dir, cmd.Env = d.dir, d.env
+	var both bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &both, &both, time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	over := make(chan answer, 1)
+	go func() {
+		err := cmd.Wait()
+		over <- answer{both.String(), err}
+	}()
+	return over
+}
+
+func (a answer) status() int {
+	var exit *exec.ExitError
+	if errors.As(a.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+func ended(t *testing.T, over <-chan answer) answer {
+	t.Helper()
+	select {
+	case a := <-over:
+		return a
+	case <-time.After(mailSoon):
+		t.Fatal("the call still waits")
+		return answer{}
+	}
+}
+
+// typedBefore is what a person may have typed before a question is shown: answers to other
+// questions, with line ends and without.
+func typedBefore(r *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + r.IntN(12) {
+		b.WriteByte("ynshw \n\r"[r.IntN(8)])
+	}
+	return b.String()
+}
+
+// TestAKeyAnswersAHeldCall: at a real terminal a call is run once by the key that approves
+// it and not at all by the one that denies it, with or without a reason. Whatever was typed
+// before a question was shown answers nothing, also where it was typed behind the answer to
+// the question before.
+func TestAKeyAnswersAHeldCall(t *testing.T) {
+	t.Parallel()
+	d := heldCount(t)
+	f := startFollower(t, d)
+	seed := time.Now().UnixNano()
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	ran, before := 0, typedBefore(r)
+	f.typed(before)
+	for n := range 8 {
+		over := hold(t, d, fmt.Sprintf("n=%d", n))
+		if text := f.asks(); !strings.Contains(text, "echo/count") || !strings.Contains(text, fmt.Sprintf(`{"n":%d}`, n)) {
+			t.Errorf("shown: %q", text)
+		}
+		key := "ynw"[r.IntN(3)]
+		was := before
+		before = typedBefore(r)
+		switch key {
+		case 'y':
+			ran++
+			f.typed("y" + before)
+			if a := ended(t, over); a.err != nil || !strings.Contains(a.out, fmt.Sprintf("call %d", ran)) {
+				t.Fatalf("seed %d: y after %q: %v %s", seed, was, a.err, a.out)
+			}
+		case 'n':
+			f.typed("n" + before)
+			if a := ended(t, over); a.status() != exitRefused || !strings.Contains(a.out, "Not approved by the operator") {
+				t.Fatalf("seed %d: n after %q: %v %s", seed, was, a.err, a.out)
+			}
+		case 'w':
+			f.typed("w")
+			f.sees("why: ")
+			f.typed(fmt.Sprintf("reason %d of the operator\n%s", n, before))
+			if a := ended(t, over); a.status() != exitRefused || !strings.Contains(a.out, fmt.Sprintf("reason %d of the operator", n)) {
+				t.Fatalf("seed %d: w after %q: %v %s", seed, was, a.err, a.out)
+			}
+		}
+	}
+	if out, _ := d.human("doorward", "approvals", "list"); out != "there are no standing approvals\n" {
+		t.Errorf("seed %d: %s", seed, out)
+	}
+}
+
+// TestOneKeyAnswersOneHeldCall: of two keys in one burst the second one is not an answer to
+// the question that comes next.
+func TestOneKeyAnswersOneHeldCall(t *testing.T) {
+	t.Parallel()
+	d := heldCount(t)
+	f := startFollower(t, d)
+	first := hold(t, d, "n=1")
+	f.asks()
+	second := hold(t, d, "n=2")
+	if !poll(mailSoon, func() bool { out, _ := d.human("doorward", "pending"); return strings.Contains(out, "\n2  ") }) {
+		t.Fatal("the second call is not held")
+	}
+	f.typed("yyyy")
+	if a := ended(t, first); a.err != nil || !strings.Contains(a.out, "call 1") {
+		t.Fatalf("%v %s", a.err, a.out)
+	}
+	f.asks()
+	f.typed("n")
+	if a := ended(t, second); a.status() != exitRefused {
+		t.Errorf("the second call: %v %s", a.err, a.out)
+	}
+}
+
+// TestCtrlCLeavesAHeldCallPending: the command ends well, the terminal is as it was, and
+// the call still waits; any other key leaves it too.
+func TestCtrlCLeavesAHeldCallPending(t *testing.T) {
+	t.Parallel()
+	d := heldCount(t)
+	f := startFollower(t, d)
+	_ = hold(t, d, "n=1")
+	f.asks()
+	f.typed("x")
+	over := hold(t, d, "n=2")
+	f.asks()
+	f.typed("\x03")
+	select {
+	case err := <-f.over:
+		if err != nil {
+			t.Errorf("the command ended with %v", err)
+		}
+	case <-time.After(mailSoon):
+		t.Fatal("the command goes on")
+	}
+	mode, err := unix.IoctlGetTermios(int(f.slave.Fd()), unix.TCGETS)
+	if err != nil || mode.Lflag&unix.ICANON == 0 || mode.Lflag&unix.ECHO == 0 || mode.Lflag&unix.ISIG == 0 {
+		t.Errorf("the terminal is left in another mode: %+v, %v", mode, err)
+	}
+	out, _ := d.human("doorward", "pending")
+	if !strings.HasPrefix(out, "1  echo/count") || !strings.Contains(out, "\n2  echo/count") || len(over) != 0 {
+		t.Errorf("what waits:\n%s", out)
+	}
+}
