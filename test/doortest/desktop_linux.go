@@ -1,0 +1,73 @@
+package doortest
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// SessionBus runs a message bus of its own, the real dbus-daemon, and returns its address.
+func SessionBus(t *testing.T) string {
+	t.Helper()
+	bin, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Skip("no dbus-daemon here: as root, run test/install.sh bus (Debian's package dbus-daemon)")
+	}
+	dir, err := os.MkdirTemp("", "dwbus")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	address := "unix:path=" + filepath.Join(dir, "bus")
+	cmd := exec.Command(bin, "--session", "--nofork", "--nopidfile", "--print-address", "--address="+address)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	cmd.Stderr = os.Stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.HasPrefix(line, "unix:path") {
+		t.Fatalf("the bus said %q: %v", line, err)
+	}
+	return address
+}
+
+// Shown is one notice as a notification service got it.
+type Shown struct {
+	App, Summary, Body string
+	Actions            []string
+}
+
+// notifications is a notification service (Desktop Notifications Specification 1.2).
+type notifications struct {
+	can   []string
+	shown chan Shown
+}
+
+// GetCapabilities is a method of the service.
+func (n notifications) GetCapabilities() ([]string, *dbus.Error) { return n.can, nil }
+
+// Notify is a method of the service.
+func (n notifications) Notify(app string, _ uint32, _, summary, body string, actions []string, _ map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
+	n.shown <- Shown{app, summary, body, actions}
+	return 1, nil
+}
+
+// Notifications is a notification service on a bus, which can do what can says. It returns
+// what it is to show.
+func Notifications(t *testing.T, address string, can ...string) <-chan Shown {
+	t.Helper()
+	conn, err := dbus.Connect(address)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	n := notifications{can, make(chan Shown, 16)}
+	must(t, conn.Export(n, "/org/freedesktop/Notifications", "org.freedesktop.Notifications"))
+	_, err = conn.RequestName("org.freedesktop.Notifications", dbus.NameFlagDoNotQueue)
+	must(t, err)
+	return n.shown
+}
