@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/test/desktop"
 	"github.com/doorward/doorward/test/doortest"
 )
 
@@ -106,8 +107,8 @@ func TestAHeldCallIsToldToWebhookAndDesktop(t *testing.T) {
 	for _, args := range []bool{false, true} {
 		t.Run(fmt.Sprintf("arguments %v", args), func(t *testing.T) {
 			t.Parallel()
-			bus := doortest.SessionBus(t)
-			shown := doortest.Notifications(t, bus, "body", "body-markup")
+			bus := desktop.Bus(t)
+			shown := desktop.Notifications(t, bus, "body", "body-markup")
 			url, hooks := hookReceiver(t)
 			d, call := noticing(t, fmt.Sprintf("webhook: %s/path-secret, webhook_secret: whsec_%s, allow_private: true, webhook_arguments: %v", url, hookSecret, args), "DBUS_SESSION_BUS_ADDRESS="+bus)
 			hook := within(t, hooks, "webhook")

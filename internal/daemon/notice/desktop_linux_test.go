@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/notice"
-	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/desktop"
 )
 
 // TestTheDesktopShowsAHeldCall on a real bus: the
@@ -18,12 +18,12 @@ func TestTheDesktopShowsAHeldCall(t *testing.T) {
 	t.Parallel()
 	hostile := "<a href=\"http://evil\">w\u202er&ite\n\x1b[31m" + strings.Repeat("x", 500)
 	for can, body := range map[string]string{"body body-markup actions": "&lt;a href=", "body": "<a href="} {
-		address := doortest.SessionBus(t)
-		shown := doortest.Notifications(t, address, strings.Fields(can)...)
+		address := desktop.Bus(t)
+		shown := desktop.Notifications(t, address, strings.Fields(can)...)
 		var said bytes.Buffer
 		n := notice.New(notice.Options{Desktop: address, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		n.Tell(notice.Call{N: 7, Expires: time.Now().Add(time.Hour), Client: "agent", Server: "files", Tool: hostile, Args: `{"canary":1}`})
-		var s doortest.Shown
+		var s desktop.Shown
 		select {
 		case s = <-shown:
 		case <-time.After(20 * time.Second):
@@ -43,7 +43,7 @@ func TestTheDesktopShowsAHeldCall(t *testing.T) {
 // the log.
 func TestWithoutANotificationServiceTheCallWaitsAllTheSame(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]int{doortest.SessionBus(t): 0, "unix:path=/nowhere/bus": 1} {
+	for address, want := range map[string]int{desktop.Bus(t): 0, "unix:path=/nowhere/bus": 1} {
 		var said bytes.Buffer
 		n := notice.New(notice.Options{Desktop: address, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		n.Tell(notice.Call{N: 1, Expires: time.Now().Add(time.Hour)})

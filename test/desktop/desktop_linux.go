@@ -1,4 +1,8 @@
-package doortest
+// Package desktop is the session bus of a desktop for tests: the real dbus-daemon, with a
+// notification service on it.
+//
+// Invariant: every bus is one test's own, and ends with it.
+package desktop
 
 import (
 	"bufio"
@@ -11,8 +15,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// SessionBus runs a message bus of its own, the real dbus-daemon, and returns its address.
-func SessionBus(t *testing.T) string {
+// Bus runs a message bus of its own, the real dbus-daemon, and returns its address.
+func Bus(t *testing.T) string {
 	t.Helper()
 	bin, err := exec.LookPath("dbus-daemon")
 	if err != nil {
@@ -70,4 +74,11 @@ func Notifications(t *testing.T, address string, can ...string) <-chan Shown {
 	_, err = conn.RequestName("org.freedesktop.Notifications", dbus.NameFlagDoNotQueue)
 	must(t, err)
 	return n.shown
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("preparing a desktop: %v", err)
+	}
 }
