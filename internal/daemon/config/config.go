@@ -222,7 +222,7 @@ type Audit struct {
 // Retain is how much of the audit log is kept.
 type Retain struct {
 	Days  int   `yaml:"days" default:"90" min:"0" max:"36500" doc:"Days after which records are removed. 0 is no bound."`
-	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Most bytes of the whole record, beside the open segment: a quarter of this, from 64 KiB to 16 MiB. 0 is no bound."`
+	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Most bytes of all closed segments. The open one adds up to a quarter of this value, at least 64 KiB and at most 16 MiB. 0 is no bound."`
 }
 
 // Store is where state is kept.
