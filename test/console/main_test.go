@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		serve(file)
 		return
 	}
+	if program := os.Getenv(agentMode); program != "" {
+		startedAgent(program)
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -17,6 +17,7 @@ type agentsData struct {
 	Off   bool
 	Peers []agent.PeerInfo
 	More  int // peers that are not shown
+	Kin   []kin
 	Lanes []string
 	Steps []step
 }
@@ -47,6 +48,7 @@ func (c *Console) agents(q *request) (page, error) {
 	}
 	d := agentsData{Peers: all[:min(len(all), mostPeers)]}
 	d.More = len(all) - len(d.Peers)
+	d.Kin = families(d.Peers)
 	changes, err := recent(q, a)
 	if err != nil {
 		return page{}, err

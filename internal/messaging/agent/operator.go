@@ -54,6 +54,7 @@ type PeerInfo struct {
 	Inbound    string            `json:"inbound"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Spawn      string            `json:"spawn,omitempty"`
+	Ancestors  []string          `json:"ancestors,omitempty"` // the peers that started it, its parent first
 	Wake       string            `json:"wake"`
 	Pending    int               `json:"pending"`
 	Held       int               `json:"held"`

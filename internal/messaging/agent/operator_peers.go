@@ -13,7 +13,7 @@ func (s *Server) peerInfo(p mail.Peer) PeerInfo {
 	at := s.standingOf(p.ID, p.Live)
 	return PeerInfo{PeerID: p.ID, Name: p.Name, Namespace: p.Namespace, Principal: bare(p.Principal), Node: p.Node, Grade: p.Grade,
 		Epoch: p.Epoch, Presence: at.presence, Paused: p.Paused, LastSeen: stampOr(p.LastSeen), LeaseUntil: stampOr(p.LeaseUntil),
-		Display: p.Display, Summary: p.Summary, Inbound: p.Inbound, Labels: p.Labels, Spawn: p.Spawn,
+		Display: p.Display, Summary: p.Summary, Inbound: p.Inbound, Labels: p.Labels, Spawn: p.Spawn, Ancestors: p.Ancestors,
 		Wake: at.wake, Pending: p.Pending, Held: p.Held}
 }
 
