@@ -185,7 +185,7 @@ func (a api) pending() []admin.PendingCall {
 func (a api) grants() []admin.Grant {
 	out := []admin.Grant{}
 	for _, g := range a.d.approvals.Grants() {
-		v := admin.Grant{ID: g.ID, Tool: g.Tool, Server: g.Server, Principal: g.Principal, For: g.For, Granted: stamp(g.Granted)}
+		v := admin.Grant{ID: g.ID, Action: g.Action, Tool: g.Tool, Server: g.Server, Principal: g.Principal, For: g.For, Granted: stamp(g.Granted)}
 		if !g.Expires.IsZero() {
 			v.Expires = stamp(g.Expires)
 		}

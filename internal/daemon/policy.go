@@ -73,7 +73,7 @@ func (a api) decide(q policy.Request) policy.Decision {
 	if q.Who.Local() {
 		who = who.WithLocal()
 	}
-	q.Who = who
+	q.Who, q.Holds = who, policycheck.CanHold(q.Action)
 	return a.d.gate.Allows(q)
 }
 

@@ -56,10 +56,10 @@ func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) fr
 		return *refused
 	}
 	defer pass.Leave("ok", 0)
-	reply, err := r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) {
-		return r.forward(upstream.WithLeft(gate.WithPass(ctx, pass), x.Left), x, t)
-	})
+	reply, refused, err := withHeld(ctx, r, x, t, pass)
 	switch {
+	case refused != nil:
+		return *refused
 	case err == nil && !pass.Recorded():
 		return r.unrecorded(t.b, pass)
 	case err == nil && reply.Error != nil:

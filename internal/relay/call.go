@@ -69,14 +69,15 @@ func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
 
 // run takes a request that was let in to its server.
 func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) front.Reply {
-	if t.b.Builtin != nil {
-		ctx = gate.WithPass(ctx, pass)
-	}
 	if t.b.Scan != nil {
 		t.found = new(content.Findings)
 		defer func() { r.noteFindings(x, t, pass) }()
 	}
-	reply, err := r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return r.forward(ctx, x, t) })
+	reply, waits, err := atServer(ctx, r, x, t, pass)
+	if waits != nil {
+		pass.Leave(resultHeld, 0)
+		return *waits
+	}
 	if err != nil {
 		return r.failures.failCall(ctx, t, pass, err)
 	}
@@ -86,6 +87,16 @@ func (r *Relay) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 	}
 	pass.Leave("ok", int64(len(reply.Result)))
 	return front.Reply{Result: reply.Result}
+}
+
+// atServer has a request at its server. reply is the answer of one that a built-in server
+// found to be held, and that the operator has not let through.
+func atServer(ctx context.Context, r *Relay, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
+	if t.b.Builtin != nil {
+		return withHeld(ctx, r, x, t, pass)
+	}
+	out, err = r.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return r.forward(ctx, x, t) })
+	return out, nil, err
 }
 
 // argsOf are the arguments that a decision may depend on.
@@ -151,8 +162,8 @@ func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 			b.params.Forget()
 			continue
 		}
-		if err == nil {
-			return reply, nil
+		if err == nil || isHeld(err) {
+			return reply, err
 		}
 		l.drop(c)
 		if !failure.NotRun(err) || !again || ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -301,7 +302,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		t2 := aimed(t, server, "tools/call", `{"name":"t","arguments":`+args+`}`)
 		inner, err := seal.OpenState([]byte(raw), who, t2.Target)
-		if err == nil && (string(inner) != `"inner"` || server != "s" || string(wire.Canonical([]byte(args))) != `{"a":1}`) {
+		if err == nil && (string(inner) != `"inner"` || server != "s" || string(rawjson.Canonical([]byte(args))) != `{"a":1}`) {
 			t.Errorf("%s opened for %s %s", raw, server, args)
 		}
 		if inner, err := seal.OpenCursor([]byte(raw), who, server, "tools/list"); err == nil && (server != "s" || string(inner) != `"inner"`) {

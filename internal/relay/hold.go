@@ -56,7 +56,7 @@ type holding struct {
 // that changed meanwhile has it asked about again. reply is the answer where the act
 // may not happen now.
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
-	t, act, back := h.claimed(x, t, act)
+	t, act = h.claimed(x, t, act)
 	for {
 		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.enter(ctx, h.gate, t, act)
@@ -75,10 +75,14 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			t.continues = true
 			continue
 		}
-		var reply *front.Reply
-		if act.Approval, reply = h.await(ctx, x, t, act, held, back); reply != nil {
+		answer, reply := h.await(ctx, x, t, held, act.Args)
+		if reply != nil {
 			return t, gate.Pass{}, reply
 		}
+		if t = asShown(t, answer); answer.Run != "" {
+			act.Args = argsOf(t)
+		}
+		act.Approval = answer.Approval
 		h.described(t, &act)
 		respawned(t.b, act.Generation)
 	}
@@ -91,28 +95,41 @@ func respawned(b *backend, generation uint64) bool {
 	return b.fallen.Load() != generation
 }
 
+// asShown is a call with the arguments that the operator was shown. They equal its own,
+// but numbers may be written in another way.
+func asShown(t target, a approval.Answer) target {
+	if a.Run == "" {
+		return t
+	}
+	if shown, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "arguments", Value: []byte(a.Run)})); ok {
+		t.Target = shown
+	}
+	return t
+}
+
 // claimed prepares an act for the question whether it is held, and takes the state of
 // the operator's page out of a call that comes back from there.
-func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act, bool) {
+func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act) {
 	if act.Holds = h.hold != nil; !act.Holds {
-		return t, act, false
+		return t, act
 	}
+	act.Form = rawjson.Comparable
 	if h.gate.AsksOfClaims(t.Server()) {
 		h.described(t, &act)
 	}
 	state := wire.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern {
-		return t, act, false
+		return t, act
 	}
 	inner, err := h.seal.OpenState(state, x.Who, t.Target)
 	if err != nil || string(inner) != string(askedAtPage) {
-		return t, act, false
+		return t, act
 	}
 	plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}))
 	if ok {
-		t.Target = plain
+		t.Target, t.back = plain, true
 	}
-	return t, act, ok
+	return t, act
 }
 
 // described adds what is known of the tool, and reports whether that changed the act.
@@ -139,11 +156,12 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 	return held.Binding.Approve(time.Now().Add(time.Minute), 0)
 }
 
-// await asks the operator. back: the client has been to the operator's page.
-func (h *holding) await(ctx context.Context, x *front.Exchange, t target, act gate.Act, held *gate.Held, back bool) (*gate.Approval, *front.Reply) {
-	call := approval.Call{Held: held, Act: act, Args: wire.Canonical(act.Args), Client: program(x.Who), Session: sessionKey(x)}
+// await asks the operator about a held act. run are the arguments that its call is made
+// with.
+func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte) (approval.Answer, *front.Reply) {
+	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Run: rawjson.Canonical(run), Client: program(x.Who), Session: sessionKey(x)}
 	token := wire.GetPath(t.Params(), "_meta", "progressToken")
-	page := !back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
+	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)
 	if !page {
 		wait = h.hold.Wait(clientName(x))
@@ -155,13 +173,13 @@ func (h *holding) await(ctx context.Context, x *front.Exchange, t target, act ga
 	h.watch.end(m, approvalWord(ctx, a, err))
 	switch {
 	case err == nil && a.Approval != nil:
-		return a.Approval, nil
+		return a, nil
 	case err == nil && page && !a.Denied:
 		if reply, err := h.sendToPage(x, t, a); err == nil {
-			return nil, reply
+			return a, reply
 		}
 	}
-	return nil, h.unapproved(ctx, x, t, act, a, err)
+	return a, h.unapproved(ctx, x, t, held.Act, a, err)
 }
 
 // unapproved is the answer to a call that the operator has not let through.

@@ -147,3 +147,52 @@ func TestTheRecordOfAnApproval(t *testing.T) {
 		"tools/call decision deny <- ",
 	}))
 }
+
+// Equal numbers are one question however they are written, different ones are two, also
+// where a double cannot tell them apart. What runs are the very bytes that the operator
+// was shown.
+func TestTheNumbersOfAHeldCall(t *testing.T) {
+	t.Parallel()
+	for shown, equals := range map[string][]string{
+		`{"n":1}`:                   {`{"n":1.0}`, `{"n":1e0}`, `{ "n" : 10E-1 }`},
+		`{"a":[0.5,{"b":"1"}]}`:     {`{"a":[5e-1,{"b":"1"}]}`, `{"a":[0.50,{"b":"\u0031"}]}`},
+		`{"n":9007199254740993.0}`:  {`{"n":9007199254740993}`},
+		`{"n":1e400,"s":"1.0 1e5"}`: {`{"s":"1.0 1e5","n":10e399}`},
+	} {
+		t.Run(shown, func(t *testing.T) {
+			t.Parallel()
+			s := stdio(t, "s", "legacy")
+			d := &counter{t: t}
+			h := build(t, []Server{s.server()}, withCounter(d, "s", "", time.Millisecond))
+			c := h.legacy("/mcp/s", "uid:1000", `{}`)
+			call := func(args string) string { return c.call("tools/call", `{"name":"t","arguments":`+args+`}`) }
+			equal(t, "asked", field(call(shown), "result", "structuredContent", "pending"), "1")
+			for i, other := range equals {
+				n := fmt.Sprint(2*i + 1)
+				equal(t, other, field(call(other), "result", "structuredContent", "pending"), n)
+				q := d.queue.Pending()[0]
+				d.settle(approval.Verdict{Approve: true})
+				equal(t, "runs", field(call(other), "result", "structuredContent", "pending"), "")
+				got := s.got("tools/call")
+				equal(t, "how many ran", fmt.Sprint(len(got)), fmt.Sprint(i+1))
+				equal(t, "what ran", string(wire.Get(got[i].Params, "arguments")), q.Args)
+				equal(t, "asked again", field(call(shown), "result", "structuredContent", "pending"), fmt.Sprint(2*i+2))
+				d.settle(approval.Verdict{})
+				call(shown)
+				equal(t, "asked once more", field(call(shown), "result", "structuredContent", "pending"), fmt.Sprint(2*i+3))
+			}
+		})
+	}
+}
+
+// A number of another value is another call.
+func TestAnotherNumberIsAnotherCall(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	d := &counter{t: t}
+	h := build(t, []Server{s.server()}, withCounter(d, "s", "", time.Millisecond))
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	for i, n := range []string{`1`, `-1`, `"1"`, `1.0000000000000001`, `9007199254740992`, `9007199254740993`, `1e400`, `1e401`, `0.1`, `0.1000000000000000055`, `true`, `null`} {
+		equal(t, n, field(c.call("tools/call", `{"name":"t","arguments":{"n":`+n+`}}`), "result", "structuredContent", "pending"), fmt.Sprint(i+1))
+	}
+}

@@ -229,11 +229,11 @@ func declared(r *Relay, x *front.Exchange, b *backend) (d declaration) {
 	}
 	if caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities); len(caps) > len("{}") {
 		if caps = r.translation.carried(x, b, caps); string(caps) != "{}" {
-			d.caps = wire.Canonical(caps)
+			d.caps = rawjson.Canonical(caps)
 		}
 	}
 	if info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo); len(info) <= maxInfo && (d.caps != nil || b.Kind != upstream.KindStdio) {
-		d.info = wire.Canonical(info)
+		d.info = rawjson.Canonical(info)
 	}
 	return d
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/question"
@@ -31,7 +32,7 @@ func (b *backend) shares(init []byte) (caps []byte, ok bool) {
 	if len(caps) <= len("{}") || b.known.Load()&eraBit(front.Legacy) != 0 {
 		return nil, true
 	}
-	return wire.Canonical(caps), true
+	return rawjson.Canonical(caps), true
 }
 
 // place gives a session its link to b: one of its own, one that it shares with

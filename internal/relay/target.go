@@ -14,5 +14,6 @@ type target struct {
 	found *content.Findings // what content rules met; nil: nobody looks
 	// continues: it was let in as the continuation of a parked call, and is nothing else.
 	continues bool
+	back      bool      // its client has been to the operator's page
 	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
 }

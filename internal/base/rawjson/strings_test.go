@@ -52,7 +52,7 @@ func FuzzMapStrings(f *testing.F) {
 		if wire.ValidateValue(raw) != nil {
 			return // it must not panic
 		}
-		if !bytes.Equal(wire.Canonical(same), wire.Canonical(raw)) {
+		if !bytes.Equal(Canonical(same), Canonical(raw)) {
 			t.Fatalf("%s became %s", raw, same)
 		}
 		values := MapStrings(raw, func(s String) ([]byte, bool) { return nil, !s.IsKey })

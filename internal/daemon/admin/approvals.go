@@ -47,6 +47,7 @@ type Settlement struct {
 // empty Expires is no end.
 type Grant struct {
 	ID        string `json:"id"`
+	Action    string `json:"action"`
 	Tool      string `json:"tool"`
 	Server    string `json:"server"`
 	Principal string `json:"principal"`
@@ -138,7 +139,8 @@ func (o Options) grantPath() handler {
 // grantOf is the id of a grant that may let a held call through; empty: none.
 func (o Options) grantOf(q policy.Request) string {
 	for _, g := range o.Approver.Grants() {
-		if g.Server == q.Server && g.Tool == q.Name && g.Principal == q.Who.Name() {
+		object := g.Server == q.Server && g.Tool == q.Name || q.Server == "" // an act of messaging names no object
+		if g.Action == q.Action && object && g.Principal == q.Who.Name() {
 			return g.ID
 		}
 	}

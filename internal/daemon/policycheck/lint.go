@@ -10,7 +10,6 @@ import (
 
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 // lint reads the operator's rules for what Cedar would take and never match,
@@ -63,17 +62,6 @@ func (l *linter) together() {
 	}
 	if l.permit && !l.narrowed && l.widensScopes() {
 		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
-	}
-}
-
-// asking checks @ask, which only a permit can have.
-func (l *linter) asking() {
-	reason, given := policy.Annotation(l.rule.Syntax, "ask")
-	switch {
-	case given && !l.permit:
-		l.fail("@ask is for permits: a forbid is never asked about; remove it, or write permit")
-	case len(reason) > 256 || !visible.AllPrintable(reason):
-		l.fail("@ask must be one line of at most 256 bytes without control characters; shorten it")
 	}
 }
 

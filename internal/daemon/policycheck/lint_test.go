@@ -144,6 +144,19 @@ func TestProblems(t *testing.T) {
 		{"program at calls", `forbid (principal, action == Action::"tools/call", resource) unless { context.observed.exe == "/bin/x" };`, ""},
 		{"pid at handshakes", `forbid (principal, action, resource in Server::"notes") when { context.observed.pid == 1 };`, ""},
 
+		// What waits for the operator.
+		{"ask of a forbid", `@ask("why") ` + forbidCall + `;`, "1:: @ask is for permits"},
+		{"ask of what can wait", `@ask("why") permit (principal in Kind::"uid", action in [Action::"tools/call", Action::"agent.send", Action::"agent.spawn"], resource);`, ""},
+		{"ask of a mailbox", `@ask("why") permit (principal in Kind::"uid", action == Action::"agent.deliver", resource);`, ""},
+		{"ask of reading mail", `@ask("why") permit (principal in Kind::"uid", action == Action::"agent.read", resource);`, "1:: agent.read cannot wait for the operator; @ask is for tools/call, "},
+		{"ask of a subscription", `@ask("why") permit (principal in Kind::"uid", action in [Action::"tools/call", Action::"resources/subscribe"], resource);`, "1:: resources/subscribe cannot wait"},
+		{"ask of a group", `@ask("why") permit (principal in Kind::"uid", action in Action::"messaging", resource);`, "1:: messaging cannot wait"},
+		{"ask of a session", `@ask("why") permit (principal in Kind::"uid", action == Action::"instructions.session", resource);`, "1:: instructions.session cannot wait"},
+		{"ask of an unknown method", `@ask("why") permit (principal in Kind::"uid", action == Action::"vendor/own", resource in Server::"notes");`, "1:: warning: Doorward knows no action vendor/own\n1:: vendor/own cannot wait"},
+		{"ask of everything", `@ask("why") permit (principal in Kind::"uid", action, resource);`, "1:: warning: this @ask also covers what cannot wait"},
+		{"ask of a server", `@ask("why") permit (principal in Kind::"uid", action, resource in Server::"notes");`, ""},
+		{"ask of instructions", `@ask("why") permit (principal in Kind::"uid", action == Action::"instructions.read", resource);`, "1:: warning: instructions.read waits for the operator in requests of MCP alone"},
+
 		// All at once.
 		{"several", forbidCall + " when { principal.x && context.y };\n\n@id(\"default.\") " + forbidCall + ";\npermit (principal == Principal::\"x\", action, resource);",
 			"1:: a principal has no x; \n1:: the context has no y; \n3:default.: names that begin\n4:: no principal is called x"},

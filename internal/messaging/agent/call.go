@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -29,6 +30,7 @@ type call struct {
 	progress  func(n int)
 	details   []audit.Field // what is known so far, for a refusal
 	recorded  bool          // what it has done so far is
+	asked     policy.Ask    // why it waits for the operator; its zero value: it does not
 
 	addressing addressing
 	starting   starting
@@ -64,6 +66,9 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	c.namespace = namespaceOf(r)
 	c.progress = progressOf(r, on)
 	a, err := c.run(ctx)
+	if isHeld(err) {
+		return upstream.Reply{}, err
+	}
 	if err != nil {
 		if a, err = c.refused(err); err != nil {
 			return upstream.Reply{}, err
@@ -121,7 +126,7 @@ func (c *call) run(ctx context.Context) (*answer, error) {
 	if !d.Allow {
 		return nil, denied(d.Rule)
 	}
-	c.pass = c.pass.As(c.verb.action, ServerName+"/"+c.verb.name, d.Rule)
+	c.pass, c.asked = c.pass.As(c.verb.action, ServerName+"/"+c.verb.name, d.Rule), d.Ask
 	return c.verb.do(ctx, c)
 }
 

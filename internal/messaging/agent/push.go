@@ -33,7 +33,7 @@ func topicSession(session string) string { return "session:" + session }
 // mayRead reports whether the caller may read its mailbox now. The call itself
 // has been recorded.
 func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
-	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed, Listing: true}).Allow
+	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed}).Allow
 }
 
 // session is whose connection it is, outside of a tool's call.

@@ -35,8 +35,11 @@ const (
 	paceOfRegisters        // of the principal: wide enough for all of its agents at once
 )
 
-// withinPace charges the call, or refuses it.
+// withinPace charges the call, or refuses it. One that was held was charged before.
 func (c *call) withinPace() error {
+	if c.pass.Given != nil {
+		return nil
+	}
 	t, l := c.s.sessions, c.s.o.Limits
 	var wait time.Duration
 	text := "too many sends of this peer"

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 type sendOut struct {
@@ -44,6 +44,9 @@ func send(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	if d.To, err = c.addressing.recipients(ctx, me, c.args.strs("to")); err != nil {
+		return nil, err
+	}
+	if err := hold(c, addressed(c, d.To)); err != nil {
 		return nil, err
 	}
 	var wakes standings
@@ -82,7 +85,7 @@ func (c addressing) about(err error, to []mail.Recipient) error {
 // draft is the message that the arguments ask for, cleaned.
 func (c addressing) draft() (d mail.Draft, err error) {
 	a := c.args
-	sum := sha256.Sum256(wire.Canonical(c.raw))
+	sum := sha256.Sum256(rawjson.Canonical(c.raw))
 	d = mail.Draft{Kind: a.str("kind", "inform"), Thread: a.str("thread_id", ""), ReplyTo: a.str("reply_to", ""),
 		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", ""), Fingerprint: sum[:]}
 	clean := func(f func(string) (string, int, error), s string) string {
@@ -133,6 +136,8 @@ func (c addressing) recipients(ctx context.Context, me mail.Peer, addresses []st
 		}
 		if d := c.ask(policy.AgentSend, to); !d.Allow && no == nil {
 			no = denied(d.Rule)
+		} else if d.Ask.Rule != "" {
+			c.asked = d.Ask
 		}
 		if p.Inbound == mail.InboundRefuse {
 			refuses = append(refuses, addresses[i])

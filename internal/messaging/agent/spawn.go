@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	spawning "github.com/doorward/doorward/internal/messaging/spawn"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // spawner starts agents; nil: agents cannot be started.
@@ -72,6 +72,9 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, c.starting.overBudget(err)
 	}
+	if err := hold(c, c.raw); err != nil {
+		return nil, err
+	}
 	begun, err := c.s.o.Book.BeginSpawn(ctx, c.owner, d, func(v *mail.Spawn) any {
 		return c.line(field("spawn", v.ID), field("launcher", v.Launcher), field("child", v.Peer), field("name", v.Name),
 			field("rights", strings.Join(v.Rights, ",")), field("replay", fmt.Sprint(v.Replay)), number("size", int64(len(r.Prompt))))
@@ -106,7 +109,7 @@ func (c starting) overBudget(err error) error {
 
 func (c starting) spawnRequest() (spawning.Request, error) {
 	a := c.args
-	sum := sha256.Sum256(wire.Canonical(c.raw))
+	sum := sha256.Sum256(rawjson.Canonical(c.raw))
 	r := spawning.Request{Launcher: a.str("launcher", ""), Name: a.str("name", ""), Cwd: a.str("cwd", ""), Model: a.str("model", ""),
 		Rights: a.strs("rights"), RightsGiven: a.has("rights"), Result: a.str("result", "message") == "message",
 		KeepOnExit: a.str("on_parent_exit", "terminate") == "keep", Key: a.str("idempotency_key", ""), Fingerprint: sum[:]}

@@ -37,7 +37,8 @@ var (
 type Call struct {
 	Held    *gate.Held
 	Act     gate.Act
-	Args    []byte // canonical JSON
+	Args    []byte // what the operator is shown, canonical JSON
+	Run     []byte // the arguments that the call is made with; nil: it has none
 	Client  string // program of the caller, as far as it is known
 	Session string // what --for session is bound to: the session, or the process
 }
@@ -65,11 +66,14 @@ type Verdict struct {
 // Answer is what became of a held call: exactly one of Approval, Denied and Pending.
 type Answer struct {
 	Approval *gate.Approval
-	Denied   bool
-	Why      string
-	Pending  uint64 // number of the question that is still open
-	Expires  time.Time
-	Ref      uint64 // of the record that says so
+	// Run are the arguments of the call that the operator was shown. An equal call, whose
+	// numbers may be written in another way, is made with these. Empty: with its own.
+	Run     string
+	Denied  bool
+	Why     string
+	Pending uint64 // number of the question that is still open
+	Expires time.Time
+	Ref     uint64 // of the record that says so
 }
 
 // Options are what a queue is made from.

@@ -45,7 +45,7 @@ func (q *Queue) approve(at *question, by *principal.Principal, v Verdict) error 
 			return err
 		}
 	}
-	a := Answer{Approval: at.call.Held.Binding.Approve(at.shown.Expires, ref), Ref: ref}
+	a := Answer{Approval: at.call.Held.Binding.Approve(at.shown.Expires, ref), Run: string(at.call.Run), Ref: ref}
 	at.state, at.answer = approved, a
 	waiters := at.waiters
 	at.waiters = nil

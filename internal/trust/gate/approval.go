@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Acts that policy allows and the operator decides about.
 // Invariant: an Approval lets exactly the act through that it was given for, once, under
 // the policy of that moment.
 
-// Held is the answer of Enter to an act that is allowed and has to be approved first.
-// Nothing is charged and nothing recorded.
+// Held is the answer of Enter, and of Pass.Hold, to an act that is allowed and has to be
+// approved first. Nothing is charged and nothing recorded.
 type Held struct {
 	Ask     policy.Ask
 	Binding Binding
+	Act     Act
 }
 
 func (h *Held) Error() string { return fmt.Sprintf("held by %s", h.Ask.Rule) }
@@ -31,10 +31,13 @@ type Binding struct {
 	digest [sha256.Size]byte
 }
 
-// bind makes the binding of an act. Arguments count in canonical form.
+// bind makes the binding of an act. Arguments count in the form that equal ones share.
 func bind(set *policy.Set, a Act) Binding {
-	h := sha256.New()
-	for _, part := range [][]byte{[]byte(a.Who.Key()), []byte(a.Session), []byte(a.Action), []byte(a.Server), []byte(a.Name), []byte(a.Definition), binary.BigEndian.AppendUint64(nil, a.Generation), wire.Canonical(a.Args)} {
+	h, args := sha256.New(), a.Args
+	if a.Form != nil {
+		args = a.Form(args)
+	}
+	for _, part := range [][]byte{[]byte(a.Who.Key()), []byte(a.Session), []byte(a.Action), []byte(a.Server), []byte(a.Name), []byte(a.Definition), binary.BigEndian.AppendUint64(nil, a.Generation), args} {
 		h.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(part))), part...))
 	}
 	return Binding{set, [sha256.Size]byte(h.Sum(nil))}
@@ -64,4 +67,17 @@ func (p *Approval) spent(ask policy.Ask) *Approval {
 		return nil
 	}
 	return p
+}
+
+// Hold is for the server of an act that turned out to be another one, which policy holds:
+// on the object name, with these arguments. A *Held means that no approval of it was
+// given, and that it must not happen.
+func (p Pass) Hold(ask policy.Ask, name string, args []byte) (Pass, error) {
+	a := p.act
+	a.Name, a.Args = name, args
+	if b := bind(p.gate.policy.Load(), a); !p.Given.take(b) {
+		return p, &Held{Ask: ask, Binding: b, Act: a}
+	}
+	p.act.Approval = p.Given
+	return p, nil
 }

@@ -82,6 +82,9 @@ type Act struct {
 	// Approval lets a held act through.
 	Holds    bool
 	Approval *Approval
+	// Form gives arguments the form that equal ones share, for what an approval is bound
+	// to; nil: their bytes count.
+	Form func(args []byte) []byte
 
 	// Delivery is the delivery session whose token came with the message, verified
 	// by the front; empty: none came.
@@ -184,7 +187,7 @@ func (g *Gate) decide(a Act) (Pass, error) {
 	}
 	if d.Ask.Rule != "" {
 		if b := bind(set, a); !a.Approval.take(b) {
-			return Pass{}, &Held{Ask: d.Ask, Binding: b}
+			return Pass{}, &Held{Ask: d.Ask, Binding: b, Act: a}
 		}
 	}
 	if a.Over != "" {

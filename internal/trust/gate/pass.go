@@ -9,7 +9,8 @@ import (
 // Pass is a decision that let an act through. Every Pass ends with Leave.
 // Invariant: a Pass exists only for an act that policy and the limits allowed.
 type Pass struct {
-	Ref      uint64 // seq of the decision's record; 0 while a deferred act is unrecorded
+	Ref      uint64    // seq of the decision's record; 0 while a deferred act is unrecorded
+	Given    *Approval // of what the act turns out to be; nil: none was given
 	gate     *Gate
 	act      Act
 	resource string

@@ -27,14 +27,15 @@ func (s *Set) decideHeld(q Request) Decision {
 	if d.Ask.Rule == "" && q.Action == ActionCall {
 		d.Ask = s.heldByList(q)
 	}
-	if d.Ask.Rule != "" && !q.Holds {
+	if d.Ask.Rule != "" && (!q.Holds || q.Name == "" && q.Server != "") {
 		return Decision{Rule: d.Ask.Rule, Reason: "it needs the operator's approval, and cannot be held here"}
 	}
 	return d
 }
 
 // canWait reports whether an act can be asked about at all. What opens a session or lists
-// names no object, and the operator's own acts must not wait for the operator.
+// names no object, and the operator's own acts must not wait for the operator. Any other
+// act without an object has nothing that an approval could be bound to, and is denied.
 func canWait(q Request) bool {
 	switch {
 	case q.Listing, q.Action == ActionAdmin, q.Action == ActionApprove:
@@ -42,7 +43,13 @@ func canWait(q Request) bool {
 	case strings.HasPrefix(q.Action, ServerAgent+"."), strings.HasPrefix(q.Action, ServerInstructions+"."):
 		return true
 	}
-	return q.Server != "" && q.Name != ""
+	return q.Server != "" && (q.Name != "" || !opens(q.Action))
+}
+
+// opens: it belongs to having a session, as a list and a notification do.
+func opens(action string) bool {
+	return slices.Contains([]string{"initialize", "server/discover", "subscriptions/listen", "logging/setLevel", "ping", AskElicitation, AskSampling}, action) ||
+		strings.HasSuffix(action, "/list") || strings.HasPrefix(action, "notifications/") || strings.HasPrefix(action, "tasks/")
 }
 
 // heldByList is the entry of the server's tools.ask that covers a call.

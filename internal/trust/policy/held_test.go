@@ -89,6 +89,12 @@ func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 		if d := set.Decide(q); !d.Allow || (d.Ask.Rule != "") != c.held {
 			t.Errorf("%+v: %+v", c, d)
 		}
+		if other := q; c.name == "" && c.server != "" { // a method that names no object and opens nothing
+			other.Action = "vendor/own"
+			if d := set.Decide(other); d.Allow {
+				t.Errorf("%+v: %+v", other, d)
+			}
+		}
 		q.Holds = false
 		if d := set.Decide(q); d.Allow == c.held {
 			t.Errorf("%+v, which nothing can hold: %+v", c, d)

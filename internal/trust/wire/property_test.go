@@ -154,7 +154,6 @@ func TestParseAgreesWithOthers(t *testing.T) {
 		accepted++
 		sameReading(t, b, m)
 		sameAgain(t, m)
-		sameCanonical(t, b)
 	}
 	// The generator is worth something only while it reaches both sides.
 	if accepted < 3000 || len(reasons) < 20 {

@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"iter"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // cursor walks over the members of an object or the elements of an array that
@@ -219,15 +217,4 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 			}
 		}
 	}
-}
-
-// Canonical is raw in the form of RFC 8785, except that the text of numbers
-// stays: 1 and 1.0 are different, since some readers tell them apart. It is
-// meant for digests.
-func Canonical(raw []byte) []byte {
-	v := jsontext.Value(bytes.Clone(raw))
-	if v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
-		return bytes.Clone(raw)
-	}
-	return v
 }

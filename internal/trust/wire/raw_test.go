@@ -105,24 +105,6 @@ func TestMembersAndElements(t *testing.T) {
 	}
 }
 
-func TestCanonical(t *testing.T) {
-	t.Parallel()
-	for raw, want := range map[string]string{
-		` { "b" : 1.0 , "a" : [ true , { } , "\u0041\/" ] } `: `{"a":[true,{},"A/"],"b":1.0}`,
-		`{"é":1,"z":2,"\u0061":3,"a\n":4,"":5}`:               `{"":5,"a":3,"a\n":4,"z":2,"é":1}`,
-		`[]`:                                                  `[]`, `{}`: `{}`, `null`: `null`, ` 1e5 `: `1e5`, `"\u00e4\u0001"`: `"ä\u0001"`, `[{"b":{"d":1,"c":2}}]`: `[{"b":{"c":2,"d":1}}]`,
-		`[",",""]`: `[",",""]`,
-	} {
-		if got := Canonical([]byte(raw)); string(got) != want {
-			t.Errorf("%s: %s, want %s", raw, got, want)
-		}
-	}
-	one, other := Canonical([]byte(`{"a":1,"b":{"c":"x","d":[1, 2]}}`)), Canonical([]byte("{\"b\":{\n\"d\":[1,2],\"\\u0063\":\"x\"},\"a\":1}"))
-	if string(one) != string(other) {
-		t.Errorf("the same value twice: %s and %s", one, other)
-	}
-}
-
 // What was never validated must not bring the process down.
 func TestRawSurvivesGarbage(t *testing.T) {
 	t.Parallel()
@@ -148,7 +130,6 @@ func handle(raw []byte) {
 	}
 	for range Elements(raw) {
 	}
-	Canonical(raw)
 	HoldsQuestions(raw)
 	ID(raw).Int()
 }

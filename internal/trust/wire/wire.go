@@ -11,6 +11,5 @@
 // Result and Error.Data are the very bytes that came. They are changed by Set and
 // SetIn only, which leave every other byte in place.
 //
-// Get, Members, Text, Set and Canonical expect bytes that Parse or ValidateValue
-// accepted. For other bytes their result is meaningless, but they never panic.
+// Get, Members, Text and Set expect bytes that Parse or ValidateValue accepted. For other bytes their result is meaningless, but they never panic.
 package wire

@@ -7,7 +7,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // memberArguments is the member of a command that holds its arguments' digests.
@@ -83,7 +82,7 @@ func (b *Book) shown(server string) []string {
 
 // uncalled is a command without its arguments: the program and where it runs.
 func uncalled(command []byte) []byte {
-	return wire.Canonical(rawjson.Set(command, rawjson.Edit{Key: memberArguments}))
+	return rawjson.Canonical(rawjson.Set(command, rawjson.Edit{Key: memberArguments}))
 }
 
 // Edited is the change of arguments that the configuration made in this run of the

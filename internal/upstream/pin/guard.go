@@ -8,7 +8,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Guard answers for one server what may be offered and used. All its methods
@@ -85,7 +84,7 @@ func (g *Guard) instructions(v *View, era string, text []byte) []byte {
 		r.found(v, item, nil)
 		return nil
 	}
-	if why := r.single(v, g.manual, item, item, wire.Canonical(text)); why != "" {
+	if why := r.single(v, g.manual, item, item, rawjson.Canonical(text)); why != "" {
 		return nil
 	}
 	shown, n := CleanText(text, maxGreeting)

@@ -75,7 +75,7 @@ func canonical(k Kind, raw []byte) []byte {
 			raw = rawjson.SetIn(raw, "annotations", rawjson.Edit{Key: "lastModified"})
 		}
 	}
-	return wire.Canonical(raw)
+	return rawjson.Canonical(raw)
 }
 
 func isNumber(raw []byte) bool {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Process is what is started for a server. Arguments may hold secrets, so only
@@ -66,7 +65,7 @@ func (p *Process) definition(f *files) ([]byte, error) {
 	if p.Dir != "" {
 		edits = append(edits, rawjson.Edit{Key: "directory", Value: rawjson.AppendQuote(nil, p.Dir)})
 	}
-	return wire.Canonical(rawjson.Set(nil, edits...)), nil
+	return rawjson.Canonical(rawjson.Set(nil, edits...)), nil
 }
 
 func list(elements []byte) []byte { return append(append([]byte{'['}, elements...), ']') }

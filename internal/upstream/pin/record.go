@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -359,7 +360,7 @@ func (r *record) meet(era string, words []string, instructions []byte) {
 	if r.metBefore(era) {
 		words = append(words, later(era))
 	} else if instructions != nil && !r.settled[item] {
-		items[item] = wire.Canonical(instructions)
+		items[item] = rawjson.Canonical(instructions)
 	}
 	if err := r.approve(items, append(words, era, item)...); err != nil {
 		r.book.o.Log.Error("a first use cannot be written down", "server", r.server, "err", err)

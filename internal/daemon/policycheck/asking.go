@@ -1,0 +1,86 @@
+package policycheck
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/visible"
+)
+
+// instructionsRead waits in requests of MCP alone.
+const instructionsRead = "instructions.read"
+
+// canHold names the actions that wait for the operator where a permit with @ask covers
+// them. What agent.deliver covers waits in the mailbox.
+func canHold() []string {
+	return []string{policy.ActionCall, policy.ActionPrompt, "resources/read", policy.ActionComplete,
+		policy.AgentSend, policy.AgentDeliver, "agent.spawn", instructionsRead, "instructions.render"}
+}
+
+// CanHold reports whether a call waits for the operator where it is such an act and a
+// permit with @ask covers it.
+func CanHold(action string) bool {
+	return action != policy.AgentDeliver && slices.Contains(canHold(), action)
+}
+
+// asking checks @ask, which only a permit can have, and only about what can wait: of
+// everything else the operator would believe that it is asked about.
+func (l *linter) asking() {
+	reason, given := policy.Annotation(l.rule.Syntax, "ask")
+	switch {
+	case !given:
+		return
+	case !l.permit:
+		l.fail("@ask is for permits: a forbid is never asked about; remove it, or write permit")
+	case len(reason) > 256 || !visible.AllPrintable(reason):
+		l.fail("@ask must be one line of at most 256 bytes without control characters; shorten it")
+	}
+	if !l.permit {
+		return
+	}
+	named := l.actions()
+	for _, name := range named {
+		if !slices.Contains(canHold(), name) {
+			l.fail("%s cannot wait for the operator; @ask is for %s: name those, or remove it", policy.Clip(name), strings.Join(canHold(), ", "))
+		}
+	}
+	switch {
+	case named == nil && l.coversDoorward():
+		l.warn(`this @ask also covers what cannot wait for the operator, such as agent.read and agent.register, and refuses that: name the actions, as in action == Action::"tools/call"`)
+	case slices.Contains(named, instructionsRead):
+		l.warn("instructions.read waits for the operator in requests of MCP alone: under /auth/, and in what a client is told when it connects, it is refused")
+	}
+}
+
+// actions are the names in the head; nil: it names none.
+func (l *linter) actions() (names []string) {
+	switch s := l.rule.Syntax.Action.(type) {
+	case ast.ScopeTypeEq:
+		return []string{string(s.Entity.ID)}
+	case ast.ScopeTypeIn:
+		return []string{string(s.Entity.ID)}
+	case ast.ScopeTypeInSet:
+		for _, e := range s.Entities {
+			names = append(names, string(e.ID))
+		}
+	}
+	return names
+}
+
+// coversDoorward: the head covers acts that are on no server.
+func (l *linter) coversDoorward() bool {
+	doorward := func(t types.EntityType) bool { return t == policy.TypeDoorward }
+	switch s := l.rule.Syntax.Resource.(type) {
+	case ast.ScopeTypeAll:
+		return true
+	case ast.ScopeTypeEq:
+		return doorward(s.Entity.Type)
+	case ast.ScopeTypeIs:
+		return doorward(s.Type)
+	}
+	return false
+}
