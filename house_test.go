@@ -105,7 +105,7 @@ var only = []struct {
 	where string
 	why   string
 }{
-	{"os/exec", "upstream/process", "only child starts processes: it owns their groups and ends"},
+	{"os/exec", "upstream/process", "only process starts processes: it owns their groups and their ends"},
 	{"golang.org/x/sys/unix", "trust/attest downstream/peer upstream/process", "only attest, peer and process use raw system calls"},
 	{"net.Listen", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
 	{"net.ListenTCP", "downstream/listen", "only listen opens listeners: the bind table is decided there"},

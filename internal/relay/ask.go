@@ -81,9 +81,9 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 }
 
 // pose decides on one question of a server, puts it to the client's session, and
-// returns the client's answer as the server may have it. errUnanswered: there was
-// none. Any other error: the client must not be asked, or its answer must not
-// leave.
+// returns the client's answer as the server may have it. An error that wraps
+// failure.ErrUnanswered means that no answer came. Any other error means that the client
+// must not be asked, or that its answer must not leave.
 func (l *link) pose(ctx context.Context, x *front.Exchange, to question.Client, method string, params []byte) (upstream.Reply, error) {
 	params, pass, err := l.question(to, method, params)
 	if err != nil {

@@ -206,7 +206,8 @@ func (b *backend) have(key string) *link {
 	return l
 }
 
-// full reports that b has as many connections as clients may cause by their names.
+// full reports whether b has so many connections in its pool that clientInfo, which clients
+// choose, makes no further one.
 func (b *backend) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -88,8 +88,8 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 	}
 }
 
-// respawned reports whether a connection has ended that was there at a generation. The
-// dead are noticed here.
+// respawned reports whether a connection of b has ended since its generation was read. It
+// looks for connections that have ended first, because only then are they counted.
 func respawned(b *backend, generation uint64) bool {
 	b.instances()
 	return b.fallen.Load() != generation

@@ -220,9 +220,9 @@ func (r *Relay) take(x *front.Exchange, t target) *link {
 }
 
 // declared is what the connection of a modern client to b declares. Connections that
-// principals share declare nothing: a question could not be put to one of them. A
-// program is told who its client is only where the client's capabilities give it a
-// process in any case.
+// principals share declare nothing: a question could not be put to one of them. A stdio
+// server gets the client's clientInfo only if the client declares capabilities, because
+// these need a process of their own anyway; the name alone starts no further process.
 func declared(r *Relay, x *front.Exchange, b *backend) (d declaration) {
 	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
 		return d

@@ -68,8 +68,7 @@ func (c *liveConn) eraName() string {
 	return "legacy"
 }
 
-// telling are the capabilities of clients on which servers make depend what
-// they offer.
+// telling are the capabilities of a client by which some servers decide what they offer.
 var telling = [][]string{{"elicitation"}, {"elicitation", "url"}, {"roots"}, {"sampling"}, {"sampling", "tools"}, {"tasks"}}
 
 // asker is for whom a list is asked on c: the session that it is private to,

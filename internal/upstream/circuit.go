@@ -98,14 +98,16 @@ func (c *circuit) failed(probe bool, now time.Time) {
 	}
 }
 
-// open is how the circuit stands: failures in a row, and how long it refuses, zero when it does not.
+// open returns the state of the circuit: the failures in a row, for how long it still refuses requests, and whether it is
+// open. An open circuit without a wait lets the next request through to see.
 func (c *circuit) open(now time.Time) (failures int, wait time.Duration, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failures, max(0, c.until.Sub(now)), !c.until.IsZero()
 }
 
-// shortWait is what calls wait out before a start: that is a crash, and no broken server.
+// shortWait is the longest wait before the next start of a program that Circuit does not report. A program that ended once
+// has such a wait; a program that keeps ending has a longer one.
 const shortWait = time.Second
 
 // Circuit tells whether calls are refused because the server cannot be reached, or because its children keep ending, and

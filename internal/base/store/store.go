@@ -29,11 +29,13 @@ var (
 	// ErrUnavailable is wrapped by errors of a database that cannot be reached,
 	// is full, or failed: nothing was done, and trying later may help.
 	ErrUnavailable = errors.New("the store is unavailable")
-	// ErrUncertain is wrapped, with ErrUnavailable, in the one case where the
-	// outcome is unknown: the connection was lost during the COMMIT, and the
-	// database could not be asked in the following seconds.
+	// ErrUncertain is wrapped, with ErrUnavailable, where the outcome of a COMMIT is
+	// unknown: the connection to PostgreSQL was lost during it, and the database
+	// could not be asked in the following seconds; or SQLite's COMMIT failed with an
+	// I/O error or in the driver.
 	ErrUncertain = errors.New("it is not known whether it was committed")
-	// ErrRecord is wrapped when Options.Record failed: nothing was done.
+	// ErrRecord is wrapped when Options.Record failed: nothing was done. On SQLite it
+	// fails all jobs of the commit.
 	ErrRecord = errors.New("the act could not be recorded")
 	// ErrUnrecorded is returned by Act for a job that changed something and
 	// noted nothing: nothing was done.
@@ -160,10 +162,23 @@ func (db *DB) Close() error {
 
 // Write runs job in a transaction and commits. The error of the job is
 // returned as it is, and then nothing of it was done. The job may run more
-// than once and must keep nothing from a run before; it must not call the
-// database but through its Tx. It runs on the caller's goroutine, so a panic
-// is the caller's. When ctx ends before the job has begun it is not run; once
-// it runs, it is carried to its end.
+// than once (PostgreSQL asks for that when it cannot serialize jobs) and must keep
+// nothing from a run before; it must not call the database but through its Tx. It
+// runs on the caller's goroutine, so a panic is the caller's. When ctx ends before
+// the job has begun it is not run, and the error is that of ctx; once it runs, it is
+// carried to its end.
+//
+// A statement that fails makes the job fail, also when the job returns nil. The
+// other errors are those of the database:
+//
+//   - ErrUnavailable: nothing was done. On SQLite jobs that come together share a
+//     commit, so the cause can be another job of the group.
+//   - ErrUncertain, with ErrUnavailable: the job is done or it is not.
+//   - ErrRecord: Options.Record refused, and nothing was done.
+//
+// Options.Record comes before the COMMIT, so a record may exist of a job that
+// failed with ErrUnavailable, and several of one that ran again. Options.Uncommitted
+// is told of each.
 func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -171,9 +186,10 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	return db.engine.write(ctx, job)
 }
 
-// Act is Write for what somebody does. A job that changes a row has to note
-// what it does (Tx.Note): it fails with ErrUnrecorded otherwise. A row counts
-// as changed when a statement wrote it, whatever it held before.
+// Act is Write, with its errors, for what a caller does. A job that changes a row has to
+// note what it does (Tx.Note): it fails with ErrUnrecorded otherwise, which wraps
+// ErrRecord, and nothing was done. A row counts as changed when a statement wrote it,
+// whatever it held before. A job that changes nothing needs no note.
 func (db *DB) Act(ctx context.Context, job func(*Tx) error) error {
 	return db.Write(ctx, func(tx *Tx) error {
 		if err := job(tx); err != nil {

@@ -70,12 +70,12 @@ type Server struct {
 	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`
 
-	Containment []Measure `json:"containment"`      // what a process of it is shut in by
+	Containment []Measure `json:"containment"`      // by what a process of it is contained
 	Processes   []Process `json:"processes"`        // those that run
 	Unseen      []string  `json:"unseen,omitempty"` // paths that it needs and is not granted, each with the key that grants it
 }
 
-// Measure is one thing that shuts a server in.
+// Measure is one thing that contains a server.
 type Measure struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // enforced, partial or unavailable

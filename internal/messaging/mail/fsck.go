@@ -82,7 +82,7 @@ func (d Desk) audit(ctx context.Context) (*audit, error) {
 	var a *audit
 	err := d.b.read(ctx, func(j *job) error {
 		a = &audit{job: j}
-		for _, step := range []func() error{a.peers, a.names, a.shares, a.letters, a.mailboxes, a.seats, a.leases, a.marks} {
+		for _, step := range []func() error{a.peers, a.names, a.shares, a.messages, a.mailboxes, a.seats, a.leases, a.marks} {
 			if err := step(); err != nil {
 				return fmt.Errorf("checking the books: %w", err)
 			}
@@ -170,8 +170,8 @@ func (a *audit) shares() error {
 	}, `SELECT n.node, '' FROM mail_nodes n WHERE n.spawns_open <> (SELECT count(*) FROM spawns s WHERE s.node = n.node AND s.ended_at = 0)`)
 }
 
-// letters: each delivery has its message, and each message a delivery.
-func (a *audit) letters() error {
+// messages: each delivery has its message, and each message a delivery.
+func (a *audit) messages() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error { return j.repairing.mendMessage(message) }, "the delivery has no message")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN messages m ON m.message_id = d.message_id WHERE m.message_id IS NULL`)

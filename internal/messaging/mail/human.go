@@ -174,7 +174,7 @@ func (j holding) letIn(x *box, r row, reason string) (int64, error) {
 // the same, and the recipients' limits hold.
 func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return d.settled(ctx, messageID, []string{Dead, Expired}, note, func(j *job, x *box, r row) (Settled, error) {
-		m, authority, err := j.spawning.letter(r.message, r.peer)
+		m, authority, err := j.spawning.resent(r.message, r.peer)
 		if err != nil {
 			return Settled{}, err
 		}
@@ -209,7 +209,7 @@ func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled])
 }
 
 // again takes a seat for a message that the operator sends once more.
-func (j holding) again(m letter, r row, x *box, authority string) (seat, error) {
+func (j holding) again(m outgoing, r row, x *box, authority string) (seat, error) {
 	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority}
 	from := m.from
 	m.from, m.again = j.b.operator, true // nothing but the room binds him

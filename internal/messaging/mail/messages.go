@@ -73,12 +73,13 @@ type Placed struct {
 	Evicted           int
 }
 
-// Receipt is what a cursor says: the answer that it came with has arrived. That
-// answer of Inbox held, whole, every message up to Seq that was not
-// acknowledged, of Thread when that is not empty: so what a receipt covers was in
-// its own answer, whatever was lost on the way before or after it. Seq is 0 in
-// the receipt of an answer that gave nothing, and of one that was cut: it covers
-// no message. Notice is the last notice that the answer held.
+// Receipt is the content of a cursor: it says which messages an answer of Inbox held
+// whole. A client that shows the cursor has received that answer, so these messages are
+// acknowledged. They are those up to Seq that were not acknowledged yet; with a Thread,
+// those of that thread alone. A receipt covers no message of an earlier or later answer,
+// because that one may have been lost. Seq is 0 for an answer that held no message or
+// whose message was cut: such a receipt covers none. Notice is the last notice that the
+// answer held.
 type Receipt struct {
 	PeerID string
 	Epoch  int64

@@ -19,8 +19,9 @@ const (
 	kindGone     = "gone" // released: its name is a tombstone, or free again
 )
 
-// expiredLease is the lease of a session of an earlier run: over, but not
-// ended for good, as zero says. Its next act renews it.
+// expiredLease is the lease_until of a session of an earlier run of the daemon. It lies in
+// the past, so the session is not live, and its next act renews the lease. A lease_until of
+// 0 is different: that session has ended for good.
 const expiredLease = 1
 
 var errSlot = errors.New("mail: no slot for this node")

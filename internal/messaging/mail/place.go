@@ -29,7 +29,7 @@ const (
 	reserveBytes    = 8 << 20
 )
 
-func (m letter) rank() int {
+func (m outgoing) rank() int {
 	switch {
 	case m.again:
 		return rankAgain
@@ -75,8 +75,8 @@ type seat struct {
 	evicted   int
 }
 
-// place accepts a letter for all recipients, or says for whom it cannot.
-func (j placing) place(m letter, to []Recipient) ([]Placed, error) {
+// place accepts a message for all recipients, or says for whom it cannot.
+func (j placing) place(m outgoing, to []Recipient) ([]Placed, error) {
 	seats, err := j.seats(m, to)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (j placing) place(m letter, to []Recipient) ([]Placed, error) {
 // seats takes a seat for each recipient, in the order of locks, and returns
 // them in the order of to. All recipients are asked, so that a refusal names
 // each that it is about.
-func (j placing) seats(m letter, to []Recipient) ([]seat, error) {
+func (j placing) seats(m outgoing, to []Recipient) ([]seat, error) {
 	seats := make([]seat, len(to))
 	refused := make(map[string]*Error)
 	order := make([]int, len(to))
@@ -133,7 +133,7 @@ func (j placing) seats(m letter, to []Recipient) ([]seat, error) {
 }
 
 // loops refuses a message into a thread that two peers fill too fast.
-func (j placing) loops(m letter, to Recipient) error {
+func (j placing) loops(m outgoing, to Recipient) error {
 	l := j.b.o.Limits
 	if m.thread == m.id || l.ThreadMessages < 0 || m.from.kind != kindAgent {
 		return nil
@@ -153,8 +153,8 @@ func (j placing) loops(m letter, to Recipient) error {
 	return nil
 }
 
-// seat takes one, and makes room for it where that is configured.
-func (j placing) seat(m letter, to Recipient) (seat, error) {
+// seat takes a seat for a message, and makes room in the mailbox where that is configured.
+func (j placing) seat(m outgoing, to Recipient) (seat, error) {
 	evicted := 0
 	for range 3 {
 		s, err := j.takeSeat(m, to)
@@ -184,9 +184,9 @@ func (j placing) seat(m letter, to Recipient) (seat, error) {
 // fullRetry is an estimate: it is unknown when the recipient will read.
 const fullRetry = 30 * time.Second
 
-func (j placing) takeSeat(m letter, to Recipient) (seat, error) {
+func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 	s, l := seat{to: to}, j.b.o.Limits
-	since := j.now - l.Duplicate.Milliseconds() // a negative one lies ahead, and nothing was sent after it
+	since := j.now - l.Duplicate.Milliseconds() // a negative Duplicate gives a time to come, and no message was sent after it
 	if m.from.kind != kindAgent {
 		since = j.now
 	}
@@ -200,7 +200,7 @@ func (j placing) takeSeat(m letter, to Recipient) (seat, error) {
 }
 
 // whyNot is why there is no seat; nil: the mailbox is full. It decides nothing.
-func (j placing) whyNot(m letter, to Recipient) error {
+func (j placing) whyNot(m outgoing, to Recipient) error {
 	var principal, inbound string
 	var active bool
 	var open, from int64
@@ -232,9 +232,9 @@ func (j placing) whyNot(m letter, to Recipient) error {
 }
 
 // makeRoom evicts the oldest queued messages of a full mailbox until the
-// letter fits; never a leased or a held one, and none of the human or the
-// broker, whom no agent may push out. MailboxFull: that is not enough.
-func (j placing) makeRoom(m letter, peer string) (int, error) {
+// message fits. It evicts no leased or held message, and none of the operator or of the
+// broker, which agents must not be able to push out. MailboxFull: that is not enough.
+func (j placing) makeRoom(m outgoing, peer string) (int, error) {
 	x, err := j.mailboxes.box(peer)
 	if err != nil {
 		return 0, err
@@ -259,7 +259,7 @@ func (j placing) makeRoom(m letter, peer string) (int, error) {
 }
 
 // deliver writes the delivery for a seat, with its envelope.
-func (j placing) deliver(m letter, s seat) (Placed, error) {
+func (j placing) deliver(m outgoing, s seat) (Placed, error) {
 	state, due, reason := Queued, j.now+m.ttl, ""
 	if s.seq == 0 {
 		state, due = Held, min(due, j.now+j.b.o.Limits.Hold.Milliseconds())
@@ -290,7 +290,7 @@ func (j placing) deliver(m letter, s seat) (Placed, error) {
 	return Placed{To: s.to.To, PeerID: s.to.PeerID, State: state, Seq: s.seq, Live: s.live, Paused: s.paused, Evicted: s.evicted}, nil
 }
 
-func (j placing) insertDelivery(m letter, s seat, state string, due, expires int64, reason, lineage, authority, sig string) error {
+func (j placing) insertDelivery(m outgoing, s seat, state string, due, expires int64, reason, lineage, authority, sig string) error {
 	_, err := j.Exec(`INSERT INTO deliveries (message_id, peer_id, sender_id, seq, state, due, address, from_name, thread_id, lineage,
 		authority, sig, bytes, attempts, given_epoch, cut, expires_at, lease_until, changed_at, given_at, acked_at, reason, note,
 		notice_seq, notice_state, notice_at, again_as)

@@ -125,8 +125,8 @@ func (j sending) send(from sender, d Draft) (*Sent, error) {
 	return out, err
 }
 
-// letter is a message on its way into the mailboxes.
-type letter struct {
+// outgoing is a message on its way into the mailboxes.
+type outgoing struct {
 	id, thread, replyTo string
 	depth               int64
 	from                sender
@@ -139,11 +139,11 @@ type letter struct {
 	again               bool // the operator sends it once more
 }
 
-// compose makes the letter, and refuses a reply to what the sender was no
+// compose makes the message, and refuses a reply to what the sender was no
 // party of, or too deep a one.
-func (j sending) compose(from sender, d Draft) (letter, error) {
+func (j sending) compose(from sender, d Draft) (outgoing, error) {
 	sum := sha256.Sum256([]byte(d.Body))
-	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind,
+	m := outgoing{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind,
 		subject: d.Subject, body: d.Body, sha256: sum[:], bytes: int64(len(d.Body)), ttl: d.TTL * 1000}
 	if len(d.Refs) > 0 {
 		refs, err := json.Marshal(d.Refs)
@@ -159,9 +159,9 @@ func (j sending) compose(from sender, d Draft) (letter, error) {
 	return m, j.reply(&m)
 }
 
-// reply finds what a letter answers: a message that its sender sent or was
+// reply finds what a message answers: a message that its sender sent or was
 // given. Its thread is that one's.
-func (j sending) reply(m *letter) error {
+func (j sending) reply(m *outgoing) error {
 	var sentBy string
 	var given int64
 	err := j.Row([]any{&m.thread, &m.depth, &sentBy, &given}, `SELECT thread_id, depth, sender_id,
@@ -179,13 +179,13 @@ func (j sending) reply(m *letter) error {
 	return nil
 }
 
-// openTo is a message that was given to the sender of a letter and is not final.
+// openTo is a message that was given to the sender of another one and is not final.
 const openTo = `message_id = ?1 AND peer_id = ?2 AND ` + isOpen + ` AND given_at > 0`
 
-// answered confirms what a letter replies to: who answers a message has read it.
+// answered confirms what a message replies to: who answers a message has read it.
 // The mailboxes of all recipients are locked with the sender's own, in the order
 // that all keep. It returns the id of what it has confirmed; empty: nothing.
-func (j sending) answered(m letter, to []Recipient) (string, error) {
+func (j sending) answered(m outgoing, to []Recipient) (string, error) {
 	found, err := j.mailboxes.rows(openTo, m.replyTo, m.from.id)
 	if err != nil || len(found) == 0 {
 		return "", err
@@ -205,10 +205,10 @@ func (j sending) answered(m letter, to []Recipient) (string, error) {
 }
 
 // repeats is the part of a digest by which repeats are looked for.
-func (m letter) repeats() int64 { return int64(binary.BigEndian.Uint64(m.sha256)) }
+func (m outgoing) repeats() int64 { return int64(binary.BigEndian.Uint64(m.sha256)) }
 
-// message is the letter as a recipient will see it.
-func (m letter) message(lineage, authority string) Message {
+// message is m as a recipient will see it.
+func (m outgoing) message(lineage, authority string) Message {
 	return Message{ID: m.id, SentAt: m.sentAt, BodySHA256: hex.EncodeToString(m.sha256), Authority: authority, From: From{
 		PeerID: m.from.id, Name: m.from.name, Namespace: m.from.namespace, Principal: m.from.principal,
 		Grade: m.from.grade, Epoch: m.from.epoch, Lineage: lineage}}
@@ -216,7 +216,7 @@ func (m letter) message(lineage, authority string) Message {
 
 // store writes the message itself, once for all its recipients. The columns
 // priority and ack_deadline hold the same for all: nothing rests on them.
-func (m letter) store(j *job) error {
+func (m outgoing) store(j *job) error {
 	_, err := j.Exec(`INSERT INTO messages (message_id, thread_id, reply_to, depth, kind, priority, subject, body, bytes, sha256,
 		repeats, refs, sent_at, ttl, ack_deadline, sender_id, from_name, from_namespace, from_principal, from_grade, from_epoch)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)`,

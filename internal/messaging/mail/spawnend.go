@@ -150,7 +150,7 @@ func (j spawning) report(s *Spawn, kind, body string, refs []Ref) (string, error
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(body))
-	m := letter{id: j.b.ids.next(j.now), sentAt: j.now, thread: s.ID, from: j.b.broker, kind: kind, body: body, sha256: sum[:],
+	m := outgoing{id: j.b.ids.next(j.now), sentAt: j.now, thread: s.ID, from: j.b.broker, kind: kind, body: body, sha256: sum[:],
 		bytes: int64(len(body)), ttl: int64(j.b.o.Limits.TTL / time.Millisecond)}
 	if len(refs) > 0 {
 		text, err := json.Marshal(refs)
@@ -231,7 +231,7 @@ func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 	if err != nil || there > 0 {
 		return false, err
 	}
-	m, authority, err := j.letter(r.message, child.ID)
+	m, authority, err := j.resent(r.message, child.ID)
 	if err != nil || authority != AuthorityNone || m.from.kind != kindAgent {
 		return false, err
 	}
@@ -247,9 +247,9 @@ func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 	return true, err
 }
 
-// letter reads a message again as it was sent, with the authority of one of
+// resent reads a message again as it was sent, with the authority of one of
 // its deliveries.
-func (j spawning) letter(id, peer string) (m letter, authority string, err error) {
+func (j spawning) resent(id, peer string) (m outgoing, authority string, err error) {
 	var kind string
 	m.id = id
 	err = j.Row([]any{&m.thread, &m.replyTo, &m.depth, &m.kind, &m.subject, &m.body, &m.bytes, &m.sha256, &m.refs, &m.ttl,

@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// ErrUnanswered says that a client was asked and gave no answer: it is gone, or
-// the time is over.
-var ErrUnanswered = errors.New("the client gave no answer")
+// ErrUnanswered says that one question was put to a client and no answer came: the client
+// is gone, or the time is over.
+var ErrUnanswered = errors.New("no answer to the question came from the client")
 
 // Why a call does not reach its server.
 var (
@@ -100,5 +100,7 @@ func (e LaterRound) Is(target error) bool {
 // As implements errors.As.
 func (e LaterRound) As(target any) bool { return errors.As(e.Err, target) }
 
-// ErrNotGiven says that the client did not give what a call cannot go on without.
-var ErrNotGiven = errors.New("the client did not answer")
+// ErrNotGiven says that a call in rounds ends because the client gave no usable answer to a
+// question of sampling or roots. An elicitation is cancelled in this case, and the call goes
+// on.
+var ErrNotGiven = errors.New("the call needs an answer that the client did not give")

@@ -56,7 +56,7 @@ func CapText(rule string) string {
 }
 
 // NoAddressee refuses a notification that names no server which the caller may use.
-var NoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification is for no server"}
+var NoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification names no server that you may use"}
 
 // Late reports the error of a server that did not answer in time.
 func Late(e *wire.Error) bool { return e.Raw == nil && e.Code == CodeTimeout }

@@ -22,8 +22,9 @@ import (
 var (
 	// ErrNoID is a request without an id, which has no answer.
 	ErrNoID = errors.New("request without an id")
-	// ErrMethod is a method that this route does not carry, or that some reader
-	// would take for another.
+	// ErrMethod is a method that this route does not carry, or that some reader would
+	// take for another: one that differs from a method of the protocol only in case or
+	// in white space around it.
 	ErrMethod = errors.New("no such method")
 	// ErrName is a missing, malformed or ambiguous name, or on the aggregate one
 	// that names no server.
@@ -58,7 +59,28 @@ func (t Target) NamesURI() bool { return t.at == inURI || t.at == inRefURI }
 func (t Target) Params() []byte { return t.params }
 
 // Request resolves a request on the route of one server, or with route "" on the
-// aggregate.
+// aggregate. It depends on its arguments alone, and decides about no permission.
+//
+// params are bytes that wire.Parse accepted, or nil. The Target may share their memory, so
+// they must not change as long as it is used; Request does not write to them.
+//
+// These methods name an object: tools/call, prompts/get, completion/complete,
+// resources/read, resources/subscribe, resources/unsubscribe, resources/directory/read
+// and skills/get. The Target of any other method has no name. On the aggregate such a
+// method is for all servers (initialize, ping, server/discover, subscriptions/listen,
+// logging/setLevel, and lists), or one member of its params, name, uri or taskId, says
+// for which server it is.
+//
+// With an error the Target is zero:
+//
+//   - ErrNoID: id is nil.
+//   - ErrMethod: the method is a notification, or a method of the protocol in another
+//     spelling; on the aggregate also a request that only servers make, and a method
+//     that is not for all servers and whose params have none of the three members,
+//     several of them, or one in another case.
+//   - ErrName: the name is missing, empty or no string; the ref of a completion is not
+//     exactly one prompt or one resource; on the aggregate also a name that does not
+//     begin with a server's name.
 func Request(route, method string, id wire.ID, params []byte) (Target, error) {
 	if id == nil {
 		return Target{}, ErrNoID

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -10,25 +11,27 @@ import (
 // One act on several servers. Invariant: it is charged and recorded once, and it
 // covers no server that policy denies.
 
+// ErrNone is the answer of Enter to an act on several servers that policy allows on none
+// of them. There is no act then: nothing was charged or recorded, and no Pass was made.
+var ErrNone = errors.New("policy allows the act on none of its servers")
+
 // enterEach is Enter for one act on each of a.Each. Policy decides it for each of
 // them; it is recorded with the number and the names of those that policy allows,
 // which Pass.Servers gives in their order. What policy denies leaves no record
-// here. None allowed: there is no act, and the Pass is zero.
+// here. None allowed: ErrNone.
 func (g *Gate) enterEach(a Act) (p Pass, err error) {
 	set := g.policy.Load()
 	var allowed, rules []string
 	for _, a.Server = range a.Each {
-		d := set.Decide(question(a))
-		if !d.Allow {
-			continue
-		}
-		allowed = append(allowed, a.Server)
-		if !slices.Contains(rules, d.Rule) {
-			rules = append(rules, d.Rule)
+		if d := set.Decide(question(a)); d.Allow {
+			allowed = append(allowed, a.Server)
+			if !slices.Contains(rules, d.Rule) {
+				rules = append(rules, d.Rule)
+			}
 		}
 	}
 	if len(allowed) == 0 {
-		return Pass{}, nil
+		return Pass{}, ErrNone
 	}
 	a.Server, a.Args, a.Each, a.servers = "", nil, nil, int64(len(allowed))
 	used := g.accountOf(&a)

@@ -7,7 +7,8 @@ import (
 )
 
 // An act on several servers is decided for each, charged once and recorded once with
-// those that policy allows; none allowed is no act.
+// those that policy allows. None allowed is no act: an error, no record, and no pass that
+// somebody could leave.
 func TestAnActOnSeveralServersIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -23,8 +24,10 @@ func TestAnActOnSeveralServersIsRecordedOnce(t *testing.T) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	p.Leave("ok", 99)
-	if none, err := g.Enter(on()); none.Servers() != nil || none.Ref != 0 || err != nil {
-		t.Errorf("on no server: %+v %v", none, err)
+	for _, servers := range [][]string{{}, {"ghost"}, {"ghost", "web"}} {
+		if _, err := g.Enter(on(servers...)); !errors.Is(err, ErrNone) || errors.As(err, &refusal) {
+			t.Errorf("on none of %q: %v", servers, err)
+		}
 	}
 	all := b.lines()
 	if len(all) != 3 || all[0].Kind != "decision" || all[0].Seq != p.Ref || all[0].Resource != "" || all[1].Decision != "deny" || all[2].Ref != p.Ref || all[2].Bytes != 99 {

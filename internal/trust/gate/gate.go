@@ -156,12 +156,29 @@ func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load()
 // held.
 func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfClaims(server) }
 
-// Enter decides, charges the limits and records. A *Refusal means that the act
-// must not happen. Policy is asked first: what it denies costs nothing of the
-// limits and shows nothing of their use. A refusal is recorded at once. That a
-// deferred act is allowed is recorded later, by Pass.Record, Gate.Record or Pass.Refuse.
-// Of an act on several servers that policy allows on none, the Pass is zero: there is
-// nothing to do.
+// Enter decides about an act, charges it to the limits and records the decision, in this
+// order:
+//
+//   - policy decides. What it denies costs nothing of the limits and shows nothing of
+//     their use;
+//   - what policy allows and a rule holds for the operator needs a.Approval. Enter uses
+//     the approval up. It stays used when a later step refuses;
+//   - an act with a.Over is refused by that limit;
+//   - the act is charged to the limits of its principal;
+//   - the decision is recorded, except that of a deferred act.
+//
+// The error is a *Refusal, a *Held or ErrNone, and the act must not happen with any of
+// them. A *Refusal was recorded at once, or its Err says why it could not be. A *Held
+// comes only where a.Holds is set: nothing was charged, and nothing recorded. ErrNone
+// comes only where a.Each is not nil. The Pass is zero then, and has no Leave.
+//
+// With a nil error the caller calls Leave of the Pass exactly once, whatever becomes of
+// the act: it ends the charge. For a deferred act the caller also makes exactly one
+// record, with Pass.Record, Pass.Refuse, or Gate.Record of Pass.Line, before the effect
+// of the act.
+//
+// An act with a.Each is decided for each of the servers. It is never deferred or held:
+// Deferred, Over, Holds and Approval have no effect on it.
 func (g *Gate) Enter(a Act) (Pass, error) {
 	if a.Each != nil {
 		return g.enterEach(a)

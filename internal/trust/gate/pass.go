@@ -45,7 +45,9 @@ func (p Pass) Waits() {
 	}
 }
 
-// Leave ends an act: it gives back what the act was charged. For an act whose
+// Leave ends an act: it gives back what the act was charged. It is called once, on any copy
+// of the pass: a second call would give back twice, and the principal could exceed its
+// limit. The zero Pass belongs to no act and has no Leave. For an act whose
 // decision Enter recorded, it records the outcome: result is one constant word,
 // bytes the size of what went back. A deferred act has no second record.
 func (p Pass) Leave(result string, bytes int64) {

@@ -53,7 +53,7 @@ const (
 type Request struct {
 	Who    *principal.Principal
 	Action string // an MCP method, an action of a built-in server, or ActionAdmin
-	Server string // the configured server; empty for acts on Doorward Itself
+	Server string // the configured server; empty for acts on Doorward itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
 
 	// Args is the raw JSON object of a call's arguments; nil where there are
@@ -310,7 +310,7 @@ var (
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}
 	outsideSpawn  = Decision{Rule: "default.spawn", Reason: "outside the rights of this started agent"}
 	tokenAdmin    = Decision{Rule: "default.token-no-admin", Reason: "this token has no admin scope"}
-	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward Itself has no such action"}
+	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
 )
 
 // unpermitted says why no rule permits q: the nearest of the rules that did
