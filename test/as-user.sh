@@ -20,9 +20,12 @@ end() {
 	rm -rf "$base"
 }
 
-# processes prints the number of each process of the user.
+# processes prints the number of each process of the user. One that has ended and
+# waits for its parent is none.
 processes() {
-	find /proc -maxdepth 1 -name '[0-9]*' -user "$user" -printf '%f\n' 2>/dev/null || true
+	find /proc -maxdepth 1 -name '[0-9]*' -user "$user" -printf '%f\n' 2>/dev/null | while read -r pid; do
+		! grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null || echo "$pid"
+	done
 }
 
 # caches gives the user copies of the downloaded Go modules and of what is
@@ -62,8 +65,11 @@ status=0
 runuser -u "$user" -- env -i HOME="$home" USER="$user" LOGNAME="$user" PATH="$(path)" CI="${CI:-}" GOFLAGS="${GOFLAGS:-}" \
 	GOPROXY="$(go env GOPROXY)" GOSUMDB="$(go env GOSUMDB)" GOTOOLCHAIN="$(go env GOTOOLCHAIN)" \
 	make -C "$home/doorward" "$@" || status=$?
-sleep 1 # what was told to end has a moment for it
-behind=$(left)
+for _ in 1 2 3 4 5; do # what was told to end has a moment for it
+	behind=$(left)
+	[ -n "$behind" ] || break
+	sleep 1
+done
 if [ -n "$behind" ]; then
 	echo "left behind by the run as $user:"
 	echo "$behind"
