@@ -39,7 +39,7 @@ func (k *Keeper) Check(token string, c Caller) (*Session, error) {
 // check looks at the token before any row, so that a forged token is refused
 // without a look at the database.
 func (k *Keeper) check(token string, c Caller) (*Session, string) {
-	p, reason := k.ring.Load().read(token)
+	p, reason := k.read.read(k.ring.Load(), token)
 	if reason != "" {
 		return nil, reason
 	}

@@ -179,6 +179,7 @@ type Keeper struct {
 	rows   rows
 	tokens tokens
 	ring   atomic.Pointer[ring]
+	read   readings        // of tokens under ring
 	place  *durable.Pinned // of the keys
 	limits limits
 	count  counters

@@ -51,6 +51,9 @@ func (d digest) session() string { return hex.EncodeToString(d[:8]) }
 // short is a name as a token carries it: itself, or where JSON writes it with
 // more than limit bytes, its digest.
 func short(name string, limit int) string {
+	if len(name)*len(`\u0000`) <= limit { // no byte is written longer
+		return name
+	}
 	text, err := json.Marshal(name)
 	if err == nil && len(text) <= limit+2 {
 		return name
