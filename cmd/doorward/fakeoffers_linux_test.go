@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
+	"path/filepath"
 )
 
 // offered answers for the mode `offers FILE`: what the server offers stands in
@@ -44,17 +46,34 @@ func (f *fake) offered(r fakeRequest) bool {
 	case "resources/templates/list":
 		return list("resourceTemplates", o.Templates)
 	case "tools/call":
-		var p struct{ Name string }
+		var p struct {
+			Name      string
+			Arguments raw
+		}
 		var tools []struct{ Name string }
 		if json.Unmarshal(r.Params, &p) != nil || json.Unmarshal(o.Tools, &tools) != nil {
 			return false
 		}
 		for _, t := range tools {
 			if t.Name == p.Name {
+				if p.Name == "tally" {
+					tally(p.Arguments)
+				}
 				f.text(r, "called "+p.Name)
 				return true
 			}
 		}
 	}
 	return false
+}
+
+func tally(line raw) {
+	out, err := os.OpenFile(filepath.Join(filepath.Dir(os.Args[2]), "tally"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = out.Write(append(bytes.Clone(line), '\n'))
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
 }

@@ -143,7 +143,7 @@ func loggedOf(e history.Entry) logged {
 	switch e.Outcome {
 	case "ok", "denied":
 		l.Outcome = e.Outcome
-	case "open":
+	case "open", "pending":
 		l.Outcome = "pending"
 	default:
 		l.Reason = e.Outcome

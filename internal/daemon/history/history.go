@@ -193,7 +193,7 @@ type Found struct {
 
 // Search reads the log backwards from before (0: its end).
 func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
-	s := &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending)}
+	s := &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending), done: make(map[uint64]bool)}
 	for line, err := range auditlog.Backwards(ctx, dir) {
 		if err != nil {
 			return s.out, err
@@ -212,6 +212,7 @@ type searching struct {
 	most, lines int
 	part        []byte // of every line that is meant
 	ends        map[uint64]*ending
+	done        map[uint64]bool // questions to the operator that are over, and approvals that were used
 	out         Found
 }
 
@@ -223,6 +224,7 @@ func (s *searching) over(line []byte) bool {
 		return false
 	}
 	seq := SeqOf(line)
+	s.answered(seq, line)
 	if seq == 0 || s.before != 0 && seq >= s.before {
 		return false
 	}
@@ -234,10 +236,24 @@ func (s *searching) over(line []byte) bool {
 	if !bytes.Contains(line, s.part) || json.Unmarshal(line, &r) != nil {
 		return false
 	}
-	if e := entryOf(r, s.ends[r.Seq]); s.takes(e) {
+	e := entryOf(r, s.ends[r.Seq])
+	if e.Outcome == "pending" && s.done[seq] {
+		e.Outcome = "event"
+	}
+	if s.takes(e) {
 		s.out.Entries = append(s.out.Entries, e)
 	}
 	return !s.From.IsZero() && r.Time.Before(s.From)
+}
+
+// answered notes what a line says of a question to the operator that stands before it. A
+// question is over when it was denied or has expired, or when a call was made with the
+// approval: one that was approved and not made is still to be seen.
+func (s *searching) answered(seq uint64, line []byte) {
+	ref, err := strconv.ParseUint(Member(line, "ref"), 10, 64)
+	if err == nil && (Member(line, "action") != "approval.granted" || s.done[seq]) {
+		s.done[ref] = true
+	}
 }
 
 // isEnding looks at the members that stand in front of every line.
