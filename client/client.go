@@ -2,7 +2,7 @@
 // call them, and carry a stdio client's whole conversation (Connect).
 //
 // Invariant: the client speaks only to a daemon of its own user, or of root,
-// by the kernel's word on the socket, which is not shut in; and where it knows
+// by the kernel's word on the socket, which is not contained; and where it knows
 // the daemon's key, only to the process that holds it (Expect). A path that
 // somebody else has taken over is refused before a request is sent.
 package client

@@ -84,7 +84,7 @@ func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 func newFsck() *cobra.Command {
 	o := newInvocation()
 	repair := o.set.Bool("repair", false, "repair counters and states that follow from the rows")
-	return o.command("fsck [--repair] [--json]", "check the mailboxes against the record", "doorward agent fsck", 0, 0,
+	return o.command("fsck [--repair] [--json]", "check that no message was lost, and the mailboxes against the record", "doorward agent fsck", 0, 0,
 		func(ctx context.Context, _ []string) error { return checkMail(ctx, o, *repair) })
 }
 

@@ -209,7 +209,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 }
 
 // sessionDir is where session files are: in the runtime directory. An agent that
-// the daemon started and shut in cannot write there; its files are in the
+// the daemon started and contained cannot write there; its files are in the
 // directory for what is temporary, under its own name.
 func (o *options) sessionDir() (string, error) {
 	dir, err := o.runtimeDir()

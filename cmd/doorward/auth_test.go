@@ -140,7 +140,7 @@ func TestTheProjectIsThatOfTheDirectoryWhichTheClientClaims(t *testing.T) {
 	}
 }
 
-func TestTheVerdictIsTheContracts(t *testing.T) {
+func TestExitStatusFollowsTheDeliveryState(t *testing.T) {
 	t.Parallel()
 	state := func(state string, valid bool) delivery {
 		return delivery{Delivery: client.Delivery{State: state}, Valid: valid}

@@ -208,9 +208,9 @@ func tryTools(home string, env []string) ([]byte, error) {
 }
 
 // Where no daemon has left a key, because the whole state directory is another
-// one, a listener that is shut in is refused all the same: the kernel says that
+// one, a listener that is contained is refused all the same: the kernel says that
 // it is in a pid namespace below.
-func TestAListenerThatIsShutInIsNoDaemon(t *testing.T) {
+func TestAListenerInAPidNamespaceBelowIsNoDaemon(t *testing.T) {
 	t.Parallel()
 	home := shortDir(t)
 	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}

@@ -77,7 +77,7 @@ type Daemon struct {
 	approvals   *approval.Queue
 	agents      *agents
 	key         *audit.Key
-	// contained says how the servers are shut in.
+	// contained says how the servers are contained.
 	contained atomic.Pointer[containment]
 	// unseen is what servers asked for and could not see.
 	unseen unseen

@@ -44,7 +44,7 @@ func sandboxes(o Options, cgroups bool) (*process.Runner, error) {
 	return process.NewRunner(process.Options{Max: o.Config.Limits.Children, Hide: ownPaths(o), Private: absolute(o.StateDir), Cgroups: cgroups, Log: o.Log})
 }
 
-// sandboxOf says how a server of a configuration is shut in. home is the name
+// sandboxOf says how a server of a configuration is contained. home is the name
 // of its private home.
 func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox {
 	h := s.Doorward
@@ -130,7 +130,7 @@ func written(c *config.Config) []string {
 	return slices.Compact(all)
 }
 
-// checkSandbox refuses a server that cannot be shut in as it is to be, and writes
+// checkSandbox refuses a server that cannot be contained as its configuration says, and writes
 // the reason to the log: a missing server is noticed late.
 func checkSandbox(deps upstream.Deps, def upstream.Definition) error {
 	err := sandboxError(deps.Runner, def.Sandbox)
@@ -153,7 +153,7 @@ func sandboxError(r *process.Runner, box process.Sandbox) error {
 }
 
 // SandboxProblems returns a problem for each server of the configuration that
-// cannot be shut in here as it is to be. It builds the sandboxes, and starts no
+// cannot be contained here as its configuration says. It builds the sandboxes, and starts no
 // server.
 func SandboxProblems(o Options) []config.Problem {
 	r, err := sandboxes(o, false)
@@ -177,7 +177,7 @@ func SandboxProblems(o Options) []config.Problem {
 func serverHome(name string) string   { return "servers/" + name + "/home" }
 func launcherHome(name string) string { return "launchers/" + name + "/home" }
 
-// containment is how the servers of one configuration are shut in.
+// containment is how the servers of one configuration are contained.
 type containment map[string]contained
 
 type contained struct {
@@ -193,7 +193,7 @@ func (set *serverSet) containment() *containment {
 	return &all
 }
 
-// describe fills in how a server is shut in: by what was found out when it was
+// describe fills in how a server is contained: by what was found out when it was
 // configured, and for each of its processes by what holds there.
 func (a api) describe(s *admin.Server, children []process.Child) {
 	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}

@@ -57,7 +57,7 @@ type Definition struct {
 	Env  []string // stdio: the complete environment, "NAME=value"
 	Dir  string   // stdio: working directory, "" for the daemon's
 
-	Sandbox process.Sandbox // stdio: how far it is shut in
+	Sandbox process.Sandbox // stdio: how far it is contained
 
 	URL          string      // http, sse
 	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only

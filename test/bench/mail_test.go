@@ -93,7 +93,7 @@ func TestAFullStoreOpensWithTheLimitsOfTheProduct(t *testing.T) {
 	}
 }
 
-func TestACrewCountsUntilItIsDone(t *testing.T) {
+func TestACrewCountsCallsUntilItIsDone(t *testing.T) {
 	t.Parallel()
 	var left atomic.Int64
 	left.Store(100)

@@ -36,7 +36,7 @@ type house struct {
 }
 
 // options of a server: what it may ask of a client, and room for the sessions
-// that clients open side by side. How it is shut in is the default.
+// that clients open side by side. How it is contained is the default.
 func options(more map[string]any) map[string]any {
 	o := map[string]any{
 		"ask":           map[string]any{"allow": []string{"elicitation", "sampling", "roots"}},

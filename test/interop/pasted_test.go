@@ -122,7 +122,7 @@ func toolsOf(t *testing.T, p *pipe) map[string]any {
 	}
 }
 
-// shutIn holds that a server that runs is shut in by default.
+// shutIn holds that a server that runs is contained by default.
 func shutIn(t *testing.T, d *doortest.Daemon, name string) {
 	t.Helper()
 	out, err := d.Command("status", "--json").Output()
@@ -143,5 +143,5 @@ func shutIn(t *testing.T, d *doortest.Daemon, name string) {
 			return
 		}
 	}
-	t.Errorf("%s is not shut in: %s", name, out)
+	t.Errorf("%s is not contained: %s", name, out)
 }

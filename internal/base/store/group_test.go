@@ -57,7 +57,7 @@ func TestJobsThatWaitShareACommit(t *testing.T) {
 }
 
 // Who was taken into a group may still leave, until its turn has come.
-func TestWhoIsInAGroupMayLeave(t *testing.T) {
+func TestAJobLeavesItsGroupUntilItsTurn(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestWhoIsInAGroupMayLeave(t *testing.T) {
 }
 
 // A foreign key that is checked at the COMMIT fails its own job only.
-func TestADebtOfAJobIsItsOwn(t *testing.T) {
+func TestADeferredForeignKeyFailsItsOwnJobAlone(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, plus(Migration{Name: "child-1", SQL: []string{
 		`CREATE TABLE child (k TEXT NOT NULL REFERENCES kv (k) DEFERRABLE INITIALLY DEFERRED) STRICT`}}))

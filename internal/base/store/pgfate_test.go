@@ -126,7 +126,7 @@ func TestACommitThatIsUnderWayIsWaitedFor(t *testing.T) {
 
 // A server that is killed before the COMMIT comes gives the number of the
 // transaction to another one, which commits.
-func TestANumberThatWasGivenAgainDeceivesNobody(t *testing.T) {
+func TestAReusedTransactionNumberIsNotTakenForTheLostCommit(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
 	r := &recorder{}
@@ -161,7 +161,7 @@ func TestANumberThatWasGivenAgainDeceivesNobody(t *testing.T) {
 
 // A server that is killed with a COMMIT on its way has done it or not, and
 // says which.
-func TestAServerThatIsKilledInTheCommitTellsItsFate(t *testing.T) {
+func TestTheOutcomeOfACommitIsKnownAfterTheServerWasKilled(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
 	proxy, db, admin := lossy(t, server.DSN(), Options{})

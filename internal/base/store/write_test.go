@@ -315,7 +315,7 @@ func TestAJobThatWasNotBegunIsNotRunWhenItsContextEnds(t *testing.T) {
 
 // Who waits in the queue of the writer leaves when the context ends, and the
 // job is never run afterwards.
-func TestWhoWaitsForTheWriterMayLeave(t *testing.T) {
+func TestAJobThatWaitsForTheWriterMayLeave(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, Options{})
 	hold, holding := make(chan struct{}), make(chan struct{})

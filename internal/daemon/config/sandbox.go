@@ -98,7 +98,7 @@ func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 	v.SetString(strings.Join(ports, ","))
 }
 
-// shut are the keys that say how a server is shut in.
+// shut are the keys that say how a server is contained.
 var shut = []string{"read", "write", "nested_sandbox", "network", "limits"}
 
 // sandbox checks what the keys about containment mean together.

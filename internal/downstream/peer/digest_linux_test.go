@@ -115,7 +115,7 @@ func TestTheDigestOfAFreshFileIsNotKept(t *testing.T) {
 	}
 }
 
-func TestWhatChangesIsAnotherFile(t *testing.T) {
+func TestAChangedFileHasAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(puppet.OpenDir(t), "f")
 	if err := os.WriteFile(path, []byte("one"), 0o755); err != nil {

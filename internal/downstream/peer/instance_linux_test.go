@@ -270,7 +270,7 @@ func hiddenGone(args []string) error {
 }
 
 // The numbers of another namespace's /proc are others'.
-func TestAForeignProcTellsNothing(t *testing.T) {
+func TestTheProcOfAnotherNamespaceIsNotUsed(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
 	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "foreign-gone", attest.BootID()+"/4194303@1")

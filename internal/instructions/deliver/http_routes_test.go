@@ -221,7 +221,7 @@ func TestForbiddenAndUnknownAreOneAnswer(t *testing.T) {
 	}
 }
 
-func TestWhoHasATextGetsNoSecondCopy(t *testing.T) {
+func TestAMatchingETagIsAnsweredNotModified(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	mine, others := as(d.fullToken()), as(d.fullToken())

@@ -222,8 +222,8 @@ func TestALoopbackCallerIsToldAsMuchAsEver(t *testing.T) {
 	}
 }
 
-// TestTheReasonIsTheTrueOne: what the operator has heard last.
-func TestTheReasonIsTheTrueOne(t *testing.T) {
+// TestTheStateNamesTheLastReason: what the operator has heard last.
+func TestTheStateNamesTheLastReason(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{}).early(true)
 	h.s.Lacks("session.keys cannot be read")

@@ -93,7 +93,7 @@ func heldBy(told bool, processes ...string) func() ([]string, bool) {
 
 // The way up costs more than all the rest, so it is gone for a binding alone
 // that is not known already.
-func TestTheWayUpIsGoneOnlyForABinding(t *testing.T) {
+func TestAncestorsAreAskedForOnlyForABoundSession(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		free, _ := b.issue(ask())
 		r := ask()

@@ -111,7 +111,7 @@ func TestAFullMailboxEvictsWhereItIsToldTo(t *testing.T) {
 }
 
 // Time passes by itself: leases end, messages expire, their senders hear it.
-func TestTimePasses(t *testing.T) {
+func TestLeasesEndAndMessagesExpireByThemselves(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Lease: 80 * time.Millisecond, Attempts: 2, Hold: 80 * time.Millisecond}})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")

@@ -92,8 +92,8 @@ func TestASendThatRacesARelease(t *testing.T) {
 	})
 }
 
-// TestTheBooksBalanceWhileEverybodyIsAtThem: on PostgreSQL with two daemons.
-func TestTheBooksBalanceWhileEverybodyIsAtThem(t *testing.T) {
+// TestCountersAgreeUnderConcurrentUse: on PostgreSQL with two daemons.
+func TestCountersAgreeUnderConcurrentUse(t *testing.T) {
 	limits := mail.Limits{MailboxMessages: 20, SenderMessages: 10, Lease: 20 * time.Millisecond, Hold: 100 * time.Millisecond, Attempts: 3}
 	onBoth(t, mail.Options{Evict: true, Limits: limits}, func(t *testing.T, b *bed) {
 		all := books(t, b)

@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// finding is a problem with what mends it; nil: nothing that the rows say does.
+// finding is a problem with the job that repairs it; nil: it cannot be repaired from the rows.
 type finding struct {
 	Problem
 	fix func(*job) error
@@ -25,10 +25,11 @@ func (a *audit) found(peer, message string, fix func(*job) error, format string,
 	a.findings = append(a.findings, finding{Problem{peer, message, fmt.Sprintf(format, args...)}, fix})
 }
 
-// Fsck checks the invariant for every mailbox, sequences without gaps,
-// counters against rows, notices and leases. Repair mends what follows from
-// the rows, and counts a delivery that is lost as purged. Rows whose retention
-// is over are covered by their counters.
+// Fsck checks, for every mailbox, that each accepted message is in exactly one state,
+// that the sequence numbers have no gaps, and that counters, notices and leases agree
+// with the rows. With repair it corrects what follows from the rows, and counts a
+// delivery whose row is lost as purged. Rows that were deleted after their retention
+// are in the counters alone.
 func (d Desk) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
 	repaired := 0
 	// A repair can reveal a further fault that it hid; a few rounds end that.
@@ -82,9 +83,9 @@ func (d Desk) audit(ctx context.Context) (*audit, error) {
 	var a *audit
 	err := d.b.read(ctx, func(j *job) error {
 		a = &audit{job: j}
-		for _, step := range []func() error{a.peers, a.names, a.shares, a.messages, a.mailboxes, a.seats, a.leases, a.marks} {
+		for _, step := range []func() error{a.peers, a.names, a.shares, a.messages, a.mailboxes, a.seats, a.leases, a.notices} {
 			if err := step(); err != nil {
-				return fmt.Errorf("checking the books: %w", err)
+				return fmt.Errorf("checking the mailboxes: %w", err)
 			}
 		}
 		return nil
@@ -111,7 +112,7 @@ func (a *audit) peers() error {
 		return err
 	}
 	err = a.each(func(peer, _ string) {
-		a.found(peer, "", func(j *job) error { return j.repairing.mendMailbox(peer) }, "the peer has no mailbox, or one that says otherwise whose it is")
+		a.found(peer, "", func(j *job) error { return j.repairing.mendMailbox(peer) }, "the peer has no mailbox, or its mailbox has another owner or another state")
 	}, `SELECT p.peer_id, p.kind FROM peers p LEFT JOIN mailboxes m ON m.peer_id = p.peer_id
 		WHERE m.peer_id IS NULL OR m.principal <> p.principal OR (m.active = 1) <> (p.kind IN ('agent', 'operator'))`)
 	if err != nil {
@@ -155,7 +156,7 @@ func (a *audit) shares() error {
 			_, err := j.Exec(`INSERT INTO peer_spaces (namespace, peers) SELECT ?1, count(*) FROM peers WHERE kind = 'agent' AND namespace = ?1
 				ON CONFLICT (namespace) DO UPDATE SET peers = excluded.peers`, space)
 			return err
-		}, "the peers of the namespace %s are not counted right", space)
+		}, "the count of peers of the namespace %s is wrong", space)
 	}, `SELECT x.namespace, '' FROM (SELECT namespace FROM peer_spaces UNION SELECT namespace FROM peers WHERE kind = 'agent') x
 		WHERE COALESCE((SELECT s.peers FROM peer_spaces s WHERE s.namespace = x.namespace), 0)
 			<> (SELECT count(*) FROM peers p WHERE p.kind = 'agent' AND p.namespace = x.namespace)`)
@@ -166,7 +167,7 @@ func (a *audit) shares() error {
 		a.found("", "", func(j *job) error {
 			_, err := j.Exec(`UPDATE mail_nodes SET spawns_open = (SELECT count(*) FROM spawns s WHERE s.node = ?1 AND s.ended_at = 0) WHERE node = ?1`, node)
 			return err
-		}, "the spawns of the node %s are not counted right", node)
+		}, "the count of spawns of the node %s is wrong", node)
 	}, `SELECT n.node, '' FROM mail_nodes n WHERE n.spawns_open <> (SELECT count(*) FROM spawns s WHERE s.node = n.node AND s.ended_at = 0)`)
 }
 
@@ -183,13 +184,13 @@ func (a *audit) messages() error {
 	}, `SELECT m.message_id, '' FROM messages m LEFT JOIN deliveries d ON d.message_id = m.message_id WHERE d.message_id IS NULL`)
 }
 
-// leases: who leases a message owns the mailbox, in this epoch; and the sweep
-// will look at each open delivery in time.
+// leases: a message is leased by the session that owns the mailbox, in this epoch; and
+// each open delivery is due in time for the sweep.
 func (a *audit) leases() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
 			return j.repairing.mendOpen(peer, `message_id = ?2 AND state = 'leased'`, message, func(x *box, r row) error { return j.mailboxes.endLease(x, r, reasonLease) })
-		}, "the message is leased by nobody who owns the mailbox")
+		}, "the message is leased by a session that does not own the mailbox")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN peers p ON p.peer_id = d.peer_id
 		WHERE d.`+isOpen+` AND d.state = 'leased' AND (p.peer_id IS NULL OR p.kind <> 'agent' OR p.session = '' OR p.epoch <> d.given_epoch)`)
 	if err != nil {
@@ -211,14 +212,14 @@ func (a *audit) leases() error {
 					WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, j.b.o.Limits.Hold.Milliseconds())
 				return err
 			})
-		}, "the message would not be looked at in time")
+		}, "the sweep would come to the message too late")
 	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND (due > expires_at OR (state = 'leased' AND due > lease_until)
 		OR (state = 'queued' AND due <> expires_at))`)
 }
 
-// marks: every final state but acked has made one notice, numbered once for its
-// sender.
-func (a *audit) marks() error {
+// notices: every final state but acked has made one notice, with a number that no other
+// notice of its sender has.
+func (a *audit) notices() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the sender has no notice of the end")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN outboxes o ON o.peer_id = d.sender_id
@@ -227,7 +228,7 @@ func (a *audit) marks() error {
 		return err
 	}
 	err = a.each(func(message, peer string) {
-		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the notice bears the number of another one")
+		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the notice has the number of another notice")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN deliveries e ON e.sender_id = d.sender_id AND e.notice_seq = d.notice_seq
 		WHERE d.notice_seq > 0 AND e.notice_seq > 0 AND (e.message_id < d.message_id OR (e.message_id = d.message_id AND e.peer_id < d.peer_id))`)
 	if err != nil {
@@ -241,7 +242,7 @@ func (a *audit) marks() error {
 				_, err = j.Exec(`UPDATE outboxes SET covered = last_notice WHERE peer_id = ?1 AND covered > last_notice`, peer)
 			}
 			return err
-		}, "the notices of the sender are not counted right")
+		}, "the counters of the sender's notices are wrong")
 	}, `SELECT o.peer_id, '' FROM outboxes o WHERE o.covered > o.last_notice
 		OR o.last_notice < COALESCE((SELECT max(d.notice_seq) FROM deliveries d WHERE d.sender_id = o.peer_id AND d.notice_seq > 0), 0)`)
 }

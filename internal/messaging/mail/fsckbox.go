@@ -112,7 +112,7 @@ func (a *audit) mailboxes() error {
 	}
 	for _, id := range sortedKeys(all) {
 		if _, ok := boxes[id]; !ok {
-			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "deliveries to a mailbox that there is not")
+			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "there are deliveries and no mailbox")
 		}
 	}
 	return err
@@ -124,7 +124,7 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 	}
 	if id == past { // counts alone
 		if c.accepted != c.rows.sum() {
-			a.found(id, "", nil, "the counts of forgotten peers do not sum up")
+			a.found(id, "", nil, "the counts of deleted peers do not add up")
 		}
 		return
 	}
@@ -139,7 +139,7 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 	case rows.seqs < c.lastSeq:
 		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "%d of %d sequence numbers are missing", c.lastSeq-rows.seqs, c.lastSeq)
 	case rows.seqs > c.lastSeq:
-		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "there are %d numbered deliveries and %d numbers", rows.seqs, c.lastSeq)
+		a.found(id, "", func(j *job) error { return j.repairing.recount(id) }, "there are %d deliveries with a sequence number, and the last number is %d", rows.seqs, c.lastSeq)
 	}
 }
 
@@ -154,7 +154,7 @@ func (a *audit) seats() error {
 				}
 				return err
 			})
-		}, "the message waits and has no sequence number")
+		}, "the message is not held and has no sequence number")
 	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND state <> 'held' AND seq = 0`)
 	if err != nil {
 		return err

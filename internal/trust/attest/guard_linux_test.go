@@ -156,7 +156,7 @@ func ownConnection(t testing.TB, ln *net.UnixListener) (net.Conn, *net.UnixConn)
 	return guardOf(t, c).Conn, client
 }
 
-func TestAGuardIsAConnectionLikeAnyOther(t *testing.T) {
+func TestAGuardedConnectionReadsAndWritesLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	ln, _ := unixListener(t)
 	c, client := ownConnection(t, ln)
@@ -188,7 +188,7 @@ func TestAGuardIsAConnectionLikeAnyOther(t *testing.T) {
 }
 
 // The connector has exited; its child has the descriptor and speaks.
-func TestAnHeirIsNotHeard(t *testing.T) {
+func TestAConnectionLeftToAChildIsNotHeard(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
 	p := puppet.New(t, nil, path)
@@ -323,7 +323,7 @@ func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
 }
 
 // A connector that is killed with its words on the way is not heard.
-func TestTheLastWordsOfADeadProcessAreDiscarded(t *testing.T) {
+func TestBytesOfADeadProcessAreDiscarded(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
 	p := puppet.New(t, nil, path)

@@ -27,7 +27,7 @@ func TestARecycledPidInheritsNothing(t *testing.T) {
 
 // The pid of the connector is given to an heir of its descriptor: pid and uid
 // of the writer are those of the connector, and only the handle on it tells.
-func TestAnHeirWithTheConnectorsPidIsNotHeard(t *testing.T) {
+func TestAProcessWithTheConnectorsReusedPidIsNotHeard(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
 	d := puppet.Start(t, puppet.OwnNumbers(), "reuse", filepath.Join(puppet.OpenDir(t), "s"))

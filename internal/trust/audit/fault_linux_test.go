@@ -181,7 +181,7 @@ func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 	}
 }
 
-func TestARottenDiskIsFailedAndTriedAgain(t *testing.T) {
+func TestAnAppendFailsOnAWriteErrorAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, dir, Options{})

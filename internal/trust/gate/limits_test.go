@@ -224,7 +224,7 @@ func TestWhatIsRefusedUsesNothing(t *testing.T) {
 }
 
 // How long to wait is when the next call would be admitted, and it is.
-func TestTheWaitIsTrue(t *testing.T) {
+func TestARefusedCallIsAdmittedAfterItsWait(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{1, 2, 3, 7, 200} {
 		var clock time.Duration

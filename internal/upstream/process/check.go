@@ -78,7 +78,7 @@ func below(path, dir string) bool {
 	return ok && len(rest) > 1 && rest[0] == '/'
 }
 
-// plan says how a server is shut in; nil: not at all.
+// plan says how a server is contained; nil: not at all.
 func (r *Runner) plan(s Spec) *plan {
 	if s.Sandbox.off() {
 		return nil

@@ -274,10 +274,10 @@ func TestKeysStayBehind(t *testing.T) {
 }
 
 // For root the kernel asks of many files no more than who he is; these are out of his reach in there.
-func TestRootIsShutInToo(t *testing.T) {
+func TestRootIsContainedToo(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can be shut in as root")
+		t.Skip("only root can be contained as root")
 	}
 	s := newStage(t, Options{})
 	got := s.attempts(&inmate{t: t}, order{Sandbox: Sandbox{Mode: Contain}},

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order is what a warden is told: how to shut in which server.
+// order is what a warden is told: how to contain which server.
 type order struct {
 	Hide, Homes []string
 	Shared      []string // what other servers write

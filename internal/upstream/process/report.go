@@ -37,7 +37,7 @@ func tell(n note) {
 	_, _ = unix.Write(reportFD, append(b, '\n'))
 }
 
-// reportPatience is how long a server may take to be shut in. On a machine that is not overloaded it takes milliseconds.
+// reportPatience is how long a server may take to be contained. On a machine that is not overloaded it takes milliseconds.
 const reportPatience = 20 * time.Second
 
 // reportReader reads the notes. It holds no goroutine: the first is waited for, the last read when all is over.
@@ -62,7 +62,7 @@ func (r *reportReader) measures() []Measure {
 	return nil
 }
 
-// first waits until the server is shut in. A nil reader has nothing to wait for.
+// first waits until the server is contained. A nil reader has nothing to wait for.
 func (r *reportReader) first() error {
 	if r == nil {
 		return nil
@@ -72,7 +72,7 @@ func (r *reportReader) first() error {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the process that was to shut the server in ended without a word", ErrNotContained)
 	case err != nil:
-		return fmt.Errorf("%w: waiting for the server to be shut in: %w", ErrNotContained, err)
+		return fmt.Errorf("%w: waiting for the server to be contained: %w", ErrNotContained, err)
 	case n.Astray:
 		return fmt.Errorf("%w: %s", ErrNotContained, n.Error)
 	case n.Error != "":

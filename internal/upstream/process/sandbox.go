@@ -29,7 +29,7 @@ var ErrNotContained = errors.New("sandbox")
 // ErrOwnGranted is wrapped when a sandbox names a path that is Doorward's own, which no server is granted.
 var ErrOwnGranted = errors.New("a path of Doorward's own is granted to no server")
 
-// Sandbox says how far a server is shut in. The zero value is off. Paths are absolute.
+// Sandbox says how far a server is contained. The zero value is off. Paths are absolute.
 type Sandbox struct {
 	Mode    string   `json:"mode,omitempty"`
 	Read    []string `json:"read,omitempty"`    // granted, to read only

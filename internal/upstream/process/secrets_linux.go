@@ -18,7 +18,7 @@ var homeSecrets = []string{
 	".config/doorward", ".local/state/doorward", ".local/share/doorward",
 }
 
-// engines are sockets through which a program has things done outside of whatever it is shut in. The directory of a user's
+// engines are sockets through which a program has things done outside of its containment. The directory of a user's
 // own runtime files is among them: systemd, the session bus, keyrings and agents all listen there.
 var engines = []string{
 	"/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio",
