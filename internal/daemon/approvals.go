@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -128,12 +130,18 @@ func (a api) passkeys() []admin.Passkey {
 func (a api) approver() admin.Approver {
 	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
 		Passkeys: a.passkeys,
-		Settle: func(who *principal.Principal, n uint64, s admin.Settlement) error {
+		Settle: func(ctx context.Context, who *principal.Principal, n uint64, s admin.Settlement) error {
 			if s.Decision == "approve" && needsPasskey(a.d) {
 				consoleHost(a).event(who, "approve.refused", "without a passkey")
 				return admin.ErrPasskey
 			}
-			return a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
+			err := a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
+			if errors.Is(err, approval.ErrSettled) {
+				if is, failed := (heldMail{a.d}).settle(ctx, who, n, s); is || failed != nil {
+					return failed
+				}
+			}
+			return err
 		},
 		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
 }
@@ -169,8 +177,9 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	return nil
 }
 
-func (a api) pending() []admin.PendingCall {
-	out := []admin.PendingCall{}
+// pending is what waits for the operator, by number: calls and messages.
+func (a api) pending(ctx context.Context) []admin.PendingCall {
+	out := append([]admin.PendingCall{}, heldMail{a.d}.pending(ctx)...)
 	for _, q := range a.d.approvals.Pending() {
 		c := admin.PendingCall{N: q.N, Time: stamp(q.Time), Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action,
 			Args: json.RawMessage(q.Args), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}
@@ -179,6 +188,7 @@ func (a api) pending() []admin.PendingCall {
 		}
 		out = append(out, c)
 	}
+	slices.SortFunc(out, func(x, y admin.PendingCall) int { return cmp.Compare(x.N, y.N) })
 	return out
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// PendingCall is one call that waits for the operator. Time and Expires are RFC 3339,
+// PendingCall is one call, or one held message, that waits for the operator. Time and Expires are RFC 3339,
 // Args is the JSON object of the arguments.
 type PendingCall struct {
 	N         uint64          `json:"n"`
@@ -87,8 +87,8 @@ const codeNoTerminal = "NO_TERMINAL"
 type Approver struct {
 	Enter    func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Operator func(r *http.Request, who *principal.Principal) error
-	Pending  func() []PendingCall
-	Settle   func(who *principal.Principal, n uint64, s Settlement) error
+	Pending  func(ctx context.Context) []PendingCall
+	Settle   func(ctx context.Context, who *principal.Principal, n uint64, s Settlement) error
 	Grants   func() []Grant
 	Passkeys func() []Passkey
 	Revoke   func(who *principal.Principal, id string) error
@@ -104,14 +104,14 @@ func (o Options) approvalPaths() map[string]handler {
 	}
 	o.Enter = o.Approver.Enter
 	return map[string]handler{
-		pathApprovals: o.guarded("approvals", func(*http.Request) (any, int) { return o.Approver.Pending(), http.StatusOK }),
+		pathApprovals: o.guarded("approvals", func(r *http.Request) (any, int) { return o.Approver.Pending(r.Context()), http.StatusOK }),
 		pathApprovals + "/": o.operated("approvals/settle", func(r *http.Request, who *principal.Principal, body []byte) error {
 			n, err := strconv.ParseUint(strings.TrimPrefix(r.URL.Path, pathApprovals+"/"), 10, 64)
 			var s Settlement
 			if err != nil || json.Unmarshal(body, &s) != nil || s.Decision != "approve" && s.Decision != "deny" {
 				return errArgument
 			}
-			return o.Approver.Settle(who, n, s)
+			return o.Approver.Settle(r.Context(), who, n, s)
 		}),
 		"/admin/v1/grants":   o.grantPath(),
 		"/admin/v1/passkeys": o.guarded("passkeys", func(*http.Request) (any, int) { return o.Approver.Passkeys(), http.StatusOK }),

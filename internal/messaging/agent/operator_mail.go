@@ -156,8 +156,8 @@ const (
 // Settle approves, refuses, requeues or purges a message.
 func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string) ([]mail.Settled, error) {
 	book := o.s.o.Book
-	do, ok := map[string]func(context.Context, string, mail.Note[mail.Settled]) ([]mail.Settled, error){
-		HoldApprove: book.Desk().Approve, HoldRefuse: book.Desk().Reject, HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
+	do, ok := map[string]settling{
+		HoldApprove: book.Desk().Approve, HoldRefuse: rejectedFor(book, ""), HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
 	name := "hold/" + what
 	if !ok {
 		name = "hold"
@@ -169,6 +169,20 @@ func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string
 	if !ok {
 		return nil, a.fail(refuse(mail.InvalidArgument))
 	}
+	return a.settle(ctx, messageID, do)
+}
+
+// settling changes the deliveries of a message.
+type settling func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error)
+
+func rejectedFor(book *mail.Book, why string) settling {
+	return func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error) {
+		return book.Desk().Reject(ctx, messageID, why, note)
+	}
+}
+
+// settle does that, with its record.
+func (a *act) settle(ctx context.Context, messageID string, do settling) ([]mail.Settled, error) {
 	done, err := do(ctx, messageID, func(v *mail.Settled) any {
 		fields := []audit.Field{field("message", v.MessageID), field("recipients", v.PeerID), field("state", v.State)}
 		if v.NewID != "" {

@@ -101,7 +101,7 @@ func everyState(b *bed) {
 	_, err := b.Desk().Purge(b.t.Context(), purged, said)
 	must(b.t, err)
 	same(b.t, "state", planner.state(leased), mail.Leased)
-	_, err = b.Desk().Reject(b.t.Context(), send("refused", true), said)
+	_, err = b.Desk().Reject(b.t.Context(), send("refused", true), "", said)
 	must(b.t, err)
 	send("held", true)
 	send("queued", false)

@@ -133,10 +133,10 @@ func (d Desk) Approve(ctx context.Context, messageID string, note Note[Settled])
 	})
 }
 
-// Reject refuses a held message.
-func (d Desk) Reject(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+// Reject refuses a held message. why is told to its sender; empty: nothing is.
+func (d Desk) Reject(ctx context.Context, messageID, why string, note Note[Settled]) ([]Settled, error) {
 	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
-		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.mailboxes.end(x, r, Refused, reasonRefused, "")
+		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.mailboxes.end(x, r, Refused, reasonRefused, why)
 	})
 }
 

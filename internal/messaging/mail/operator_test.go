@@ -78,7 +78,7 @@ func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
 		same(t, "approved", len(got), 2)
 		_, err = b.Desk().Approve(t.Context(), held.MessageID, said)
 		refused(t, err, mail.UnknownMessage)
-		_, err = b.Desk().Reject(t.Context(), no.MessageID, said)
+		_, err = b.Desk().Reject(t.Context(), no.MessageID, "", said)
 		must(t, err)
 		same(t, "missed", x.inbox(mail.Fetch{}).Counts.Missed.Refused, 1)
 		_, err = b.Desk().Purge(t.Context(), held.MessageID, said)

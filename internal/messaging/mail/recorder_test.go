@@ -111,7 +111,7 @@ var acts = map[string]func(s *scene) error{
 		return err
 	},
 	"Desk.Reject": func(s *scene) error {
-		_, err := s.Desk().Reject(s.t.Context(), s.held.MessageID, noteOf[mail.Settled](s.way))
+		_, err := s.Desk().Reject(s.t.Context(), s.held.MessageID, "", noteOf[mail.Settled](s.way))
 		return err
 	},
 	"Desk.Requeue": func(s *scene) error {

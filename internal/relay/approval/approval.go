@@ -106,6 +106,8 @@ type Queue struct {
 	bytes  int
 	grants []Grant
 	uses   map[string]bool // tools and shapes of arguments that were approved before
+
+	elsewhere map[string]uint64 // numbers of what is kept elsewhere
 }
 
 type state int

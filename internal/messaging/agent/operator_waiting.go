@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Waiting are the messages that are held, without their texts, for the list of everything
+// that waits for the operator. Whoever reads that list has passed the gate for it.
+func (o *Operator) Waiting(ctx context.Context) ([]Letter, error) {
+	es, err := o.s.o.Book.Desk().Holds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := slices.DeleteFunc(es, func(e mail.Envelope) bool { return e.State != mail.Held })
+	return o.s.envelopes.letters(held, false), nil
+}
+
+// Decide lets a held message through, or refuses it and tells its sender why, as an act of
+// action approve. The caller has made sure that the operator decides, as about a held call.
+func (o *Operator) Decide(ctx context.Context, who *principal.Principal, messageID string, approve bool, why string) error {
+	what, do := HoldApprove, settling(o.s.o.Book.Desk().Approve)
+	if !approve {
+		what, do = HoldRefuse, rejectedFor(o.s.o.Book, plaintext.Line(why))
+	}
+	pass, err := o.s.o.Gate.Enter(gate.Act{Who: who, Action: policy.ActionApprove, Name: ServerName + "/hold/" + what,
+		Kind: gate.Administration, Source: source}.Deferred())
+	if err != nil {
+		return err
+	}
+	o.s.human.came()
+	_, err = (&act{s: o.s, pass: pass}).settle(ctx, messageID, do)
+	return err
+}

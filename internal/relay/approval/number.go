@@ -1,0 +1,24 @@
+package approval
+
+// Number gives what is kept elsewhere, and decided by the same commands, numbers among
+// those of the calls: the same for the same key until it is left out once, or the daemon
+// ends. It returns them in the order of the keys.
+func (q *Queue) Number(keys []string) []uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, out := make(map[string]uint64, len(keys)), make([]uint64, 0, len(keys))
+	for _, key := range keys {
+		n := q.elsewhere[key]
+		if n == 0 {
+			n = now[key]
+		}
+		if n == 0 {
+			q.last++
+			n = q.last
+		}
+		now[key] = n
+		out = append(out, n)
+	}
+	q.elsewhere = now
+	return out
+}
