@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -140,6 +141,7 @@ func text(msg string, path ...string) string {
 type session struct {
 	*house
 	who, path, id, version string
+	name                   string // what it calls itself; empty: tester
 	hello                  string // the answer to initialize
 	last                   int
 }
@@ -149,7 +151,13 @@ const elicits = `{"elicitation":{}}`
 // legacy opens a session of revision 2025-11-25 with the given capabilities.
 func (h *house) legacy(path, who, caps string) *session {
 	h.t.Helper()
-	s := &session{house: h, who: who, path: path, version: "2025-11-25"}
+	return h.named("", path, who, caps)
+}
+
+// named is a client that gives itself a name.
+func (h *house) named(name, path, who, caps string) *session {
+	h.t.Helper()
+	s := &session{house: h, who: who, path: path, version: "2025-11-25", name: name}
 	r := s.hello0(caps)
 	s.hello, s.id = r.end(), r.header.Get("Mcp-Session-Id")
 	if field(s.hello, "result") == "" || s.id == "" {
@@ -160,7 +168,7 @@ func (h *house) legacy(path, who, caps string) *session {
 
 func (s *session) hello0(caps string) *reply {
 	return s.send("POST", s.path, s.who, fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"tester","version":"9"},"future":1.0}}`, s.version, caps))
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"9"},"future":1.0}}`, s.version, caps, cmp.Or(s.name, "tester")))
 }
 
 func (s *session) post(body string) *reply {

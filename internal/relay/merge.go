@@ -63,7 +63,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	}
 	t.with = with
 	l := r.linkFor(x, t.b)
-	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method))
+	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, p.Hasty))
 	defer cancel()
 	pass, err := r.enter(ctx, x, t)
 	if failure.OwnLimit(err) {
@@ -155,8 +155,10 @@ func (r *Relay) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	raw := wire.Get(x.Params, "cursor")
 	if raw == nil {
 		var out []listing.Page
-		for _, b := range r.servers(x.Who) {
-			out = append(out, listing.Page{Server: b.Name})
+		all := r.servers(x.Who)
+		hasty := hurries(x, all)
+		for _, b := range all {
+			out = append(out, listing.Page{Server: b.Name, Hasty: hasty})
 		}
 		return out, nil
 	}

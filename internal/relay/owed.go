@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -66,6 +67,14 @@ func (tr *translation) approved(x *front.Exchange, b *backend, method string) []
 	return entries
 }
 
+// hurries reports a list that waits for no server long: of a client that is hasty, where
+// there is something to show.
+func hurries(x *front.Exchange, servers []*backend) bool {
+	k, ok := listing.PinKind(x.Method)
+	return ok && listing.Hasty(clientName(x)) &&
+		slices.ContainsFunc(servers, func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) })
+}
+
 // listOf serves a list on the route of one server. A server that does not answer
 // in time is stood in for by what was approved of it; where nothing was, there is
 // nothing to show yet, and the client waits as for any other request.
@@ -75,7 +84,7 @@ func (r *Relay) listOf(ctx context.Context, x *front.Exchange, t target) front.R
 		return r.call(ctx, x, t)
 	}
 	l := r.linkFor(x, t.b)
-	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method))
+	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, listing.Hasty(clientName(x))))
 	defer cancel()
 	reply := r.call(limited, x, t)
 	if ctx.Err() != nil || reply.Error != nil && !failure.Late(reply.Error) || reply.Error == nil && !reply.None {

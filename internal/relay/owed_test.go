@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -127,6 +128,30 @@ func TestAStartingServerIsShownAsApproved(t *testing.T) {
 	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "at last", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__echo")
 	eventually(t, "nothing is owed", func() bool { return h.status("s").Reason == "" })
+}
+
+// A client that gives servers a second is not kept waiting by one that hangs, once there
+// is something to show. Before that it waits as long as others do.
+func TestAHastyClientHasWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	const tools = `[{"name":"echo"}]`
+	for _, c := range []struct {
+		client       string
+		known, waits bool
+	}{{"codex-mcp-client", false, true}, {"codex-mcp-client", true, false}, {"tester", true, true}} {
+		s, book := stdio(t, "s", "legacy"), shelf(t)
+		s.setList("tools/list", `{"tools":`+tools+`}`)
+		if c.known {
+			book.Guard("s", false, nil).Judge(pin.Asker{Era: "legacy"}, pin.Tools, []byte(tools))
+		}
+		h := build(t, []Server{s.server(pinnedBy(book, false)), mute(stdio(t, "hung", "legacy")).server(pinnedBy(book, false))})
+		client := h.named(c.client, "/mcp", "uid:1000", `{}`)
+		begin := time.Now()
+		equal(t, "tools", join(names(client.call("tools/list", `{}`), "tools", "name")), "s__echo")
+		if took := time.Since(begin); took >= listing.ListTime != c.waits {
+			t.Errorf("%+v: the list took %s", c, took)
+		}
+	}
 }
 
 // A server that takes long for every list is shown as it answered, and its

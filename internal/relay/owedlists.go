@@ -52,8 +52,8 @@ func (l *latecomer) expected(method string) bool {
 }
 
 // patience is how long the next list of a method waits for the server.
-func (l *latecomer) patience(method string) time.Duration {
-	if l.expected(method) {
+func (l *latecomer) patience(method string, hasty bool) time.Duration {
+	if hasty || l.expected(method) {
 		return listing.LateTime
 	}
 	return listing.ListTime

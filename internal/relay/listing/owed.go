@@ -13,8 +13,14 @@ import (
 // when the server answers.
 const ListTime = 2500 * time.Millisecond
 
-// LateTime is how long for one that owes the answer since an earlier list.
+// LateTime is how long for one that owes the answer since an earlier list, and for any
+// in a list of a client that is hasty.
 const LateTime = 500 * time.Millisecond
+
+// Hasty reports a client that goes on without the tools of a server that has not listed
+// them within a second, by the name that the client gives itself: Codex does, with its
+// first turn. The name decides nothing else.
+func Hasty(client string) bool { return client == "codex-mcp-client" }
 
 // WhyStarting is why a server that is being started answers no list.
 const WhyStarting = "starting"
