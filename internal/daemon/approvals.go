@@ -72,14 +72,17 @@ func saveGrants(path string, all []approval.Grant) error {
 }
 
 // How long a held call waits by default: shorter than the 60 s after which a client of
-// the TypeScript SDK gives up, and longer for clients whose documentation says that they
-// wait for minutes. The name is the client's own claim; it decides nothing else.
+// the TypeScript SDK gives up, and longer for clients that were measured to wait for
+// minutes, the shortest of them 300 s (docs/approvals.md). The name is the client's own
+// claim; it decides nothing else.
 const (
 	waitUsual   = 50 * time.Second
-	waitPatient = 5 * time.Minute
+	waitPatient = 270 * time.Second
 )
 
-func patient() []string { return []string{"claude-code", "gemini-cli-mcp-client"} }
+func patient() []string {
+	return []string{"claude-code", "codex-mcp-client", "gemini-cli-mcp-client", "opencode"}
+}
 
 func waitOf(c config.Approvals) func(client string) time.Duration {
 	given, fixed := c.WaitTime()
@@ -87,10 +90,8 @@ func waitOf(c config.Approvals) func(client string) time.Duration {
 		if fixed {
 			return given
 		}
-		for _, name := range patient() {
-			if client == name {
-				return waitPatient
-			}
+		if slices.Contains(patient(), client) {
+			return waitPatient
 		}
 		return waitUsual
 	}
