@@ -10,7 +10,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit unit-as-user powerloss chaos interop conformance bench fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test
+.PHONY: build run check test lint unit unit-as-user powerloss chaos interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test
 
 build:
 	@mkdir -p $(BIN)
@@ -57,7 +57,7 @@ clients postgres servers chromium bus:
 lint:
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags interop ./test/...
+	$(GO) vet -tags interop,waits ./test/...
 	$(GO) vet -tags chaos ./test/chaos
 	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
 	GOOS=windows $(GO) build -o /dev/null ./cmd/doorward
@@ -94,6 +94,10 @@ chaos: build postgres
 
 interop: build clients servers
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/interop/...
+
+# waits measures how long agent programs wait for a call, for docs/approvals.md.
+waits: build clients
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop,waits -count=1 -parallel 16 -timeout 20m -run TestHowLongClientsWait ./test/interop
 
 # console drives the web console with Chromium. IMAGES=docs/images keeps the
 # screenshots of the documentation.

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,34 +24,31 @@ import (
 // It returns what it printed at the end.
 func thinking(t *testing.T, d *doortest.Daemon, m *fixture.Model, project, server string) string {
 	t.Helper()
-	return at(t, m, project, connectEntry(d, server))
+	return at(t, fixture.Agents()["Claude Code"], m, project, doorAt(d, "connect", server))
 }
 
-// at is thinking with an entry of Claude Code's own configuration.
-func at(t *testing.T, m *fixture.Model, project string, entry map[string]any) string {
+// at runs one prompt of a program in a project, with one server, which it calls
+// door. It returns what the program printed at the end.
+func at(t *testing.T, a fixture.Agent, m *fixture.Model, project string, door fixture.Entry) string {
 	t.Helper()
-	home := t.TempDir()
-	config := filepath.Join(home, "mcp.json")
-	write(t, config, map[string]any{"mcpServers": map[string]any{"door": entry}})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixture.Claude(t), "--print", "Do what there is to do.", "--output-format", "json",
-		"--mcp-config", config, "--strict-mcp-config", "--allowedTools", "mcp__door", "--no-session-persistence")
-	cmd.Dir = project
-	cmd.Env = fixture.ClientEnv(home, m.Env()...)
-	cmd.WaitDelay = 10 * time.Second
+	cmd := a.Command(ctx, t, m, project, door)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	var end struct {
-		Result  string
-		IsError bool `json:"is_error"`
+	if err != nil {
+		t.Errorf("%s: %v\n%s\n%s", a.Name, err, out, stderr.String())
 	}
-	if err == nil {
-		err = json.Unmarshal(out, &end)
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+// doorAt is a server of the daemon (empty: all of them), over doorward connect or http.
+func doorAt(d *doortest.Daemon, transport, server string) fixture.Entry {
+	if transport == "http" {
+		return fixture.Entry{URL: d.MCP(server)}
 	}
-	if err != nil || end.IsError {
-		t.Errorf("claude: %v\n%s", err, out)
-	}
-	return end.Result
+	return fixture.Entry{Command: append([]string{d.Bin}, words("connect "+server)...), Env: fixture.EnvMap(d.Env())}
 }
 
 // TestClaudeCodeCallsAToolThroughConnect shows that the scripted model moves
@@ -87,12 +82,13 @@ func TestClaudeCodeLosesNothing(t *testing.T) {
 	command := fixture.PublicEverything(t, "stdio")
 	d := house{servers: map[string]server{"everything": stdio(command, nil)}}.start(t)
 	project := t.TempDir()
-	ask := func(entry map[string]any) (tools []string, roots string) {
+	claude := fixture.Agents()["Claude Code"]
+	ask := func(door fixture.Entry) (tools []string, roots string) {
 		m := fixture.NewModel(t,
 			func(fixture.Talk) fixture.Answer { return fixture.Use("mcp__door__get-roots-list", map[string]any{}) },
 			func(talk fixture.Talk) fixture.Answer { return fixture.Say(talk.Results[0].Text) },
 		)
-		roots = at(t, m, project, entry)
+		roots = at(t, claude, m, project, door)
 		for _, tool := range m.Talks()[0].Tools {
 			if strings.HasPrefix(tool, "mcp__door__") {
 				tools = append(tools, tool)
@@ -100,8 +96,8 @@ func TestClaudeCodeLosesNothing(t *testing.T) {
 		}
 		return tools, roots
 	}
-	wantTools, wantRoots := ask(map[string]any{"command": command[0], "args": command[1:]})
-	gotTools, gotRoots := ask(connectEntry(d, "everything"))
+	wantTools, wantRoots := ask(fixture.Entry{Command: command})
+	gotTools, gotRoots := ask(doorAt(d, "connect", "everything"))
 	if !slices.Equal(gotTools, wantTools) || len(wantTools) == 0 {
 		t.Errorf("offered %q, directly %q", gotTools, wantTools)
 	}
