@@ -206,18 +206,18 @@ func (p *pending) token(id int64) []byte {
 	return nil
 }
 
-// verdict is what became of an event offered to a call.
-type verdict uint8
+// offered is what became of an event that was offered to a call.
+type offered uint8
 
 const (
-	taken   verdict = iota + 1
+	taken   offered = iota + 1
 	absent          // no such call in flight
 	deaf            // the call has no receiver
 	crowded         // more waits than a mailbox holds
 )
 
 // offer puts an event into the mailbox of the call id.
-func (p *pending) offer(id int64, ev Event) verdict {
+func (p *pending) offer(id int64, ev Event) offered {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.calls[id]

@@ -60,7 +60,7 @@ var kinds = map[string]kind{
 	InvalidBody:              {text: "the text is not UTF-8, holds a NUL, or is empty after cleaning"},
 	mail.InvalidArgument:     {text: "the arguments do not fit the schema"},
 	mail.CursorInvalid:       {text: "the cursor was not made for this peer in this session: leave it out, or use the one of the last inbox"},
-	mail.DuplicateSuppressed: {text: "the same text was sent to the same recipient a moment ago; nothing was stored. The first message stands: see message_status"},
+	mail.DuplicateSuppressed: {text: "the same text was sent to the same recipient a moment ago; nothing was stored. The first message was accepted: see message_status"},
 	mail.LoopSuspected:       {text: "this thread looks like a loop between two agents: too many replies in a row, or too many messages in ten minutes; nothing was stored. Stop answering. If you have something new to say, send it without reply_to and thread_id, or ask operator"},
 	mail.IdempotencyConflict: {text: "the idempotency key was used for something else"},
 	mail.UnknownMessage:      {text: "no such message of yours"},
