@@ -52,25 +52,33 @@ func opens(action string) bool {
 		strings.HasSuffix(action, "/list") || strings.HasPrefix(action, "notifications/") || strings.HasPrefix(action, "tasks/")
 }
 
-// heldByList is the entry of the server's tools.ask that covers a call.
+// heldByList is the entry of the server's tools.ask that covers a call. Names are compared
+// once for each verdict, claims each time.
 func (s *Set) heldByList(q Request) Ask {
 	held := s.lists[q.Server].Held
-	i := slices.IndexFunc(held, func(pattern string) bool { return covers(pattern, q) })
-	if i < 0 {
+	if len(held) == 0 {
 		return Ask{}
 	}
-	return Ask{Rule: "mcpServers." + q.Server + ".doorward.tools.ask[" + strconv.Itoa(i) + "]", Reason: "on the server's list of what is asked"}
+	named := s.verdict(q).named
+	for i, pattern := range held {
+		if i == named || claimed(pattern, q) {
+			return Ask{Rule: "mcpServers." + q.Server + ".doorward.tools.ask[" + strconv.Itoa(i) + "]", Reason: "on the server's list of what is asked"}
+		}
+	}
+	return Ask{}
 }
 
-// covers compares like a deny list: a name that looks like a held one is held.
-func covers(pattern string, q Request) bool {
-	switch pattern {
-	case HeldDestructive:
-		return !q.Tool.Harmless
-	case HeldWrites:
-		return !q.Tool.ReadOnly
-	}
-	return denies(pattern, q.Name)
+// named is the first entry of the server's tools.ask that covers a name; -1: none does. It
+// compares like a deny list: a name that looks like a held one is held.
+func (s *Set) named(q Request) int {
+	return slices.IndexFunc(s.lists[q.Server].Held, func(pattern string) bool {
+		return pattern != HeldDestructive && pattern != HeldWrites && denies(pattern, q.Name)
+	})
+}
+
+// claimed reports whether an entry covers a tool for what is claimed of it.
+func claimed(pattern string, q Request) bool {
+	return pattern == HeldDestructive && !q.Tool.Harmless || pattern == HeldWrites && !q.Tool.ReadOnly
 }
 
 // AsksOfClaims reports whether it depends on what the server claims of a tool whether

@@ -14,6 +14,7 @@ import (
 type verdict struct {
 	plain  Decision // by the rules that read no arguments
 	denied bool     // plain is a forbid's: nothing can change it
+	named  int      // of a call: see Set.named
 
 	// The rules that remain to be evaluated once the arguments are known.
 	permits, forbids []*rule
@@ -65,6 +66,9 @@ func (s *Set) judge(q Request) *verdict {
 		}
 	}
 	v := &verdict{}
+	if q.Action == ActionCall {
+		v.named = s.named(q)
+	}
 	s.settle(v, w, plain, q)
 	if !v.denied && len(about) > 0 {
 		s.leaveOpen(v, w, about)
