@@ -11,7 +11,7 @@
 //	go run ./test/bench                      about twelve minutes, Markdown on stdout
 //	go run ./test/bench -quick               about two minutes, for a first look; too short to judge by
 //	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, identity, idle, policy,
-//	                                         mail, instructions
+//	                                         mail, instructions, beside
 //
 // A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
 // not be measured, and 2 for wrong usage.
@@ -74,7 +74,7 @@ type run struct {
 	failures  []string
 }
 
-var sections = []string{"load", "big", "open", "sandbox", "identity", "idle", "policy", "mail", "instructions"}
+var sections = []string{"load", "big", "open", "sandbox", "identity", "idle", "policy", "mail", "instructions", "beside"}
 
 func parseFlags() (*run, error) {
 	r := &run{started: time.Now(), broken: make(map[string]bool)}
@@ -209,6 +209,10 @@ func (r *run) all() error {
 	}
 	if r.wants("instructions") && t.doorward != "" && !r.modern {
 		results.Instructions = r.instruct(t)
+	}
+	if r.wants("beside") && t.doorward != "" && !r.modern {
+		results.Beside, err = r.beside(t, besideSessions)
+		r.failed(&path{name: "beside"}, err)
 	}
 	results.Took = time.Since(r.started)
 	results.Failures = r.failures

@@ -155,16 +155,23 @@ const (
 // caps are raised, and the listener's port is one that is free. The configuration is JSON, which is YAML.
 // More listeners can be given.
 func (t *tools) startDoorward(server map[string]any, more ...any) (*process, error) {
+	p, _, err := t.startConfigured("off", server, more...)
+	return p, err
+}
+
+// startConfigured is startDoorward with a value of listen.unix. It returns the daemon's home too, which holds
+// its doorward.yaml, state and run.
+func (t *tools) startConfigured(unix string, server map[string]any, more ...any) (*process, string, error) {
 	dir, err := os.MkdirTemp(t.dir, "doorward-")
 	if err != nil {
-		return nil, fmt.Errorf("preparing the daemon: %w", err)
+		return nil, "", fmt.Errorf("preparing the daemon: %w", err)
 	}
 	addr, err := freeAddr()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	config, err := json.MarshalIndent(map[string]any{
-		"listen":     map[string]any{"unix": "off", "http": append([]any{map[string]any{"addr": addr}}, more...)},
+		"listen":     map[string]any{"unix": unix, "http": append([]any{map[string]any{"addr": addr}}, more...)},
 		"mcpServers": map[string]any{"bench": server},
 		"limits": map[string]any{
 			"sessions": plenty, "sessions_per_principal": plenty, "children": plenty,
@@ -172,15 +179,16 @@ func (t *tools) startDoorward(server map[string]any, more ...any) (*process, err
 		},
 	}, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("writing the configuration: %w", err)
+		return nil, "", fmt.Errorf("writing the configuration: %w", err)
 	}
 	file := filepath.Join(dir, "doorward.yaml")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the configuration: %w", err)
+		return nil, "", fmt.Errorf("writing the configuration: %w", err)
 	}
 	ready := func(line string) (string, bool) { return addr, line == "ready" }
-	return start(2, ready, t.doorward, doorwardEnv(dir), "serve", "--config", file,
+	p, err := start(2, ready, t.doorward, doorwardEnv(dir), "serve", "--config", file,
 		"--state-dir", filepath.Join(dir, "state"), "--runtime-dir", filepath.Join(dir, "run"))
+	return p, dir, err
 }
 
 // doorwardEnv is the caller's environment without what would configure the daemon.

@@ -27,6 +27,7 @@ func (res *results) print(w io.Writer) {
 	res.printDecisions(w)
 	res.printMail(w)
 	res.printInstructions(w)
+	res.printBeside(w)
 	res.Verdicts = res.judge()
 	if res.Doorward || res.Mail != nil {
 		printVerdicts(w, res.Verdicts)
@@ -122,7 +123,7 @@ func (res *results) printIdle(w io.Writer) {
 
 // printVerdicts lists the targets that this run can say something about.
 func printVerdicts(w io.Writer, all []verdict) {
-	table(w, "Targets", "Ratios are to the reverse proxy in front of the same tools over HTTP; those of messages to the bare loop, of calls beside instructions to a daemon without.", "target", "bound", "measured", "")
+	table(w, "Targets", "Ratios are to the reverse proxy in front of the same tools over HTTP; those of messages to the bare loop, of calls beside instructions, rules and a console to a daemon without.", "target", "bound", "measured", "")
 	unknown := 0
 	for _, v := range all {
 		if !v.Known {

@@ -29,6 +29,7 @@ type results struct {
 	Decisions    []decision    `json:"decisions"`
 	Mail         *mailCost     `json:"mail"`         // nil when not measured
 	Instructions *instructCost `json:"instructions"` // nil when not measured
+	Beside       *besides      `json:"beside"`       // nil when not measured
 	Verdicts     []verdict     `json:"verdicts"`
 	Took         time.Duration `json:"took_ns"`
 	Failures     []string      `json:"failures"`

@@ -40,7 +40,7 @@ func (res *results) judge() []verdict {
 	all = append(all, res.judgeStdio("stdio upstream, a server a session", pathStdio)...)
 	all = append(all, res.judgeIdentity())
 	all = append(append(all, res.judgeMemory()...), res.judgeMail()...)
-	return append(all, res.judgeInstructions()...)
+	return append(append(all, res.judgeInstructions()...), res.judgeBeside()...)
 }
 
 // judgeStdio applies the same targets to both ways of running stdio servers. A server a session pays for
