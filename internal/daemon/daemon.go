@@ -259,7 +259,7 @@ func (d *Daemon) openDoor() error {
 		Seen: d.seen, Unread: listen.Unread,
 		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
-		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper,
+		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper, Timed: d.telemetry.Traces(),
 	})
 	d.onClose(d.door.Close)
 	d.onClose(d.telemetry.Close)

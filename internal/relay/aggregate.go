@@ -66,7 +66,7 @@ func (r *Relay) capabilities(x *front.Exchange) []byte {
 }
 
 func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
-	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, "", x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}
@@ -80,7 +80,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 }
 
 func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply {
-	pass, err := r.gate.Enter(r.act(x, "", x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, "", x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}

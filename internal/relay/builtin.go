@@ -125,6 +125,20 @@ func (r *Relay) shut(who *principal.Principal, b *backend) bool {
 	return b.Builtin != nil && r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
 }
 
+// cover has the server listened to for this subscription, as a stage that ends when it
+// is.
+func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
+	cover := e.link.hub.cover
+	if e.b.Builtin != nil {
+		cover = e.coverBuiltin
+	}
+	w := e.sub.r.watch.traces()
+	inner, m := w.stage(ctx, StageServer, e.pass.Act())
+	got, err := cover(inner, e.w)
+	w.end(m, serverWord(ctx, e.b.Name, upstream.Reply{}, err))
+	return got, err
+}
+
 // coverBuiltin is hub.cover for a built-in server. Each listen of a client is one
 // listen of that server, under the pass that let the client in: its events are for
 // that client and for the tokens of that request, and for no other client of the
@@ -136,7 +150,7 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, 
 	if err != nil {
 		return nil, err
 	}
-	req := upstream.Request{Method: "subscriptions/listen", Params: e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.JSON()})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.sub.r.watch.traced(ctx, e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.JSON()}))}
 	granted, refused := make(chan *subscribe.Filter, 1), make(chan error, 1)
 	go func() {
 		acked := false

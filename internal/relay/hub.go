@@ -21,6 +21,7 @@ type watcher struct {
 	want    *subscribe.Filter // the changes it hears otherwise, and the resources it asked for
 	listens bool              // its client can be told: the server has to be listened to
 	deliver func(upstream.Event)
+	cause   context.Context // of the client's request that waits to be covered; nil: none waits
 }
 
 // hub spreads what a server says outside its calls to those who listen, and
@@ -135,6 +136,8 @@ var errNoWatcher = errors.New("nobody listens any more")
 // cover ensures that the server reports what w wants, and returns the part that
 // the server honours.
 func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
+	h.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
+	defer h.adjust(w, func(w *watcher) { w.cause = nil })
 	c, err := h.link.get(ctx)
 	if err != nil {
 		return nil, err
@@ -207,7 +210,7 @@ func (h *hub) resources() []string {
 // before it that the server did not acknowledge. The caller holds mu.
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.link.ctx)
-	l := &listening{hub: h, conn: c, ctx: ctx, cancel: cancel, before: h.last, tries: tries,
+	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
 		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{})}
 	for w := range h.watchers {
 		if w.listens {
@@ -217,6 +220,17 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 	h.now, h.last = l, l
 	go l.run()
 	return l
+}
+
+// cause is the context of a client's request that waits to be covered: the server's listen
+// is a part of its trace. The caller holds mu.
+func (h *hub) cause() context.Context {
+	for w := range h.watchers {
+		if w.cause != nil {
+			return w.cause
+		}
+	}
+	return context.Background()
 }
 
 // overOnePipe reports whether a second listen would disturb the first.

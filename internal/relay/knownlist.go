@@ -169,7 +169,8 @@ func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 	}
 	act := r.act(x, "", x.Method, "")
 	act.With, act.Each = with, servers
-	pass, err := r.gate.Enter(act)
+	w := r.watch.traces()
+	pass, err := w.decide(ctx, r.gate, act)
 	if errors.Is(err, gate.ErrNone) {
 		return nil
 	}
@@ -177,6 +178,8 @@ func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 		return err
 	}
 	allowed := pass.Servers()
+	_, m := w.stage(ctx, StageKnown, act)
+	defer w.end(m, "ok")
 	var size int64
 	for i, p := range pages {
 		if len(allowed) == 0 || allowed[0] != p.Server {

@@ -18,6 +18,7 @@ import (
 type listening struct {
 	hub    *hub
 	conn   *liveConn
+	cause  context.Context // of the client's request that it was opened for, for its trace
 	ctx    context.Context
 	cancel context.CancelFunc
 	before *listening // what this one takes the place of; nil once that is over
@@ -118,7 +119,7 @@ func (h *hub) lookAgain() {
 
 // hold keeps a modern listen open.
 func (l *listening) hold(acknowledge func([]byte)) error {
-	req := upstream.Request{Method: "subscriptions/listen", Params: l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()})}
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.traced(l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()}))}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
 			acknowledge(wire.Get(e.Params, "notifications"))
@@ -127,6 +128,9 @@ func (l *listening) hold(acknowledge func([]byte)) error {
 	})
 	return err
 }
+
+// traced is params with the trace of what the listen was opened for.
+func (l *listening) traced(params []byte) []byte { return l.hub.link.r.watch.traced(l.cause, params) }
 
 // heard takes what a modern server says on the listen.
 func (l *listening) heard(e upstream.Event) {
@@ -172,7 +176,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 func (l *listening) tell(method, uri string) bool {
 	ctx, cancel := context.WithTimeout(l.hub.link.ctx, sideTime)
 	defer cancel()
-	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: subscribe.URIParams(uri)}, nil)
+	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: l.traced(subscribe.URIParams(uri))}, nil)
 	return err == nil && reply.Error == nil
 }
 

@@ -64,11 +64,27 @@ func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 
 // notify takes one notification through the gate to a server, which is started for it.
 func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
-	act := r.actOn(x, t)
-	pass, err := r.gate.Enter(act)
+	w, act := r.watch.traces(), r.actOn(x, t)
+	pass, err := w.decide(ctx, r.gate, act)
 	if err != nil {
 		return r.failures.refused(err).Error
 	}
+	ctx, m := w.stage(ctx, StageServer, act)
+	e := carried(ctx, r, x, l, t, act, pass)
+	w.end(m, noticeWord(e))
+	return e
+}
+
+// noticeWord is how a notification ended.
+func noticeWord(e *wire.Error) string {
+	if e == nil {
+		return "ok"
+	}
+	return "failed"
+}
+
+// carried takes a notification that was let through to its server.
+func carried(ctx context.Context, r *Relay, x *front.Exchange, l *link, t resolve.Target, act gate.Act, pass gate.Pass) *wire.Error {
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	c, err := l.get(ctx)
@@ -85,7 +101,7 @@ func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolv
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
-	if err := c.conn.Notify(ctx, t.Method(), params); err != nil {
+	if err := c.conn.Notify(ctx, t.Method(), r.watch.traced(ctx, params)); err != nil {
 		return r.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
 	pass.Leave("ok", 0)

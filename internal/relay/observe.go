@@ -20,6 +20,7 @@ const (
 	StageDecision Stage = iota // policy and limits decide
 	StageApproval              // a held call waits for the operator
 	StageServer                // its server has the request
+	StageKnown                 // it is answered from what is known of its servers
 )
 
 // Mark is one stage of one request. Its texts are valid until the stage ends.
@@ -27,6 +28,7 @@ type Mark struct {
 	Stage                Stage
 	Server, Method, Name string
 	Known                bool   // the server is built in and has answered: Name is its own
+	Uncounted            bool   // it is no request of a client to a server: it has a span, and counts nowhere
 	Ref                  uint64 // number of the decision's record; 0: none
 	// Start and Span are the observer's.
 	Start time.Time
@@ -56,14 +58,31 @@ const (
 )
 
 // watch is an Observer, or none.
-type watch struct{ o Observer }
+type watch struct {
+	o         Observer
+	uncounted bool
+}
+
+// traces is the same for what has spans and counts nowhere: subscriptions, notifications
+// and what is answered from known lists.
+func (w watch) traces() watch { return watch{w.o, true} }
 
 // begin begins a stage of a request.
 func (w watch) begin(ctx context.Context, s Stage, t target) (context.Context, Mark) {
+	return w.mark(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
+}
+
+// stage is begin for what is no request to one server.
+func (w watch) stage(ctx context.Context, s Stage, act gate.Act) (context.Context, Mark) {
+	return w.mark(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name})
+}
+
+func (w watch) mark(ctx context.Context, m Mark) (context.Context, Mark) {
 	if w.o == nil {
 		return ctx, Mark{}
 	}
-	return w.o.Begin(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
+	m.Uncounted = w.uncounted
+	return w.o.Begin(ctx, m)
 }
 
 // end ends it.
@@ -82,6 +101,15 @@ func (w watch) enter(ctx context.Context, g *gate.Gate, t target, act gate.Act) 
 	return pass, err
 }
 
+// decide asks the gate about what is no request to one server, as a stage.
+func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pass, error) {
+	_, m := w.stage(ctx, StageDecision, act)
+	pass, err := g.Enter(act)
+	m.Ref = pass.Ref
+	w.end(m, decisionWord(err))
+	return pass, err
+}
+
 // atServer has a request at its server, as a stage.
 func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
 	inner, m := w.begin(ctx, StageServer, t)
@@ -93,7 +121,7 @@ func (w watch) atServer(ctx context.Context, t target, send func(context.Context
 
 // decisionWord is the result of a decision.
 func decisionWord(err error) string {
-	if err == nil {
+	if err == nil || errors.Is(err, gate.ErrNone) {
 		return "ok" // and nothing is allocated
 	}
 	var held *gate.Held

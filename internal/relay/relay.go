@@ -89,7 +89,7 @@ type Relay struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, own: o.Own, opened: o.Opened, guide: o.Guide, note: o.Note, watch: watch{o.Observer}, parkFor: parkTime}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, own: o.Own, opened: o.Opened, guide: o.Guide, note: o.Note, watch: watch{o: o.Observer}, parkFor: parkTime}
 	if r.guide == nil {
 		r.guide = unguided{}
 	}

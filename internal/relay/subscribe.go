@@ -125,7 +125,7 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	var ears []*ear
 	with := new(gate.Charge)
 	for _, b := range servers {
-		e, err := s.listenTo(b, with)
+		e, err := s.listenTo(ctx, b, with)
 		if err != nil && (x.Server != "" || failure.OwnLimit(err)) {
 			return r.failures.refused(err)
 		}
@@ -151,7 +151,7 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 
 // listenTo adds one server, if policy lets the client listen to it. A resource
 // that the client may not read is left out.
-func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
+func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Charge) (*ear, error) {
 	x, r := s.x, s.r
 	act := r.act(x, b.Name, x.Method, "")
 	act.Kind, act.With = gate.Stream, with
@@ -159,7 +159,7 @@ func (s *subscription) listenTo(b *backend, with *gate.Charge) (*ear, error) {
 	if !room {
 		act.Over = failure.CapOf(b.Name, "max_streams")
 	}
-	pass, err := r.gate.Enter(act)
+	pass, err := r.watch.traces().decide(ctx, r.gate, act)
 	if err != nil {
 		if room {
 			b.traffic.leaveStream()
@@ -286,11 +286,7 @@ func (e *ear) ofTask(ev *upstream.Event) bool {
 // honours. When the acknowledgement has been sent, the client is told to list
 // again instead.
 func (e *ear) open(ctx context.Context) error {
-	cover := e.link.hub.cover
-	if e.b.Builtin != nil {
-		cover = e.coverBuiltin
-	}
-	got, err := cover(ctx, e.w)
+	got, err := e.cover(ctx)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type attribute struct {
 type span struct {
 	TraceID, SpanID, ParentSpanID, TraceState, Name string
 	Kind                                            int
+	StartTimeUnixNano                               string
 	Attributes                                      []attribute
 }
 

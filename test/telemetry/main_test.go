@@ -74,6 +74,22 @@ func (c client) call(tool, args, meta string, header http.Header) string {
 
 func (c client) post(method, name, params, meta string, header http.Header) string {
 	c.t.Helper()
+	r := c.request(method, name, params, meta, header)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// request is a message of the modern era.
+func (c client) request(method, name, params, meta string, header http.Header) *http.Request {
+	c.t.Helper()
 	if meta != "" {
 		meta = "," + meta
 	}
@@ -90,16 +106,7 @@ func (c client) post(method, name, params, meta string, header http.Header) stri
 			r.Header.Set(key, value)
 		}
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return string(text)
+	return r
 }
 
 var metricName = regexp.MustCompile(`doorward_[a-z_]+`)
@@ -147,8 +154,8 @@ func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// scrape are the names of the metrics that a daemon exports, on its socket.
-func scrape(t *testing.T, d *doortest.Daemon) map[string]bool {
+// metricsText is what a daemon exports, on its socket.
+func metricsText(t *testing.T, d *doortest.Daemon) string {
 	t.Helper()
 	via := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", d.Socket)
@@ -163,8 +170,14 @@ func scrape(t *testing.T, d *doortest.Daemon) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// scrape are the names of the metrics that a daemon exports.
+func scrape(t *testing.T, d *doortest.Daemon) map[string]bool {
+	t.Helper()
 	all := make(map[string]bool)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(metricsText(t, d)) {
 		if name := metricName.FindString(line); !strings.HasPrefix(line, "#") && name != "" {
 			all[name] = true
 		}

@@ -64,6 +64,9 @@ func New(o Options) (*Telemetry, error) {
 	return t, nil
 }
 
+// Traces reports whether there is a collector for spans.
+func (t *Telemetry) Traces() bool { return t.tracer != nil }
+
 // closeTime bounds what is still sent at the end.
 const closeTime = 2 * time.Second
 
@@ -94,6 +97,7 @@ func (t *Telemetry) End(m relay.Mark, result string) {
 		t.endSpan(m, result)
 	}
 	switch {
+	case m.Uncounted:
 	case m.Stage == relay.StageServer:
 		t.calls.answered(m, result, time.Since(m.Start))
 	case m.Stage == relay.StageApproval:

@@ -44,9 +44,11 @@ func (t *Telemetry) span(ctx context.Context, m relay.Mark) (context.Context, re
 	case relay.StageApproval:
 		name = "approval"
 	case relay.StageServer:
-		name, kind = methodOf(m.Method), trace.SpanKindClient
+		name, kind = spanOf(m.Method), trace.SpanKindClient
+	case relay.StageKnown:
+		name = "known list"
 	}
-	ctx, s := t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrMethod.String(methodOf(m.Method)), attrServer.String(m.Server)))
+	ctx, s := t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attrMethod.String(spanOf(m.Method)), attrServer.String(m.Server)))
 	m.Span = s
 	return ctx, m
 }
@@ -57,7 +59,7 @@ func (t *Telemetry) endSpan(m relay.Mark, result string) {
 	if !ok {
 		return
 	}
-	if m.Method == toolCall {
+	if m.Method == toolCall && !m.Uncounted {
 		tool := t.calls.of(m).key.name
 		s.SetAttributes(attrTool.String(tool))
 		if m.Stage == relay.StageServer {
@@ -100,9 +102,7 @@ type door struct {
 
 // Request implements front.Handler.
 func (d door) Request(ctx context.Context, x *front.Exchange) front.Reply {
-	method := methodOf(x.Method)
-	ctx, s := d.t.tracer.Start(joined(ctx, x), method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attrMethod.String(method), attrVersion.String(x.Version), attrServer.String(x.Server), attrPrincipal.String(x.Who.Name())))
+	ctx, s := d.begin(ctx, x)
 	defer s.End()
 	reply := d.Handler.Request(ctx, x)
 	switch {
@@ -115,6 +115,49 @@ func (d door) Request(ctx context.Context, x *front.Exchange) front.Reply {
 		s.SetAttributes(attrResult.String("ok"))
 	}
 	return reply
+}
+
+// Notification implements front.Handler.
+func (d door) Notification(ctx context.Context, x *front.Exchange) *wire.Error {
+	if x.Method == front.Listening {
+		return d.Handler.Notification(ctx, x)
+	}
+	ctx, s := d.begin(ctx, x)
+	defer s.End()
+	e := d.Handler.Notification(ctx, x)
+	result := "ok"
+	if e != nil {
+		result = "error"
+		s.SetStatus(codes.Error, "")
+		s.SetAttributes(attrCode.Int64(e.Code))
+	}
+	s.SetAttributes(attrResult.String(result))
+	return e
+}
+
+// begin begins the span of a message, from when its request came in.
+func (d door) begin(ctx context.Context, x *front.Exchange) (context.Context, trace.Span) {
+	method := spanOf(x.Method)
+	o := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attrMethod.String(method), attrVersion.String(x.Version), attrServer.String(x.Server), attrPrincipal.String(x.Who.Name()))}
+	if at := x.Arrived(); !at.IsZero() {
+		o = append(o, trace.WithTimestamp(at))
+	}
+	return d.t.tracer.Start(joined(ctx, x), method, o...)
+}
+
+// notifications are those of clients that have a name in spans.
+var notifications = map[string]bool{
+	"notifications/cancelled": true, "notifications/initialized": true, "notifications/progress": true, "notifications/roots/list_changed": true,
+	"notifications/tasks/status": true,
+}
+
+// spanOf is the name of a message in spans.
+func spanOf(method string) string {
+	if notifications[method] {
+		return method
+	}
+	return methodOf(method)
 }
 
 // joined is ctx as a part of the client's trace. _meta goes before the headers, which may

@@ -63,6 +63,8 @@ type Options struct {
 	// Full answers what finds no room at the door; rule names the limit. It
 	// records the refusal. nil: there is no record.
 	Full func(x *Exchange, rule string) Reply
+	// Timed notes when each request comes in, for Exchange.Arrived.
+	Timed bool
 	// Keeper keeps sessions for the next run of the daemon. nil: they end with it.
 	Keeper Keeper
 	// StreamTime is how long the event stream of one call is held open; after
@@ -140,6 +142,9 @@ func (d *Door) Close() {
 // ServeHTTP checks a request in a fixed order: its form, Host and Origin,
 // authentication, path, method, and only then the body.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.o.Timed {
+		r = r.WithContext(context.WithValue(r.Context(), arrivedKey{}, time.Now()))
+	}
 	if len(r.TransferEncoding) > 0 {
 		// net/http does not tell whether Content-Length was there as well. Then two
 		// readers can disagree where the body ends (RFC 9112, 6.3).

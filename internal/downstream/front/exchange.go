@@ -12,6 +12,7 @@ package front
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -50,7 +51,7 @@ type Exchange struct {
 	// front; empty: none.
 	Delivery string
 	stream   *stream
-	sent     http.Header     // of the request that carried the message
+	request  *http.Request   // that carried the message; nil: none did
 	client   context.Context // of the connection of a call in a session; nil: it is the call's own
 }
 
@@ -59,7 +60,24 @@ type Exchange struct {
 func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
 
 // Sent is a header of the HTTP request that carried the message; "": there is none.
-func (x *Exchange) Sent(name string) string { return x.sent.Get(name) }
+func (x *Exchange) Sent(name string) string {
+	if x.request == nil {
+		return ""
+	}
+	return x.request.Header.Get(name)
+}
+
+// Arrived is when that request came in, before anything of it was checked; zero: it is
+// not known (Options.Timed).
+func (x *Exchange) Arrived() (at time.Time) {
+	if x.request != nil {
+		at, _ = x.request.Context().Value(arrivedKey{}).(time.Time)
+	}
+	return at
+}
+
+// arrivedKey is the time at which a request came in, in its context.
+type arrivedKey struct{}
 
 // Reply is the answer to a request: exactly one of Result and Error, unless
 // None says that nothing is to be sent (the client cancelled the request).
