@@ -141,8 +141,8 @@ func (c *conversion) program(s *server) {
 	}
 }
 
-// path expands the home directory in a command, and makes one of a project
-// absolute.
+// path makes a command that is a path absolute: ~/ is the home directory, and a relative
+// path begins at the directory of the project. A bare name is looked up in PATH later.
 func (c *conversion) path(command string) string {
 	if strings.ContainsRune(command, '/') && !strings.HasPrefix(command, "$") {
 		return c.within(command)
@@ -150,7 +150,7 @@ func (c *conversion) path(command string) string {
 	return command
 }
 
-// within makes a path absolute where it is known from where.
+// within makes a path absolute. A relative path of an entry without a directory stays.
 func (c *conversion) within(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok && c.home != "" {
 		return filepath.Join(c.home, rest)
@@ -161,6 +161,7 @@ func (c *conversion) within(path string) string {
 	return filepath.Join(c.dir, path)
 }
 
+// fill translates the members of values, which is an object, into texts.
 func (c *conversion) fill(into map[string]string, values any) {
 	all, _ := values.(map[string]any)
 	for name, v := range all {

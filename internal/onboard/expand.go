@@ -37,7 +37,7 @@ func (c *conversion) curly(text string) string {
 	})
 }
 
-// braces translates what an editor fills in.
+// braces translates references that an editor would replace: ${{ secrets.NAME }} and ${NAME}.
 func (c *conversion) braces(text string) string {
 	text = regexp.MustCompile(`\$\{\{\s*(?:secrets|inputs)\.([A-Za-z0-9_]+)\s*\}\}`).ReplaceAllStringFunc(text, func(ref string) string {
 		name := strings.Trim(ref[strings.IndexByte(ref, '.')+1:], " }")
@@ -73,7 +73,7 @@ func (c *conversion) editor(name string) (string, bool) {
 	return "", false
 }
 
-// input makes a variable of what an editor asks a person for.
+// input makes an environment variable of a value that an editor asks its user for.
 func (c *conversion) input(id string) string {
 	name := strings.ToUpper(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(id, "_"))
 	if name == "" || name[0] >= '0' && name[0] <= '9' {

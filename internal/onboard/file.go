@@ -171,7 +171,7 @@ func (f File) backups() []File {
 	return out
 }
 
-// globbed makes a path a pattern for itself.
+// globbed is the pattern of filepath.Glob that matches exactly path.
 func globbed(path string) string {
 	var b bytes.Buffer
 	for _, r := range path {
@@ -183,6 +183,7 @@ func globbed(path string) string {
 	return b.String()
 }
 
+// removeCopy removes a copy whose text is in the file again.
 func removeCopy(path string) error {
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing the copy that is back in place: %w", err)

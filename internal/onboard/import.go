@@ -203,9 +203,9 @@ func allowedName(name string) string {
 	return name
 }
 
-// settle makes a server one that the configuration can have: an address of this
-// machine or network is allowed, and one that cannot be used as things are is
-// disabled. It gives the problem of one that cannot be had at all.
+// settle changes a server until the configuration accepts it: an address of this machine
+// or network gets allow_private, and a server that cannot be used now is disabled. It
+// returns the problem of a server that is not accepted even then.
 func (w *importing) settle(name string, s *server, label string) string {
 	if s.disabled {
 		return w.judge(name, *s)

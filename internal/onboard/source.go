@@ -93,8 +93,8 @@ type entry struct {
 	inputs map[string]string // what an editor asks for, by its id
 }
 
-// entries reads the servers of a source, sorted by name. There being no file is
-// no error: then there are none.
+// entries reads the servers of a source, sorted by name. A file that does not
+// exist has none.
 func (p Places) entries(s Source) ([]entry, error) {
 	f, err := Read(s.Path)
 	if err != nil || f.Text == nil {

@@ -348,8 +348,8 @@ func (s *sheet) itemLine(v *yaml.Node, n int) int {
 	return lineStart(s.text, at)
 }
 
-// itemEnd is where the lines of an entry end that another one follows, whose
-// comments are not its own.
+// itemEnd is where the lines of the n-th entry end, which another entry follows. Comments
+// right above that one belong to it.
 func (s *sheet) itemEnd(v *yaml.Node, n, indent int) int {
 	start, end := s.itemLine(v, n), s.itemLine(v, n+1)
 	for {

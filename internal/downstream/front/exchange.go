@@ -6,7 +6,8 @@
 // Invariant: a message reaches the Handler only after Host, Origin,
 // authentication, media type, size and strict parsing have passed, in that order.
 // A session, stream or pending question is reachable only for the principal that
-// opened it; for any other caller it does not exist.
+// opened it; for any other caller it does not exist. The front writes every header of
+// an answer itself: no header of a server reaches a client.
 package front
 
 import (
