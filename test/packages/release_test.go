@@ -33,6 +33,9 @@ func release(t *testing.T, tree, dist, version, targets string, env ...string) {
 // the same bytes.
 func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("compiles everything again with an empty cache, which needs 8 minutes of one processor: run by make packages-test")
+	}
 	const targets = "linux/amd64,windows/amd64" // a client, the system packages and the image
 	root, one, two := moduleRoot(t), t.TempDir(), t.TempDir()
 	copied := filepath.Join(t.TempDir(), "another", "tree")
