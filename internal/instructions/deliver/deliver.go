@@ -76,6 +76,7 @@ type Listed struct {
 
 // Templates lists what the reader may have, by name, and the revision of that.
 func (s *deliveries) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
+	r = r.atOnce()
 	p, err := s.o.Gate.Enter(s.act(r, actionRead, "").Deferred())
 	if err != nil {
 		return nil, "", err
@@ -115,6 +116,7 @@ func (s *deliveries) act(r *Reader, action, name string) gate.Act {
 // admit takes an order through the gate. Which documents policy keeps from a
 // reader looks like which there are not.
 func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
+	r = r.atOnce()
 	p, err := s.o.Gate.Enter(s.act(r, o.action, o.name).Deferred())
 	var refusal *gate.Refusal
 	if errors.As(err, &refusal) && refusal.Code == gate.CodeDenied && o.max == 0 {
@@ -137,10 +139,14 @@ func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, erro
 func (s *deliveries) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
 	d := s.readers.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
 	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
-	if d.Allow {
-		return s.deliver(ctx, p, r, o)
+	if !d.Allow {
+		return nil, s.denied(p, r, o, d)
 	}
-	return nil, s.denied(p, r, o, d)
+	p, err := approved(ctx, s, p, r, o, d.Ask)
+	if err != nil {
+		return nil, err
+	}
+	return s.deliver(ctx, p, r, o)
 }
 
 // denied records that policy denies the reader what its connection may ask for,

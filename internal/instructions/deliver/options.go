@@ -131,6 +131,7 @@ type Reader struct {
 	Session *session.Session     // nil: a bearer token reads without one
 	Scope   []string             // the tiers
 	MCP     string               // digest of the MCP session, for the record; may be empty
+	Holds   bool                 // what policy holds for the operator can wait: it is in what the reader sees
 }
 
 // key names a reader where its texts and refs are kept: a session's id, or the
@@ -152,13 +153,16 @@ func (r *Reader) connection() *principal.Principal {
 
 // decide asks policy about a reader. It asks for the connection's principal and
 // for the maker of the session, and both must be allowed: neither lends the other
-// a right. The rule that refuses is returned.
+// a right. The rule that refuses is returned, or the first one that has the act held.
 func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
-	q.Who = r.Who
+	q.Who, q.Holds = r.Who, r.Holds
 	d := s.o.Gate.Allows(q)
 	if d.Allow && r.Beside != nil {
+		ask := d.Ask
 		q.Who = r.Beside
-		d = s.o.Gate.Allows(q)
+		if d = s.o.Gate.Allows(q); d.Ask.Rule == "" {
+			d.Ask = ask
+		}
 	}
 	return d
 }

@@ -113,7 +113,7 @@ func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
 	default:
 		return nil, NoToken
 	}
-	r.MCP = a.Session
+	r.MCP, r.Holds = a.Session, a.Holds
 	return r, ""
 }
 
@@ -219,7 +219,7 @@ func (s *readers) lost(r *Reader, state library.State) bool {
 func (s *readers) see(r *Reader, set *document.Set) (sight, string) {
 	in := *r
 	in.Scope = s.scope(r)
-	on := strings.Join(append([]string{strconv.FormatUint(s.rules.Load(), 36), r.Who.Identity(), r.connection().Identity()}, in.Scope...), "\x00")
+	on := strings.Join(append([]string{strconv.FormatUint(s.rules.Load(), 36), r.Who.Identity(), r.connection().Identity(), strconv.FormatBool(r.Holds)}, in.Scope...), "\x00")
 	if v, ok := s.cache.find(r.key(), on, set); ok {
 		return v, on
 	}

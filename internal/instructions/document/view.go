@@ -38,6 +38,23 @@ func (s *Set) View(c Caller, may func(*Document) bool) *View {
 	return v
 }
 
+// Whole are the documents whose texts are in that of a name: itself, and what it includes.
+func (v *View) Whole(name string) []string {
+	d := v.docs[name]
+	if d == nil {
+		return nil
+	}
+	names := []string{name}
+	for _, included := range d.includes {
+		for _, n := range v.Whole(included) {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return names
+}
+
 // chooser remembers what it chose; nil: nothing.
 type chooser struct {
 	set    *Set

@@ -1,0 +1,69 @@
+package deliver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/instructions/document"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+)
+
+// approved lets an order through that policy does not hold, neither itself (ask) nor any
+// document whose text it gives, or that the operator has approved. An approval is for the
+// documents as they were when it was asked for.
+func approved(ctx context.Context, s *deliveries, p gate.Pass, r *Reader, o order, ask policy.Ask) (gate.Pass, error) {
+	if !r.Holds { // what is held is denied to the reader, and in nothing that it sees
+		return p, nil
+	}
+	v, err := s.readers.view(ctx, r)
+	if err != nil {
+		return p, s.turn(p, r, err)
+	}
+	names := textsOf(v, o)
+	for _, name := range names {
+		if ask.Rule == "" {
+			ask = s.readers.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: name, Confirmed: p.Act().Confirmed}).Ask
+		}
+	}
+	if ask.Rule == "" {
+		return p, nil
+	}
+	return p.Hold(ask, o.name, ordered(o, names, v.Revision()))
+}
+
+// atOnce is the reader where nothing can wait for the operator: it sees nothing that is held.
+func (r *Reader) atOnce() *Reader {
+	in := *r
+	in.Holds = false
+	return &in
+}
+
+// textsOf are the documents whose texts an order gives.
+func textsOf(v sight, o order) (names []string) {
+	if o.max == 0 {
+		names = v.Whole(o.name)
+	} else {
+		for _, d := range v.Documents() {
+			names = append(names, d.Name)
+		}
+	}
+	if v.Find(document.PreambleName) != nil && !slices.Contains(names, document.PreambleName) {
+		names = append(names, document.PreambleName)
+	}
+	return names
+}
+
+// ordered is an order as the operator is shown it.
+func ordered(o order, names []string, revision string) []byte {
+	list := []byte{'['}
+	for i, name := range names {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = rawjson.AppendQuote(list, name)
+	}
+	return rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, o.name)}, rawjson.Edit{Key: "vars", Value: o.vars},
+		rawjson.Edit{Key: "documents", Value: append(list, ']')}, rawjson.Edit{Key: "revision", Value: rawjson.AppendQuote(nil, revision)})
+}
