@@ -227,7 +227,7 @@ func (c *conn) wait(answer chan string) string {
 		return a
 	case <-c.done:
 		return "the connection ended"
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		return "no answer"
 	}
 }
