@@ -215,9 +215,17 @@ func (h heldCalls) Pending(context.Context, console.Caller) ([]console.Held, err
 	var out []console.Held
 	for _, q := range h.d.approvals.Pending() {
 		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
-			Server: q.Server, Tool: q.Tool, Args: q.Args, Notes: q.Notes, Preview: q.Preview})
+			Server: q.Server, Tool: objectOf(q), Args: q.Args, Notes: q.Notes, Preview: q.Preview})
 	}
 	return out, nil
+}
+
+// objectOf is what is asked for, with the action where that is not the call of a tool.
+func objectOf(q approval.Question) string {
+	if q.Action == policy.ActionCall {
+		return q.Tool
+	}
+	return q.Action + " " + q.Tool
 }
 
 // Settle implements console.Approvals. The console's own session is the operator's.
