@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func newWorld(t *testing.T, uid int, entry string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(base) })
+	t.Cleanup(func() { removeLocked(t, base) })
 	w := &world{t: t, uid: uid, base: base, home: base + "/home"}
 	w.install()
 	granted := strings.Contains(entry, "write: [HOME]") || strings.Contains(entry, "write: [BASE]")
@@ -127,12 +128,29 @@ mcpServers:
 	return strings.NewReplacer("ENTRY", strings.NewReplacer("BASE", w.base, "HOME", w.home).Replace(entry), "BASE", w.base).Replace(text)
 }
 
+// removeLocked removes a tree in which the thief took rights from directories.
+func removeLocked(t *testing.T, base string) {
+	_ = filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			return os.Chmod(path, 0o700) // before it is read
+		}
+		return nil
+	})
+	if err := os.RemoveAll(base); err != nil {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// programsDir is where programs has put them, for the end of the run.
+var programsDir atomic.Value
+
 // programs are the program and the thief, built once.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "doorward-attack-bin")
 	if err != nil {
 		return "", err
 	}
+	programsDir.Store(dir)
 	for name, pkg := range map[string]string{"doorward": ".", "thief": "../../test/thief"} {
 		c := exec.Command("go", "build", "-o", dir+"/"+name, pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")

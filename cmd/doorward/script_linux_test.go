@@ -55,7 +55,18 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift, "pty": ptyMain, "resident": residentMain, "reaper": reaperMain})
+	testscript.Main(tidy{m}, map[string]func(){"doorward": main, "fakemcp": fakeMCP, "stranger": stranger, "adrift": adrift, "pty": ptyMain, "resident": residentMain, "reaper": reaperMain})
+}
+
+// tidy removes what the tests share when all are over.
+type tidy struct{ m *testing.M }
+
+func (r tidy) Run() int {
+	status := r.m.Run()
+	if dir, ok := programsDir.Load().(string); ok {
+		_ = os.RemoveAll(dir)
+	}
+	return status
 }
 
 func TestScripts(t *testing.T) {
