@@ -71,18 +71,18 @@ lint:
 
 # unit runs all Go tests, the scripts against the real binary and the fuzz
 # seeds among them, and counts what was skipped. SKIPS names a list of the tests
-# that may be skipped, PACKAGES the packages.
-PACKAGES ?= ./...
+# that may be skipped, UNITS the packages.
+UNITS ?= ./...
 SKIPS ?= test/skips.txt
 unit: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 25m $(PACKAGES)
+	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 25m $(UNITS)
 
 # unit-as-user runs the same as an ordinary user made for it, whose rights
 # decide what peers, the sandbox and the files of the state directory allow.
 # The other parts do not depend on the user. The race detector ran for root.
 unit-as-user:
-	test/as-user.sh unit RACE= SKIPS=test/skips-user.txt PACKAGES="$(PACKAGES)"
+	test/as-user.sh unit RACE= SKIPS=test/skips-user.txt UNITS="$(UNITS)"
 
 # powerloss takes the daemon's power away, on a file system that forgets what
 # was not synced. Where FUSE may not be mounted it says so and goes on, unless

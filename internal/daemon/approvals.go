@@ -138,7 +138,7 @@ func (a api) approver() admin.Approver {
 			}
 			err := a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
 			if errors.Is(err, approval.ErrSettled) {
-				if is, failed := (heldMail{a.d}).settle(ctx, who, n, s); is || failed != nil {
+				if is, failed := heldMail(a).settle(ctx, who, n, s); is || failed != nil {
 					return failed
 				}
 			}
@@ -180,7 +180,7 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 
 // pending is what waits for the operator, by number: calls and messages.
 func (a api) pending(ctx context.Context) []admin.PendingCall {
-	out := append([]admin.PendingCall{}, heldMail{a.d}.pending(ctx)...)
+	out := append([]admin.PendingCall{}, heldMail(a).pending(ctx)...)
 	for _, q := range a.d.approvals.Pending() {
 		c := admin.PendingCall{N: q.N, Time: stamp(q.Time), Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action,
 			Args: json.RawMessage(q.Args), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}

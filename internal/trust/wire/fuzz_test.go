@@ -177,13 +177,3 @@ func written(t *testing.T, m Message) []byte {
 	out[len(out)-1] = '}'
 	return out
 }
-
-func decode(t *testing.T, b []byte) (v any) {
-	t.Helper()
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%q: %v", b, err)
-	}
-	return v
-}
