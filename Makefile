@@ -50,7 +50,10 @@ packages-test:
 
 machine:
 	test/machine.sh
-	$(GO) run ./test/count -skips test/skips-packages.txt -tags packages -short -count=1 -timeout 30m ./test/packages/...
+	$(GO) run ./test/count -skips $(MACHINE_SKIPS) -tags packages -short -count=1 -timeout 30m ./test/packages/...
+
+# One of the tests builds an older revision, which a clone without history lacks.
+MACHINE_SKIPS = $(shell git cat-file -e '735bc5e^{commit}' 2>/dev/null && echo test/skips-packages.txt || echo test/skips-packages-shallow.txt)
 
 dependencies: clients postgres servers chromium bus
 
