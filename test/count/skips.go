@@ -54,6 +54,16 @@ func (s skips) take(test string) string {
 	return " as listed"
 }
 
+// of are the listed tests of the given packages: a run need not have all of them.
+func (s skips) of(packages map[string]bool) skips {
+	out := maps.Clone(s)
+	maps.DeleteFunc(out, func(test string, _ bool) bool {
+		name, _, _ := strings.Cut(test, " ")
+		return !packages[name]
+	})
+	return out
+}
+
 // unexpected reports whether a skip of the total is not listed, or a listed one
 // did not happen.
 func (s skips) unexpected(total int) bool {

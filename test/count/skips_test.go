@@ -34,6 +34,24 @@ func TestSkips(t *testing.T) {
 	}
 }
 
+// A listed test counts where its package ran.
+func TestSkipsOfPackagesThatRan(t *testing.T) {
+	s, err := parseSkips("example.com/a TestOne # needs root\nexample.com/b TestTwo # needs root\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.take("example.com/a TestOne")
+	for packages, want := range map[string]bool{"a": false, "b": true, "ab": true, "": true} {
+		ran := make(map[string]bool)
+		for _, p := range packages {
+			ran["example.com/"+string(p)] = true
+		}
+		if got := s.of(ran).unexpected(1); got != want {
+			t.Errorf("packages %q ran: unexpected %v", packages, got)
+		}
+	}
+}
+
 // TestNoSkipsListed: without a list any skip is unexpected.
 func TestNoSkipsListed(t *testing.T) {
 	var s skips
