@@ -48,8 +48,8 @@ func Shown(args []string) []string {
 // assigned is a name with its value: --name=value, NAME=value or a header.
 const assigned = `^(-*([A-Za-z][A-Za-z0-9_.-]*)(?:=|:\s+))(?s:(.*))$`
 
-// random is text that nobody types: capitals, small letters and digits, or many
-// hexadecimal digits.
+// random matches the characters of a generated value: at least 20 letters, digits and
+// marks of base64. The caller decides whether their mix looks generated.
 const random = `^[A-Za-z0-9_+/=-]{20,}$`
 
 // shown is one argument behind an option, "" for none.

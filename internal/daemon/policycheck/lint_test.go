@@ -144,7 +144,7 @@ func TestProblems(t *testing.T) {
 		{"program at calls", `forbid (principal, action == Action::"tools/call", resource) unless { context.observed.exe == "/bin/x" };`, ""},
 		{"pid at handshakes", `forbid (principal, action, resource in Server::"notes") when { context.observed.pid == 1 };`, ""},
 
-		// What waits for the operator.
+		// Acts that wait for the operator.
 		{"ask of a forbid", `@ask("why") ` + forbidCall + `;`, "1:: @ask is for permits"},
 		{"ask of what can wait", `@ask("why") permit (principal in Kind::"uid", action in [Action::"tools/call", Action::"agent.send", Action::"agent.spawn"], resource);`, ""},
 		{"ask of a mailbox", `@ask("why") permit (principal in Kind::"uid", action == Action::"agent.deliver", resource);`, ""},

@@ -32,8 +32,8 @@ func (a *arriving) Notification(_ context.Context, x *Exchange) *wire.Error {
 }
 
 // TestARequestArrivesBeforeItIsAuthenticated: the time of a message is from before Host,
-// Origin and credential are looked at, in both eras, for requests and notifications; where
-// nobody asks for it there is none.
+// Origin and credential are looked at, in both eras, for requests and notifications.
+// Without a function that asks for the time it is not taken.
 func TestARequestArrivesBeforeItIsAuthenticated(t *testing.T) {
 	t.Parallel()
 	for _, timed := range []bool{true, false} {

@@ -86,7 +86,7 @@ func uncalled(command []byte) []byte {
 }
 
 // Edited is the change of arguments that the configuration made in this run of the
-// daemon and that nobody has looked at, if there was one.
+// daemon and that the operator has not looked at; nil without one.
 func (b *Book) Edited(server string) *Edit {
 	r := b.known(server)
 	if r == nil {
