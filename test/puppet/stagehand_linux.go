@@ -8,11 +8,31 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // OwnNumbers is a pid namespace, in which no other process takes a number.
 func OwnNumbers() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+}
+
+// EnterOwnNumbers is called first by the process that OwnNumbers made. It gives
+// the process a /proc of the namespace and lets numbers start at 1000: Replace
+// needs some that are free below the one that it wants.
+func EnterOwnNumbers() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making the mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	return nextNumberAfter(1000)
+}
+
+// nextNumberAfter lets the next process or thread have the number after last.
+func nextNumberAfter(last int) error {
+	return os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(last)), 0)
 }
 
 // Stagehand is a puppet under the command of a helper.
@@ -72,7 +92,7 @@ func (p *Stagehand) Replace(pid int32) error {
 	}
 	for try := range 3000 {
 		last := int(pid) - 1 - try%16 // threads, and what os/exec tries out, take numbers too
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(last)), 0); err != nil {
+		if err := nextNumberAfter(last); err != nil {
 			return err
 		}
 		line, err := p.Ask("heir")

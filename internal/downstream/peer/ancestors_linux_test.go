@@ -139,10 +139,6 @@ func reusedMiddle(args []string) error {
 	if err != nil {
 		return err
 	}
-	// High enough for a few numbers below it.
-	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("1000"), 0); err != nil {
-		return err
-	}
 	mother, err := puppet.NewStagehand("")
 	if err != nil {
 		return err

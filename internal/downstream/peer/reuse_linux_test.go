@@ -2,10 +2,7 @@ package peer
 
 import (
 	"context"
-	"errors"
 	"net"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/test/puppet"
@@ -13,7 +10,7 @@ import (
 
 // namespaced plays the daemon of such a namespace, whose pid is 1.
 func namespaced(path string) (*net.UnixListener, *puppet.Stagehand, error) {
-	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+	if err := puppet.EnterOwnNumbers(); err != nil {
 		return nil, nil, err
 	}
 	ln, err := (&net.ListenConfig{Control: attest.ListenControl}).Listen(context.Background(), "unix", path)
