@@ -62,6 +62,7 @@ var mayImport = map[string]string{
 	"internal/relay/failure":     "downstream/front trust/gate trust/wire upstream",
 	"internal/relay/listing":     "base/protocol base/rawjson downstream/front relay/naming relay/paramheader relay/resolve trust/ upstream/pin",
 	"internal/relay/naming":      "base/protocol base/rawjson relay/resolve trust/wire upstream",
+	"internal/relay/offer":       "base/rawjson downstream/front relay/era relay/listing relay/paramheader relay/resolve trust/wire upstream upstream/pin",
 	"internal/relay/paramheader": "base/protocol trust/wire",
 	"internal/relay/question":    "base/plaintext base/rawjson downstream/front relay/failure trust/ upstream",
 	"internal/relay/seal":        "base/rawjson relay/resolve trust/principal trust/wire",

@@ -72,6 +72,14 @@ func (b *backend) reserve() (release func(), err error) {
 	}, nil
 }
 
+// startable is why the server's program may not be started.
+func (b *backend) startable() error {
+	if b.Pin == nil {
+		return nil
+	}
+	return b.Pin.Start()
+}
+
 // coldTime is how long the start of a program waits for another first start of it.
 const coldTime = 3 * time.Minute
 

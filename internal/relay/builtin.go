@@ -9,6 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -150,7 +151,7 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, 
 	if err != nil {
 		return nil, err
 	}
-	req := upstream.Request{Method: "subscriptions/listen", Params: e.sub.r.watch.traced(ctx, e.link.withMeta(c, rawjson.Edit{Key: "notifications", Value: w.want.JSON()}))}
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.sub.r.watch.traced(ctx, era.OwnParams(c.meta, rawjson.Edit{Key: "notifications", Value: w.want.JSON()}))}
 	granted, refused := make(chan *subscribe.Filter, 1), make(chan error, 1)
 	go func() {
 		acked := false

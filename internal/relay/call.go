@@ -189,7 +189,8 @@ func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 
 // exchange sends one request on one connection.
 func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
-	t, err := l.pinned(ctx, c, t)
+	var err error
+	t.Target, err = c.offers.Settled(ctx, t.Target)
 	if errors.Is(err, pin.ErrWithheld) && !keepsHere(x, c, t.Method()) {
 		return l.disguise(ctx, x, c, t, err)
 	}

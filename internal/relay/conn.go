@@ -7,9 +7,9 @@ import (
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // liveConn is an open connection and what its server said at the start.
@@ -19,8 +19,8 @@ type liveConn struct {
 	hello []byte        // InitializeResult or DiscoverResult, raw
 	ready chan struct{} // closed when the fields above are set
 
-	pin    *pin.View // nil: nothing of the server is pinned
-	offers [pin.KindCount]offer
+	meta   []byte // of Doorward's own requests, see era.OwnParams
+	offers *offer.Offers
 
 	mu      sync.Mutex
 	shelves map[string]*listing.Known   // lists that the server has answered

@@ -14,6 +14,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/lookalike"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -318,7 +319,7 @@ func (h *house) flush() {
 		open := slices.Collect(maps.Keys(b.conns))
 		b.mu.Unlock()
 		for _, c := range open {
-			req := upstream.Request{Method: flushed, Params: (&link{r: h.relay, b: b}).withMeta(c)}
+			req := upstream.Request{Method: flushed, Params: era.OwnParams(c.meta)}
 			if _, err := c.conn.Call(h.t.Context(), &req, nil); err != nil && c.alive() {
 				h.t.Error(err)
 			}

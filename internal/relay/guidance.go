@@ -109,7 +109,7 @@ func (r *Relay) saidBy(x *front.Exchange, b *backend) (string, bool) {
 		if c == nil {
 			continue
 		}
-		own, ok := wire.GetString(b.greeting(c, era.Initialized(c.era, c.hello, protocol.LatestLegacy)), "instructions")
+		own, ok := wire.GetString(c.offers.Greeting(era.Initialized(c.era, c.hello, protocol.LatestLegacy)), "instructions")
 		own = oneLine(own)
 		return own, ok && own != ""
 	}

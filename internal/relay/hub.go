@@ -102,7 +102,9 @@ func (h *hub) publish(e upstream.Event) {
 	if e.Method == protocol.ToolsChanged {
 		h.link.b.params.Forget()
 	}
-	h.link.relisted(e.Method)
+	if c := h.link.live.Load(); c != nil {
+		c.offers.Changed(e.Method)
+	}
 	h.spread(e)
 }
 

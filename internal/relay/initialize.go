@@ -20,7 +20,7 @@ func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) f
 	if err != nil {
 		return r.failures.fail(ctx, b.Name, pass, err)
 	}
-	result := b.greeting(c, era.Initialized(c.era, c.hello, x.Version))
+	result := c.offers.Greeting(era.Initialized(c.era, c.hello, x.Version))
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}
@@ -57,7 +57,7 @@ func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) fro
 	if err != nil {
 		return r.failures.fail(ctx, b.Name, pass, err)
 	}
-	result := b.greeting(c, era.Discovered(c.era, c.hello))
+	result := c.offers.Greeting(era.Discovered(c.era, c.hello))
 	if b.Builtin != nil && b.Name == guideServer {
 		result = r.greet(ctx, x, result)
 	}

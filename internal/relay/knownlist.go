@@ -40,7 +40,7 @@ func (s *shelving) begin(x *front.Exchange, l *link, c *liveConn, method string,
 	if s == nil {
 		return
 	}
-	*s = shelving{conn: c, key: listing.ShelfKey(x, method, params), changes: c.changesOf(method), epoch: l.b.epoch(), asked: time.Now(), mirrors: l.mirrors(c)}
+	*s = shelving{conn: c, key: listing.ShelfKey(x, method, params), changes: c.offers.Changes(method), epoch: l.b.epoch(), asked: time.Now(), mirrors: l.mirrors(c)}
 }
 
 // take notes the answer.
@@ -79,7 +79,7 @@ func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Ti
 
 // current reports whether the server is known to answer a kept list the same.
 func (c *liveConn) current(s *listing.Known, b *backend, method string) bool {
-	return c.alive() && s.Changes == c.changesOf(method) && s.Epoch == b.epoch() && (s.Until.IsZero() || time.Now().Before(s.Until))
+	return c.alive() && s.Changes == c.offers.Changes(method) && s.Epoch == b.epoch() && (s.Until.IsZero() || time.Now().Before(s.Until))
 }
 
 // epoch changes with what is approved of the server.

@@ -170,7 +170,7 @@ func (w *world) heard(s *script) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {
-		n += int(c.changesOf("tools/list"))
+		n += int(c.offers.Changes("tools/list"))
 	}
 	return n
 }

@@ -8,11 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -206,7 +205,8 @@ func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
 	}
 	l.b.owed.Started()
 	l.b.greeted.Store(c)
-	l.met(c)
+	c.offers = offer.New(offer.Options{Conn: c.conn, Era: c.era, Hello: c.hello, Meta: c.meta, Guard: l.b.Pin, Caps: wire.Get(l.init, "capabilities"),
+		Table: &l.b.params, Learn: c.era == front.Modern || l.client == front.Modern})
 	if f, ok := faceOf(l); ok && l.r.opened != nil {
 		l.r.opened(l.b.Name, f)
 	}
@@ -240,7 +240,7 @@ func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) 
 		case l.b.Builtin != nil:
 			c.conn, c.hello = l.openBuiltin(era, on)
 		case era == front.Modern:
-			c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.meta(), on)
+			c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.r.meta, on)
 		default:
 			c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)
 		}
@@ -251,7 +251,7 @@ func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) 
 // connectEither starts a program whose era is not known, and notes what it lacks.
 func (l *link) connectEither(ctx context.Context, first front.Era) (*liveConn, error) {
 	return l.dialWith(func(c *liveConn, on func(upstream.Event)) error {
-		conn, g, err := l.b.Upstream.DialEither(ctx, first == front.Modern, l.meta(), l.init, on)
+		conn, g, err := l.b.Upstream.DialEither(ctx, first == front.Modern, l.r.meta, l.init, on)
 		if err != nil {
 			return err
 		}
@@ -278,6 +278,9 @@ func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*live
 	if err != nil {
 		return nil, err
 	}
+	if c.era == front.Modern {
+		c.meta = l.r.meta
+	}
 	if wire.HoldsQuestions(c.hello) {
 		if c.hello, err = l.embedded(l.outsideCalls(), c.hello); err != nil {
 			close(c.ready)
@@ -287,20 +290,6 @@ func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*live
 	}
 	close(c.ready)
 	return c, nil
-}
-
-// meta is the _meta of requests that Doorward makes itself.
-func (l *link) meta() []byte {
-	m := []byte(`{"` + wire.MetaVersion + `":"` + protocol.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
-	return append(append(m, l.r.info...), '}')
-}
-
-// withMeta are params for a request that Doorward makes itself on c.
-func (l *link) withMeta(c *liveConn, edits ...rawjson.Edit) []byte {
-	if c.era == front.Modern {
-		edits = append([]rawjson.Edit{{Key: "_meta", Value: l.meta()}}, edits...)
-	}
-	return rawjson.Set(nil, edits...)
 }
 
 // drop forgets a connection that has ended or is about to end, so that the next

@@ -8,6 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -119,7 +120,7 @@ func (h *hub) lookAgain() {
 
 // hold keeps a modern listen open.
 func (l *listening) hold(acknowledge func([]byte)) error {
-	req := upstream.Request{Method: "subscriptions/listen", Params: l.traced(l.hub.link.withMeta(l.conn, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()}))}
+	req := upstream.Request{Method: "subscriptions/listen", Params: l.traced(era.OwnParams(l.conn.meta, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()}))}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
 			acknowledge(wire.Get(e.Params, "notifications"))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/upstream"
@@ -97,10 +98,10 @@ func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	}
 	defer l.link.drop(c)
 	if k, ok := listing.PinKind(method); ok && l.link.b.Pin != nil {
-		entries, err := l.link.judged(ctx, c, k)
+		entries, err := c.offers.Judged(ctx, k)
 		return sha256.Sum256(entries), err == nil
 	}
-	reply, err := c.conn.Call(ctx, &upstream.Request{Method: method, Params: l.link.withMeta(c)}, nil)
+	reply, err := c.conn.Call(ctx, &upstream.Request{Method: method, Params: era.OwnParams(c.meta)}, nil)
 	return sha256.Sum256(reply.Result), err == nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/paramheader"
@@ -22,7 +21,7 @@ func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c
 	if t.Method() != "tools/call" {
 		return nil
 	}
-	tool, err := l.headersOf(ctx, c, t.Name())
+	tool, err := c.offers.Headers(ctx, t.Name())
 	if err != nil {
 		return err
 	}
@@ -49,32 +48,4 @@ func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c
 		}
 	}
 	return nil
-}
-
-// maxPages bounds a server that pages for ever.
-const maxPages = 100
-
-// headersOf returns a tool's annotations, asking the server for its tools
-// when they are not known yet.
-func (l *link) headersOf(ctx context.Context, c *liveConn, tool string) (paramheader.Tool, error) {
-	set := l.b.params.Now()
-	if h, known := set.Of(tool); known {
-		return h, nil
-	}
-	var cursor []byte
-	for page := range maxPages {
-		req := upstream.Request{Method: "tools/list", Params: l.withMeta(c, rawjson.Edit{Key: "cursor", Value: cursor})}
-		reply, err := c.conn.Call(ctx, &req, nil)
-		if err != nil {
-			return paramheader.Tool{}, err
-		}
-		// An error is a server without tools: the call itself will say so.
-		cursor = wire.Get(reply.Result, "nextCursor")
-		set = l.b.params.Learn(set, wire.Get(reply.Result, "tools"), cursor == nil || page == maxPages-1)
-		if cursor == nil {
-			break
-		}
-	}
-	h, _ := set.Of(tool)
-	return h, nil
 }

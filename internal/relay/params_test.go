@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -239,7 +240,7 @@ func TestEndlessToolList(t *testing.T) {
 	m := build(t, []Server{s.server()}).modern("/mcp/s", "uid:1000")
 	equal(t, "call", code(m.tool("t", ``)), "")
 	m.tool("t", ``)
-	if n := len(s.got("tools/list")); n != maxPages {
+	if n := len(s.got("tools/list")); n != offer.MaxPages {
 		t.Errorf("%d pages", n)
 	}
 }

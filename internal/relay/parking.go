@@ -106,7 +106,8 @@ func (r *Relay) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 
 func (p *parked) resume(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	l := p.link
-	again, err := l.pinned(ctx, p.conn, t)
+	again, err := t, error(nil)
+	again.Target, err = p.conn.offers.Settled(ctx, t.Target)
 	if err != nil {
 		p.cancel()
 		return upstream.Reply{}, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
@@ -19,20 +19,20 @@ func BenchmarkPinnedCall(b *testing.B) {
 	for i := range 50 {
 		list = append(rawjson.AppendComma(list), fmt.Sprintf(`{"name":"tool_%d","description":"does something"}`, i)...)
 	}
-	c := &liveConn{era: front.Legacy}
-	c.offers[pin.Tools].store(guard.Judge(pin.Asker{Era: "legacy"}, pin.Tools, append(list, ']')), 0)
+	conn := lister{result: append(append([]byte(`{"tools":`), list...), `]}`...)}
 	t := aimed(b, "s", "tools/call", `{"name":"tool_25","arguments":{}}`)
 	for _, s := range []struct {
 		name string
-		b    *backend
-	}{{"without", newBackend(Server{Name: "s"})}, {"with", newBackend(Server{Name: "s", Pin: guard})}} {
+		pin  *pin.Guard
+	}{{"without", nil}, {"with", guard}} {
 		b.Run(s.name, func(b *testing.B) {
-			l := &link{b: s.b}
+			l := &link{b: newBackend(Server{Name: "s", Pin: s.pin})}
+			offers := offer.New(offer.Options{Conn: conn, Guard: s.pin, Table: &l.b.params})
 			ctx := context.Background()
 			req := upstream.Request{Method: t.Method(), Params: t.Params()}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.pinned(ctx, c, t); err != nil {
+				if _, err := offers.Settled(ctx, t.Target); err != nil {
 					b.Fatal(err)
 				}
 				if err := l.scanRequest(t, &req); err != nil {
@@ -45,3 +45,15 @@ func BenchmarkPinnedCall(b *testing.B) {
 		})
 	}
 }
+
+// lister is a connection whose server answers every request with one result.
+type lister struct {
+	upstream.Conn
+	result []byte
+}
+
+func (l lister) Call(context.Context, *upstream.Request, func(upstream.Event)) (upstream.Reply, error) {
+	return upstream.Reply{Result: l.result}, nil
+}
+
+func (lister) Done() <-chan struct{} { return nil }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/relay/seal"
@@ -70,6 +71,7 @@ type Relay struct {
 	seal     *seal.Sealer
 	log      *slog.Logger
 	info     []byte // our own {"name","version"}
+	meta     []byte // of requests that Doorward makes itself
 	own      func(string) bool
 	opened   func(string, Face)
 	guide    Guide
@@ -98,6 +100,7 @@ func New(o Options) *Relay {
 	}
 	r.info = append([]byte(`{"name":"doorward","version":`), rawjson.AppendQuote(nil, o.Version)...)
 	r.info = append(r.info, '}')
+	r.meta = era.OwnMeta(r.info)
 	r.closing, r.close = context.WithCancel(context.Background())
 	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, watch: r.watch}
 	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}

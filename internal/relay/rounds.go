@@ -69,7 +69,7 @@ func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t 
 	if fresh.era != c.era {
 		return upstream.Reply{}, c, failure.ErrOtherTool
 	}
-	if _, err := l.pinned(ctx, fresh, t); err != nil {
+	if _, err := fresh.offers.Settled(ctx, t.Target); err != nil {
 		return upstream.Reply{}, c, err
 	}
 	reply, err = l.callWith(ctx, fresh, x, t, req)

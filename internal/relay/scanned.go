@@ -199,7 +199,7 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upst
 	if err := l.scanRequest(t, req); err != nil {
 		return upstream.Reply{}, err
 	}
-	changes := c.changesOf(t.Method())
+	changes := c.offers.Changes(t.Method())
 	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
 		if l.scanEvent(c, t.found, &e) {
 			hear(e)
@@ -211,6 +211,6 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upst
 	if reply, err = l.scanReply(t, reply); err != nil || reply.Error != nil {
 		return reply, err
 	}
-	shown, err := l.listed(ctx, c, t, changes, reply.Result)
+	shown, err := c.offers.Shown(ctx, t.Target, changes, reply.Result)
 	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
 }

@@ -202,9 +202,11 @@ func entersListed(r *Relay, b *backend, act gate.Act) bool {
 		r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 		return false
 	}
-	if why := shutFor(b, pin.Resources, act.Name); why != "" {
-		r.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
-		return false
+	if b.Pin != nil {
+		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
+			r.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
+			return false
+		}
 	}
 	pass, err := r.gate.Enter(act)
 	if err == nil {

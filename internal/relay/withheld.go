@@ -181,12 +181,5 @@ func (r *Relay) Look(ctx context.Context, who *principal.Principal, server strin
 	if err != nil {
 		return err
 	}
-	var failed []error
-	for k := range pin.KindCount {
-		c.offers[k].forget()
-		if _, err := l.judge(ctx, c, k); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
+	return c.offers.Look(ctx)
 }

@@ -104,3 +104,18 @@ func WithoutTasks(extensions []byte) []byte {
 	}
 	return rawjson.Set(extensions, rawjson.Edit{Key: tasksExtension})
 }
+
+// OwnMeta is the _meta of requests that Doorward, with the clientInfo info, makes itself
+// of a modern server.
+func OwnMeta(info []byte) []byte {
+	m := []byte(`{"` + wire.MetaVersion + `":"` + protocol.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
+	return append(append(m, info...), '}')
+}
+
+// OwnParams are the params of such a request; meta is nil for a legacy server.
+func OwnParams(meta []byte, edits ...rawjson.Edit) []byte {
+	if meta != nil {
+		edits = append([]rawjson.Edit{{Key: "_meta", Value: meta}}, edits...)
+	}
+	return rawjson.Set(nil, edits...)
+}
