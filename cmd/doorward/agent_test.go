@@ -137,10 +137,11 @@ func TestAHookPrintsOneLineOfCounts(t *testing.T) {
 	}
 }
 
-// endless never ends, and has nothing to say.
-type endless struct{}
+// endless has nothing to say and ends with its test: what reads it on would
+// keep a processor busy for all tests that follow.
+type endless struct{ test context.Context }
 
-func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+func (e endless) Read(p []byte) (int, error) { clear(p); return len(p), e.test.Err() }
 
 func TestAHookIsNotHeldUpByWhatItIsTold(t *testing.T) {
 	t.Parallel()
@@ -156,7 +157,7 @@ func TestAHookIsNotHeldUpByWhatItIsTold(t *testing.T) {
 		"garbage":             {strings.NewReader("\x00\xff{{{"), "PostToolUse"},
 		"nothing":             {strings.NewReader(""), "PostToolUse"},
 		"another form":        {strings.NewReader(`{"hook_event_name":7}`), "PostToolUse"},
-		"without an end":      {endless{}, "PostToolUse"},
+		"without an end":      {endless{t.Context()}, "PostToolUse"},
 		"nothing, and no end": {quiet, "PostToolUse"},
 	} {
 		began := time.Now()

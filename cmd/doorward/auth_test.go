@@ -71,7 +71,7 @@ func TestAHookIsReadWhateverTheClientSays(t *testing.T) {
 		"garbage":             {strings.NewReader("\x00\xff{{{"), hookEvent{}},
 		"half of it":          {strings.NewReader(`{"hook_event_name":"SessionSt`), hookEvent{}},
 		"nothing":             {strings.NewReader(""), hookEvent{}},
-		"without an end":      {endless{}, hookEvent{}},
+		"without an end":      {endless{t.Context()}, hookEvent{}},
 		"nothing, and no end": {quiet, hookEvent{}},
 	} {
 		began := time.Now()

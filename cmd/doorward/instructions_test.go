@@ -224,7 +224,7 @@ func TestWhatIsImportedIsCheckedAsAWhole(t *testing.T) {
 	if _, err := gather(filepath.Join(dir, "none"), nil); err == nil {
 		t.Error("a file that is not there is imported")
 	}
-	if g, err := gather("-", endless{}); err != nil || len(g.problems) != 1 {
+	if g, err := gather("-", endless{t.Context()}); err != nil || len(g.problems) != 1 {
 		t.Errorf("a pipe without an end: %v", err)
 	}
 }
