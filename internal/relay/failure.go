@@ -19,6 +19,9 @@ func (a *failures) fail(ctx context.Context, server string, pass gate.Pass, err 
 	if reply := a.heldBack("", pass, err); reply != nil {
 		return *reply
 	}
+	if context.Cause(ctx) == context.DeadlineExceeded && errors.Is(err, context.Canceled) {
+		err = context.DeadlineExceeded
+	}
 	f := failure.Classify(ctx, server, err)
 	if f.Cap != "" && !f.Cancel {
 		pass.Leave(f.Word, 0)

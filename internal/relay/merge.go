@@ -31,11 +31,17 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 	if err := r.fromShelves(ctx, x, kind, asked, pages, parts, with); err != nil {
 		return r.failures.refused(err)
 	}
+	waiting, hurry := hurry(ctx, x, r.servers)
+	defer hurry.Stop()
 	for i, p := range pages {
 		if parts[i].Known {
 			continue
 		}
-		wg.Go(func() { parts[i] = r.share(ctx, x, kind, asked, p, with) })
+		wg.Go(func() {
+			if parts[i] = r.share(waiting, x, kind, asked, p, with); len(parts[i].Entries) > len("[]") {
+				hurry.Shows()
+			}
+		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -63,7 +69,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	}
 	t.with = with
 	l := r.linkFor(x, t.b)
-	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, p.Hasty))
+	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, false))
 	defer cancel()
 	pass, err := r.enter(ctx, x, t)
 	if failure.OwnLimit(err) {
@@ -78,7 +84,7 @@ func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	}
 	if reply.Error != nil || reply.None {
 		out := listing.Share{Server: p.Server}
-		if failure.Here(reply.Error) && ctx.Err() == nil {
+		if failure.Here(reply.Error) && context.Cause(ctx) != context.Canceled {
 			l.late.missed(x.Method)
 			out.Missing = r.leftOut(t.b, x.Method, reply.Error)
 			if failing := t.b.trouble.Load(); failing != nil && out.Missing != listing.WhyStarting {
@@ -155,10 +161,8 @@ func (r *Relay) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	raw := wire.Get(x.Params, "cursor")
 	if raw == nil {
 		var out []listing.Page
-		all := r.servers(x.Who)
-		hasty := hurries(x, all)
-		for _, b := range all {
-			out = append(out, listing.Page{Server: b.Name, Hasty: hasty})
+		for _, b := range r.servers(x.Who) {
+			out = append(out, listing.Page{Server: b.Name})
 		}
 		return out, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -67,12 +68,14 @@ func (tr *translation) approved(x *front.Exchange, b *backend, method string) []
 	return entries
 }
 
-// hurries reports a list that waits for no server long: of a client that is hasty, where
-// there is something to show.
-func hurries(x *front.Exchange, servers []*backend) bool {
+// hurry is what ends the waiting of a merged list for a client that is hasty; nil for the
+// others, and where the list goes on from a cursor.
+func hurry(ctx context.Context, x *front.Exchange, servers func(*principal.Principal) []*backend) (context.Context, *listing.Hurry) {
 	k, ok := listing.PinKind(x.Method)
-	return ok && listing.Hasty(clientName(x)) &&
-		slices.ContainsFunc(servers, func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) })
+	if !ok || !listing.Hasty(clientName(x)) || wire.Get(x.Params, "cursor") != nil {
+		return ctx, nil
+	}
+	return listing.NewHurry(ctx, slices.ContainsFunc(servers(x.Who), func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) }))
 }
 
 // listOf serves a list on the route of one server. A server that does not answer

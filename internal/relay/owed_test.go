@@ -131,14 +131,15 @@ func TestAStartingServerIsShownAsApproved(t *testing.T) {
 }
 
 // A client that gives servers a second is not kept waiting by one that hangs, once there
-// is something to show. Before that it waits as long as others do.
+// is something to show: what was approved, or what another server has answered. Before that
+// it waits as long as others do (TestAHastyClientWaitsForTheFirst).
 func TestAHastyClientHasWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	const tools = `[{"name":"echo"}]`
 	for _, c := range []struct {
 		client       string
 		known, waits bool
-	}{{"codex-mcp-client", false, true}, {"codex-mcp-client", true, false}, {"tester", true, true}} {
+	}{{"codex-mcp-client", false, false}, {"codex-mcp-client", true, false}, {"tester", false, true}, {"tester", true, true}} {
 		s, book := stdio(t, "s", "legacy"), shelf(t)
 		s.setList("tools/list", `{"tools":`+tools+`}`)
 		if c.known {
@@ -151,6 +152,25 @@ func TestAHastyClientHasWhatIsKnown(t *testing.T) {
 		if took := time.Since(begin); took >= listing.ListTime != c.waits {
 			t.Errorf("%+v: the list took %s", c, took)
 		}
+		if lacks := h.status("hung").Reason; !strings.Contains(lacks, "not yet in tools/list") {
+			t.Errorf("%+v: the server that hangs: %q", c, lacks)
+		}
+	}
+}
+
+// Of two servers that are not known one hangs and one starts in a second: the list goes out
+// with the first answer.
+func TestAHastyClientWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.setList("tools/list", `{"tools":[{"name":"echo"}]}`)
+	tardy(s, time.Second)
+	h := build(t, []Server{s.server(), mute(stdio(t, "hung", "legacy")).server()})
+	client := h.named("codex-mcp-client", "/mcp", "uid:1000", `{}`)
+	begin := time.Now()
+	equal(t, "tools", join(names(client.call("tools/list", `{}`), "tools", "name")), "s__echo")
+	if took := time.Since(begin); took < listing.LateTime || took >= listing.ListTime {
+		t.Errorf("the list took %s", took)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 type Page struct {
 	Server string
 	Cursor []byte // raw inner cursor to ask with; nil: from the start
-	Hasty  bool   // the list does not wait for the server as long as others do
 }
 
 // Share is what one server contributed.
