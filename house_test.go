@@ -57,7 +57,7 @@ var mayImport = map[string]string{
 	"internal/upstream/signin":  "upstream/egress downstream/peer base/secret base/durable",
 
 	"internal/relay":             "base/plaintext base/protocol base/rawjson relay/ downstream/front upstream upstream/pin upstream/scan trust/",
-	"internal/relay/content":     "base/rawjson relay/failure trust/wire upstream/scan",
+	"internal/relay/content":     "base/protocol base/rawjson relay/failure relay/listing relay/question trust/wire upstream upstream/scan",
 	"internal/relay/era":         "base/protocol base/rawjson downstream/front relay/listing trust/wire",
 	"internal/relay/failure":     "downstream/front trust/gate trust/wire upstream",
 	"internal/relay/listing":     "base/protocol base/rawjson downstream/front relay/naming relay/paramheader relay/resolve trust/ upstream/pin",

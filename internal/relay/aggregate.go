@@ -25,7 +25,7 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.
 	case "server/discover":
 		return r.discoverAll(ctx, x)
 	case "subscriptions/listen":
-		return r.subscribe(ctx, x, r.servers(x.Who))
+		return r.subscribe(ctx, x, r.sight.servers(x.Who))
 	case "logging/setLevel":
 		return r.setLevels(ctx, x, asked)
 	}
@@ -44,7 +44,7 @@ var aggregateCapabilities = []byte(`{"tools":{"listChanged":true},"prompts":{"li
 func (r *Relay) capabilities(x *front.Exchange) []byte {
 	var extensions []byte
 	out := aggregateCapabilities
-	for _, b := range r.servers(x.Who) {
+	for _, b := range r.sight.servers(x.Who) {
 		c := b.greeted.Load()
 		if c == nil {
 			continue
@@ -66,7 +66,7 @@ func (r *Relay) capabilities(x *front.Exchange) []byte {
 }
 
 func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Reply {
-	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, "", x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.acts.of(x, "", x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}
@@ -80,7 +80,7 @@ func (r *Relay) initializeAll(ctx context.Context, x *front.Exchange) front.Repl
 }
 
 func (r *Relay) discoverAll(ctx context.Context, x *front.Exchange) front.Reply {
-	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, "", x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.acts.of(x, "", x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}
@@ -110,7 +110,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
-		if t, ok := r.aim(asked.At(h.link.b.Name)); ok {
+		if t, ok := r.table.Load().aim(asked.At(h.link.b.Name)); ok {
 			t.with = with
 			wg.Go(func() { r.call(ctx, x, t) })
 		}
@@ -121,8 +121,8 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 
 // routed serves a request of the aggregate whose params name a server.
 func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
-	t, ok := r.aim(asked)
-	if !ok || !r.visible(x.Who, t.b.Name) && !r.shut(x.Who, t.b) {
+	t, ok := r.table.Load().aim(asked)
+	if !ok || !r.sight.visible(x.Who, t.b.Name) && !r.sight.shut(x.Who, t.b) {
 		return front.Reply{Error: failure.UnknownOf(x.Method)}
 	}
 	if args := argsOf(t); args != nil {

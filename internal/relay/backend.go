@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/paramheader"
@@ -27,7 +28,7 @@ type backend struct {
 	params  paramheader.Table
 	parking parking
 	asking  askers
-	unasked unasked
+	unasked content.Tally
 	// greeted is the connection opened last, for what its server declares.
 	greeted atomic.Pointer[liveConn]
 	owed    listing.Owed
@@ -188,9 +189,8 @@ func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, d 
 	defer b.mu.Unlock()
 	l := b.pool[key]
 	if l == nil {
-		l = newLink(r, b, who, client)
-		l.key, l.says = key, d
-		l.init = d.init(r.info)
+		l = newLink(r, b, owner{who: who, client: client, init: d.init(r.info), says: d})
+		l.key = key
 		if client == front.Legacy {
 			l.opened = l.restoreLevel
 		}
@@ -251,7 +251,7 @@ func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prune()
-	b.unasked.flush(time.Now().Add(-sumTime))
+	b.unasked.Flush(time.Now().Add(-content.SumTime))
 	for key, l := range b.pool {
 		if l.used.Load() < before.UnixNano() && !l.busy() {
 			delete(b.pool, key)
@@ -272,7 +272,7 @@ func (b *backend) close() {
 		conns = append(conns, c)
 	}
 	b.mu.Unlock()
-	b.unasked.flush(time.Now())
+	b.unasked.Flush(time.Now())
 	for _, l := range all {
 		l.close()
 	}

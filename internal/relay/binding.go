@@ -106,7 +106,7 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 // deliver hands an event of server b to the session's standalone stream, as
 // long as the session may use that server.
 func (d *binding) deliver(b *backend, e upstream.Event) {
-	if !d.r.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
+	if !d.r.sight.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
 		return
 	}
 	e.Params = withoutListen(e.Params)

@@ -13,7 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -50,9 +49,9 @@ func (l *link) openBuiltin(era front.Era, on func(upstream.Event)) (upstream.Con
 // as for any server.
 func (r *Relay) callBuiltin(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	if t.Method() != "tools/call" {
-		return r.decided(ctx, x, t, r.counted(x, t))
+		return r.decided(ctx, x, t, r.acts.counted(x, t))
 	}
-	t, pass, refused := r.holding.admit(ctx, x, t, r.counted(x, t).Deferred())
+	t, pass, refused := r.holding.admit(ctx, x, t, r.acts.counted(x, t).Deferred())
 	if refused != nil {
 		return *refused
 	}
@@ -118,12 +117,6 @@ func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	if b.Builtin != nil && x.Namespace != "" {
 		req.Headers = http.Header{protocol.HeaderNamespace: {x.Namespace}}
 	}
-}
-
-// shut reports whether a caller is told that a server exists and is closed to
-// callers from its place. It reveals nothing: every installation has the server.
-func (r *Relay) shut(who *principal.Principal, b *backend) bool {
-	return b.Builtin != nil && r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
 }
 
 // cover has the server listened to for this subscription, as a stage that ends when it

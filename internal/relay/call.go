@@ -3,31 +3,23 @@ package relay
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/question"
-	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// aim finds the server of what was resolved; false when there is none.
-func (r *Relay) aim(asked resolve.Target) (target, bool) {
-	b := r.table.Load().byName[asked.Server()]
-	return target{Target: asked, b: b}, b != nil
-}
-
 // call takes one request through the gate to a server and its answer back.
 func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Reply {
-	if reply := r.unguidedCall(x, t); reply != nil {
+	if reply := r.leaving.unguided(x, t); reply != nil {
 		return *reply
 	}
 	if t.b.Builtin != nil {
@@ -37,7 +29,7 @@ func (r *Relay) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 		reply.Transient = t.b.Name == guideServer
 		return reply
 	}
-	return r.decided(ctx, x, t, r.counted(x, t))
+	return r.decided(ctx, x, t, r.acts.counted(x, t))
 }
 
 // decided takes one request through the gate, after the operator where policy has it
@@ -54,17 +46,7 @@ func (r *Relay) decided(ctx context.Context, x *front.Exchange, t target, act ga
 // one record, and a call is counted only once it is let in, so that a refused
 // call takes no place.
 func (r *Relay) enter(ctx context.Context, x *front.Exchange, t target) (gate.Pass, error) {
-	return r.watch.enter(ctx, r.gate, t, r.counted(x, t))
-}
-
-// counted is the act with what it is decided and counted by.
-func (r *Relay) counted(x *front.Exchange, t target) gate.Act {
-	act := r.actOn(x, t.Target)
-	act.Args, act.With = argsOf(t), t.with
-	if t.b.traffic.full(t.b.MaxConcurrency) && !t.b.spares(r.own, x.Who) {
-		act.Over = failure.CapOf(t.b.Name, "max_concurrency")
-	}
-	return act
+	return r.watch.enter(ctx, r.gate, t, r.acts.counted(x, t))
 }
 
 // run takes a request that was let in to its server.
@@ -99,47 +81,17 @@ func atServer(ctx context.Context, r *Relay, x *front.Exchange, t target, pass g
 	return out, nil, err
 }
 
-// argsOf are the arguments that a decision may depend on.
-func argsOf(t target) []byte {
-	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
-		return wire.Get(t.Params(), "arguments")
-	}
-	return nil
-}
-
-// statusFor is the HTTP status of a server's error where the code alone would
-// mislead: a tool that does not find an object is not an unknown method.
-func statusFor(method string, e *wire.Error) int {
-	if e.Code == front.CodeNoMethod && question.MayAsk(method) {
-		return http.StatusOK
-	}
-	return 0
-}
-
-// failCall separates what the caller did wrong from what the server did.
-func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
-	if reply := a.heldBack(t.Method(), pass, err); reply != nil {
-		return *reply
-	}
-	var wrong failure.Invalid
-	if errors.As(err, &wrong) {
-		pass.Leave("invalid", 0)
-		return front.Reply{Error: wrong.E}
-	}
-	return a.fail(ctx, t.b.Name, pass, err)
-}
-
 // forward finds the connection and sends. A call that certainly did not reach
 // the server is sent once more, on a fresh connection if the old one is over;
 // one that may have run never is.
 func (r *Relay) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	b := t.b
-	leave, err := b.traffic.enter(b.MaxConcurrency, b.spares(r.own, x.Who))
+	leave, err := b.traffic.enter(b.MaxConcurrency, b.spares(r.acts.own, x.Who))
 	if err != nil {
 		return upstream.Reply{}, err
 	}
 	defer leave()
-	t, err = r.leaving(x, t)
+	t, err = r.leaving.request(x, t)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
@@ -187,6 +139,13 @@ func (r *Relay) linkFor(x *front.Exchange, b *backend) *link {
 	return r.bindingOf(x.Session).link(b, func() []byte { return r.sessionInit(x, b) })
 }
 
+// noteFindings records what a call's messages held.
+func (r *Relay) noteFindings(x *front.Exchange, t target, pass gate.Pass) {
+	for _, f := range t.found.Take() {
+		r.note(gate.Finding(r.acts.on(x, t.Target), pass.Ref, f.Rule, f.Result, f.N))
+	}
+}
+
 // exchange sends one request on one connection.
 func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
 	var err error
@@ -219,7 +178,7 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 		}
 		return r.translation.incoming(x, l, c, t, reply)
 	}
-	if l.sharedBySessions() && question.MayAsk(t.Method()) {
+	if l.shared() && question.MayAsk(t.Method()) {
 		defer c.begins(x, t)()
 	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
@@ -232,20 +191,48 @@ func (r *Relay) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	return r.translation.incoming(x, l, c, t, reply)
 }
 
+// callWith sends one request, with everything looked at that content rules are
+// for.
+func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
+	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
+}
+
+// callThrough is callWith with a receiver of its own for what the server says during
+// the call.
+func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
+	if err := content.Request(l.b.Scan, t.found, req); err != nil {
+		return upstream.Reply{}, err
+	}
+	changes := c.offers.Changes(t.Method())
+	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
+		if l.asks.screen(c, t.found, &e) {
+			hear(e)
+		}
+	})
+	if err != nil {
+		return reply, err
+	}
+	if reply, err = content.Reply(l.b.Scan, t.found, t.Method(), reply); err != nil || reply.Error != nil {
+		return reply, err
+	}
+	shown, err := c.offers.Shown(ctx, t.Target, changes, reply.Result)
+	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
+}
+
 // during takes what a server says on behalf of a call.
 func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 	switch {
 	case e.ID != nil:
-		l.learnAsker(c, x)
-		l.asked(c, x, e)
+		l.asks.learnAsker(c, x)
+		l.asks.asked(c, x, e)
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
 	case protocol.IsChange(e.Method):
 		l.hub.publish(e)
 	case e.Method == "notifications/message" && x.Era == front.Modern && !era.HearsLog(x, e.Params):
-	case e.Method == "notifications/message" && l.sharedBySessions() && !l.r.bindingOf(x.Session).hearsLog(e.Params):
+	case e.Method == "notifications/message" && l.shared() && !l.r.bindingOf(x.Session).hearsLog(e.Params):
 	case blocked(e.Method):
-	case !l.passes(func() question.Client { return question.InCall(x) }, &e):
+	case !l.asks.questions.passes(func() question.Client { return question.InCall(x) }, &e):
 	case x.Server == "":
 		x.Notify(e.Method, naming.Event(l.b.Name, e))
 	default:

@@ -29,7 +29,7 @@ type liveConn struct {
 	// write; 0: none has named a level.
 	verbosity int
 
-	running map[*parked]bool  // calls in flight that may ask
+	asking  map[inFlight]bool // calls in flight that may ask
 	callers map[*running]bool // the same of sessions that share the connection
 	rested  atomic.Bool       // Doorward ends it, since it is not needed
 }
@@ -81,4 +81,79 @@ func (c *liveConn) retract(params []byte) {
 		q.retracted = true
 		q.cancel()
 	}
+}
+
+// inFlight is a call of a modern client under way, which may ask.
+type inFlight interface {
+	ask(upstream.Event)
+	waits() bool  // for an answer of its client
+	what() string // method and name, for what is learnt of the server
+}
+
+// begin and finish keep the calls in flight that may ask, to find out whose a
+// question is that does not say so.
+func (c *liveConn) begin(p inFlight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking == nil {
+		c.asking = make(map[inFlight]bool)
+	}
+	c.asking[p] = true
+}
+
+func (c *liveConn) finish(p inFlight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asking, p)
+}
+
+// candidates are the calls that can have asked a question: those that wait for no
+// answer, and without any of these the others.
+func (c *liveConn) candidates() []inFlight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var free, waiting []inFlight
+	for p := range c.asking {
+		if p.waits() {
+			waiting = append(waiting, p)
+		} else {
+			free = append(free, p)
+		}
+	}
+	if len(free) > 0 {
+		return free
+	}
+	return waiting
+}
+
+// running is a call of a session in flight on a shared connection.
+type running struct {
+	x     *front.Exchange
+	asked string // method and name, for what is learnt of the server
+}
+
+// begins enters a call that may ask; ends takes it out.
+func (c *liveConn) begins(x *front.Exchange, t target) (ends func()) {
+	call := &running{x: x, asked: t.Method() + " " + t.Name()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.callers == nil {
+		c.callers = make(map[*running]bool)
+	}
+	c.callers[call] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.callers, call)
+	}
+}
+
+func (c *liveConn) calling() []*running {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*running, 0, len(c.callers))
+	for call := range c.callers {
+		out = append(out, call)
+	}
+	return out
 }

@@ -3,14 +3,18 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // fail ends an act that its server did not answer. A limit that struck is the
@@ -35,6 +39,64 @@ func (a *failures) fail(ctx context.Context, server string, pass gate.Pass, err 
 	e := a.local(f.Code, f.Text, pass.Ref, err)
 	return front.Reply{Error: a.reasoned(e, pass.Act().Who, a.whyFailed(server, err)), RetryAfter: f.Retry}
 }
+
+// failCall separates what the caller did wrong from what the server did.
+func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
+	if reply := a.heldBack(t.Method(), pass, err); reply != nil {
+		return *reply
+	}
+	var wrong failure.Invalid
+	if errors.As(err, &wrong) {
+		pass.Leave("invalid", 0)
+		return front.Reply{Error: wrong.E}
+	}
+	return a.fail(ctx, t.b.Name, pass, err)
+}
+
+// heldBack answers an act that a rule about content has ended: a withheld object
+// has the answer of one that does not exist. nil: it is another failure.
+func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Reply {
+	var held *pin.Held
+	var cut *failure.Content
+	switch {
+	case errors.As(err, &held):
+		pass.Leave("withheld", 0)
+		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
+		if act := pass.Act(); a.owns(act.Who) {
+			e := wire.Error{Code: failure.CodeUpstream, Message: "Upstream failed"}
+			if unknown := failure.UnknownOf(method); unknown != nil {
+				e = *unknown
+			}
+			e.Data = a.local(e.Code, "", refusal.Ref, nil).Data
+			return &front.Reply{Error: a.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
+		}
+		var d *disguised
+		if errors.As(err, &d) {
+			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
+			if out.Error != nil {
+				out.Status = statusFor(method, out.Error)
+			}
+			return &out
+		}
+		if e := failure.UnknownOf(method); e != nil {
+			return &front.Reply{Error: e}
+		}
+		return &front.Reply{Error: a.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
+	case errors.As(err, &cut):
+		pass.Leave("blocked", 0)
+		refusal := pass.Refuse(cut.Rule, gate.CodeDenied)
+		return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
+	}
+	return nil
+}
+
+// disguised is a held error with the answer to give.
+type disguised struct {
+	error
+	reply upstream.Reply
+}
+
+func (d *disguised) Unwrap() error { return d.error }
 
 // refused is the answer to an act that gate did not let in.
 func (a *failures) refused(err error) front.Reply {
@@ -62,6 +124,29 @@ func (a *failures) refused(err error) front.Reply {
 	return reply
 }
 
+// leaked answers a call of a built-in server that was held back; nil: that is
+// not why it failed.
+func (a *failures) leaked(pass gate.Pass, err error) *front.Reply {
+	var content *failure.Content
+	if !errors.As(err, &content) {
+		return nil
+	}
+	refusal := pass.Refuse(content.Rule, gate.CodeDenied)
+	if refusal.Err != nil {
+		return &front.Reply{Error: a.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", 0, refusal.Err), RetryAfter: 5}
+	}
+	return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
+}
+
+// statusFor is the HTTP status of a server's error where the code alone would
+// mislead: a tool that does not find an object is not an unknown method.
+func statusFor(method string, e *wire.Error) int {
+	if e.Code == front.CodeNoMethod && question.MayAsk(method) {
+		return http.StatusOK
+	}
+	return 0
+}
+
 // sessionWait is the Retry-After of a session that found no room: sessions end
 // less often than calls.
 const sessionWait = 5 * time.Second
@@ -72,7 +157,7 @@ func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
 	if rule == gate.RuleCalls {
 		wait = time.Second
 	}
-	return r.failures.refused(r.gate.Refuse(r.act(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
+	return r.failures.refused(r.gate.Refuse(r.acts.of(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
 }
 
 // local is an error of Doorward's own, with the number of its record.

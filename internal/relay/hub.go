@@ -116,7 +116,7 @@ func (h *hub) spread(e upstream.Event) {
 	c := h.link.live.Load()
 	modern := c != nil && c.era == front.Modern
 	ofTask := modern && e.Method == protocol.TaskChanged
-	if blocked(e.Method) || !ofTask && !h.link.passes(h.link.outsideCalls, &e) {
+	if blocked(e.Method) || !ofTask && !h.link.asks.questions.passes(h.link.asks.outsideCalls, &e) {
 		return
 	}
 	ours := modern && e.Method == protocol.ResourceUpdated || ofTask

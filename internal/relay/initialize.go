@@ -12,7 +12,7 @@ import (
 // initialize opens a legacy session on the route of one server. The server is
 // asked first, because its answer is what the client is offered.
 func (r *Relay) initialize(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
-	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, b.Name, x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.acts.of(x, b.Name, x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}
@@ -49,7 +49,7 @@ func sessionParams(r *Relay, x *front.Exchange, b *backend, init []byte) []byte 
 // discover answers server/discover on the route of one server, with that
 // server's own words.
 func (r *Relay) discover(ctx context.Context, x *front.Exchange, b *backend) front.Reply {
-	pass, err := r.watch.traces().decide(ctx, r.gate, r.act(x, b.Name, x.Method, ""))
+	pass, err := r.watch.traces().decide(ctx, r.gate, r.acts.of(x, b.Name, x.Method, ""))
 	if err != nil {
 		return r.failures.refused(err)
 	}

@@ -122,7 +122,7 @@ func (c *liveConn) shelfOf(b *backend, key, method string) *listing.Known {
 // to be asked. What asking has for effects beside the answer it has too.
 func (r *Relay) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *listing.Known {
 	plain, _ := asked.At(server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor"}))
-	t, ok := r.aim(plain)
+	t, ok := r.table.Load().aim(plain)
 	if !ok || t.b.Builtin != nil || !listing.Is(x.Method) {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (r *Relay) known(ctx context.Context, x *front.Exchange, asked resolve.Targ
 	if c == nil || !c.keeps() {
 		return nil
 	}
-	clean, err := r.leaving(x, t)
+	clean, err := r.leaving.request(x, t)
 	if err != nil || !rawjson.Same(clean.Params(), t.Params()) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 			servers = append(servers, p.Server)
 		}
 	}
-	act := r.act(x, "", x.Method, "")
+	act := r.acts.of(x, "", x.Method, "")
 	act.With, act.Each = with, servers
 	w := r.watch.traces()
 	pass, err := w.decide(ctx, r.gate, act)

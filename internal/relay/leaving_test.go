@@ -148,11 +148,11 @@ func TestServersSpeakInOneLineEach(t *testing.T) {
 
 // BenchmarkLeaving: a call without headers costs one question to the guide.
 func BenchmarkLeaving(b *testing.B) {
-	r := &Relay{guide: unguided{}}
+	v := &leaving{guide: unguided{}}
 	params := []byte(`{"name":"t","arguments":{}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := r.outward(gate.Act{}, params, beside("tools/call", nil)...); !ok {
+		if _, ok := v.search(gate.Act{}, params, beside("tools/call", nil)...); !ok {
 			b.Fatal("held back")
 		}
 	}

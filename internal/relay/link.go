@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -28,26 +27,41 @@ const (
 	sideTime = 10 * time.Second
 )
 
+// owner is whose clients a link serves and what it declares for them to the server.
+type owner struct {
+	who     *principal.Principal // whose it is; nil when principals share it
+	session *front.Session       // whose alone it is; nil for a pooled one
+	client  front.Era            // of the clients that use it
+	init    []byte               // initialize params for a legacy server
+	says    declaration          // to the server, for the clients that share it
+}
+
+// private: one session's alone, so that whatever the server says on it is
+// meant for that session.
+func (o *owner) private() bool { return o.session != nil }
+
+// shared reports a connection that legacy sessions with capabilities share.
+func (o *owner) shared() bool {
+	return o.client == front.Legacy && !o.private() && o.says.caps != nil
+}
+
 // link is one place for a connection to a server: the connection, if there is
 // one, and what is needed to open it again.
 type link struct {
-	r       *Relay
-	b       *backend
-	who     *principal.Principal             // whose it is; nil when principals share it
-	session *front.Session                   // whose alone it is; nil for a pooled one
-	client  front.Era                        // of the clients that use it
-	init    []byte                           // initialize params for a legacy server
-	says    declaration                      // to the server, for the clients that share it
-	key     string                           // in the pool; empty for a session's own
-	opened  func(context.Context, *liveConn) // before anybody uses a new one; may be nil
-	ctx     context.Context                  // ends with the link
-	end     context.CancelFunc
+	r *Relay
+	b *backend
+	owner
+	key    string                           // in the pool; empty for a session's own
+	opened func(context.Context, *liveConn) // before anybody uses a new one; may be nil
+	ctx    context.Context                  // ends with the link
+	end    context.CancelFunc
 
 	live  atomic.Pointer[liveConn]
 	used  atomic.Int64 // when, in Unix nanoseconds
 	calls atomic.Int32 // in flight
 	warm  atomic.Bool  // opened ahead of need: it stays without use
 	hub   hub
+	asks  questioner
 	late  latecomer
 
 	mu   sync.Mutex
@@ -62,18 +76,16 @@ type dialling struct {
 	err  error
 }
 
-func newLink(r *Relay, b *backend, who *principal.Principal, client front.Era) *link {
-	l := &link{r: r, b: b, who: who, client: client, init: era.DefaultInit(r.info)}
+func newLink(r *Relay, b *backend, o owner) *link {
+	l := &link{r: r, b: b, owner: o}
 	l.ctx, l.end = context.WithCancel(r.closing)
 	l.hub.link = l
+	l.asks = questioner{owner: o, questions: questions{gate: r.gate, acts: &r.acts, server: b.Name}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
+		leaving: &r.leaving, note: r.note, log: r.log, ctx: l.ctx, only: l.hub.only}
 	l.late.link = l
 	l.used.Store(time.Now().UnixNano())
 	return l
 }
-
-// private: one session's alone, so that whatever the server says on it is
-// meant for that session.
-func (l *link) private() bool { return l.session != nil }
 
 // get returns the open connection, or opens one. Several callers share one
 // dial; each waits as long as its own context and the server's limit allow.
@@ -282,7 +294,7 @@ func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*live
 		c.meta = l.r.meta
 	}
 	if wire.HoldsQuestions(c.hello) {
-		if c.hello, err = l.embedded(l.outsideCalls(), c.hello); err != nil {
+		if c.hello, err = l.asks.questions.embedded(l.asks.outsideCalls(), c.hello); err != nil {
 			close(c.ready)
 			c.conn.Close()
 			return nil, err
@@ -320,16 +332,12 @@ func (l *link) close() {
 // event takes what the server says outside any call, one event after the
 // other.
 func (l *link) event(c *liveConn, e upstream.Event) {
-	if !l.scanUnasked(c, &e) {
+	if !l.asks.screened(c, &e) {
 		return
 	}
 	switch {
-	case e.ID != nil && l.sharedBySessions():
-		l.askedBeside(c, e)
 	case e.ID != nil:
-		if l.says.caps == nil || !l.askedOutside(c, e) {
-			l.asked(c, nil, e)
-		}
+		l.asks.askedOutside(c, e)
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
 	default:

@@ -139,7 +139,7 @@ func (l *listening) heard(e upstream.Event) {
 	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
 		return
 	}
-	if protocol.IsChange(e.Method) || l.hub.link.scanUnasked(l.conn, &e) {
+	if protocol.IsChange(e.Method) || l.hub.link.asks.screened(l.conn, &e) {
 		l.hub.publish(e)
 	}
 }

@@ -41,7 +41,7 @@ func (c *liveConn) logsFrom(rank int) bool {
 // setLevel tells a legacy server a log level, if policy lets the client set it there.
 func (r *Relay) setLevel(ctx context.Context, x *front.Exchange, b *backend, c *liveConn, params []byte) {
 	req := upstream.Request{Method: "logging/setLevel", Params: params}
-	pass, err := r.gate.Enter(r.act(x, b.Name, req.Method, ""))
+	pass, err := r.gate.Enter(r.acts.of(x, b.Name, req.Method, ""))
 	if err != nil {
 		return
 	}

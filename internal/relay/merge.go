@@ -31,7 +31,7 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 	if err := r.fromShelves(ctx, x, kind, asked, pages, parts, with); err != nil {
 		return r.failures.refused(err)
 	}
-	waiting, hurry := hurry(ctx, x, r.servers)
+	waiting, hurry := hurry(ctx, x, r.sight.servers)
 	defer hurry.Stop()
 	for i, p := range pages {
 		if parts[i].Known {
@@ -63,7 +63,7 @@ func (r *Relay) mergedList(ctx context.Context, x *front.Exchange, asked resolve
 // once more.
 func (r *Relay) share(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, p listing.Page, with *gate.Charge) listing.Share {
 	plain, _ := asked.At(p.Server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.Cursor}))
-	t, ok := r.aim(plain)
+	t, ok := r.table.Load().aim(plain)
 	if !ok {
 		return listing.Share{Server: p.Server}
 	}
@@ -161,7 +161,7 @@ func (r *Relay) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	raw := wire.Get(x.Params, "cursor")
 	if raw == nil {
 		var out []listing.Page
-		for _, b := range r.servers(x.Who) {
+		for _, b := range r.sight.servers(x.Who) {
 			out = append(out, listing.Page{Server: b.Name})
 		}
 		return out, nil
@@ -173,7 +173,7 @@ func (r *Relay) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	}
 	var out []listing.Page
 	for server, cursor := range rest {
-		if r.visible(x.Who, server) {
+		if r.sight.visible(x.Who, server) {
 			out = append(out, listing.Page{Server: server, Cursor: cursor})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
@@ -56,7 +57,7 @@ func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 		return failure.NoAddressee
 	}
 	b := r.table.Load().byName[t.Server()]
-	if b == nil || !r.visible(x.Who, b.Name) {
+	if b == nil || !r.sight.visible(x.Who, b.Name) {
 		return failure.NoAddressee
 	}
 	return r.notify(ctx, x, r.linkFor(x, b), t)
@@ -64,7 +65,7 @@ func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 
 // notify takes one notification through the gate to a server, which is started for it.
 func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
-	w, act := r.watch.traces(), r.actOn(x, t)
+	w, act := r.watch.traces(), r.acts.on(x, t)
 	pass, err := w.decide(ctx, r.gate, act)
 	if err != nil {
 		return r.failures.refused(err).Error
@@ -91,9 +92,13 @@ func carried(ctx context.Context, r *Relay, x *front.Exchange, l *link, t resolv
 	if err != nil {
 		return r.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
-	params, ok := r.outward(act, noticeParams(x, l, c, t), beside(t.Method(), nil)...)
+	params, ok := r.leaving.search(act, noticeParams(x, l, c, t), beside(t.Method(), nil)...)
 	if ok {
-		params, ok = l.scanNotice(x, params, pass.Ref)
+		var found content.Findings
+		params, ok = content.Notice(l.b.Scan, &found, params)
+		for _, f := range found.Take() {
+			r.note(gate.Finding(r.acts.of(x, l.b.Name, x.Method, ""), pass.Ref, f.Rule, f.Result, f.N))
+		}
 	}
 	if !ok {
 		pass.Leave("blocked", 0)

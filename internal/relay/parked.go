@@ -164,7 +164,7 @@ func (p *parked) ask(e upstream.Event) {
 	var key string
 	wanted := p.conn.note(e.ID, question.PooledQuestions, func() { go p.retracted(key) })
 	if wanted == nil {
-		go l.reply(p.conn, e.ID, question.Refusal(e.Method))
+		go l.asks.reply(p.conn, e.ID, question.Refusal(e.Method))
 		return
 	}
 	p.mu.Lock()
@@ -179,11 +179,11 @@ func (p *parked) decide(key string, e upstream.Event, wanted *pendingQuestion) {
 	l := p.link
 	params, err := e.Params, error(nil)
 	if !e.Plain && wire.HoldsQuestions(params) {
-		params, err = l.embedded(p.to, params)
+		params, err = l.asks.questions.embedded(p.to, params)
 	}
 	var pass gate.Pass
 	if err == nil {
-		params, pass, err = l.question(p.to, e.Method, params)
+		params, pass, err = l.asks.questions.decide(p.to, e.Method, params)
 	}
 	if err != nil {
 		p.refuse(e, wanted)
@@ -209,7 +209,7 @@ func (p *parked) decide(key string, e upstream.Event, wanted *pendingQuestion) {
 
 func (p *parked) refuse(e upstream.Event, wanted *pendingQuestion) {
 	if p.conn.settle(e.ID, wanted) {
-		p.link.reply(p.conn, e.ID, question.Refusal(e.Method))
+		p.link.asks.reply(p.conn, e.ID, question.Refusal(e.Method))
 	}
 }
 
@@ -245,9 +245,17 @@ func (p *parked) settle(q *inquiry, reply upstream.Reply, word string) {
 	if !p.conn.settle(q.id, q.wanted) {
 		word = "cancelled"
 	} else if p.conn.alive() {
-		p.link.reply(p.conn, q.id, reply)
+		p.link.asks.reply(p.conn, q.id, reply)
 	}
 	q.pass.Leave(word, int64(len(reply.Result)))
+}
+
+func (p *parked) what() string { return p.asked }
+
+func (p *parked) waits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open) > 0
 }
 
 func (p *parked) attach(x *front.Exchange) {

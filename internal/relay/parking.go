@@ -126,59 +126,6 @@ func (p *parked) resume(ctx context.Context, x *front.Exchange, t target) (upstr
 	return l.r.translation.incoming(x, l, p.conn, again, reply)
 }
 
-// begin and finish keep the calls in flight that may ask, to find out whose a
-// question is that does not say so.
-func (c *liveConn) begin(p *parked) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == nil {
-		c.running = make(map[*parked]bool)
-	}
-	c.running[p] = true
-}
-
-func (c *liveConn) finish(p *parked) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.running, p)
-}
-
-// candidates are the calls that can have asked a question: those that wait for no
-// answer, and without any of these the others.
-func (c *liveConn) candidates() []*parked {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var free, waiting []*parked
-	for p := range c.running {
-		p.mu.Lock()
-		if len(p.open) == 0 {
-			free = append(free, p)
-		} else {
-			waiting = append(waiting, p)
-		}
-		p.mu.Unlock()
-	}
-	if len(free) > 0 {
-		return free
-	}
-	return waiting
-}
-
-// askedOutside finds the call of a modern client that a question belongs to, when
-// the server asks on a stream that all calls share. With several that it may be,
-// none is asked, and from then on each of their tools gets a connection of its own.
-func (l *link) askedOutside(c *liveConn, e upstream.Event) bool {
-	all := c.candidates()
-	if len(all) == 1 {
-		all[0].ask(e)
-		return true
-	}
-	for _, p := range all {
-		l.b.asking.learn(p.asked)
-	}
-	return false
-}
-
 // askers is what is known of a server's tools, prompts and resources: which of them
 // ask, or may have asked.
 type askers struct {
@@ -249,17 +196,10 @@ func modernLink(r *Relay, x *front.Exchange, b *backend) *link {
 	if d.info != nil && b.full() {
 		d.info = nil
 	}
-	if d.empty() || !mayDeclare(r, x, b, d) {
+	if d.empty() || !r.leaving.declares(x, b, d) {
 		return b.pooled(r, x.Who, front.Modern)
 	}
 	return b.keyed(r, x.Who, front.Modern, d, d.key(plain))
-}
-
-// mayDeclare reports that d holds nothing that must not leave.
-func mayDeclare(r *Relay, x *front.Exchange, b *backend, d declaration) bool {
-	text := d.init([]byte("{}"))
-	out, ok := r.outward(r.act(x, b.Name, x.Method, ""), text)
-	return ok && rawjson.Same(out, text)
 }
 
 // lane is a further connection beside l; 0 is l itself.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
@@ -35,10 +36,10 @@ func BenchmarkPinnedCall(b *testing.B) {
 				if _, err := offers.Settled(ctx, t.Target); err != nil {
 					b.Fatal(err)
 				}
-				if err := l.scanRequest(t, &req); err != nil {
+				if err := content.Request(nil, t.found, &req); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := l.scanReply(t, upstream.Reply{}); err != nil {
+				if _, err := content.Reply(nil, t.found, t.Method(), upstream.Reply{}); err != nil {
 					b.Fatal(err)
 				}
 			}

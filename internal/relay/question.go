@@ -3,30 +3,83 @@ package relay
 import (
 	"errors"
 
+	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
-// question passes one question of a server to its client, wherever it is in a
+// questions decides on the questions in the messages of one server.
+type questions struct {
+	gate   *gate.Gate
+	acts   *acts
+	server string
+}
+
+// decide passes one question of a server to its client, wherever it is in a
 // message: it is decided, recorded, and labelled with the server's name. The
 // caller leaves the pass once the outcome is known. After an error nothing of the
 // question may reach the client.
-func (l *link) question(to question.Client, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
+func (q *questions) decide(to question.Client, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
 	to.X.Size = int64(len(params))
-	act := l.r.act(&to.X, l.b.Name, method, "")
+	act := q.acts.of(&to.X, q.server, method, "")
 	act.Kind = gate.Question
-	if pass, err = l.r.gate.Enter(act); err != nil {
+	if pass, err = q.gate.Enter(act); err != nil {
 		return nil, pass, errors.Join(failure.ErrAsksTooMuch, err)
 	}
 	ok := question.Serves(to.Caps, method, params) && !(to.Inside && question.CapabilityOf(method) == "") && !to.MixesTasks(method)
 	if ok && method == policy.AskElicitation {
-		params, ok = question.Label(l.b.Name, params)
+		params, ok = question.Label(q.server, params)
 	}
 	if !ok {
 		pass.Leave("unsupported", 0)
 		return nil, pass, failure.ErrAsksTooMuch
 	}
 	return params, pass, nil
+}
+
+// embedded passes every question inside a part of a server's message to decide,
+// at any depth, and returns the part with the labels. After an error nothing of
+// the part may reach the client.
+func (q *questions) embedded(to question.Client, raw []byte) ([]byte, error) {
+	return question.Embedded(to, raw, q.decide)
+}
+
+// inReply has the questions in a server's answer looked at.
+func (q *questions) inReply(x *front.Exchange, reply upstream.Reply) (upstream.Reply, error) {
+	if reply.Plain {
+		return reply, nil
+	}
+	if e := reply.Error; e != nil && wire.HoldsQuestions(e.Raw) {
+		to := question.InCall(x)
+		if x.Session != nil {
+			to.URLs = wire.Get(x.Session.Init, "capabilities")
+		}
+		raw, err := q.embedded(to, e.Raw)
+		return upstream.Reply{Error: &wire.Error{Code: e.Code, Message: e.Message, Data: wire.Get(raw, "data"), Raw: raw}}, err
+	}
+	if wire.HoldsQuestions(reply.Result) {
+		var err error
+		reply.Result, err = q.embedded(question.InCall(x), reply.Result)
+		return reply, err
+	}
+	return reply, nil
+}
+
+// passes decides on the questions in a server's notification. False: the
+// notification must not be forwarded. A message without an id whose method is not
+// a notification is a request that could never be answered.
+func (q *questions) passes(to func() question.Client, e *upstream.Event) bool {
+	if !wire.IsNotification(e.Method) {
+		return false
+	}
+	if e.Plain || !wire.HoldsQuestions(e.Params) {
+		return true
+	}
+	params, err := q.embedded(to(), e.Params)
+	e.Params = params
+	return err == nil
 }

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,9 +71,7 @@ type Relay struct {
 	log      *slog.Logger
 	info     []byte // our own {"name","version"}
 	meta     []byte // of requests that Doorward makes itself
-	own      func(string) bool
 	opened   func(string, Face)
-	guide    Guide
 	note     func(*audit.Record)
 	watch    watch
 	table    atomic.Pointer[table]
@@ -84,6 +81,9 @@ type Relay struct {
 	closing  context.Context
 	close    context.CancelFunc
 
+	acts        acts
+	sight       sight
+	leaving     leaving
 	translation translation
 	failures    failures
 	holding     holding
@@ -91,9 +91,9 @@ type Relay struct {
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, own: o.Own, opened: o.Opened, guide: o.Guide, note: o.Note, watch: watch{o: o.Observer}, parkFor: parkTime}
-	if r.guide == nil {
-		r.guide = unguided{}
+	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, opened: o.Opened, note: o.Note, watch: watch{o: o.Observer}, parkFor: parkTime}
+	if o.Guide == nil {
+		o.Guide = unguided{}
 	}
 	if r.note == nil {
 		r.note = r.recordNow
@@ -102,6 +102,9 @@ func New(o Options) *Relay {
 	r.info = append(r.info, '}')
 	r.meta = era.OwnMeta(r.info)
 	r.closing, r.close = context.WithCancel(context.Background())
+	r.acts = acts{own: o.Own, table: &r.table}
+	r.sight = sight{gate: o.Gate, table: &r.table}
+	r.leaving = leaving{gate: o.Gate, guide: o.Guide, acts: &r.acts, failures: &r.failures}
 	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, watch: r.watch}
 	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}
 	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: r.watch, failures: &r.failures}
@@ -193,35 +196,7 @@ func (r *Relay) Known(who *principal.Principal, server string) bool {
 		return r.gate.Allows(policy.Request{Who: who, Action: "initialize"}).Allow
 	}
 	b := r.table.Load().byName[server]
-	return b != nil && (r.visible(who, server) || r.shut(who, b))
-}
-
-func (r *Relay) visible(who *principal.Principal, server string) bool {
-	if !r.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow {
-		return false
-	}
-	b := r.table.Load().byName[server]
-	if b == nil || b.Needs == "" {
-		return true
-	}
-	for need := range strings.FieldsSeq(b.Needs) {
-		if r.gate.Allows(policy.Request{Who: who, Action: need, Listing: true}).Allow {
-			return true
-		}
-	}
-	return false
-}
-
-// servers are those that who may see, by name.
-func (r *Relay) servers(who *principal.Principal) []*backend {
-	t := r.table.Load()
-	out := make([]*backend, 0, len(t.sorted))
-	for _, b := range t.sorted {
-		if b.Refused == "" && r.visible(who, b.Name) {
-			out = append(out, b)
-		}
-	}
-	return out
+	return b != nil && (r.sight.visible(who, server) || r.sight.shut(who, b))
 }
 
 // Request implements front.Handler.
@@ -230,13 +205,13 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	if err != nil {
 		return front.Reply{Error: unresolved(x.Method, err)}
 	}
-	if reply := r.leavingHello(x); reply != nil {
+	if reply := r.leaving.hello(x); reply != nil {
 		return *reply
 	}
 	if x.Server == "" {
 		return r.aggregate(ctx, x, asked)
 	}
-	t, ok := r.aim(asked)
+	t, ok := r.table.Load().aim(asked)
 	if !ok { // taken out since the door looked
 		return front.Reply{Error: failure.NoServer, Status: http.StatusNotFound}
 	}
@@ -268,26 +243,4 @@ func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.R
 		return r.subscribe(ctx, x, []*backend{b})
 	}
 	return r.listOf(ctx, x, t)
-}
-
-// sourceOf is the source of the records about a server; empty: the gate's own.
-func (r *Relay) sourceOf(server string) string {
-	if b := r.table.Load().byName[server]; b != nil {
-		return b.Source
-	}
-	return ""
-}
-
-// actOn is act for what was resolved.
-func (r *Relay) actOn(x *front.Exchange, t resolve.Target) gate.Act {
-	return r.act(x, t.Server(), t.Method(), t.Name())
-}
-
-// act describes what an exchange asks of a server, for the gate.
-func (r *Relay) act(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Source: r.sourceOf(server), Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
-	if x.Session != nil {
-		a.Session = x.Session.Digest
-	}
-	return a
 }

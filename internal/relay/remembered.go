@@ -77,7 +77,7 @@ func (d *binding) note() {
 // earlier run, so that it hears of changes before it calls anything there.
 func (d *binding) subscribeAgain(x *front.Exchange) {
 	for _, server := range d.awaited() {
-		if b := d.r.table.Load().byName[server]; b != nil && d.r.visible(x.Who, server) {
+		if b := d.r.table.Load().byName[server]; b != nil && d.r.sight.visible(x.Who, server) {
 			d.r.linkFor(x, b)
 		}
 	}
@@ -144,7 +144,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 // have changed since the client asked for it.
 func (d *binding) subscribesAgain(b *backend, uri string) bool {
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
-	return entersListed(d.r, b, d.r.act(&x, b.Name, "resources/subscribe", uri))
+	return d.r.sight.listens(b, d.r.acts.of(&x, b.Name, "resources/subscribe", uri))
 }
 
 // awaited are the servers whose links the session gave up, or has not got yet.

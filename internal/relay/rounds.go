@@ -138,7 +138,7 @@ func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input
 	if in.Method == policy.AskElicitation && rawjson.IsText(wire.Get(params, "mode"), "url") {
 		params = urls.Mint(params)
 	}
-	reply, err := l.pose(ctx, x, to, in.Method, params)
+	reply, err := l.asks.pose(ctx, x, to, in.Method, params)
 	switch {
 	case err != nil && !errors.Is(err, failure.ErrUnanswered):
 		in.Err = err
@@ -153,7 +153,7 @@ func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input
 
 // scannedInput is an answer as content rules leave it.
 func (l *link) scannedInput(reply upstream.Reply) ([]byte, error) {
-	reply = l.scanAnswer(reply)
+	reply = l.asks.cleaned(reply)
 	if reply.Error != nil {
 		return nil, failure.ErrAsksTooMuch
 	}

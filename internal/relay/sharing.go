@@ -6,7 +6,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
-	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -49,88 +48,9 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 		h.link, h.watcher.alone = b.keyed(d.r, who, front.Legacy, same, same.key(b.poolKey(who, front.Legacy))), true
 	default:
 		h.watcher.all = true
-		h.link = newLink(d.r, b, who, front.Legacy)
-		h.link.session, h.link.init = d.session, params
+		h.link = newLink(d.r, b, owner{who: who, session: d.session, client: front.Legacy, init: params})
 		h.link.opened = func(ctx context.Context, c *liveConn) { d.opened(ctx, b, c) }
 	}
-}
-
-// sharedBySessions reports a connection that legacy sessions with capabilities share.
-func (l *link) sharedBySessions() bool {
-	return l.client == front.Legacy && !l.private() && l.says.caps != nil
-}
-
-// running is a call of a session in flight on a shared connection.
-type running struct {
-	x     *front.Exchange
-	asked string // method and name, for what is learnt of the server
-}
-
-// begins enters a call that may ask; ends takes it out.
-func (c *liveConn) begins(x *front.Exchange, t target) (ends func()) {
-	call := &running{x: x, asked: t.Method() + " " + t.Name()}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.callers == nil {
-		c.callers = make(map[*running]bool)
-	}
-	c.callers[call] = true
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.callers, call)
-	}
-}
-
-func (c *liveConn) calling() []*running {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]*running, 0, len(c.callers))
-	for call := range c.callers {
-		out = append(out, call)
-	}
-	return out
-}
-
-// learnAsker notes that the call of an exchange asks.
-func (l *link) learnAsker(c *liveConn, x *front.Exchange) {
-	for _, call := range c.calling() {
-		if call.x == x {
-			l.b.asking.learn(call.asked)
-		}
-	}
-}
-
-// askedBeside takes a question of a shared server that came with no call: it is for
-// the only session whose calls run, or for the only session that there is.
-func (l *link) askedBeside(c *liveConn, e upstream.Event) {
-	var x *front.Exchange
-	for _, call := range c.calling() {
-		l.b.asking.learn(call.asked)
-		if x != nil && x.Session != call.x.Session {
-			go l.refuse(c, e)
-			return
-		}
-		x = call.x
-	}
-	l.asked(c, x, e)
-}
-
-// refuse answers a question that nobody can be asked, and records it.
-func (l *link) refuse(c *liveConn, e upstream.Event) {
-	if _, pass, err := l.question(question.Client{X: front.Exchange{Who: l.who}}, e.Method, e.Params); err == nil {
-		pass.Leave("unsupported", 0)
-	}
-	l.reply(c, e.ID, question.Refusal(e.Method))
-}
-
-// sessionOf is the session that a question on a shared connection is for; nil: it is
-// not known.
-func (l *link) sessionOf(x *front.Exchange) *front.Session {
-	if x != nil {
-		return x.Session
-	}
-	return l.hub.only()
 }
 
 // only is the session that alone uses the link; nil when there are several, or none.

@@ -15,11 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // ackTime is how long the acknowledgement of a listen on the aggregate waits for
@@ -108,10 +105,10 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 	case len(want) == 0 || want[0] != '{':
 		return front.Reply{Error: failure.Params}
 	}
-	act := r.act(x, x.Server, x.Method, "")
-	params, ok := r.outward(act, x.Params)
+	act := r.acts.of(x, x.Server, x.Method, "")
+	params, ok := r.leaving.search(act, x.Params)
 	if !ok {
-		return r.refusedLeak(act)
+		return r.leaving.refused(act)
 	}
 	heard := subscribe.ParseFilter(wire.Get(params, "notifications"))
 	if heard.Named() > maxObjects {
@@ -153,7 +150,7 @@ func (r *Relay) subscribe(ctx context.Context, x *front.Exchange, servers []*bac
 // that the client may not read is left out.
 func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Charge) (*ear, error) {
 	x, r := s.x, s.r
-	act := r.act(x, b.Name, x.Method, "")
+	act := r.acts.of(x, b.Name, x.Method, "")
 	act.Kind, act.With = gate.Stream, with
 	room := b.traffic.enterStream(b.MaxStreams)
 	if !room {
@@ -190,29 +187,9 @@ func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Char
 // enters decides and records one resource of a listen. A caller that may not read
 // a resource is not told of its changes.
 func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) bool {
-	act := s.r.actOn(s.x, t)
+	act := s.r.acts.on(s.x, t)
 	act.With = with
-	return entersListed(s.r, b, act)
-}
-
-// entersListed decides and records that a caller is told of a resource's changes.
-func entersListed(r *Relay, b *backend, act gate.Act) bool {
-	act.Kind = gate.Stream
-	if d := r.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {
-		r.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
-		return false
-	}
-	if b.Pin != nil {
-		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
-			r.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
-			return false
-		}
-	}
-	pass, err := r.gate.Enter(act)
-	if err == nil {
-		pass.Leave("ok", 0)
-	}
-	return err == nil
+	return s.r.sight.listens(b, act)
 }
 
 // task finds the server's own id of a task that the client may hear of, which is one
@@ -227,7 +204,7 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 	if err != nil {
 		return "", false
 	}
-	act := s.r.actOn(s.x, t)
+	act := s.r.acts.on(s.x, t)
 	act.Kind, act.With = gate.Stream, with
 	pass, err := s.r.gate.Enter(act)
 	if err != nil {
@@ -254,7 +231,7 @@ func (e *ear) fail(ctx context.Context, err error) front.Reply {
 // deliver queues an event, if policy still lets the client have it.
 func (e *ear) deliver(ev upstream.Event) {
 	x := e.sub.x
-	if !e.sub.r.mayHear(x.Who, e.b, ev, x.Confirmed) {
+	if !e.sub.r.sight.mayHear(x.Who, e.b, ev, x.Confirmed) {
 		return
 	}
 	switch {
@@ -273,7 +250,7 @@ func (e *ear) deliver(ev upstream.Event) {
 func (e *ear) ofTask(ev *upstream.Event) bool {
 	x := e.sub.x
 	to := question.Client{X: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, Caps: e.sub.caps}
-	if !e.link.passes(func() question.Client { return to }, ev) {
+	if !e.link.asks.questions.passes(func() question.Client { return to }, ev) {
 		return false
 	}
 	inner, _ := wire.GetString(ev.Params, "taskId")
@@ -388,18 +365,4 @@ func (s *subscription) serve(ctx context.Context, gone <-chan struct{}) front.Re
 			return front.Reply{Result: s.tag([]byte(`{"resultType":"complete"}`))}
 		}
 	}
-}
-
-func (r *Relay) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) policy.Decision {
-	return r.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed})
-}
-
-// mayHear looks at the policy again when something is delivered: it may have
-// changed since the client began to listen.
-func (r *Relay) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
-	if e.Method == protocol.ResourceUpdated {
-		uri, _ := wire.GetString(e.Params, "uri")
-		return r.mayRead(who, b, uri, confirmed).Allow
-	}
-	return r.visible(who, b.Name)
 }

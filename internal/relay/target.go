@@ -17,3 +17,9 @@ type target struct {
 	back      bool      // its client has been to the operator's page
 	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
 }
+
+// aim finds the server of what was resolved; false when there is none.
+func (t *table) aim(asked resolve.Target) (target, bool) {
+	b := t.byName[asked.Server()]
+	return target{Target: asked, b: b}, b != nil
+}

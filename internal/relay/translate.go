@@ -179,7 +179,7 @@ func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t targe
 // translated is incoming in the server's own names.
 func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)
-	reply, err := l.asking(x, reply)
+	reply, err := l.asks.questions.inReply(x, reply)
 	switch {
 	case err != nil && url && !question.HasURLMode(x):
 		return upstream.Reply{Error: failure.NeedsURL}, nil

@@ -11,9 +11,8 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/question"
-	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -42,11 +41,11 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	req.Headers, req.ProgressToken = nil, nil
 	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) {
 		if e.ID != nil {
-			go l.reply(c, e.ID, question.Refusal(e.Method))
+			go l.asks.reply(c, e.ID, question.Refusal(e.Method))
 		}
 	})
 	if err == nil {
-		reply, err = l.scanReply(t, reply)
+		reply, err = content.Reply(l.b.Scan, t.found, t.Method(), reply)
 	}
 	if err == nil {
 		reply, err = l.r.translation.incoming(x, l, c, t, reply)
@@ -92,14 +91,6 @@ func strangeName(t target) (name string) {
 	return name
 }
 
-// disguised is a held error with the answer to give.
-type disguised struct {
-	error
-	reply upstream.Reply
-}
-
-func (d *disguised) Unwrap() error { return d.error }
-
 // renamed puts one name in the place of another all over a reply.
 func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 	put := func(b []byte) []byte {
@@ -114,43 +105,6 @@ func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 	e := *reply.Error
 	e.Message, e.Data, e.Raw = strings.ReplaceAll(e.Message, made, name), put(e.Data), put(e.Raw)
 	return upstream.Reply{Error: &e}
-}
-
-// heldBack answers an act that a rule about content has ended: a withheld object
-// has the answer of one that does not exist. nil: it is another failure.
-func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Reply {
-	var held *pin.Held
-	var cut *failure.Content
-	switch {
-	case errors.As(err, &held):
-		pass.Leave("withheld", 0)
-		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
-		if act := pass.Act(); a.owns(act.Who) {
-			e := wire.Error{Code: failure.CodeUpstream, Message: "Upstream failed"}
-			if unknown := failure.UnknownOf(method); unknown != nil {
-				e = *unknown
-			}
-			e.Data = a.local(e.Code, "", refusal.Ref, nil).Data
-			return &front.Reply{Error: a.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
-		}
-		var d *disguised
-		if errors.As(err, &d) {
-			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
-			if out.Error != nil {
-				out.Status = statusFor(method, out.Error)
-			}
-			return &out
-		}
-		if e := failure.UnknownOf(method); e != nil {
-			return &front.Reply{Error: e}
-		}
-		return &front.Reply{Error: a.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
-	case errors.As(err, &cut):
-		pass.Leave("blocked", 0)
-		refusal := pass.Refuse(cut.Rule, gate.CodeDenied)
-		return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
-	}
-	return nil
 }
 
 // ErrNoServer says that no server of that name is configured.

@@ -13,9 +13,9 @@ import (
 // Members that are not looked at: names that the relay acts on, and handles
 // that mean something to their owner alone.
 var (
-	RequestSkip = []string{"name", "uri", "ref", "cursor", "requestState", "taskId", "_meta"}
-	ResultSkip  = []string{"resultType", "nextCursor", "requestState", "taskId"}
-	EventSkip   = []string{"progressToken", "requestId", "uri", "taskId", "level"}
+	requestSkip = []string{"name", "uri", "ref", "cursor", "requestState", "taskId", "_meta"}
+	resultSkip  = []string{"resultType", "nextCursor", "requestState", "taskId"}
+	eventSkip   = []string{"progressToken", "requestId", "uri", "taskId", "level"}
 )
 
 // Findings are what was found in the messages of one call, by rule and what
@@ -53,8 +53,8 @@ func (f *Findings) Take() []Finding {
 	return out
 }
 
-// Look has raw looked at, notes what was found, and returns what may go on.
-func Look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, error) {
+// look has raw looked at, notes what was found, and returns what may go on.
+func look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, error) {
 	r := s.Look(raw, skip...)
 	if r.Found == nil {
 		return raw, nil
@@ -67,19 +67,19 @@ func Look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, erro
 		result = "redacted"
 	}
 	for _, c := range r.Found {
-		f.Add(Rule(c.Rule), result, c.N)
+		f.Add(rule(c.Rule), result, c.N)
 	}
 	if r.Blocked {
-		return nil, &failure.Content{Rule: Rule(r.Found[0].Rule)}
+		return nil, &failure.Content{Rule: rule(r.Found[0].Rule)}
 	}
 	return r.Out, nil
 }
 
-// Rule is the name of a content rule in the record.
-func Rule(name string) string { return "scan." + name }
+// rule is the name of a content rule in the record.
+func rule(name string) string { return "scan." + name }
 
-// LookAtError is Look for the error of a server.
-func LookAtError(s *scan.Scanner, f *Findings, e *wire.Error) (*wire.Error, error) {
+// lookAtError is look for the error of a server.
+func lookAtError(s *scan.Scanner, f *Findings, e *wire.Error) (*wire.Error, error) {
 	raw := e.Raw
 	if raw == nil {
 		raw = rawjson.AppendQuote(nil, e.Message)
@@ -88,7 +88,7 @@ func LookAtError(s *scan.Scanner, f *Findings, e *wire.Error) (*wire.Error, erro
 			raw = rawjson.Set(raw, rawjson.Edit{Key: "data", Value: e.Data})
 		}
 	}
-	out, err := Look(s, f, raw, []string{"code"})
+	out, err := look(s, f, raw, []string{"code"})
 	if err != nil || string(out) == string(raw) {
 		return e, err
 	}

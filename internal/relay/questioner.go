@@ -3,31 +3,49 @@ package relay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
 // askTime is how long a person may take to answer a server's question.
 const askTime = 10 * time.Minute
 
+// questioner puts the questions of a server to the clients of one link.
+type questioner struct {
+	owner
+	questions questions
+	rules     *scan.Scanner  // nil: nothing is searched
+	unasked   *content.Tally // of what was found outside of calls
+	known     *askers
+	leaving   *leaving
+	note      func(*audit.Record)
+	log       *slog.Logger
+	ctx       context.Context       // ends with the link
+	only      func() *front.Session // the session that alone uses the link; nil: there are several, or none
+}
+
 // asked serves a request of a legacy server to its client. x is the exchange
 // whose call it came with, or nil. It returns at once; the server is answered
 // once, unless it cancels the request.
-func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
-	ctx, cancel := context.WithTimeout(l.ctx, askTime)
+func (a *questioner) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
+	ctx, cancel := context.WithTimeout(a.ctx, askTime)
 	q := c.note(e.ID, question.OpenQuestions, cancel)
 	if q == nil {
 		cancel()
-		l.r.log.Warn("too many questions of a server at once, or two under one id", "server", l.b.Name)
-		go l.reply(c, e.ID, question.Refusal(e.Method))
+		a.log.Warn("too many questions of a server at once, or two under one id", "server", a.questions.server)
+		go a.reply(c, e.ID, question.Refusal(e.Method))
 		return
 	}
 	go func() {
@@ -39,36 +57,36 @@ func (l *link) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 			case <-ctx.Done():
 			}
 		}()
-		reply := l.answer(ctx, x, e)
+		reply := a.answer(ctx, x, e)
 		if c.settle(e.ID, q) && c.alive() {
-			l.reply(c, e.ID, reply)
+			a.reply(c, e.ID, reply)
 		}
 	}()
 }
 
-func (l *link) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
-	ctx, cancel := context.WithTimeout(l.ctx, sideTime)
+func (a *questioner) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
+	ctx, cancel := context.WithTimeout(a.ctx, sideTime)
 	defer cancel()
-	if err := c.conn.Answer(ctx, id, l.scanAnswer(reply)); err != nil {
-		l.r.log.Debug("answer to server not delivered", "server", l.b.Name, "err", err)
+	if err := c.conn.Answer(ctx, id, a.cleaned(reply)); err != nil {
+		a.log.Debug("answer to server not delivered", "server", a.questions.server, "err", err)
 	}
 }
 
 // answer asks the client, if it may be asked.
-func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
-	who, session := l.askedOf(x)
+func (a *questioner) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
+	who, session := a.whom(x)
 	to := question.Client{X: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
 	params := e.Params
 	if !e.Plain && wire.HoldsQuestions(params) {
 		var err error
-		if params, err = l.embedded(to, params); err != nil {
+		if params, err = a.questions.embedded(to, params); err != nil {
 			return question.Refusal(e.Method)
 		}
 	}
 	if session != nil {
 		to.Caps = wire.Get(session.Init, "capabilities")
 	}
-	reply, err := l.pose(ctx, x, to, e.Method, params)
+	reply, err := a.pose(ctx, x, to, e.Method, params)
 	switch {
 	case errors.Is(err, failure.ErrUnanswered) && e.Method == policy.AskElicitation:
 		return question.Cancelled
@@ -84,8 +102,8 @@ func (l *link) answer(ctx context.Context, x *front.Exchange, e upstream.Event) 
 // returns the client's answer as the server may have it. An error that wraps
 // failure.ErrUnanswered means that no answer came. Any other error means that the client
 // must not be asked, or that its answer must not leave.
-func (l *link) pose(ctx context.Context, x *front.Exchange, to question.Client, method string, params []byte) (upstream.Reply, error) {
-	params, pass, err := l.question(to, method, params)
+func (a *questioner) pose(ctx context.Context, x *front.Exchange, to question.Client, method string, params []byte) (upstream.Reply, error) {
+	params, pass, err := a.questions.decide(to, method, params)
 	if err != nil {
 		return upstream.Reply{}, err
 	}
@@ -94,14 +112,14 @@ func (l *link) pose(ctx context.Context, x *front.Exchange, to question.Client, 
 		return upstream.Reply{}, failure.ErrAsksTooMuch
 	}
 	if to.X.Session.Server == "" {
-		params = naming.Server(l.b.Name).Question(params)
+		params = naming.Server(a.questions.server).Question(params)
 	}
 	reply, err := put(ctx, x, to.X.Session, method, params)
 	if err != nil {
 		pass.Leave("unanswered", 0)
 		return upstream.Reply{}, errors.Join(failure.ErrUnanswered, err)
 	}
-	out, ok := l.r.leavingAnswer(pass.Act(), reply)
+	out, ok := a.leaving.answer(pass.Act(), reply)
 	if !ok {
 		pass.Leave("blocked", 0)
 		return upstream.Reply{}, failure.ErrAsksTooMuch
@@ -119,20 +137,36 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 	return s.Ask(ctx, method, params)
 }
 
-// askedOf returns the client that a question is for. On a pooled connection without
+// whom returns the client that a question is for. On a pooled connection without
 // capabilities there is none. Where sessions with the same capabilities share one, it
 // is the session of the call that the question came with, or the only session.
-func (l *link) askedOf(x *front.Exchange) (*principal.Principal, *front.Session) {
+func (a *questioner) whom(x *front.Exchange) (*principal.Principal, *front.Session) {
 	switch {
-	case l.private():
-		return l.session.Owner(), l.session
-	case l.sharedBySessions():
-		if s := l.sessionOf(x); s != nil {
+	case a.private():
+		return a.session.Owner(), a.session
+	case a.shared():
+		if s := a.sessionOf(x); s != nil {
 			return s.Owner(), s
 		}
-		return l.who, nil
+		return a.who, nil
 	case x != nil:
 		return x.Who, nil
 	}
-	return l.who, nil
+	return a.who, nil
+}
+
+// outsideCalls returns the owner of a connection, for the server's unsolicited
+// messages. They have no answer, so they can contain no question.
+func (a *questioner) outsideCalls() question.Client {
+	who, session := a.whom(nil)
+	return question.Client{X: front.Exchange{Who: who, Session: session}}
+}
+
+// sessionOf is the session that a question on a shared connection is for; nil: it is
+// not known.
+func (a *questioner) sessionOf(x *front.Exchange) *front.Session {
+	if x != nil {
+		return x.Session
+	}
+	return a.only()
 }

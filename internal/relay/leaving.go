@@ -1,0 +1,168 @@
+package relay
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/paramheader"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// leaving decides what of a message may leave for a server, and whose calls may.
+type leaving struct {
+	gate     *gate.Gate
+	guide    Guide
+	acts     *acts
+	failures *failures
+}
+
+// ruleGuidance refuses calls of whom the guidance does not reach.
+const ruleGuidance = "instructions.fail_closed"
+
+// ruleLeak holds back what carries a protected text's mark.
+const ruleLeak = "instructions.canary"
+
+// errLeak ends a call whose params must not leave.
+var errLeak = &failure.Content{Rule: ruleLeak}
+
+// request searches everything of a request before it goes to a server: its
+// params, the headers that are sent along, and an unknown method. A find outside
+// the params is held back instead of cut: a header would still carry what was cut
+// from the params, and the name that was decided must be the name that is sent.
+func (v *leaving) request(x *front.Exchange, t target) (target, error) {
+	out, ok := v.search(v.acts.on(x, t.Target), t.Params(), beside(t.Method(), x.Header)...)
+	if !ok {
+		return t, errLeak
+	}
+	if rawjson.Same(out, t.Params()) {
+		return t, nil
+	}
+	if t.Target, ok = t.With(out); !ok {
+		return t, errLeak
+	}
+	return t, nil
+}
+
+// search returns what of params may go to a server. False: nothing may. Texts that
+// go beside them are looked at together with them, so that there is one record
+// of one find, and are never cut.
+func (v *leaving) search(act gate.Act, params []byte, beside ...string) ([]byte, bool) {
+	if len(beside) == 0 {
+		out, blocked := v.guide.Outgoing(act, params)
+		return out, !blocked
+	}
+	all := []byte{'['}
+	for _, text := range beside {
+		all = append(rawjson.AppendQuote(all, text), ',')
+	}
+	from := len(all)
+	all = append(all, params...)
+	if len(params) == 0 {
+		all = append(all, "null"...)
+	}
+	all = append(all, ']')
+	out, blocked := v.guide.Outgoing(act, all)
+	switch {
+	case blocked:
+		return nil, false
+	case rawjson.Same(out, all):
+		return params, true
+	case len(out) < from || string(out[:from]) != string(all[:from]):
+		return nil, false
+	}
+	return out[from : len(out)-1], true
+}
+
+// shortestMark is the least length of a mark: no shorter method holds one.
+const shortestMark = 19
+
+// beside is what goes to a server in other places than the params.
+func beside(method string, h http.Header) (texts []string) {
+	if len(method) >= shortestMark {
+		texts = append(texts, method)
+	}
+	for name, values := range h {
+		if !strings.HasPrefix(name, paramheader.Prefix) {
+			continue
+		}
+		texts = append(texts, name)
+		for _, v := range values {
+			text, err := protocol.DecodeHeader(v)
+			if err != nil {
+				text = v
+			}
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// answer is request for what a client answers to a server's question.
+// False: it may not go to the server.
+func (v *leaving) answer(act gate.Act, reply front.Reply) (upstream.Reply, bool) {
+	if e := reply.Error; e != nil {
+		raw := e.Raw
+		if raw == nil {
+			raw = rawjson.Set([]byte("{}"), rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, e.Message)}, rawjson.Edit{Key: "data", Value: e.Data})
+		}
+		out, ok := v.search(act, raw)
+		return upstream.Reply{Error: e}, ok && rawjson.Same(out, raw)
+	}
+	out, ok := v.search(act, reply.Result)
+	return upstream.Reply{Result: out}, ok
+}
+
+// hello refuses a session whose client's own words, which its servers
+// receive, must not leave. nil: it goes on.
+func (v *leaving) hello(x *front.Exchange) *front.Reply {
+	if x.Method != "initialize" {
+		return nil
+	}
+	act := v.acts.of(x, x.Server, x.Method, "")
+	if out, ok := v.search(act, x.Params); ok && rawjson.Same(out, x.Params) {
+		return nil
+	}
+	reply := v.refused(act)
+	return &reply
+}
+
+// refused refuses what was held back before anything of it was let in.
+func (v *leaving) refused(act gate.Act) front.Reply {
+	reply := v.failures.refused(v.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
+	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
+		e.Message = failure.Blocked
+	}
+	reply.NeedScope = "" // no scope would let it out
+	return reply
+}
+
+// declares reports that d holds nothing that must not leave.
+func (v *leaving) declares(x *front.Exchange, b *backend, d declaration) bool {
+	text := d.init([]byte("{}"))
+	out, ok := v.search(v.acts.of(x, b.Name, x.Method, ""), text)
+	return ok && rawjson.Same(out, text)
+}
+
+// unguided denies calls of callers that could not be given full guidance,
+// where the operator requires that. nil: the call goes on.
+func (v *leaving) unguided(x *front.Exchange, t target) *front.Reply {
+	if t.Method() != "tools/call" || t.b.Name == guideServer {
+		return nil
+	}
+	act := v.acts.on(x, t.Target)
+	reason := v.guide.Refuses(act)
+	if reason == "" {
+		return nil
+	}
+	reply := v.failures.refused(v.gate.Refuse(act, ruleGuidance, gate.CodeDenied, 0))
+	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
+		e.Message = "Refused until restricted guidance is available"
+		e.Data = rawjson.Set(e.Data, rawjson.Edit{Key: "reason", Value: rawjson.AppendQuote(nil, reason)})
+	}
+	return &reply
+}

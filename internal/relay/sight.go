@@ -1,0 +1,88 @@
+package relay
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
+)
+
+// sight is which servers and resources a caller may see.
+type sight struct {
+	gate  *gate.Gate
+	table *atomic.Pointer[table]
+}
+
+func (s *sight) visible(who *principal.Principal, server string) bool {
+	if !s.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: server}).Allow {
+		return false
+	}
+	b := s.table.Load().byName[server]
+	if b == nil || b.Needs == "" {
+		return true
+	}
+	for need := range strings.FieldsSeq(b.Needs) {
+		if s.gate.Allows(policy.Request{Who: who, Action: need, Listing: true}).Allow {
+			return true
+		}
+	}
+	return false
+}
+
+// servers are those that who may see, by name.
+func (s *sight) servers(who *principal.Principal) []*backend {
+	t := s.table.Load()
+	out := make([]*backend, 0, len(t.sorted))
+	for _, b := range t.sorted {
+		if b.Refused == "" && s.visible(who, b.Name) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// shut reports whether a caller is told that a server exists and is closed to
+// callers from its place. It reveals nothing: every installation has the server.
+func (s *sight) shut(who *principal.Principal, b *backend) bool {
+	return b.Builtin != nil && s.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
+}
+
+func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) policy.Decision {
+	return s.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed})
+}
+
+// mayHear looks at the policy again when something is delivered: it may have
+// changed since the client began to listen.
+func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
+	if e.Method == protocol.ResourceUpdated {
+		uri, _ := wire.GetString(e.Params, "uri")
+		return s.mayRead(who, b, uri, confirmed).Allow
+	}
+	return s.visible(who, b.Name)
+}
+
+// listens decides and records that a caller is told of a resource's changes.
+func (s *sight) listens(b *backend, act gate.Act) bool {
+	act.Kind = gate.Stream
+	if d := s.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {
+		s.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
+		return false
+	}
+	if b.Pin != nil {
+		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
+			s.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
+			return false
+		}
+	}
+	pass, err := s.gate.Enter(act)
+	if err == nil {
+		pass.Leave("ok", 0)
+	}
+	return err == nil
+}
