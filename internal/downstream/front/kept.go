@@ -141,17 +141,24 @@ type notReopened struct{ e *wire.Error }
 
 func (n notReopened) Error() string { return n.e.Message }
 
+func (y *earlier) read(name string) (k kept, err error) {
+	text, err := y.keeper.Find(name)
+	if err != nil {
+		return k, err
+	}
+	if json.Unmarshal(text, &k) != nil || len(k.Init) == 0 {
+		return k, fs.ErrNotExist
+	}
+	return k, nil
+}
+
 // reopen opens a session of an earlier run under its id, with what its client declared
 // then. For the Handler it is an initialize like any other: decided, recorded, and its
 // servers start anew.
 func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Principal, server string) error {
-	text, err := y.keeper.Find(name)
+	k, err := y.read(name)
 	if err != nil {
 		return err
-	}
-	var k kept
-	if json.Unmarshal(text, &k) != nil || len(k.Init) == 0 {
-		return fs.ErrNotExist
 	}
 	in := &inbound{r: r, who: who, server: server, size: int64(len(k.Init))}
 	m := &wire.Message{Kind: wire.Request, ID: wire.IntID(0), Method: "initialize", Params: k.Init}
@@ -179,9 +186,13 @@ func goOn(s *Session, now time.Time) {
 }
 
 // forgotten ends a session of an earlier run that was not opened again; false: there is
-// none.
+// none, or it negotiated another version than the request names.
 func (y *earlier) forgotten(r *http.Request, who *principal.Principal, server string) bool {
 	id := r.Header.Get("Mcp-Session-Id")
-	return y.keeper != nil && once(r.Header) && y.door.sessions.find(id, who, server, overStreamable) == nil &&
-		y.keeper.Drop(nameOf(id, who, server))
+	if y.keeper == nil || !once(r.Header) || y.door.sessions.find(id, who, server, overStreamable) != nil {
+		return false
+	}
+	name := nameOf(id, who, server)
+	k, err := y.read(name)
+	return err == nil && sameVersion(r.Header.Get("Mcp-Protocol-Version"), negotiated(k.Init)) && y.keeper.Drop(name)
 }

@@ -36,7 +36,7 @@ func run(t *testing.T, dir string) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	return open(t, Options{Sessions: 200, SessionsPerPrincipal: 100, Keeper: disk{t, store}})
+	return open(t, Options{Sessions: 1000, SessionsPerPrincipal: 1000, Keeper: disk{t, store}})
 }
 
 // methods are those that have reached the Handler.
@@ -83,8 +83,8 @@ func TestASessionGoesOnInTheNextRun(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 			s := next.door.only(t)
-			if s.Version != version || !strings.Contains(string(s.Init), version) || s.Digest != digest || string(s.Remembered()) != `{"level":"debug"}` {
-				t.Errorf("version %s, init %s, digest %s, remembered %s", s.Version, s.Init, s.Digest, s.Remembered())
+			if s.version.name() != version || !strings.Contains(string(s.Init), version) || s.Digest != digest || string(s.Remembered()) != `{"level":"debug"}` {
+				t.Errorf("version %s, init %s, digest %s, remembered %s", s.version.name(), s.Init, s.Digest, s.Remembered())
 			}
 			if seen := next.methods(); seen[0] != "initialize" {
 				t.Errorf("the Handler saw %v", seen)

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -30,8 +31,12 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 		fail(in.w, http.StatusBadRequest, nil, errResponse)
 		return
 	case wire.Notification:
-		// No headers are defined for notifications, and none acts on a
+		// No further headers are defined for notifications, and none acts on a
 		// request: closing its stream is the cancellation.
+		if e := checkNotified(in.header, version); e != nil {
+			accepted(in, e)
+			return
+		}
 		accepted(in, d.o.Handler.Notification(in.r.Context(), d.modernExchange(in, m, version, nil)))
 		return
 	}
@@ -89,6 +94,19 @@ func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 		return errMismatch
 	case removed[m.Method]:
 		return errNoSuchMethod
+	}
+	return nil
+}
+
+// checkNotified verifies the version of a notification, which header and _meta need not
+// both name.
+func checkNotified(header, meta string) *wire.Error {
+	v := cmp.Or(meta, header)
+	switch {
+	case header != "" && header != v:
+		return errMismatch
+	case !protocol.IsModernVersion(v):
+		return unsupported(v)
 	}
 	return nil
 }

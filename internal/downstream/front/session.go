@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -38,17 +37,17 @@ const (
 // route it was opened with, and where that principal has a witness, to the very
 // program.
 type Session struct {
-	Who     *principal.Principal // who opened it
-	Server  string
-	Digest  string // of the id, for records; the id itself is a credential's companion and stays here
-	Init    []byte // the client's initialize params, raw; set before the Handler sees the session
-	Version string // negotiated
+	Who    *principal.Principal // who opened it
+	Server string
+	Digest string // of the id, for records; the id itself is a credential's companion and stays here
+	Init   []byte // the client's initialize params, raw; set before the Handler sees the session
 
 	id        string
 	owner     atomic.Pointer[principal.Principal] // Who, with the credential presented last
 	transport transport
 	ctx       context.Context
 	end       context.CancelFunc
+	version   version
 	main      *eventLog    // the standalone stream
 	place     place        // where it is kept for the next run
 	state     atomic.Value // []byte: what the Handler remembers
@@ -77,7 +76,7 @@ const (
 
 func newSession(id string, who *principal.Principal, server string, t transport, now time.Time) *Session {
 	sum := sha256.Sum256([]byte(id))
-	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t, Version: protocol.V20241105}
+	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t}
 	s.main = newEventLog(0, t == overStreamable)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.seen.Store(now.UnixNano())

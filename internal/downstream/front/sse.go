@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -26,6 +27,10 @@ func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	}
 	if _, sse, _ := accepts(r.Header["Accept"]); !sse {
 		plain(w, http.StatusNotAcceptable)
+		return
+	}
+	if v := r.Header.Get("Mcp-Protocol-Version"); v != "" && !protocol.IsLegacyVersion(v) {
+		fail(w, http.StatusBadRequest, nil, errBadVersion)
 		return
 	}
 	if rule := e.d.sessions.reserve(who); rule != "" {
@@ -74,6 +79,10 @@ func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	e.d.seen(who, s)
 	if !isJSON(r.Header["Content-Type"]) || !once(r.Header) {
 		plain(w, http.StatusUnsupportedMediaType)
+		return
+	}
+	if e := s.version.differs(r.Header.Get("Mcp-Protocol-Version")); e != nil {
+		fail(w, http.StatusBadRequest, nil, e)
 		return
 	}
 	buf, ok := e.d.body(w, r)

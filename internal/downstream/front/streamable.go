@@ -46,10 +46,7 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 // open negotiates the version and lets the Handler answer. The session keeps
 // what its client declared.
 func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
-	s.Version = protocol.LatestLegacy
-	if v, _ := wire.GetString(m.Params, "protocolVersion"); protocol.IsLegacyVersion(v) {
-		s.Version = v
-	}
+	s.version.negotiate(m.Params)
 	s.Init = append([]byte(nil), m.Params...)
 	// The client may leave while a server starts; its session ends with it.
 	stop := context.AfterFunc(ctx, s.end)
@@ -59,7 +56,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 }
 
 func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
-	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.Version, Session: s,
+	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.version.name(), Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, request: in.r,
 		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context()}
 }
@@ -97,13 +94,15 @@ type notTaken struct{ e *wire.Error }
 
 func (n notTaken) Error() string { return n.e.Message }
 
-// inSession serves a POST that names a session. The version in its header may be another
-// known one than was negotiated: the official conformance suite 0.1.16 sends such requests
-// and expects answers.
+// inSession serves a POST that names a session.
 func (f streamable) inSession(in *inbound, m *wire.Message, id string) {
 	s, e := f.d.earlier.found(in.r, id, in.who, in.server)
 	if s == nil {
 		fail(in.w, statusOfMiss(e), m.ID, e)
+		return
+	}
+	if e := s.version.differs(in.header); e != nil {
+		fail(in.w, http.StatusBadRequest, m.ID, e)
 		return
 	}
 	f.d.seen(in.who, s)
@@ -151,8 +150,8 @@ func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 		return
 	}
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: f.d.hearing(in, s)}
-	if s.Version >= protocol.V20250618 {
-		st.open, st.prime = s.openLog, s.Version >= protocol.V20251125
+	if v := s.version.name(); v >= protocol.V20250618 {
+		st.open, st.prime = s.openLog, v >= protocol.V20251125
 	}
 	x := f.exchange(in, m, s, st)
 	if f.d.o.StreamTime > 0 && st.prime {
@@ -188,8 +187,12 @@ func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x 
 // "Batching"). Every element is an exchange of its own and decided by itself.
 func (f streamable) batch(in *inbound, body []byte) {
 	s, _ := f.d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
-	if s == nil || s.Version != protocol.V20250326 {
+	if s == nil || s.version.name() != protocol.V20250326 {
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
+		return
+	}
+	if e := s.version.differs(in.header); e != nil {
+		fail(in.w, http.StatusBadRequest, nil, e)
 		return
 	}
 	f.d.seen(in.who, s)
@@ -286,6 +289,11 @@ func (f streamable) named(w http.ResponseWriter, r *http.Request, who *principal
 	s, e := f.d.earlier.found(r, id, who, server)
 	if s == nil {
 		fail(w, statusOfMiss(e), nil, e)
+		return nil
+	}
+	if e := s.version.differs(r.Header.Get("Mcp-Protocol-Version")); e != nil {
+		fail(w, http.StatusBadRequest, nil, e)
+		return nil
 	}
 	return s
 }
@@ -353,7 +361,7 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 		s.seen.Store(f.d.sessions.now().UnixNano())
 		log.detach(gen)
 	})
-	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.Version, Session: s, Method: Listening})
+	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening})
 }
 
 // Listening is the method of the exchange that reports to the Handler that a

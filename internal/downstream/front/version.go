@@ -1,0 +1,61 @@
+package front
+
+import (
+	"sync/atomic"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// negotiated is the version that a session gets by the params of its initialize: the one
+// that they name where Doorward knows it, else the newest with a handshake (2025-11-25
+// Lifecycle, "Version Negotiation").
+func negotiated(init []byte) string {
+	if v, _ := wire.GetString(init, "protocolVersion"); protocol.IsLegacyVersion(v) {
+		return v
+	}
+	return protocol.LatestLegacy
+}
+
+// version is what a session negotiated. It is set while other messages of the session may
+// arrive, since over HTTP+SSE a session is there before its initialize.
+type version struct{ agreed atomic.Pointer[string] }
+
+func (v *version) negotiate(init []byte) {
+	name := negotiated(init)
+	v.agreed.Store(&name)
+}
+
+// name is the negotiated version, and before initialize that of HTTP+SSE.
+func (v *version) name() string {
+	if name := v.agreed.Load(); name != nil {
+		return *name
+	}
+	return protocol.V20241105
+}
+
+// differs is the error for a request whose header MCP-Protocol-Version does not belong to
+// the session; nil: it does. Before initialize any known version does.
+func (v *version) differs(header string) *wire.Error {
+	agreed := v.agreed.Load()
+	switch {
+	case header == "", agreed == nil && protocol.IsLegacyVersion(header):
+		return nil
+	case agreed == nil:
+		return errBadVersion
+	case sameVersion(header, *agreed):
+		return nil
+	}
+	data := append(rawjson.AppendQuote([]byte(`{"negotiated":`), *agreed), '}')
+	return &wire.Error{Code: CodeInvalidRequest, Message: "MCP-Protocol-Version is not the version that the session negotiated", Data: data}
+}
+
+// sameVersion reports that a header is absent or names the negotiated version. In a
+// session of 2025-11-25 the header 2025-03-26 counts as absent: it is what a server
+// without sessions takes an absent one for, and what the official conformance suite
+// 0.1.16 sends (decision 0039). The session stays one of 2025-11-25.
+func sameVersion(header, negotiated string) bool {
+	return header == "" || header == negotiated ||
+		header == protocol.V20250326 && negotiated == protocol.V20251125
+}
