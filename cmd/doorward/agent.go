@@ -46,6 +46,8 @@ func agentFailure(err error) error {
 	switch {
 	case e.Code == "AGENT_SHELL":
 		return shellFailure(e.Why)
+	case e.Code == mail.PasskeyRequired:
+		return fail(exitRefused, "%w", errPasskey)
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: this is for administrators (audit record %d)", e.Ref)
 	case e.Status == http.StatusNotFound && e.Code == "":

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,7 +57,7 @@ func listHeld(ctx context.Context, o *invocation) error {
 func settleHeld(ctx context.Context, o *invocation, what, id string) error {
 	var done admin.AgentSettled
 	if err := o.daemon.mailPost(ctx, "hold", admin.AgentHold{Do: what, MessageID: id}, &done); err != nil {
-		return err
+		return errors.Join(err, openDecisions(ctx, o, err))
 	}
 	var b strings.Builder
 	for _, s := range done.Settled {
@@ -75,7 +77,7 @@ func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 	}
 	text := "%s is paused: new messages to it are held\n"
 	if !on {
-		text = "%s is no longer paused; the messages held for it are delivered\n"
+		text = "%s is no longer paused; messages still held for it: " + strconv.Itoa(p.Held) + "\n"
 	}
 	return o.print(p, fmt.Sprintf(text, address(p)))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
 // pathApprovals is where the daemon keeps the calls that wait.
@@ -272,7 +273,7 @@ func approvalFailure(err error) error {
 		return err
 	case e.Code == "AGENT_SHELL":
 		return shellFailure(e.Why)
-	case e.Code == "PASSKEY_REQUIRED":
+	case e.Code == mail.PasskeyRequired:
 		return fail(exitRefused, "%w", errPasskey)
 	case e.Code == "NO_TERMINAL":
 		return fail(exitRefused, "refused: only a person may decide; use your own terminal, or the console (doorward ui)")

@@ -39,14 +39,21 @@ func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
 
 // runAdrift has the resident run a command.
 func runAdrift(ctx context.Context, ts *testscript.TestScript, pairs, argv []string) (status string, err error) {
+	stdout, stderr, status, err := residentRun(ctx, residentJob{Dir: ts.MkAbs("."), Env: environment(ts, pairs), Argv: append([]string{program(ts, argv[0])}, argv[1:]...)})
+	fmt.Fprint(ts.Stdout(), stdout)
+	fmt.Fprint(ts.Stderr(), stderr)
+	return status, err
+}
+
+// residentRun has the resident run a command, and returns what it printed and its exit status.
+func residentRun(ctx context.Context, job residentJob) (stdout, stderr, status string, err error) {
 	var out [3]bytes.Buffer // stdout, stderr, status
 	done := make(chan error, len(out))
-	job := residentJob{Dir: ts.MkAbs("."), Env: environment(ts, pairs), Argv: append([]string{program(ts, argv[0])}, argv[1:]...)}
 	var ends []*os.File
 	for i := range out {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return "", err
+			return "", "", "", err
 		}
 		defer r.Close()
 		stop := context.AfterFunc(ctx, func() { r.Close() })
@@ -61,9 +68,7 @@ func runAdrift(ctx context.Context, ts *testscript.TestScript, pairs, argv []str
 	for range out {
 		err = errors.Join(err, <-done)
 	}
-	fmt.Fprint(ts.Stdout(), out[0].String())
-	fmt.Fprint(ts.Stderr(), out[1].String())
-	return out[2].String(), err
+	return out[0].String(), out[1].String(), out[2].String(), err
 }
 
 // adriftFrom holds the parent that a process waits to be rid of.

@@ -31,6 +31,7 @@ import (
 //	stranger forge SOCK PROGRAM    connects, sends a call, and becomes PROGRAM, which hears the answer
 //	stranger pass SOCK             connects and sends a descriptor with its request
 //	stranger reads SOCK [TOKEN]    gets instructions and stays; see reader_linux_test.go
+//	stranger posts SOCK FILE       sends each line PATH BODY of a file as a POST in JSON
 //	stranger listens SOCK          listens there in the daemon's place, and says `ready`
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger hidden WAY HOST:PORT  asks by a socket that no table of descriptors shows; see hidden_linux_test.go
@@ -105,6 +106,8 @@ func strange(args []string) error {
 		return askUnseen(sock, args[2])
 	case "guess":
 		return guess(sock, args[2], args[3])
+	case "posts":
+		return posts(sock, args[2])
 	case "listens":
 		return listens(sock)
 	case "pidns":

@@ -112,7 +112,7 @@ func openPasskeys(dir string, record func(*audit.Record) (uint64, error)) (*pass
 	return passkey.Open(filepath.Join(dir, passkeysFile), record, time.Now)
 }
 
-// needsPasskey reports whether a held call is approved with a passkey alone.
+// needsPasskey reports whether what is held is approved with a passkey alone.
 func needsPasskey(d *Daemon) bool { return d.o.Config.Approvals.Presence == config.PresencePasskey }
 
 func (a api) passkeys() []admin.Passkey {
@@ -127,22 +127,31 @@ func (a api) passkeys() []admin.Passkey {
 	return out
 }
 
+// heldActs are the calls and messages that wait for the operator.
+type heldActs struct{ d *Daemon }
+
+// settle decides question n, about a call or a message. With passkeys an approval is of
+// what a key has signed.
+func (h heldActs) settle(ctx context.Context, who *principal.Principal, n uint64, preview string, v approval.Verdict) error {
+	if v.Approve && needsPasskey(h.d) && (v.Passkey == "" || preview == "") {
+		consoleHost(h).event(who, "approve.refused", "without a passkey")
+		return admin.ErrPasskey
+	}
+	err := h.d.approvals.Settle(who, n, preview, v)
+	if errors.Is(err, approval.ErrSettled) {
+		if is, failed := heldMail(h).settle(ctx, who, n, preview, v); is || failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
 // approver is what the admin API needs.
 func (a api) approver() admin.Approver {
 	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
 		Passkeys: a.passkeys,
 		Settle: func(ctx context.Context, who *principal.Principal, n uint64, s admin.Settlement) error {
-			if s.Decision == "approve" && needsPasskey(a.d) {
-				consoleHost(a).event(who, "approve.refused", "without a passkey")
-				return admin.ErrPasskey
-			}
-			err := a.d.approvals.Settle(who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
-			if errors.Is(err, approval.ErrSettled) {
-				if is, failed := heldMail(a).settle(ctx, who, n, s); is || failed != nil {
-					return failed
-				}
-			}
-			return err
+			return heldActs(a).settle(ctx, who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
 		},
 		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
 }
@@ -178,10 +187,21 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	return nil
 }
 
-// pending is what waits for the operator, by number: calls and messages.
+// waiting is what waits for the operator, by number: calls and messages. Without the store
+// no messages are to be seen, and none can be decided.
+func (h heldActs) waiting(ctx context.Context) []approval.Question {
+	mails, err := heldMail(h).all(ctx)
+	if err != nil {
+		h.d.log.Warn("held messages could not be listed", "err", err)
+	}
+	all := append(mails, h.d.approvals.Pending()...)
+	slices.SortFunc(all, func(x, y approval.Question) int { return cmp.Compare(x.N, y.N) })
+	return all
+}
+
 func (a api) pending(ctx context.Context) []admin.PendingCall {
-	out := append([]admin.PendingCall{}, heldMail(a).pending(ctx)...)
-	for _, q := range a.d.approvals.Pending() {
+	out := []admin.PendingCall{}
+	for _, q := range heldActs(a).waiting(ctx) {
 		c := admin.PendingCall{N: q.N, Time: stamp(q.Time), Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action,
 			Args: json.RawMessage(q.Args), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}
 		if q.Args == "" {
@@ -189,7 +209,6 @@ func (a api) pending(ctx context.Context) []admin.PendingCall {
 		}
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(x, y admin.PendingCall) int { return cmp.Compare(x.N, y.N) })
 	return out
 }
 
@@ -207,15 +226,12 @@ func (a api) grants() []admin.Grant {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// heldCalls is the queue as the console shows it.
-type heldCalls struct{ d *Daemon }
-
 // Pending implements console.Approvals.
-func (h heldCalls) Pending(context.Context, console.Caller) ([]console.Held, error) {
+func (h heldActs) Pending(ctx context.Context, _ console.Caller) ([]console.Held, error) {
 	var out []console.Held
-	for _, q := range h.d.approvals.Pending() {
+	for _, q := range h.waiting(ctx) {
 		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
-			Server: q.Server, Tool: objectOf(q), Args: q.Args, Notes: q.Notes, Preview: q.Preview})
+			Server: q.Server, Tool: objectOf(q), Args: q.Args, Notes: q.Notes, Preview: q.Preview, Message: q.Message})
 	}
 	return out, nil
 }
@@ -229,18 +245,14 @@ func objectOf(q approval.Question) string {
 }
 
 // Settle implements console.Approvals. The console's own session is the operator's.
-func (h heldCalls) Settle(_ context.Context, by console.Caller, n uint64, v console.Verdict) error {
+func (h heldActs) Settle(ctx context.Context, by console.Caller, n uint64, v console.Verdict) error {
 	act := gate.Act{Who: by.Who, Action: policy.ActionApprove, Name: "approvals/settle", Kind: gate.Administration, Source: sourceConsole}
 	pass, err := h.d.gate.Enter(act)
 	if err != nil {
 		return err
 	}
 	defer pass.Leave("ok", 0)
-	approve := v.Decision == "approve"
-	if approve && needsPasskey(h.d) && (v.Passkey == "" || v.Preview == "") {
-		return passkey.ErrRefused
-	}
-	err = h.d.approvals.Settle(by.Who, n, v.Preview, approval.Verdict{Approve: approve, For: v.For, Why: v.Why, Passkey: v.Passkey})
+	err = h.settle(ctx, by.Who, n, v.Preview, approval.Verdict{Approve: v.Decision == "approve", For: v.For, Why: v.Why, Passkey: v.Passkey})
 	if errors.Is(err, approval.ErrSettled) {
 		return admin.ErrStale
 	}

@@ -42,7 +42,7 @@ func (h consoleHost) open() error {
 		Status:  a.status, Refusals: h.d.gate.Refused, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
 		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
 		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
-		Approvals: heldCalls(h),
+		Approvals: heldActs(h),
 		Agents:    h.agents, StopAgent: h.stopAgent,
 		Instructions: func() console.Instructions { return h.d.instructing.server.Operator() },
 		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers(h), Log: h.d.log,

@@ -2,14 +2,12 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
-	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/relay/approval"
@@ -26,22 +24,29 @@ type heldMail struct{ d *Daemon }
 // heldMessage is one message with all recipients for whom it is held.
 type heldMessage struct {
 	agent.Letter
-	to []string
-	n  uint64
+	to []addressee
+}
+
+// addressee is a recipient with the mailbox that the message would go to, and whose that
+// is now.
+type addressee struct {
+	Address   string `json:"address"`
+	PeerID    string `json:"peer_id"`
+	Principal string `json:"principal"`
 }
 
 // shownMessage is what the operator is shown of a message in place of arguments.
 type shownMessage struct {
-	MessageID string   `json:"message_id"`
-	From      string   `json:"from"`
-	To        []string `json:"to"`
-	Kind      string   `json:"kind"`
-	Bytes     int      `json:"body_bytes"`
-	SHA256    string   `json:"body_sha256"`
+	MessageID  string      `json:"message_id"`
+	From       string      `json:"from"`
+	Recipients []addressee `json:"recipients"`
+	Kind       string      `json:"kind"`
+	Bytes      int         `json:"body_bytes"`
+	SHA256     string      `json:"body_sha256"`
 }
 
-// all are the held messages with their numbers.
-func (h heldMail) all(ctx context.Context) ([]heldMessage, error) {
+// all are the held messages as the operator is shown them.
+func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	m := h.d.messaging.Load()
 	if m == nil {
 		return nil, nil
@@ -50,53 +55,48 @@ func (h heldMail) all(ctx context.Context) ([]heldMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading held messages: %w", err)
 	}
-	var out []heldMessage
+	var all []heldMessage
 	var keys []string
 	for _, l := range letters {
-		if i := slices.Index(keys, l.MessageID); i >= 0 {
-			out[i].to = append(out[i].to, l.To)
-			continue
+		i := slices.Index(keys, l.MessageID)
+		if i < 0 {
+			i = len(all)
+			all, keys = append(all, heldMessage{Letter: l}), append(keys, l.MessageID)
 		}
-		out, keys = append(out, heldMessage{Letter: l, to: []string{l.To}}), append(keys, l.MessageID)
+		all[i].to = append(all[i].to, addressee{l.To, l.PeerID, l.Principal})
 	}
+	var out []approval.Question
 	for i, n := range h.d.approvals.Number(keys) {
-		out[i].n = n
+		q, err := all[i].shown(n, h.d.o.Config.Agent.Hold)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, q)
 	}
 	return out, nil
 }
 
-// pending are the held messages among what waits. Without the store there are none to be
-// seen, and none can be decided.
-func (h heldMail) pending(ctx context.Context) []admin.PendingCall {
-	all, err := h.all(ctx)
-	if err != nil {
-		h.d.log.Warn("held messages could not be listed", "err", err)
-	}
-	var out []admin.PendingCall
-	for _, m := range all {
-		c, err := m.shown()
-		if err != nil {
-			h.d.log.Error("a held message could not be shown", "message", m.MessageID, "err", err)
-			continue
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
 // shown is a message as the operator is shown it: without its text, which is read by an
-// act of its own.
-func (m heldMessage) shown() (c admin.PendingCall, err error) {
+// act of its own. hold is how long it waits for the operator at most.
+func (m heldMessage) shown(n uint64, hold time.Duration) (q approval.Question, err error) {
 	args, err := json.Marshal(shownMessage{m.MessageID, m.From.Name, m.to, m.Kind, m.BodyBytes, m.BodySHA256})
 	if err != nil {
-		return c, fmt.Errorf("encoding a held message: %w", err)
+		return q, fmt.Errorf("encoding a held message: %w", err)
 	}
-	c = admin.PendingCall{N: m.n, Time: m.SentAt, Client: m.From.Name, Principal: m.From.Principal, Server: agent.ServerName, Tool: "message",
-		Action: policy.AgentDeliver, Args: args, Expires: m.ExpiresAt, Rule: "agent hold", Reason: heldFor(m.Reason),
-		Notes: []string{"its text: doorward agent inbox " + m.To + " --bodies"}}
-	sum := sha256.Sum256(fmt.Appendf(args, "%d %s %s", m.n, m.From.Principal, m.Reason))
-	c.Preview = hex.EncodeToString(sum[:])
-	return c, nil
+	q = approval.Question{N: n, Time: timeOf(m.SentAt), Expires: timeOf(m.ExpiresAt), Client: m.From.Name, Principal: m.From.Principal, Server: agent.ServerName,
+		Tool: "message", Action: policy.AgentDeliver, Args: string(args), Rule: "agent hold", Reason: heldFor(m.Reason),
+		Notes: []string{"its text: doorward agent inbox " + m.To + " --bodies"}, Message: m.MessageID}
+	if end := timeOf(m.ChangedAt).Add(hold); end.Before(q.Expires) {
+		q.Expires = end
+	}
+	q.Preview = q.Digest()
+	return q, nil
+}
+
+// timeOf is the time of a stamp of messaging; zero: it is none.
+func timeOf(stamp string) time.Time {
+	t, _ := time.Parse(time.RFC3339, stamp)
+	return t
 }
 
 // heldFor is why a message is held.
@@ -108,27 +108,26 @@ func heldFor(reason string) string {
 		return "the recipient is paused"
 	case "inbound":
 		return "the recipient has its messages held"
+	case "hold":
+		return "nobody decided in time, and it was sent again"
 	}
 	return reason
 }
 
 // settle decides the message of a number. false: the number is none of a message's.
-func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64, s admin.Settlement) (bool, error) {
+func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64, preview string, v approval.Verdict) (bool, error) {
 	all, err := h.all(ctx)
-	i := slices.IndexFunc(all, func(m heldMessage) bool { return m.n == n })
+	i := slices.IndexFunc(all, func(q approval.Question) bool { return q.N == n })
 	if err != nil || i < 0 {
 		return false, err
 	}
-	c, err := all[i].shown()
-	switch {
-	case err != nil:
-		return true, err
-	case s.Preview != "" && s.Preview != c.Preview:
+	switch q := all[i]; {
+	case preview != "" && preview != q.Preview:
 		return true, approval.ErrSettled
-	case s.For != "" && s.For != approval.Once, len(s.Why) > mostWhy:
+	case v.For != "" && v.For != approval.Once, len(v.Why) > mostWhy:
 		return true, approval.ErrVerdict
 	}
-	err = h.d.messaging.Load().server.Operator().Decide(ctx, who, all[i].MessageID, s.Decision == "approve", s.Why)
+	err = h.d.messaging.Load().server.Operator().Decide(ctx, who, agent.Decision{MessageID: all[i].Message, Preview: all[i].Preview, Passkey: v.Passkey, Approve: v.Approve, Why: v.Why})
 	var refused *mail.Error
 	if errors.As(err, &refused) && refused.Code == mail.UnknownMessage {
 		return true, approval.ErrSettled

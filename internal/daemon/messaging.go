@@ -47,7 +47,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 	}
 	c := d.o.Config
 	node, limits := nodeName(c), mailLimits(c.Agent)
-	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest",
+	book, err := mail.Open(ctx, db, mail.Options{Node: node, Limits: limits, Evict: c.Agent.Overflow == "evict-oldest", Passkey: needsPasskey(d),
 		Sign: agent.Signer(keys.node), Upkeep: agent.Upkeep, Log: d.log})
 	if err != nil {
 		return nil, fmt.Errorf("opening the mailboxes: %w", err)

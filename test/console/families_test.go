@@ -66,10 +66,7 @@ func newFamily(t *testing.T) *house {
 	}
 	h.Daemon = doortest.Start(t, fmt.Sprintf("agent:\n  launchers:\n    helper: {command: %s, cwd: %s, env: {%s: %s}, sandbox: \"off\", budget: {max_seconds: 600, max_children: 2}}\n",
 		self, t.TempDir(), agentMode, bin), doortest.Options{})
-	cmd := h.Command("connect", "agent")
-	sh := exec.Command("sh", append([]string{"-c", `"$@"; exit $?`, "sh", cmd.Path}, cmd.Args[1:]...)...) // what starts the command counts as an agent
-	sh.Env, sh.Dir = cmd.Env, cmd.Dir
-	a, err := talkTo(sh)
+	a, err := talkTo(h.shim())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +76,14 @@ func newFamily(t *testing.T) *house {
 	}
 	within(t, 30*time.Second, "three agents", func() bool { return strings.Contains(h.run("agent", "peers"), "third") })
 	return h
+}
+
+// shim is the command by which an agent that is not the test comes to the server agent.
+func (h *house) shim() *exec.Cmd {
+	cmd := h.Command("connect", "agent")
+	sh := exec.Command("sh", append([]string{"-c", `"$@"; exit $?`, "sh", cmd.Path}, cmd.Args[1:]...)...) // what starts the command counts as an agent
+	sh.Env, sh.Dir = cmd.Env, cmd.Dir
+	return sh
 }
 
 // talker is an agent that speaks MCP in lines.

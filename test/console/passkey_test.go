@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -254,4 +255,70 @@ func TestAKeyIsAddedAndRemovedWithAKey(t *testing.T) {
 			t.Errorf("the record lacks %s", want)
 		}
 	}
+}
+
+// agent is one agent's session: it calls tools of the server agent, each by its name and
+// its arguments in JSON, and ends. What it returns are the answers.
+func (h *house) agent(calls ...string) (answers string) {
+	h.t.Helper()
+	a, err := talkTo(h.shim())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer a.end()
+	for _, c := range calls {
+		name, args, _ := strings.Cut(c, " ")
+		out, err := a.ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		answers += out + "\n"
+	}
+	return answers
+}
+
+// TestAPasskeyLetsAHeldMessageIn: with presence passkey a held message is approved as a held
+// call is, by a key that signs what the page showed, and by nothing else that the console
+// has; denying takes none.
+func TestAPasskeyLetsAHeldMessageIn(t *testing.T) {
+	b, h := newBrowser(t), newVault(t)
+	h.agent(`register {"name":"tester","inbound":"hold"}`)
+	if out := h.agent(`register {"name":"planner"}`, `send {"to":"tester","body":"text-canary"}`, `send {"to":"tester","body":"second-canary"}`); strings.Count(out, `"state":"held"`) != 2 {
+		t.Fatalf("not held: %s", out)
+	}
+	b.authenticator(webauthn.AuthenticatorTransportInternal)
+	b.signIn(h)
+	b.addKey(h, "laptop")
+	b.open(base(h) + "decisions")
+	if words := b.words(); !strings.Contains(words, "Approve message 1") || !strings.Contains(words, "Deny message 2") || !strings.Contains(words, "1: agent / agent.deliver message") || strings.Contains(words, "canary") {
+		t.Errorf("the page shows %s", words)
+	}
+	held := func() int { return strings.Count(h.run("pending"), "agent.deliver message") }
+	b.run(attempts)
+	for what, script := range map[string]string{
+		"no answer":         `send({n: 1, preview: preview(1)})`,
+		"another message":   `forge({n: 2, preview: preview(2)}, {n: 1, preview: preview(1)})`,
+		"another preview":   `forge({n: 1, preview: preview(1)}, {n: 1, preview: preview(2)})`,
+		"for longer":        `forge({n: 1, preview: preview(1)}, {n: 1, preview: preview(1), for: 'always'})`,
+		"signed for longer": `forge({n: 1, preview: preview(1), for: 'always'}, {n: 1, preview: preview(1), for: 'always'})`,
+		"the form of messages": `(async () => { const id = JSON.parse(document.querySelector('pre').innerText).message_id;
+			const a = await fetch('/ui/decisions/message', {method: 'POST', redirect: 'manual', body: new URLSearchParams({csrf: csrf(), do: 'approve', message: id})}); return a.type === 'opaqueredirect' ? 'done' : String(a.status) })()`,
+	} {
+		if got := b.text(script); got == "done" || held() != 2 {
+			t.Errorf("%s: %s, %d held", what, got, held())
+		}
+	}
+	b.open(base(h) + "decisions")
+	b.run(`document.querySelector('form[data-passkey] button').click()`)
+	within(t, 20*time.Second, "the approval", func() bool { return strings.Contains(b.words(), "1: approve.") })
+	b.run(`[...document.querySelectorAll('button')].find(x => x.innerText === 'Deny message 2').click()`)
+	within(t, 20*time.Second, "the denial", func() bool { return strings.Contains(b.words(), "2: deny.") })
+	if out := h.agent(`register {"name":"tester"}`, `inbox {"format":"json"}`); held() != 0 || !strings.Contains(out, "text-canary") || strings.Contains(out, "second-canary") {
+		t.Errorf("%d held; the recipient gets %s", held(), out)
+	}
+	record := h.run("audit", "tail", "--json", "-n", "500")
+	if !regexp.MustCompile(`"resource":"/?agent/hold/approve","decision":"allow".*"preview":"[0-9a-f]{64}","passkey":"[0-9a-f]{12}"`).MatchString(record) || strings.Contains(record, "canary") {
+		t.Errorf("the record of the approval:\n%s", record)
+	}
+	h.run("audit", "verify")
 }

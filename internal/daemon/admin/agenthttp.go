@@ -165,6 +165,8 @@ func (m Messaging) failure(h http.Header, r *http.Request, err error) (status in
 
 func mailStatus(code string) int {
 	switch code {
+	case mail.PasskeyRequired:
+		return http.StatusForbidden
 	case mail.UnknownRecipient, mail.UnknownMessage:
 		return http.StatusNotFound
 	case mail.InvalidArgument, mail.NameInvalid, mail.NameReserved:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -71,10 +72,8 @@ type Passkey struct {
 }
 
 // ErrPasskey refuses an approval without a passkey, which only the console can ask for.
+// Its code is that of messages.
 var ErrPasskey = errors.New("an approval takes a passkey")
-
-// codePasskey is its code.
-const codePasskey = "PASSKEY_REQUIRED"
 
 // ErrNoTerminal refuses an operator without a controlling terminal.
 var ErrNoTerminal = errors.New("not from a terminal of the operator's own")
@@ -169,7 +168,7 @@ func (o Options) settled(r *http.Request, err error) (any, int) {
 	case errors.Is(err, approval.ErrSettled):
 		return nil, http.StatusNotFound
 	case errors.Is(err, ErrPasskey):
-		return Failure{Error: http.StatusText(http.StatusForbidden), Code: codePasskey}, http.StatusForbidden
+		return Failure{Error: http.StatusText(http.StatusForbidden), Code: mail.PasskeyRequired}, http.StatusForbidden
 	case errors.Is(err, ErrNoTerminal):
 		return Failure{Error: http.StatusText(http.StatusForbidden), Code: codeNoTerminal}, http.StatusForbidden
 	case errors.Is(err, agent.ErrAgentShell):

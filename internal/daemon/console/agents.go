@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -168,7 +169,7 @@ func (f acts) pause(q *request) (said, next string, err error) {
 	}
 	said = p.Name + ": new messages to it are held."
 	if !p.Paused {
-		said = p.Name + ": held messages are delivered."
+		said = fmt.Sprintf("%s is no longer paused, %d messages are held for it.", p.Name, p.Held)
 	}
 	return said, "agents/one?" + query("peer", p.PeerID), nil
 }

@@ -73,7 +73,7 @@ type Options struct {
 	Approvals    Approvals // nil: this daemon holds no calls
 	Servers      Servers
 	Passkeys     *passkey.Book
-	// PasskeyRequired: a held call is approved with a passkey alone.
+	// PasskeyRequired: what is held is approved with a passkey alone.
 	PasskeyRequired bool
 	Log             *slog.Logger
 	Now             func() time.Time // nil: time.Now
@@ -95,7 +95,7 @@ type Servers interface {
 	Restart(server string) (ended int, err error)
 }
 
-// Approvals is the queue of held calls.
+// Approvals is the queue of held calls and messages.
 type Approvals interface {
 	Pending(ctx context.Context, by Caller) ([]Held, error)
 	// Settle decides question n. Errors are those of a question that is not
@@ -103,7 +103,7 @@ type Approvals interface {
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 
-// Held is one call that waits for a person. Args is a JSON text.
+// Held is one call that waits for a person, or one message. Args is a JSON text.
 type Held struct {
 	N                               uint64
 	Time, Expires                   time.Time
@@ -111,6 +111,7 @@ type Held struct {
 	Args                            string
 	Notes                           []string
 	Preview                         string // digest of what is shown
+	Message                         string // id of a message; empty: it is a call
 	Passkey                         bool   // it is approved with one
 }
 

@@ -2,10 +2,12 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
@@ -15,9 +17,8 @@ type decisionsData struct {
 	Others   int  // calls that are not shown
 	NoCalls  bool // this daemon holds none
 	Changes  []definitionChange
-	More     int // changes that are not shown
-	Messages []agent.Letter
-	Mail     bool // messaging is on
+	More     int            // changes that are not shown
+	Messages []agent.Letter // that can be sent again
 }
 
 // definitionChange is one definition that is withheld.
@@ -58,11 +59,12 @@ func (c *Console) decisions(q *request) (page, error) {
 	d.Others = len(all) - len(d.Calls)
 	d.Changes, d.More = changesOf(c.o.Trust.List())
 	if a := c.o.Agents(); a != nil {
-		d.Mail = true
-		if d.Messages, err = a.Holds(q.ctx, q.mailCaller()); err != nil {
+		letters, err := a.Holds(q.ctx, q.mailCaller())
+		if err != nil {
 			return page{}, err
 		}
-		d.Messages = d.Messages[:min(len(d.Messages), mostHeld)]
+		again := slices.DeleteFunc(letters, func(l agent.Letter) bool { return l.State == mail.Held })
+		d.Messages = again[:min(len(again), mostHeld)]
 	}
 	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil
 }
@@ -149,16 +151,20 @@ func (f acts) settleCall(q *request) (said, next string, err error) {
 	if err := f.c.o.Approvals.Settle(q.ctx, q.s.by, n, v); err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("Call %d: %s.", n, v.Decision), "decisions", nil
+	return fmt.Sprintf("%d: %s.", n, v.Decision), "decisions", nil
 }
 
-// settleMessage decides about a held message.
+// settleMessage sends a message again, or ends it. What is held is decided as calls are.
 func (f acts) settleMessage(q *request) (said, next string, err error) {
 	a := f.c.o.Agents()
 	if a == nil {
 		return "", "", errAway
 	}
-	done, err := a.Settle(q.ctx, q.mailCaller(), q.in.Get("do"), q.in.Get("message"))
+	do := q.in.Get("do")
+	if do != agent.HoldRequeue && do != agent.HoldPurge {
+		return "", "", errForm
+	}
+	done, err := a.Settle(q.ctx, q.mailCaller(), do, q.in.Get("message"))
 	if err != nil {
 		return "", "", err
 	}

@@ -13,7 +13,6 @@ type nowData struct {
 	Trouble  []admin.Server // servers that are not as they should be
 	Withheld int
 	Pending  []Held
-	Held     int // messages
 	At       time.Time
 }
 

@@ -191,6 +191,8 @@ func failure(err error) (status int, text string) {
 		return http.StatusForbidden, "The form does not belong to this session. Open the page again."
 	case errors.Is(err, errForm):
 		return http.StatusBadRequest, "The form cannot be read."
+	case errors.Is(err, admin.ErrPasskey):
+		return http.StatusForbidden, "An approval takes a passkey: approve it on the page Decisions."
 	case errors.Is(err, passkey.ErrRefused):
 		return http.StatusForbidden, "The answer of the passkey is not good: it was for something else, came twice, or came too late. Try again."
 	case errors.Is(err, passkey.ErrNone):

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
-	"github.com/doorward/doorward/internal/messaging/agent"
-	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
@@ -151,7 +149,6 @@ func functions(now func() time.Time) template.FuncMap {
 		"join":     func(s []string) string { return strings.Join(s, ", ") },
 		"tab":      newTab,
 		"outcomes": outcomes,
-		"holds":    holds,
 		"milli":    time.UnixMilli,
 		"brief":    func(s string) string { return plaintext.Clip(s, maxBrief) },
 		"page":     func(s string) string { return plaintext.Clip(s, maxPage) },
@@ -190,14 +187,6 @@ type tab struct {
 func newTab(view, name, path, text string) tab {
 	below := map[string]string{"record": "activity", "server": "servers", "definition": "servers", "passkeys": "decisions", "peer": "agents", "message": "agents", "document": "instructions"}
 	return tab{Path: path, Text: text, Here: view == name || below[view] == name}
-}
-
-// holds is what can be done to a message in a state.
-func holds(state string) []choice {
-	if state == mail.Held {
-		return []choice{{agent.HoldApprove, "Approve"}, {agent.HoldRefuse, "Refuse"}}
-	}
-	return []choice{{agent.HoldRequeue, "Send again"}, {agent.HoldPurge, "Purge"}}
 }
 
 type choice struct{ Value, Text string }

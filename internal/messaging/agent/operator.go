@@ -69,6 +69,7 @@ type Letter struct {
 	Seq        int64  `json:"seq,omitempty"`
 	To         string `json:"to"`
 	PeerID     string `json:"peer_id"`
+	Principal  string `json:"principal"` // whose mailbox it is, without the node
 	State      string `json:"state"`
 	Kind       string `json:"kind"`
 	Authority  string `json:"authority"`

@@ -12,7 +12,7 @@ import (
 // for.
 func (s *envelopes) letter(e *mail.Envelope, texts bool) Letter {
 	m := &e.Message
-	out := Letter{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, State: e.State,
+	out := Letter{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: bare(e.Principal), State: e.State,
 		Kind: m.Kind, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
 		SentAt: stamp(m.SentAt), ExpiresAt: stampOr(m.ExpiresAt), ChangedAt: stampOr(e.ChangedAt), Attempt: m.Attempt, Reason: e.Reason,
 		Signature: s.signature(m, e.PeerID)}
@@ -123,7 +123,7 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 	a.end()
 	out := &Inbox{Messages: []Letter{}, Pending: b.Counts.Pending, Held: b.Counts.Held}
 	for i := range b.Messages {
-		e := mail.Envelope{Message: b.Messages[i], To: mail.Operator, PeerID: b.Peer.ID, State: mail.Leased}
+		e := mail.Envelope{Message: b.Messages[i], To: mail.Operator, PeerID: b.Peer.ID, Principal: b.Peer.Principal, State: mail.Leased}
 		out.Messages = append(out.Messages, o.s.envelopes.letter(&e, true))
 	}
 	for _, n := range b.Counts.Notices {
@@ -157,7 +157,7 @@ const (
 func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string) ([]mail.Settled, error) {
 	book := o.s.o.Book
 	do, ok := map[string]settling{
-		HoldApprove: book.Desk().Approve, HoldRefuse: rejectedFor(book, ""), HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
+		HoldApprove: approvedWith(book, ""), HoldRefuse: rejectedFor(book, ""), HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
 	name := "hold/" + what
 	if !ok {
 		name = "hold"
@@ -175,6 +175,12 @@ func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string
 // settling changes the deliveries of a message.
 type settling func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error)
 
+func approvedWith(book *mail.Book, passkey string) settling {
+	return func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error) {
+		return book.Desk().Approve(ctx, messageID, passkey, note)
+	}
+}
+
 func rejectedFor(book *mail.Book, why string) settling {
 	return func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error) {
 		return book.Desk().Reject(ctx, messageID, why, note)
@@ -182,13 +188,13 @@ func rejectedFor(book *mail.Book, why string) settling {
 }
 
 // settle does that, with its record.
-func (a *act) settle(ctx context.Context, messageID string, do settling) ([]mail.Settled, error) {
+func (a *act) settle(ctx context.Context, messageID string, do settling, more ...audit.Field) ([]mail.Settled, error) {
 	done, err := do(ctx, messageID, func(v *mail.Settled) any {
 		fields := []audit.Field{field("message", v.MessageID), field("recipients", v.PeerID), field("state", v.State)}
 		if v.NewID != "" {
 			fields = append(fields, field("new_message", v.NewID))
 		}
-		return a.line(fields...)
+		return a.line(append(fields, more...)...)
 	})
 	if err != nil {
 		return nil, a.fail(err)

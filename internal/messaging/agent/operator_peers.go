@@ -90,7 +90,8 @@ func (o *Operator) Pause(ctx context.Context, by Caller, peer string, on bool) (
 	if err != nil {
 		return nil, err
 	}
-	err = o.s.o.Book.Desk().Pause(ctx, p.ID, on, func(*mail.Peer) any {
+	err = o.s.o.Book.Desk().Pause(ctx, p.ID, on, func(v *mail.Peer) any {
+		p.Held = v.Held
 		return a.line(append(peerFields(p), field("paused", fmt.Sprint(on)))...)
 	})
 	if err != nil {

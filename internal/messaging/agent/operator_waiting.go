@@ -6,6 +6,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -22,12 +23,24 @@ func (o *Operator) Waiting(ctx context.Context) ([]Letter, error) {
 	return o.s.envelopes.letters(held, false), nil
 }
 
+// Decision is what the operator decided about a held message. Preview is the digest of
+// what was shown, Passkey the key that signed it; empty: none did.
+type Decision struct {
+	MessageID, Preview, Passkey string
+	Approve                     bool
+	Why                         string // told to the sender of what is refused
+}
+
 // Decide lets a held message through, or refuses it and tells its sender why, as an act of
 // action approve. The caller has made sure that the operator decides, as about a held call.
-func (o *Operator) Decide(ctx context.Context, who *principal.Principal, messageID string, approve bool, why string) error {
-	what, do := HoldApprove, settling(o.s.o.Book.Desk().Approve)
-	if !approve {
-		what, do = HoldRefuse, rejectedFor(o.s.o.Book, plaintext.Line(why))
+func (o *Operator) Decide(ctx context.Context, who *principal.Principal, d Decision) error {
+	what, do := HoldApprove, approvedWith(o.s.o.Book, d.Passkey)
+	if !d.Approve {
+		what, do = HoldRefuse, rejectedFor(o.s.o.Book, plaintext.Line(d.Why))
+	}
+	shown := []audit.Field{field("preview", d.Preview)}
+	if d.Passkey != "" {
+		shown = append(shown, field("passkey", d.Passkey))
 	}
 	pass, err := o.s.o.Gate.Enter(gate.Act{Who: who, Action: policy.ActionApprove, Name: ServerName + "/hold/" + what,
 		Kind: gate.Administration, Source: source}.Deferred())
@@ -35,6 +48,6 @@ func (o *Operator) Decide(ctx context.Context, who *principal.Principal, message
 		return err
 	}
 	o.s.human.came()
-	_, err = (&act{s: o.s, pass: pass}).settle(ctx, messageID, do)
+	_, err = (&act{s: o.s, pass: pass}).settle(ctx, d.MessageID, do, shown...)
 	return err
 }

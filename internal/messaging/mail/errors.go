@@ -21,6 +21,7 @@ const (
 	LoopSuspected       = "LOOP_SUSPECTED"
 	IdempotencyConflict = "IDEMPOTENCY_CONFLICT"
 	UnknownMessage      = "UNKNOWN_MESSAGE"
+	PasskeyRequired     = "PASSKEY_REQUIRED" // what is held is let in with a passkey alone
 	UnknownSpawn        = "UNKNOWN_SPAWN"
 	SpawnDisabled       = "SPAWN_DISABLED"
 	LauncherUnknown     = "LAUNCHER_UNKNOWN"

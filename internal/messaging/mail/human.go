@@ -124,9 +124,13 @@ func (d Desk) settled(ctx context.Context, messageID string, in []string, note N
 	return out, nil
 }
 
-// Approve lets a held message through, Reject ends it as refused, Requeue
-// sends a dead or expired one again under a new id, Purge ends an open one.
-func (d Desk) Approve(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
+// Approve lets a held message through. passkey is the key that signed it; empty: none
+// did, which is refused where the book asks for one. Requeue
+// sends a dead or expired one again under a new id.
+func (d Desk) Approve(ctx context.Context, messageID, passkey string, note Note[Settled]) ([]Settled, error) {
+	if d.b.o.Passkey && passkey == "" {
+		return nil, refuse(PasskeyRequired)
+	}
 	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
 		seq, err := j.holding.letIn(x, r, reasonApproved)
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Queued, Seq: seq}, err
@@ -210,7 +214,7 @@ func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled])
 
 // again takes a seat for a message that the operator sends once more.
 func (j holding) again(m outgoing, r row, x *box, authority string) (seat, error) {
-	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority}
+	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority, Hold: j.b.o.Passkey && r.seq == 0, Reason: reasonHold}
 	from := m.from
 	m.from, m.again = j.b.operator, true // nothing but the room binds him
 	s, err := j.placing.takeSeat(m, to)
@@ -224,7 +228,8 @@ func (j holding) again(m outgoing, r row, x *box, authority string) (seat, error
 }
 
 // Pause has all that comes for a peer held, or no longer: what was held for
-// that alone is let in then.
+// that alone is let in then, unless that takes a passkey. The peer in the note has the
+// number of messages that are still held.
 func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
 	return d.b.write(ctx, func(j *job) error {
 		p, err := j.releasing.agent(peerID)
@@ -238,7 +243,7 @@ func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]
 		if _, err := j.Exec(`UPDATE mailboxes SET paused = ?2 WHERE peer_id = ?1`, p.ID, on); err != nil {
 			return err
 		}
-		if !on {
+		if !on && !j.b.o.Passkey {
 			held, err := j.mailboxes.rows(`peer_id = ?1 AND `+isOpen+` AND state = 'held' AND reason = 'paused' ORDER BY message_id`, p.ID)
 			if err != nil {
 				return err
@@ -249,7 +254,7 @@ func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]
 				}
 			}
 		}
-		p.Paused, p.Inbound = on, x.inbound
+		p.Paused, p.Inbound, p.Held = on, x.inbound, int(x.tally.of(Held))
 		j.signal(TopicPeers)
 		return noted(j, note, &p)
 	})

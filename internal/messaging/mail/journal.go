@@ -81,13 +81,14 @@ func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, 
 	err := j.Each(func(scan func(...any) error) error {
 		var e Envelope
 		dest, done := e.places()
-		err := errors.Join(scan(append(dest, &e.To, &e.PeerID, &e.State, &e.Note, &e.Reason, &e.ChangedAt)...), done())
+		err := errors.Join(scan(append(dest, &e.To, &e.PeerID, &e.State, &e.Note, &e.Reason, &e.ChangedAt, &e.Principal)...), done())
 		if !bodies {
 			e.Subject, e.Body, e.Note, e.Refs = "", "", "", nil
 		}
 		out = append(out, e)
 		return err
-	}, `SELECT `+messageColumns+`, d.address, d.peer_id, d.state, d.note, d.reason, d.changed_at
+	}, `SELECT `+messageColumns+`, d.address, d.peer_id, d.state, d.note, d.reason, d.changed_at,
+		COALESCE((SELECT principal FROM mailboxes b WHERE b.peer_id = d.peer_id), '')
 		FROM deliveries d JOIN messages m ON m.message_id = d.message_id WHERE `+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading envelopes: %w", err)
@@ -115,7 +116,7 @@ func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) error {
 		held, err := j.history.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
-			ORDER BY d.message_id LIMIT ?1`, holdsMax)
+			ORDER BY d.message_id, d.peer_id LIMIT ?1`, holdsMax)
 		if err != nil {
 			return err
 		}

@@ -92,6 +92,9 @@ type Options struct {
 	// Evict: a full mailbox drops its oldest queued messages
 	// (agent.overflow: evict-oldest) instead of refusing the sender.
 	Evict bool
+	// Passkey: what is held is let in by Approve with a passkey alone. It stays held when a
+	// pause ends, and what was never let in is held again when it is sent again.
+	Passkey bool
 	// Sign signs the fields of an envelope with the node's key, for the
 	// message's Sig; nil: no signature.
 	Sign func(fields ...string) string

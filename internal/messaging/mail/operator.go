@@ -23,6 +23,7 @@ type Envelope struct {
 	To, PeerID, State string
 	Note, Reason      string
 	ChangedAt         int64
+	Principal         string // whose mailbox it is now, qualified
 }
 
 // Settled is what the operator did to a message.

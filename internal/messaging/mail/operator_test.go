@@ -73,10 +73,10 @@ func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
 		must(t, err)
 		same(t, "holds", len(all), 4)
 		same(t, "text of an envelope", all[0].Body, "")
-		got, err := b.Desk().Approve(t.Context(), held.MessageID, said)
+		got, err := b.Desk().Approve(t.Context(), held.MessageID, "", said)
 		must(t, err)
 		same(t, "approved", len(got), 2)
-		_, err = b.Desk().Approve(t.Context(), held.MessageID, said)
+		_, err = b.Desk().Approve(t.Context(), held.MessageID, "", said)
 		refused(t, err, mail.UnknownMessage)
 		_, err = b.Desk().Reject(t.Context(), no.MessageID, "", said)
 		must(t, err)
@@ -126,6 +126,48 @@ func TestAPausedPeerGetsItsMailWhenItGoesOn(t *testing.T) {
 		same(t, "messages", len(tester.inbox(mail.Fetch{}).Messages), 0)
 		must(t, b.Desk().Pause(t.Context(), tester.Peer.ID, false, said))
 		equal(t, "messages", bodies(tester.inbox(mail.Fetch{})), "one", "three")
+		b.sound()
+	})
+}
+
+// Where a passkey is asked for, Approve with one is the only way out of a hold: the end of a
+// pause leaves messages held, and one whose hold has ended is held anew when it is sent
+// again. One that was let in before is sent again as ever.
+func TestOnlyAPasskeyLetsInWhatIsHeld(t *testing.T) {
+	onSQLite(t, mail.Options{Passkey: true}, func(t *testing.T, b *bed) {
+		planner, tester := b.join("planner"), b.join("tester")
+		let := planner.send(draft("let in", tester))
+		d := draft("by policy", tester)
+		d.To[0].Hold, d.To[0].Reason = true, "policy"
+		held := planner.send(d)
+		must(t, b.Desk().Pause(t.Context(), tester.Peer.ID, true, said))
+		paused := planner.send(draft("by the pause", tester))
+		_, err := b.Desk().Approve(t.Context(), held.MessageID, "", said)
+		refused(t, err, mail.PasskeyRequired)
+		var left int
+		must(t, b.Desk().Pause(t.Context(), tester.Peer.ID, false, func(p *mail.Peer) any { left = p.Held; return said(p) }))
+		same(t, "still held", left, 2)
+		for _, m := range []*mail.Sent{held, paused} {
+			same(t, "state", planner.state(m.MessageID), mail.Held)
+		}
+		b.pass(25 * time.Hour)
+		b.sweep()
+		again := map[string]string{}
+		for _, m := range []*mail.Sent{let, held, paused} {
+			got, err := b.Desk().Requeue(t.Context(), m.MessageID, said)
+			must(t, err)
+			again[m.MessageID] = got[0].NewID
+		}
+		equal(t, "delivered", bodies(tester.inbox(mail.Fetch{})), "let in")
+		all, err := b.Desk().Holds(t.Context())
+		must(t, err)
+		same(t, "held again", len(all), 2)
+		same(t, "whose mailbox", all[0].Principal, tester.Peer.Principal)
+		for _, m := range []*mail.Sent{held, paused} {
+			_, err := b.Desk().Approve(t.Context(), again[m.MessageID], "key", said)
+			must(t, err)
+		}
+		same(t, "messages", len(tester.inbox(mail.Fetch{}).Messages), 3)
 		b.sound()
 	})
 }

@@ -43,7 +43,8 @@ type Call struct {
 	Session string // what --for session is bound to: the session, or the process
 }
 
-// Question is a held call as the operator sees it.
+// Question is a held call as the operator sees it, or a message that is held elsewhere and
+// decided by the same commands.
 type Question struct {
 	N                                       uint64
 	Time, Expires                           time.Time
@@ -53,6 +54,7 @@ type Question struct {
 	Preview                                 string // digest of what is shown, hex
 	Waiting                                 int    // callers
 	Notes                                   []string
+	Message                                 string // id of a message; empty: it is a call
 }
 
 // Verdict is what the operator decides. For is once, session, 1h or always.
@@ -202,7 +204,7 @@ func (q *Queue) ask(c Call) (*question, error) {
 	at := &question{call: c, shown: Question{N: q.last + 1, Time: now, Expires: now.Add(q.o.Expire), Client: c.Client, Principal: who,
 		Server: c.Act.Server, Tool: c.Act.Name, Action: c.Act.Action, Args: string(c.Args),
 		Rule: c.Held.Ask.Rule, Reason: c.Held.Ask.Reason, Notes: q.notes(c)}}
-	at.shown.Preview = at.shown.digest()
+	at.shown.Preview = at.shown.Digest()
 	var err error
 	if at.ref, err = q.record(at, "approval.asked", c.Act.Who, 0, audit.Field{Name: "expires", Value: at.shown.Expires.UTC().Format(time.RFC3339)}); err != nil {
 		return nil, err
@@ -218,8 +220,8 @@ func (q *Queue) ask(c Call) (*question, error) {
 	return at, nil
 }
 
-// digest is over everything that the operator is shown of the question.
-func (s Question) digest() string {
+// Digest is over everything that the operator is shown of the question.
+func (s Question) Digest() string {
 	h := sha256.New()
 	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rule, s.Reason}, s.Notes...) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
