@@ -43,7 +43,6 @@ var tangledPackages = map[string]int{
 	"internal/messaging/agent":       45,
 	"internal/messaging/mail":        25,
 	"internal/onboard":               20,
-	"internal/relay":                 95,
 	"internal/trust/policy":          25,
 	"internal/upstream":              25,
 	"internal/upstream/pin":          20,

@@ -252,7 +252,7 @@ func TestServerThatOwesItsList(t *testing.T) {
 	equal(t, "without it", join(names(c.call("tools/list", ""), "tools", "name")), "good__echo")
 	stream.silent()
 	var late *latecomer
-	for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
+	for _, held := range h.relay.sessions.of(h.sessionOf(c)).all() {
 		if held.link.b.Name == "slow" {
 			late = &held.link.late
 		}

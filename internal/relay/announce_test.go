@@ -36,5 +36,5 @@ func TestWhoListensHearsOfANewPolicy(t *testing.T) {
 
 	all.end()
 	mute.end()
-	eventually(t, "left", func() bool { return len(h.relay.audience.All()) == 1 })
+	eventually(t, "left", func() bool { return len(h.relay.sessions.audience.All()) == 1 })
 }

@@ -253,7 +253,7 @@ func TestLateWaiterFindsItsDial(t *testing.T) {
 	s := stdio(t, "s", "modern")
 	h := build(t, []Server{s.server()})
 	b := h.relay.table.Load().byName["s"]
-	l := b.pooled(h.relay, exchangeOf("uid:1000").Who, front.Modern)
+	l := h.relay.links.pooled(b, exchangeOf("uid:1000").Who, front.Modern)
 	d, err := l.dialled()
 	if err != nil {
 		t.Fatal(err)

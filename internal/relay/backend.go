@@ -2,6 +2,9 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,6 +138,18 @@ func (b *backend) instances() int {
 	return len(b.conns)
 }
 
+// restart ends the open connections, and returns their number.
+func (b *backend) restart() int {
+	b.mu.Lock()
+	b.prune()
+	open := slices.Collect(maps.Keys(b.conns))
+	b.mu.Unlock()
+	for _, c := range open {
+		c.conn.Close()
+	}
+	return len(open)
+}
+
 // eras lists the eras to try for a client of the given one: its own first, and
 // none that this server is known not to speak.
 func (b *backend) eras(client front.Era) []front.Era {
@@ -172,36 +187,6 @@ func eraBit(e front.Era) uint32 { return 1 << uint(e) }
 // lacks notes that the server does not speak an era. Reset by a restart of
 // the daemon or a change of the definition, since both make a new backend.
 func (b *backend) lacks(e front.Era) { b.known.Or(eraBit(e)) }
-
-// pooled returns the connection that a principal's calls share, or that all
-// principals share where the operator declared it safe.
-func (b *backend) pooled(r *Relay, who *principal.Principal, client front.Era) *link {
-	key := b.poolKey(who, client)
-	if b.Instances == "shared" {
-		who = nil
-	}
-	return b.keyed(r, who, client, declaration{}, key)
-}
-
-// keyed returns the pooled connection of a key, for clients that declare d.
-func (b *backend) keyed(r *Relay, who *principal.Principal, client front.Era, d declaration, key string) *link {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.pool[key]
-	if l == nil {
-		l = newLink(r, b, owner{who: who, client: client, init: d.init(r.info), says: d})
-		l.key = key
-		if client == front.Legacy {
-			l.opened = l.restoreLevel
-		}
-		b.pool[key] = l
-		if b.closed {
-			l.close()
-		}
-	}
-	l.used.Store(time.Now().UnixNano())
-	return l
-}
 
 // have is the connection of the key; nil: there is none yet.
 func (b *backend) have(key string) *link {
@@ -246,6 +231,21 @@ func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn 
 	return nil
 }
 
+// adopt makes a connection the one of all clients of its principal, when its server
+// turned out to be modern: there each request says its client's capabilities.
+func (b *backend) adopt(l *link) {
+	if l.says.empty() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	plain := b.poolKey(l.who, l.client)
+	if b.pool[plain] == nil && b.pool[l.key] == l {
+		delete(b.pool, l.key)
+		b.pool[plain] = l
+	}
+}
+
 // sweep closes pooled connections that were not used since before.
 func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
@@ -263,14 +263,8 @@ func (b *backend) sweep(before time.Time) {
 func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
-	all := make([]*link, 0, len(b.pool))
-	for _, l := range b.pool {
-		all = append(all, l)
-	}
-	conns := make([]*liveConn, 0, len(b.conns))
-	for c := range b.conns {
-		conns = append(conns, c)
-	}
+	all := slices.Collect(maps.Values(b.pool))
+	conns := slices.Collect(maps.Keys(b.conns))
 	b.mu.Unlock()
 	b.unasked.Flush(time.Now())
 	for _, l := range all {
@@ -279,6 +273,24 @@ func (b *backend) close() {
 	for _, c := range conns { // those that sessions hold
 		c.conn.Close()
 	}
+}
+
+// trouble is that a server could not be connected to since it last was.
+type trouble struct {
+	count int
+	last  time.Time
+	why   string
+}
+
+func (t *trouble) String() string {
+	return fmt.Sprintf("%s (%dx, last %s)", t.why, t.count, t.last.Local().Format("15:04"))
+}
+
+// starting reports that a connection is being opened.
+func (b *backend) starting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.starts > 0
 }
 
 // table is the servers of one configuration generation.

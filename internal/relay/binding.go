@@ -2,7 +2,11 @@ package relay
 
 import (
 	"context"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -16,9 +20,9 @@ import (
 // binding is what a legacy session holds of the servers: a link for each one
 // that it has used. It is closed with the session.
 type binding struct {
-	r       *Relay
-	session *front.Session
-	leave   func() // the relay's audience
+	sessions *sessions
+	session  *front.Session
+	leave    func() // the audience
 
 	mu      sync.Mutex
 	links   map[*backend]*held
@@ -28,6 +32,18 @@ type binding struct {
 	closed  bool
 }
 
+// sessions are the legacy sessions that there are, with what they hold of the servers.
+type sessions struct {
+	table    *atomic.Pointer[table]
+	log      *slog.Logger
+	audience subscribe.Audience
+	bindings sync.Map // *binding
+	acts     *acts
+	sight    *sight
+	levels   *levels
+	links    *links
+}
+
 // held is one link of a session, with the receiver of its events.
 type held struct {
 	link    *link
@@ -35,40 +51,8 @@ type held struct {
 	stop    func()
 }
 
-// bindingOf is the binding of an exchange's session, made on first use.
-func (r *Relay) bindingOf(s *front.Session) *binding {
-	return s.Attached(func() front.Attachment { return newBinding(r, s) }).(*binding)
-}
-
-func newBinding(r *Relay, s *front.Session) *binding {
-	d := &binding{r: r, session: s, links: make(map[*backend]*held)}
-	d.recall()
-	d.leave = r.audience.Join(d.announce)
-	r.bindings.Store(d, nil)
-	return d
-}
-
-// link returns the session's link to b, made on first use with init as the
-// session's initialize params.
-func (d *binding) link(b *backend, init func() []byte) *link {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h := d.links[b]; h != nil {
-		return h.link
-	}
-	d.replaced(b)
-	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
-	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
-	d.place(h, b, init)
-	h.stop = h.link.hub.watch(h.watcher)
-	d.links[b] = h
-	if d.closed {
-		h.close()
-	} else if len(d.kept[b.Name]) > 0 {
-		go d.setUp(b, h)
-	}
-	return h.link
-}
+// bound is the binding of a session that has a link, with which it was made.
+func bound(session *front.Session) *binding { return session.Attached(nil).(*binding) }
 
 // replaced lets go of what the session held of an earlier server of b's name.
 // The caller holds mu.
@@ -100,13 +84,13 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 		return
 	}
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
-	d.r.setLevel(ctx, &x, b, c, level)
+	d.sessions.levels.set(ctx, &x, b, c, level)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as
 // long as the session may use that server.
 func (d *binding) deliver(b *backend, e upstream.Event) {
-	if !d.r.sight.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
+	if !d.sessions.sight.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
 		return
 	}
 	e.Params = withoutListen(e.Params)
@@ -134,11 +118,7 @@ func withoutListen(params []byte) []byte {
 func (d *binding) all() []*held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make([]*held, 0, len(d.links))
-	for _, h := range d.links {
-		out = append(out, h)
-	}
-	return out
+	return slices.Collect(maps.Values(d.links))
 }
 
 // listen tells the servers that the session listens, once there is a stream for
@@ -155,10 +135,30 @@ func (d *binding) listen() {
 	}
 }
 
+// announce reports a change to a legacy session, on its standalone stream, as its
+// initialize promised.
+func (d *binding) announce(method string) {
+	if d.session.Listening() && (d.session.Server == "" || d.promised(method)) {
+		d.session.Notify(method, nil)
+	}
+}
+
+// promised reports whether a server of the session declares that this list
+// may change.
+func (d *binding) promised(method string) bool {
+	for _, h := range d.all() {
+		c := h.link.live.Load()
+		if c != nil && c.era == front.Legacy && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged")) {
+			return true
+		}
+	}
+	return false
+}
+
 // Close implements front.Attachment.
 func (d *binding) Close() {
 	d.leave()
-	d.r.bindings.Delete(d)
+	d.sessions.bindings.Delete(d)
 	d.mu.Lock()
 	d.closed = true
 	links := d.links
@@ -179,18 +179,15 @@ func (d *binding) heldOf(l *link) *held {
 	return nil
 }
 
-// setLevel keeps the level of a logging/setLevel for servers that are reached later, and
-// nothing else of its params: nothing looks at them again.
-func (d *binding) setLevel(params []byte) {
-	d.mu.Lock()
-	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: wire.Get(params, "level")})
-	d.mu.Unlock()
-	d.note()
-}
-
 // levelOf is the log level that the session has asked for, raw.
 func (d *binding) levelOf() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return wire.Get(d.level, "level")
+}
+
+// subscribed are the resources that the session is subscribed to.
+func (h *held) subscribed() (uris map[string]bool) {
+	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
+	return uris
 }

@@ -23,7 +23,7 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 		if era.Severity(wire.Get(t.Params(), "level")) < 0 {
 			return reply, true, failure.Invalid{E: failure.Params}
 		}
-		l.r.bindingOf(x.Session).setLevel(t.Params())
+		bound(x.Session).setLevel(t.Params())
 		return reply, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
 	case "resources/subscribe":
 		done, err = l.subscribe(ctx, x, c, t.Name())
@@ -40,7 +40,7 @@ func keepsHere(x *front.Exchange, c *liveConn, method string) bool {
 }
 
 func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (done bool, err error) {
-	d := l.r.bindingOf(x.Session)
+	d := bound(x.Session)
 	h := d.heldOf(l)
 	if h == nil {
 		return true, front.ErrCannotAsk
@@ -65,7 +65,7 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 // unsubscribe reports whether the server needs no message: it is told only when
 // no other session on the connection is subscribed to the resource.
 func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done bool) {
-	d := l.r.bindingOf(x.Session)
+	d := bound(x.Session)
 	h := d.heldOf(l)
 	if h == nil {
 		return true

@@ -235,12 +235,12 @@ func TestProcessesOfOneUserHaveConnectionsOfTheirOwn(t *testing.T) {
 	}
 	h, _ := withClerk(t)
 	builtin := h.relay.table.Load().byName["clerk"]
-	if builtin.pooled(h.relay, process("a"), 2) == builtin.pooled(h.relay, process("b"), 2) {
+	if h.relay.links.pooled(builtin, process("a"), 2) == h.relay.links.pooled(builtin, process("b"), 2) {
 		t.Error("two processes share a connection")
 	}
 	other := newBackend(Server{Name: "other", Kind: "http"})
 	defer other.close()
-	if other.pooled(h.relay, process("a"), 2) != other.pooled(h.relay, process("b"), 2) {
+	if h.relay.links.pooled(other, process("a"), 2) != h.relay.links.pooled(other, process("b"), 2) {
 		t.Error("two processes of one user do not share")
 	}
 }

@@ -2,8 +2,11 @@ package relay
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
@@ -133,8 +136,8 @@ type running struct {
 }
 
 // begins enters a call that may ask; ends takes it out.
-func (c *liveConn) begins(x *front.Exchange, t target) (ends func()) {
-	call := &running{x: x, asked: t.Method() + " " + t.Name()}
+func (c *liveConn) begins(x *front.Exchange, asked string) (ends func()) {
+	call := &running{x: x, asked: asked}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.callers == nil {
@@ -151,9 +154,9 @@ func (c *liveConn) begins(x *front.Exchange, t target) (ends func()) {
 func (c *liveConn) calling() []*running {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]*running, 0, len(c.callers))
-	for call := range c.callers {
-		out = append(out, call)
-	}
-	return out
+	return slices.Collect(maps.Keys(c.callers))
 }
+
+// sideTime bounds messages to a server outside of calls: the server may have
+// stopped reading.
+const sideTime = 10 * time.Second

@@ -151,15 +151,6 @@ func statusFor(method string, e *wire.Error) int {
 // less often than calls.
 const sessionWait = 5 * time.Second
 
-// Full is the answer to an exchange that met a limit at the door.
-func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
-	wait := sessionWait
-	if rule == gate.RuleCalls {
-		wait = time.Second
-	}
-	return r.failures.refused(r.gate.Refuse(r.acts.of(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
-}
-
 // local is an error of Doorward's own, with the number of its record.
 func (a *failures) local(code int64, text string, ref uint64, detail error) *wire.Error {
 	data := append([]byte(`{"ref":`), strconv.FormatUint(ref, 10)...)

@@ -2,10 +2,11 @@ package relay
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -29,7 +30,14 @@ type watcher struct {
 // one pipe several listens would replace each other in servers that keep one
 // for a connection (go-sdk v1.8.0 does).
 type hub struct {
-	link *link
+	b      *backend
+	client front.Era                                // of the link
+	ctx    context.Context                          // ends with the link
+	get    func(context.Context) (*liveConn, error) // the link's connection
+	live   *atomic.Pointer[liveConn]                // the same as it is now
+	asks   *questioner
+	log    *slog.Logger
+	traces watch
 
 	mu       sync.Mutex
 	watchers map[*watcher]struct{}
@@ -100,9 +108,9 @@ func (h *hub) watched() bool {
 // client. A change of the tools also invalidates what was learnt about them.
 func (h *hub) publish(e upstream.Event) {
 	if e.Method == protocol.ToolsChanged {
-		h.link.b.params.Forget()
+		h.b.params.Forget()
 	}
-	if c := h.link.live.Load(); c != nil {
+	if c := h.live.Load(); c != nil {
 		c.offers.Changed(e.Method)
 	}
 	h.spread(e)
@@ -113,10 +121,10 @@ func (h *hub) publish(e upstream.Event) {
 func (h *hub) spread(e upstream.Event) {
 	// A legacy server keeps its client's subscriptions itself; towards a modern one they
 	// are ours to keep.
-	c := h.link.live.Load()
+	c := h.live.Load()
 	modern := c != nil && c.era == front.Modern
 	ofTask := modern && e.Method == protocol.TaskChanged
-	if blocked(e.Method) || !ofTask && !h.link.asks.questions.passes(h.link.asks.outsideCalls, &e) {
+	if blocked(e.Method) || !ofTask && !h.asks.questions.passes(h.asks.outsideCalls, &e) {
 		return
 	}
 	ours := modern && e.Method == protocol.ResourceUpdated || ofTask
@@ -133,54 +141,10 @@ func (h *hub) spread(e upstream.Event) {
 	}
 }
 
-var errNoWatcher = errors.New("nobody listens any more")
-
-// cover ensures that the server reports what w wants, and returns the part that
-// the server honours.
-func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
-	h.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
-	defer h.adjust(w, func(w *watcher) { w.cause = nil })
-	c, err := h.link.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	if _, watching := h.watchers[w]; !watching {
-		h.mu.Unlock()
-		return nil, errNoWatcher
-	}
-	cur := h.now
-	if cur == nil || cur.conn != c || cur.refused || !cur.asks.Covers(w.want) {
-		cur = h.start(c, 0)
-	}
-	want := w.want
-	h.mu.Unlock()
-	select {
-	case <-cur.acked:
-		return want.Both(&cur.granted), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// opened is called for each new connection and each client that begins to listen:
-// it listens to the server when a client does.
-func (h *hub) opened(c *liveConn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case !h.listeners():
-	case h.sessionsAlone(c):
-		c.conn.Listen()
-	case h.now == nil || h.now.conn != c:
-		h.start(c, 0)
-	}
-}
-
 // sessionsAlone reports a legacy session on a legacy connection of its own. The
 // session itself subscribes, and no other session hears the link.
 func (h *hub) sessionsAlone(c *liveConn) bool {
-	return h.link.client == front.Legacy && c.era == front.Legacy
+	return h.client == front.Legacy && c.era == front.Legacy
 }
 
 // restore subscribes a new connection to what sessions had subscribed to on
@@ -192,7 +156,7 @@ func (h *hub) restore(ctx context.Context, c *liveConn) {
 	for _, uri := range h.resources() {
 		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
 		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
-			h.link.r.log.Warn("a subscription was not restored", "server", h.link.b.Name, "err", err)
+			h.log.Warn("a subscription was not restored", "server", h.b.Name, "err", err)
 		}
 	}
 }
@@ -208,32 +172,31 @@ func (h *hub) resources() []string {
 	return slices.Sorted(maps.Keys(uris))
 }
 
-// start opens the listen that covers all watchers; tries counts the ones
-// before it that the server did not acknowledge. The caller holds mu.
-func (h *hub) start(c *liveConn, tries int) *listening {
-	ctx, cancel := context.WithCancel(h.link.ctx)
-	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
-		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{})}
-	for w := range h.watchers {
-		if w.listens {
-			l.asks.Add(w.want)
-		}
+// only is the session that alone uses the link; nil when there are several, or none.
+func (h *hub) only() *front.Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.watchers) != 1 {
+		return nil
 	}
-	h.now, h.last = l, l
-	go l.run()
-	return l
+	for w := range h.watchers {
+		return w.session
+	}
+	return nil
 }
 
-// cause is the context of a client's request that waits to be covered: the server's listen
-// is a part of its trace. The caller holds mu.
-func (h *hub) cause() context.Context {
+// sessions are the legacy sessions that use the link.
+func (h *hub) sessions() (out []*front.Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for w := range h.watchers {
-		if w.cause != nil {
-			return w.cause
+		if w.session != nil {
+			out = append(out, w.session)
 		}
 	}
-	return context.Background()
+	return out
 }
 
-// overOnePipe reports whether a second listen would disturb the first.
-func (l *link) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || l.b.Kind == "stdio" }
+// blocked names notifications that would put a server's text into the
+// client's conversation unasked; only Doorward itself may use that channel.
+func blocked(method string) bool { return method == "notifications/claude/channel" }

@@ -1,176 +1,84 @@
 package relay
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"math"
-	"strconv"
-	"time"
+	"log/slog"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// A list that a connection has answered stays with the connection, in the aggregate's
-// names and before policy has taken anything out. The next merged list of the same
-// caller with the same params is made from it, as long as the server is known to answer
-// the same: it reports changes and has reported none, or it said for how long its answer
-// holds. The end of the connection, a change of the configuration and one of what is
-// approved make the server be asked again. Lists in pages are not kept.
-
-// shelving is the making of a knownList while a server is asked. A nil one is of a
-// request whose answer is not kept.
-type shelving struct {
-	conn           *liveConn
-	key            string
-	changes, epoch uint64
-	asked          time.Time
-	result         []byte // of the server, with what is withheld taken out
-	mirrors        bool
-}
-
-// begin notes what has to be the same when the list is used again.
-func (s *shelving) begin(x *front.Exchange, l *link, c *liveConn, method string, params []byte) {
-	if s == nil {
-		return
-	}
-	*s = shelving{conn: c, key: listing.ShelfKey(x, method, params), changes: c.offers.Changes(method), epoch: l.b.epoch(), asked: time.Now(), mirrors: l.mirrors(c)}
-}
-
-// take notes the answer.
-func (s *shelving) take(result []byte) {
-	if s != nil {
-		s.result = bytes.Clone(result)
-	}
-}
-
-// done keeps the list on the connection if it may be used again.
-func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method string) {
-	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || wire.Get(s.result, "nextCursor") != nil {
-		return
-	}
-	until, ok := s.conn.holds(b, method, s.result, s.asked)
-	if !ok {
-		return
-	}
-	made := listing.Shelve(b.Name, kind, s.result, x.Era == front.Legacy && s.conn.era == front.Modern, s.mirrors)
-	made.Changes, made.Epoch, made.Until = s.changes, s.epoch, until
-	if s.conn.current(made, b, method) {
-		s.conn.shelve(s.key, made)
-	}
-}
-
-// holds is how long an answer may be used again. A program on a pipe is heard
-// whenever it reports a change; of others a report may be lost.
-func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Time) (until time.Time, ok bool) {
-	if c.era == front.Modern {
-		ttl, err := strconv.ParseInt(string(wire.Get(result, "ttlMs")), 10, 64)
-		return asked.Add(time.Duration(min(ttl, math.MaxInt32)) * time.Millisecond), err == nil && ttl > 0
-	}
-	member, known := listing.Reported[method]
-	return time.Time{}, known && b.Kind == "stdio" && b.Builtin == nil && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", member, "listChanged"))
-}
-
-// current reports whether the server is known to answer a kept list the same.
-func (c *liveConn) current(s *listing.Known, b *backend, method string) bool {
-	return c.alive() && s.Changes == c.offers.Changes(method) && s.Epoch == b.epoch() && (s.Until.IsZero() || time.Now().Before(s.Until))
-}
-
-// epoch changes with what is approved of the server.
-func (b *backend) epoch() uint64 {
-	if b.Pin == nil {
-		return 0
-	}
-	return b.Pin.Epoch()
-}
-
-// shelve keeps a list. The one that makes room for it may be any other.
-func (c *liveConn) shelve(key string, s *listing.Known) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shelves == nil {
-		c.shelves = make(map[string]*listing.Known)
-	}
-	for other := range c.shelves {
-		if len(c.shelves) < listing.ShelvesOfConn {
-			break
-		}
-		delete(c.shelves, other)
-	}
-	c.shelves[key] = s
-}
-
-// shelfOf is the list that a connection keeps for a request; nil: none that holds.
-func (c *liveConn) shelfOf(b *backend, key, method string) *listing.Known {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.shelves[key]
-	if s != nil && !c.current(s, b, method) {
-		delete(c.shelves, key)
-		return nil
-	}
-	return s
+// lists serves the lists of one server, and those of all servers merged.
+type lists struct {
+	gate        *gate.Gate
+	seal        *seal.Sealer
+	log         *slog.Logger
+	watch       watch
+	table       *atomic.Pointer[table]
+	acts        *acts
+	sight       *sight
+	leaving     *leaving
+	failures    *failures
+	translation *translation
+	levels      *levels
+	sessions    *sessions
+	calls       *calls
 }
 
 // known is the kept list of a server that answers the request; nil: the server has
 // to be asked. What asking has for effects beside the answer it has too.
-func (r *Relay) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *listing.Known {
+func (v *lists) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *listing.Known {
 	plain, _ := asked.At(server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor"}))
-	t, ok := r.table.Load().aim(plain)
+	t, ok := v.table.Load().aim(plain)
 	if !ok || t.b.Builtin != nil || !listing.Is(x.Method) {
 		return nil
 	}
-	l := r.linkFor(x, t.b)
+	l := v.sessions.linkFor(x, t.b)
 	c := l.live.Load()
 	if c == nil || !c.keeps() {
 		return nil
 	}
-	clean, err := r.leaving.request(x, t)
+	clean, err := v.leaving.request(x, t)
 	if err != nil || !rawjson.Same(clean.Params(), t.Params()) {
 		return nil
 	}
-	req, err := r.translation.outgoing(ctx, x, l, c, t)
+	req, err := v.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return nil
 	}
 	s := c.shelfOf(t.b, listing.ShelfKey(x, x.Method, req.Params), x.Method)
 	if s != nil {
-		l.raise(ctx, x, c)
+		v.levels.raise(ctx, x, l.b, c)
 	}
 	return s
-}
-
-func (c *liveConn) keeps() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.shelves) > 0
 }
 
 // fromShelves makes the shares of the servers whose list is known: one act, which is
 // decided for each of them and recorded once. A server that policy denies is asked
 // like one whose list is unknown, which records why.
-func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, pages []listing.Page, parts []listing.Share, with *gate.Charge) error {
+func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, pages []listing.Page, parts []listing.Share, with *gate.Charge) error {
 	shelves := make(map[string]*listing.Known, len(pages))
 	servers := []string{} // not nil: an act on several, be they none
 	for _, p := range pages {
 		if p.Cursor != nil {
 			return nil
 		}
-		if s := r.known(ctx, x, asked, p.Server); s != nil {
+		if s := v.known(ctx, x, asked, p.Server); s != nil {
 			shelves[p.Server] = s
 			servers = append(servers, p.Server)
 		}
 	}
-	act := r.acts.of(x, "", x.Method, "")
+	act := v.acts.of(x, "", x.Method, "")
 	act.With, act.Each = with, servers
-	w := r.watch.traces()
-	pass, err := w.decide(ctx, r.gate, act)
+	w := v.watch.traces()
+	pass, err := w.decide(ctx, v.gate, act)
 	if errors.Is(err, gate.ErrNone) {
 		return nil
 	}
@@ -187,7 +95,7 @@ func (r *Relay) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 		}
 		allowed = allowed[1:]
 		q := policy.Request{Who: x.Who, Action: kind.Action, Server: p.Server, Confirmed: x.Confirmed, Listing: true}
-		parts[i] = listing.Share{Server: p.Server, Known: true, Entries: shelves[p.Server].Shown(r.gate, q)}
+		parts[i] = listing.Share{Server: p.Server, Known: true, Entries: shelves[p.Server].Shown(v.gate, q)}
 		size += int64(len(parts[i].Entries))
 	}
 	pass.Leave("ok", size)

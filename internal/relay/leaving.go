@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -12,6 +13,30 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/upstream"
 )
+
+// Guide delivers guidance to callers, and finds protected text in messages that
+// leave. An act says who calls and which delivery session it carries.
+type Guide interface {
+	// Greeting is what a client may show its model before the first call, empty
+	// for nothing; less is empty, or why it is not everything.
+	Greeting(ctx context.Context, a gate.Act) (text, less string)
+	// Refuses returns why a caller without full guidance is refused; empty: it is
+	// not. It is not called for the server that delivers the guidance.
+	Refuses(a gate.Act) (reason string)
+	// Outgoing searches raw JSON on its way to a server, mostly the params of a request, and records
+	// what it finds. Without a cut it returns the input itself. blocked: the message must not be sent.
+	Outgoing(a gate.Act, params []byte) (out []byte, blocked bool)
+}
+
+// unguided is a guide with nothing to say.
+type unguided struct{}
+
+func (unguided) Greeting(context.Context, gate.Act) (string, string) { return "", "" }
+func (unguided) Refuses(gate.Act) string                             { return "" }
+func (unguided) Outgoing(_ gate.Act, params []byte) ([]byte, bool)   { return params, false }
+
+// guideServer is the server that delivers the guidance.
+const guideServer = "instructions"
 
 // leaving decides what of a message may leave for a server, and whose calls may.
 type leaving struct {

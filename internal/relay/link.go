@@ -2,17 +2,12 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/failure"
-	"github.com/doorward/doorward/internal/relay/offer"
-	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -22,37 +17,17 @@ const (
 	dialTime = 15 * time.Minute
 	// netTime bounds it for a server over the network.
 	netTime = 90 * time.Second
-	// sideTime bounds messages to a server outside of calls: the server may have
-	// stopped reading.
-	sideTime = 10 * time.Second
 )
-
-// owner is whose clients a link serves and what it declares for them to the server.
-type owner struct {
-	who     *principal.Principal // whose it is; nil when principals share it
-	session *front.Session       // whose alone it is; nil for a pooled one
-	client  front.Era            // of the clients that use it
-	init    []byte               // initialize params for a legacy server
-	says    declaration          // to the server, for the clients that share it
-}
-
-// private: one session's alone, so that whatever the server says on it is
-// meant for that session.
-func (o *owner) private() bool { return o.session != nil }
-
-// shared reports a connection that legacy sessions with capabilities share.
-func (o *owner) shared() bool {
-	return o.client == front.Legacy && !o.private() && o.says.caps != nil
-}
 
 // link is one place for a connection to a server: the connection, if there is
 // one, and what is needed to open it again.
 type link struct {
-	r *Relay
 	b *backend
 	owner
 	key    string                           // in the pool; empty for a session's own
 	opened func(context.Context, *liveConn) // before anybody uses a new one; may be nil
+	meta   []byte                           // of requests that Doorward makes itself
+	opens  func(string, Face)               // is told of a new one; may be nil
 	ctx    context.Context                  // ends with the link
 	end    context.CancelFunc
 
@@ -74,17 +49,6 @@ type dialling struct {
 	done chan struct{} // closed when c and err are set
 	c    *liveConn
 	err  error
-}
-
-func newLink(r *Relay, b *backend, o owner) *link {
-	l := &link{r: r, b: b, owner: o}
-	l.ctx, l.end = context.WithCancel(r.closing)
-	l.hub.link = l
-	l.asks = questioner{owner: o, questions: questions{gate: r.gate, acts: &r.acts, server: b.Name}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
-		leaving: &r.leaving, note: r.note, log: r.log, ctx: l.ctx, only: l.hub.only}
-	l.late.link = l
-	l.used.Store(time.Now().UnixNano())
-	return l
 }
 
 // get returns the open connection, or opens one. Several callers share one
@@ -138,7 +102,8 @@ func (l *link) open(d *dialling) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
-	c, err := l.connect(ctx)
+	dialer := dialer{owner: l.owner, b: l.b, meta: l.meta, asks: &l.asks, event: l.event}
+	c, err := dialer.connect(ctx)
 	if err == nil {
 		l.prepare(ctx, c)
 	}
@@ -162,146 +127,16 @@ func (l *link) open(d *dialling) {
 func (l *link) prepare(ctx context.Context, c *liveConn) {
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
+	if c.era == front.Modern {
+		l.b.adopt(l)
+	}
+	if f, ok := l.face(); ok && l.opens != nil {
+		l.opens(l.b.Name, f)
+	}
 	if l.opened != nil {
 		l.opened(ctx, c)
 	}
 	l.hub.restore(ctx, c)
-}
-
-// connect tries the eras in turn, the clients' own first, so that nothing is
-// bridged that need not be.
-func (l *link) connect(ctx context.Context) (c *liveConn, err error) {
-	defer func() { l.b.tried(ctx, err) }()
-	if err := l.b.startable(); err != nil {
-		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)
-	}
-	release, err := l.b.reserve()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	defer l.b.alone(ctx)()
-	l.pause(ctx)
-	eras := l.b.eras(l.client)
-	if l.b.Kind == upstream.KindStdio && l.b.Builtin == nil && len(eras) > 1 {
-		c, err := l.connectEither(ctx, eras[0])
-		return l.admit(c, err)
-	}
-	var last error
-	for _, era := range eras {
-		c, err := l.connectAs(ctx, era)
-		if err == nil {
-			return l.admit(c, nil)
-		}
-		last = err
-		if !errors.Is(err, upstream.ErrEra) {
-			break
-		}
-		l.b.lacks(era)
-	}
-	return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, last)
-}
-
-// admit enters a connection that has been opened.
-func (l *link) admit(c *liveConn, err error) (*liveConn, error) {
-	if err != nil {
-		return nil, fmt.Errorf("connecting to server %s: %w", l.b.Name, err)
-	}
-	if !l.b.keep(c) {
-		c.conn.Close()
-		return nil, failure.ErrGone
-	}
-	l.b.spoken.Or(eraBit(c.era))
-	if c.era == front.Modern {
-		l.b.adopt(l)
-	}
-	l.b.owed.Started()
-	l.b.greeted.Store(c)
-	c.offers = offer.New(offer.Options{Conn: c.conn, Era: c.era, Hello: c.hello, Meta: c.meta, Guard: l.b.Pin, Caps: wire.Get(l.init, "capabilities"),
-		Table: &l.b.params, Learn: c.era == front.Modern || l.client == front.Modern})
-	if f, ok := faceOf(l); ok && l.r.opened != nil {
-		l.r.opened(l.b.Name, f)
-	}
-	return c, nil
-}
-
-// shortPause is the longest pause between a server's end and its next start that
-// a call waits for: a crash costs the call in progress, not the next one. When a
-// server keeps ending, the caller is told at once.
-const shortPause = time.Second
-
-func (l *link) pause(ctx context.Context) {
-	if l.b.Builtin != nil {
-		return
-	}
-	wait := l.b.Upstream.Pause(l.init)
-	if wait <= 0 || wait > shortPause {
-		return
-	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-	}
-}
-
-// connectAs dials a server in one era.
-func (l *link) connectAs(ctx context.Context, era front.Era) (*liveConn, error) {
-	return l.dialWith(func(c *liveConn, on func(upstream.Event)) (err error) {
-		c.era = era
-		switch {
-		case l.b.Builtin != nil:
-			c.conn, c.hello = l.openBuiltin(era, on)
-		case era == front.Modern:
-			c.conn, c.hello, err = l.b.Upstream.DialModern(ctx, l.r.meta, on)
-		default:
-			c.conn, c.hello, err = l.b.Upstream.DialLegacy(ctx, l.init, on)
-		}
-		return err
-	})
-}
-
-// connectEither starts a program whose era is not known, and notes what it lacks.
-func (l *link) connectEither(ctx context.Context, first front.Era) (*liveConn, error) {
-	return l.dialWith(func(c *liveConn, on func(upstream.Event)) error {
-		conn, g, err := l.b.Upstream.DialEither(ctx, first == front.Modern, l.r.meta, l.init, on)
-		if err != nil {
-			return err
-		}
-		c.conn, c.hello, c.era = conn, g.Result, front.Legacy
-		other := front.Modern
-		if g.Modern {
-			c.era, other = front.Modern, front.Legacy
-		}
-		if g.Only {
-			l.b.lacks(other)
-		}
-		return nil
-	})
-}
-
-// dialWith opens a connection with dial. A server may send messages before that has
-// returned; they wait.
-func (l *link) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*liveConn, error) {
-	c := &liveConn{ready: make(chan struct{})}
-	err := dial(c, func(e upstream.Event) {
-		<-c.ready
-		l.event(c, e)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if c.era == front.Modern {
-		c.meta = l.r.meta
-	}
-	if wire.HoldsQuestions(c.hello) {
-		if c.hello, err = l.asks.questions.embedded(l.asks.outsideCalls(), c.hello); err != nil {
-			close(c.ready)
-			c.conn.Close()
-			return nil, err
-		}
-	}
-	close(c.ready)
-	return c, nil
 }
 
 // drop forgets a connection that has ended or is about to end, so that the next
@@ -343,4 +178,13 @@ func (l *link) event(c *liveConn, e upstream.Event) {
 	default:
 		l.hub.publish(e)
 	}
+}
+
+// face is whom the link is opened for; false: it is not one that is opened ahead of need.
+func (l *link) face() (f Face, ok bool) {
+	if l.key == "" || l.b.Kind != upstream.KindStdio || l.b.Builtin != nil {
+		return f, false
+	}
+	f = Face{Who: l.who.Name(), Modern: l.client == front.Modern, Caps: string(l.says.caps), Info: string(l.says.info)}
+	return f, l.says.key(l.b.poolKey(l.who, l.client)) == l.key // else it is a further one beside another
 }

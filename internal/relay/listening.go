@@ -46,7 +46,7 @@ func (l *listening) run() {
 	h := l.hub
 	before := l.before
 	l.before = nil
-	if before != nil && h.link.overOnePipe(l.conn) {
+	if before != nil && h.overOnePipe(l.conn) {
 		before.stop()
 	}
 	ok := false
@@ -73,7 +73,7 @@ func (l *listening) run() {
 	}
 	close(l.ended)
 	if l.ctx.Err() == nil {
-		h.link.r.log.Info("server ended its listen", "server", h.link.b.Name, "acknowledged", ok, "err", err)
+		h.log.Info("server ended its listen", "server", h.b.Name, "acknowledged", ok, "err", err)
 		h.reopen(l, ok, before != nil)
 	}
 	l.cancel()
@@ -131,7 +131,7 @@ func (l *listening) hold(acknowledge func([]byte)) error {
 }
 
 // traced is params with the trace of what the listen was opened for.
-func (l *listening) traced(params []byte) []byte { return l.hub.link.r.watch.traced(l.cause, params) }
+func (l *listening) traced(params []byte) []byte { return l.hub.traces.traced(l.cause, params) }
 
 // heard takes what a modern server says on the listen.
 func (l *listening) heard(e upstream.Event) {
@@ -139,7 +139,7 @@ func (l *listening) heard(e upstream.Event) {
 	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
 		return
 	}
-	if protocol.IsChange(e.Method) || l.hub.link.asks.screened(l.conn, &e) {
+	if protocol.IsChange(e.Method) || l.hub.asks.screened(l.conn, &e) {
 		l.hub.publish(e)
 	}
 }
@@ -175,34 +175,10 @@ func (l *listening) follow(acknowledge func([]byte)) {
 // tell sends a subscription of a resource, or its end, and reports whether the
 // server accepted it.
 func (l *listening) tell(method, uri string) bool {
-	ctx, cancel := context.WithTimeout(l.hub.link.ctx, sideTime)
+	ctx, cancel := context.WithTimeout(l.hub.ctx, sideTime)
 	defer cancel()
 	reply, err := l.conn.conn.Call(ctx, &upstream.Request{Method: method, Params: l.traced(subscribe.URIParams(uri))}, nil)
 	return err == nil && reply.Error == nil
-}
-
-// reopen opens a listen again that the server ended, as long as a client listens.
-// The clients' listens stay open, and the clients are told to list again. A
-// server that refuses the first listen is not asked again.
-func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
-	tries := ended.tries + 1
-	if acknowledged {
-		tries = 0
-	}
-	if !acknowledged && !replaced && tries == 1 {
-		return
-	}
-	for pause := firstRetry << min(tries, 6); ; pause *= 2 {
-		select {
-		case <-time.After(min(pause, lastRetry)):
-		case <-h.link.ctx.Done():
-			return
-		}
-		c, err := h.link.get(h.link.ctx)
-		if h.replace(ended, c, err, tries) {
-			return
-		}
-	}
 }
 
 func (h *hub) refuse(l *listening) {
@@ -211,17 +187,5 @@ func (h *hub) refuse(l *listening) {
 	l.refused = true
 }
 
-// replace starts the successor of a listen that ended, and reports whether
-// there is nothing left to do about it.
-func (h *hub) replace(ended *listening, c *liveConn, err error, tries int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.now != ended || !h.listeners() {
-		return true
-	}
-	if err != nil {
-		return false
-	}
-	h.start(c, tries)
-	return true
-}
+// overOnePipe reports whether a second listen would disturb the first.
+func (h *hub) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || h.b.Kind == "stdio" }

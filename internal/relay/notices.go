@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -10,33 +11,48 @@ import (
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Notification implements front.Handler. The notifications that the protocol defines go
+// notices takes notifications of clients to their servers.
+type notices struct {
+	gate        *gate.Gate
+	watch       watch
+	note        func(*audit.Record)
+	table       *atomic.Pointer[table]
+	acts        *acts
+	sight       *sight
+	leaving     *leaving
+	failures    *failures
+	translation *translation
+	sessions    *sessions
+}
+
+// take takes a notification of a client. Those that the protocol defines go
 // where they mean something, and any other one to the server that it is for. The error
 // says why that one did not get it.
-func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error {
+func (n *notices) take(ctx context.Context, x *front.Exchange) *wire.Error {
 	switch x.Method {
 	case front.Listening:
-		r.bindingOf(x.Session).listen()
+		n.sessions.of(x.Session).listen()
 	case protocol.RootsChanged, "notifications/progress":
-		r.toSession(ctx, x)
+		n.toSession(ctx, x)
 	case "notifications/cancelled", "notifications/initialized": // the door's, and of no meaning to a server
 	default:
-		return r.toServer(ctx, x)
+		return n.toServer(ctx, x)
 	}
 	return nil
 }
 
 // toSession passes a notification of a legacy session to the servers with which that
 // session alone is connected. In the modern era these notifications do not exist.
-func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
+func (n *notices) toSession(ctx context.Context, x *front.Exchange) {
 	if x.Session == nil {
 		return
 	}
-	for _, h := range r.bindingOf(x.Session).all() {
+	for _, h := range n.sessions.of(x.Session).all() {
 		rooted := x.Method == protocol.RootsChanged
 		if !h.link.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.link.init, "capabilities", "roots") == nil {
 			continue
@@ -44,34 +60,34 @@ func (r *Relay) toSession(ctx context.Context, x *front.Exchange) {
 		live := h.link.live.Load()
 		t, err := resolve.Notice(h.link.b.Name, x.Method, x.Params)
 		if err == nil && live != nil && live.alive() && live.era == front.Legacy {
-			r.notify(ctx, x, h.link, t)
+			n.notify(ctx, x, h.link, t)
 		}
 	}
 }
 
 // toServer passes a notification that Doorward does not know to the server of its route,
 // on the aggregate to the one of whose objects it names one.
-func (r *Relay) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
+func (n *notices) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 	t, err := resolve.Notice(x.Server, x.Method, x.Params)
 	if err != nil {
 		return failure.NoAddressee
 	}
-	b := r.table.Load().byName[t.Server()]
-	if b == nil || !r.sight.visible(x.Who, b.Name) {
+	b := n.table.Load().byName[t.Server()]
+	if b == nil || !n.sight.visible(x.Who, b.Name) {
 		return failure.NoAddressee
 	}
-	return r.notify(ctx, x, r.linkFor(x, b), t)
+	return n.notify(ctx, x, n.sessions.linkFor(x, b), t)
 }
 
 // notify takes one notification through the gate to a server, which is started for it.
-func (r *Relay) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
-	w, act := r.watch.traces(), r.acts.on(x, t)
-	pass, err := w.decide(ctx, r.gate, act)
+func (n *notices) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
+	w, act := n.watch.traces(), n.acts.on(x, t)
+	pass, err := w.decide(ctx, n.gate, act)
 	if err != nil {
-		return r.failures.refused(err).Error
+		return n.failures.refused(err).Error
 	}
 	ctx, m := w.stage(ctx, StageServer, act)
-	e := carried(ctx, r, x, l, t, act, pass)
+	e := n.carried(ctx, x, l, t, act, pass)
 	w.end(m, noticeWord(e))
 	return e
 }
@@ -85,39 +101,39 @@ func noticeWord(e *wire.Error) string {
 }
 
 // carried takes a notification that was let through to its server.
-func carried(ctx context.Context, r *Relay, x *front.Exchange, l *link, t resolve.Target, act gate.Act, pass gate.Pass) *wire.Error {
+func (n *notices) carried(ctx context.Context, x *front.Exchange, l *link, t resolve.Target, act gate.Act, pass gate.Pass) *wire.Error {
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
 	c, err := l.get(ctx)
 	if err != nil {
-		return r.failures.fail(ctx, l.b.Name, pass, err).Error
+		return n.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
-	params, ok := r.leaving.search(act, noticeParams(x, l, c, t), beside(t.Method(), nil)...)
+	params, ok := n.leaving.search(act, n.params(x, l, c, t), beside(t.Method(), nil)...)
 	if ok {
 		var found content.Findings
 		params, ok = content.Notice(l.b.Scan, &found, params)
 		for _, f := range found.Take() {
-			r.note(gate.Finding(r.acts.of(x, l.b.Name, x.Method, ""), pass.Ref, f.Rule, f.Result, f.N))
+			n.note(gate.Finding(n.acts.of(x, l.b.Name, x.Method, ""), pass.Ref, f.Rule, f.Result, f.N))
 		}
 	}
 	if !ok {
 		pass.Leave("blocked", 0)
-		return r.failures.local(gate.CodeDenied, "Denied by policy", pass.Ref, nil)
+		return n.failures.local(gate.CodeDenied, "Denied by policy", pass.Ref, nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
-	if err := c.conn.Notify(ctx, t.Method(), r.watch.traced(ctx, params)); err != nil {
-		return r.failures.fail(ctx, l.b.Name, pass, err).Error
+	if err := c.conn.Notify(ctx, t.Method(), n.watch.traced(ctx, params)); err != nil {
+		return n.failures.fail(ctx, l.b.Name, pass, err).Error
 	}
 	pass.Leave("ok", 0)
 	return nil
 }
 
-// noticeParams are the params as they came, apart from what the eras require in _meta.
-func noticeParams(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []byte {
+// params are the params as they came, apart from what the eras require in _meta.
+func (n *notices) params(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []byte {
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		return rawjson.SetIn(t.Params(), "_meta", l.modernMeta(x)...)
+		return rawjson.SetIn(t.Params(), "_meta", n.translation.modernMeta(x, l.b)...)
 	case x.Era == front.Modern && c.era == front.Legacy && wire.Get(t.Params(), "_meta") != nil:
 		return rawjson.SetIn(t.Params(), "_meta", era.LegacyMeta...)
 	}

@@ -17,39 +17,6 @@ import (
 // which servers' own answers are not in it, and why.
 const MetaNotYet = "doorward/not-yet"
 
-// why is what keeps a server from answering a list, for the operator.
-func (b *backend) why(e *wire.Error) string {
-	switch {
-	case e == nil:
-		return "no answer"
-	case e.Code == failure.CodeTimeout && b.starting():
-		return listing.WhyStarting
-	case e.Code == failure.CodeTimeout:
-		return "slow"
-	}
-	return e.Message
-}
-
-// leftOut notes that a list goes out without a server's own answer, for status
-// and, once, for the log. A server that waits for a sign-in is in status anyway.
-func (r *Relay) leftOut(b *backend, method string, e *wire.Error) (why string) {
-	why = b.why(e)
-	if why == failure.SignIn {
-		return why
-	}
-	if b.owed.Miss(method, why) {
-		r.log.Warn("a list goes out without a server's own answer", "server", b.Name, "list", method, "why", why)
-	}
-	return why
-}
-
-// answered notes that a server has answered a list.
-func (r *Relay) answered(b *backend, method string) {
-	if b.owed.Pay(method) {
-		r.log.Info("a server answers a list that it owed", "server", b.Name, "list", method)
-	}
-}
-
 // approved is what was approved of a server's list, as far as the caller may use
 // it, as a JSON array; nil where nothing was.
 func (tr *translation) approved(x *front.Exchange, b *backend, method string) []byte {
@@ -78,29 +45,29 @@ func hurry(ctx context.Context, x *front.Exchange, servers func(*principal.Princ
 	return listing.NewHurry(ctx, slices.ContainsFunc(servers(x.Who), func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) }))
 }
 
-// listOf serves a list on the route of one server. A server that does not answer
+// of serves a list on the route of one server. A server that does not answer
 // in time is stood in for by what was approved of it; where nothing was, there is
 // nothing to show yet, and the client waits as for any other request.
-func (r *Relay) listOf(ctx context.Context, x *front.Exchange, t target) front.Reply {
+func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	k, ok := listing.PinKind(x.Method)
 	if !ok || t.b.Pin == nil || wire.Get(x.Params, "cursor") != nil || !t.b.Pin.Knows(k) {
-		return r.call(ctx, x, t)
+		return v.calls.call(ctx, x, t)
 	}
-	l := r.linkFor(x, t.b)
+	l := v.sessions.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, listing.Hasty(clientName(x))))
 	defer cancel()
-	reply := r.call(limited, x, t)
+	reply := v.calls.call(limited, x, t)
 	if ctx.Err() != nil || reply.Error != nil && !failure.Late(reply.Error) || reply.Error == nil && !reply.None {
 		if reply.Error == nil {
 			l.late.settled(x.Method)
-			r.answered(t.b, x.Method)
+			t.b.answered(v.log, x.Method)
 		}
 		return reply
 	}
 	l.late.missed(x.Method)
-	r.leftOut(t.b, x.Method, reply.Error)
+	t.b.leftOut(v.log, x.Method, reply.Error)
 	kind, _ := listing.Of(x.Method)
-	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: r.translation.approved(x, t.b, x.Method)})
+	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: v.translation.approved(x, t.b, x.Method)})
 	if x.Era == front.Modern {
 		result = era.Modern(x.Method, result)
 	}

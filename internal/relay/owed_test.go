@@ -197,7 +197,7 @@ func TestAServerThatIsSlowWithEveryList(t *testing.T) {
 	stream.nextOf(protocol.ToolsChanged)
 	equal(t, "as it answered", join(names(c.call("tools/list", `{}`), "tools", "name")), "s__late")
 	eventually(t, "the server has answered again", func() bool {
-		for _, held := range h.relay.bindingOf(h.sessionOf(c)).all() {
+		for _, held := range h.relay.sessions.of(h.sessionOf(c)).all() {
 			return !held.link.late.expected("tools/list")
 		}
 		return false

@@ -3,7 +3,6 @@ package relay
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -45,14 +45,17 @@ const (
 // Invariant: a question belongs to one call, and its answer comes from a request of
 // the principal that made that call, with the same method, name and arguments.
 type parked struct {
-	link   *link
-	conn   *liveConn
-	id     string // random, and known to holders of the handle alone
-	asked  string // method and name, for what is learnt of the server
-	to     question.Client
-	found  *content.Findings
-	ctx    context.Context
-	cancel context.CancelFunc
+	gate    *gate.Gate
+	seal    *seal.Sealer
+	parkFor time.Duration
+	link    *link
+	conn    *liveConn
+	id      string // random, and known to holders of the handle alone
+	asked   string // method and name, for what is learnt of the server
+	to      question.Client
+	found   *content.Findings
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
 	x       *front.Exchange     // that waits now; nil: none does
@@ -73,25 +76,6 @@ type inquiry struct {
 	params []byte // with its label
 	pass   gate.Pass
 	wanted *pendingQuestion
-}
-
-// parkable runs a call whose server may ask. questions: the reply is the server's
-// questions and no answer of its own.
-func (l *link) parkable(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (reply upstream.Reply, questions bool, err error) {
-	p := &parked{link: l, conn: c, id: rand.Text(), asked: t.Method() + " " + t.Name(), found: t.found,
-		open: make(map[string]*inquiry), changed: make(chan struct{})}
-	who := *x
-	p.to = question.Client{X: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, Inside: true,
-		Caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
-	p.ctx, p.cancel = context.WithCancel(l.ctx)
-	own := *req
-	own.Params = bytes.Clone(req.Params)
-	t.Target, _ = t.With(bytes.Clone(t.Params()))
-	p.attach(x)
-	l.calls.Add(1)
-	c.begin(p)
-	go p.run(t, &own)
-	return p.await(ctx, x, t)
 }
 
 func (p *parked) run(t target, req *upstream.Request) {
@@ -284,7 +268,7 @@ func (p *parked) detach(x *front.Exchange) {
 	case p.over:
 		p.expiry.Reset(keepTime)
 	default:
-		p.expiry.Reset(p.link.r.parkFor)
+		p.expiry.Reset(p.parkFor)
 	}
 }
 
@@ -327,17 +311,17 @@ func after(d time.Duration) chan struct{} {
 // required is the result that carries the open questions and the handle with which
 // their answers come back.
 func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
-	state, err := p.link.r.seal.SealParked(p.id, x.Who, t.Target)
+	state, err := p.seal.SealParked(p.id, x.Who, t.Target)
 	if err != nil {
 		return upstream.Reply{}, fmt.Errorf("sealing a parked call: %w", err)
 	}
-	p.link.b.parking.add(p)
+	p.park()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	requests := rawjson.Empty
 	for _, key := range slices.Sorted(maps.Keys(p.open)) {
 		q := p.open[key]
-		if !mayHear(p.link, x, q) {
+		if !p.mayHear(x, q) {
 			return upstream.Reply{}, failure.ErrAsksTooMuch
 		}
 		ask := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
@@ -350,11 +334,24 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
+// park enters the call with its server, unless it has been parked before.
+func (p *parked) park() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.expiry != nil {
+		return
+	}
+	p.expiry = time.AfterFunc(p.parkFor, p.expire)
+	if oldest := p.link.b.parking.add(p); oldest != nil {
+		go oldest.expire()
+	}
+}
+
 // mayHear reports whether a request may be answered with a question that was decided for
 // an earlier one of its call: it may declare less, and policy may be another one.
-func mayHear(l *link, x *front.Exchange, q *inquiry) bool {
+func (p *parked) mayHear(x *front.Exchange, q *inquiry) bool {
 	return question.Serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
-		l.r.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: l.b.Name, Confirmed: x.Confirmed}).Allow
+		p.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: p.link.b.Name, Confirmed: x.Confirmed}).Allow
 }
 
 // expire ends a parked call whose client did not come back: first its questions,
@@ -376,4 +373,13 @@ func (p *parked) expire() {
 		p.settle(q, reply, "unanswered")
 	}
 	p.cancel()
+}
+
+// giveFindings hands on what content rules have met in the call so far.
+func (p *parked) giveFindings(t target) {
+	if t.found != nil && p.found != nil {
+		for _, f := range p.found.Take() {
+			t.found.Add(f.Rule, f.Result, f.N)
+		}
+	}
 }

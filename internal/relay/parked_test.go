@@ -394,7 +394,7 @@ func TestAbandonedParkedCalls(t *testing.T) {
 	const principals, each = 20, 50
 	s := asker(t, web)
 	h := build(t, []Server{s.server()})
-	h.relay.parkFor = 2 * time.Second
+	h.relay.calls.parkFor = 2 * time.Second
 	var all sync.WaitGroup
 	for n := range principals {
 		all.Go(func() {

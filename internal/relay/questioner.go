@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -169,4 +170,25 @@ func (a *questioner) sessionOf(x *front.Exchange) *front.Session {
 		return x.Session
 	}
 	return a.only()
+}
+
+// cleaned is what a client answers a server's question with, as content rules leave it.
+func (a *questioner) cleaned(reply upstream.Reply) upstream.Reply {
+	var f content.Findings
+	reply = content.Answer(a.rules, &f, reply)
+	a.tally("answer", &f)
+	return reply
+}
+
+// tally records what was found outside of calls, or sums it up.
+func (a *questioner) tally(action string, f *content.Findings) {
+	for _, found := range f.Take() {
+		a.unasked.Add(action, found, a.found)
+	}
+}
+
+func (a *questioner) found(action string, f content.Finding) {
+	who, session := a.whom(nil)
+	x := front.Exchange{Who: who, Session: session}
+	a.note(gate.Finding(a.questions.acts.of(&x, a.questions.server, action, ""), 0, f.Rule, f.Result, f.N))
 }

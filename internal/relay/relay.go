@@ -10,21 +10,14 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
-	"net/http"
-	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
-	"github.com/doorward/doorward/internal/relay/failure"
-	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -64,53 +57,69 @@ type Options struct {
 	Observer Observer
 }
 
-// Relay implements front.Handler.
+// Relay implements front.Handler. Each of its jobs is a type of its own, with what that
+// job works with.
 type Relay struct {
-	gate     *gate.Gate
-	seal     *seal.Sealer
-	log      *slog.Logger
-	info     []byte // our own {"name","version"}
-	meta     []byte // of requests that Doorward makes itself
-	opened   func(string, Face)
-	note     func(*audit.Record)
-	watch    watch
-	table    atomic.Pointer[table]
-	audience subscribe.Audience
-	parkFor  time.Duration // how long a parked call waits
-	bindings sync.Map      // *binding: the sessions that there are
-	closing  context.Context
-	close    context.CancelFunc
+	gate    *gate.Gate
+	log     *slog.Logger
+	table   atomic.Pointer[table]
+	closing context.Context
+	close   context.CancelFunc
 
 	acts        acts
 	sight       sight
 	leaving     leaving
-	translation translation
 	failures    failures
 	holding     holding
+	translation translation
+	levels      levels
+	links       links
+	sessions    sessions
+	calls       calls
+	lists       lists
+	greetings   greetings
+	listens     listens
+	notices     notices
 }
 
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
-	r := &Relay{gate: o.Gate, seal: o.Seal, log: o.Log, opened: o.Opened, note: o.Note, watch: watch{o: o.Observer}, parkFor: parkTime}
+	r := &Relay{gate: o.Gate, log: o.Log}
+	r.closing, r.close = context.WithCancel(context.Background())
 	if o.Guide == nil {
 		o.Guide = unguided{}
 	}
-	if r.note == nil {
-		r.note = r.recordNow
+	if o.Note == nil {
+		o.Note = r.recordNow
 	}
-	r.info = append([]byte(`{"name":"doorward","version":`), rawjson.AppendQuote(nil, o.Version)...)
-	r.info = append(r.info, '}')
-	r.meta = era.OwnMeta(r.info)
-	r.closing, r.close = context.WithCancel(context.Background())
-	r.acts = acts{own: o.Own, table: &r.table}
-	r.sight = sight{gate: o.Gate, table: &r.table}
-	r.leaving = leaving{gate: o.Gate, guide: o.Guide, acts: &r.acts, failures: &r.failures}
-	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, watch: r.watch}
-	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}
-	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: r.watch, failures: &r.failures}
+	info := append([]byte(`{"name":"doorward","version":`), rawjson.AppendQuote(nil, o.Version)...)
+	r.wire(o, watch{o: o.Observer}, append(info, '}'))
 	r.SetServers(o.Servers)
 	go r.sweep()
 	return r
+}
+
+// wire gives each job what it works with.
+func (r *Relay) wire(o Options, w watch, info []byte) {
+	r.acts = acts{own: o.Own, table: &r.table}
+	r.sight = sight{gate: o.Gate, table: &r.table}
+	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}
+	r.leaving = leaving{gate: o.Gate, guide: o.Guide, acts: &r.acts, failures: &r.failures}
+	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: w, failures: &r.failures}
+	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, info: info, watch: w}
+	r.levels = levels{gate: o.Gate, acts: &r.acts, log: o.Log}
+	r.links = links{gate: o.Gate, info: info, meta: era.OwnMeta(info), closing: r.closing, opens: o.Opened, note: o.Note, log: o.Log, watch: w,
+		acts: &r.acts, leaving: &r.leaving, translation: &r.translation}
+	r.sessions = sessions{table: &r.table, log: o.Log, acts: &r.acts, sight: &r.sight, levels: &r.levels, links: &r.links}
+	r.calls = calls{gate: o.Gate, seal: o.Seal, log: o.Log, note: o.Note, watch: w, parkFor: parkTime, acts: &r.acts, leaving: &r.leaving,
+		failures: &r.failures, holding: &r.holding, translation: &r.translation, levels: &r.levels, sessions: &r.sessions}
+	r.lists = lists{gate: o.Gate, seal: o.Seal, log: o.Log, watch: w, table: &r.table, acts: &r.acts, sight: &r.sight, leaving: &r.leaving,
+		failures: &r.failures, translation: &r.translation, levels: &r.levels, sessions: &r.sessions, calls: &r.calls}
+	r.greetings = greetings{gate: o.Gate, watch: w, guide: o.Guide, info: info, acts: &r.acts, sight: &r.sight, failures: &r.failures, sessions: &r.sessions}
+	r.listens = listens{gate: o.Gate, seal: o.Seal, log: o.Log, watch: w, closing: r.closing, audience: &r.sessions.audience, acts: &r.acts,
+		sight: &r.sight, leaving: &r.leaving, failures: &r.failures, links: &r.links}
+	r.notices = notices{gate: o.Gate, watch: w, note: o.Note, table: &r.table, acts: &r.acts, sight: &r.sight, leaving: &r.leaving,
+		failures: &r.failures, translation: &r.translation, sessions: &r.sessions}
 }
 
 // recordNow writes the record of a finding at once.
@@ -145,26 +154,6 @@ func (r *Relay) SetServers(servers []Server) {
 	}
 }
 
-// Restart ends the open connections to all servers of a kind, and returns their
-// number. For their callers the server has ended by itself: the next call opens
-// another connection.
-func (r *Relay) Restart(kind string) (ended int) {
-	for _, b := range r.table.Load().sorted {
-		if b.Kind != kind {
-			continue
-		}
-		b.mu.Lock()
-		b.prune()
-		open := slices.Collect(maps.Keys(b.conns))
-		b.mu.Unlock()
-		for _, c := range open {
-			c.conn.Close()
-		}
-		ended += len(open)
-	}
-	return ended
-}
-
 // Close ends every connection.
 func (r *Relay) Close() {
 	r.close()
@@ -179,7 +168,7 @@ func (r *Relay) sweep() {
 	for {
 		select {
 		case <-tick.C:
-			r.rest(time.Now().Add(-poolIdle))
+			r.sessions.rest(time.Now().Add(-poolIdle))
 			for _, b := range r.table.Load().sorted {
 				b.sweep(time.Now().Add(-poolIdle))
 			}
@@ -199,48 +188,26 @@ func (r *Relay) Known(who *principal.Principal, server string) bool {
 	return b != nil && (r.sight.visible(who, server) || r.sight.shut(who, b))
 }
 
-// Request implements front.Handler.
-func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
-	asked, err := resolve.Request(x.Server, x.Method, x.ID, x.Params)
-	if err != nil {
-		return front.Reply{Error: unresolved(x.Method, err)}
-	}
-	if reply := r.leaving.hello(x); reply != nil {
-		return *reply
-	}
-	if x.Server == "" {
-		return r.aggregate(ctx, x, asked)
-	}
-	t, ok := r.table.Load().aim(asked)
-	if !ok { // taken out since the door looked
-		return front.Reply{Error: failure.NoServer, Status: http.StatusNotFound}
-	}
-	return r.single(ctx, x, t)
+// Notification implements front.Handler.
+func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error {
+	return r.notices.take(ctx, x)
 }
 
-// unresolved is the answer to a request that asks for nothing that there is.
-func unresolved(method string, err error) *wire.Error {
-	switch {
-	case errors.Is(err, resolve.ErrNoID):
-		return failure.NoID
-	case errors.Is(err, resolve.ErrName):
-		return failure.UnknownOf(method)
+// Announce tells every listening client to list again. Call it after the policy
+// or the servers have changed.
+func (r *Relay) Announce() {
+	for _, ear := range r.sessions.audience.All() {
+		for method := range subscribe.ListCapability {
+			ear(method)
+		}
 	}
-	return failure.NoMethod
 }
 
-// single serves a request on a route of one server, names as they are.
-func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.Reply {
-	b := t.b
-	switch x.Method {
-	case "ping":
-		return front.Reply{Result: rawjson.Empty}
-	case "initialize":
-		return r.initialize(ctx, x, b)
-	case "server/discover":
-		return r.discover(ctx, x, b)
-	case "subscriptions/listen":
-		return r.subscribe(ctx, x, []*backend{b})
+// Full is the answer to an exchange that met a limit at the door.
+func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
+	wait := sessionWait
+	if rule == gate.RuleCalls {
+		wait = time.Second
 	}
-	return r.listOf(ctx, x, t)
+	return r.failures.refused(r.gate.Refuse(r.acts.of(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
 }

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -53,7 +55,7 @@ func (d *binding) note() {
 	d.mu.Lock()
 	now := remembered{Level: d.level, Resources: make(map[string][]string)}
 	for server, uris := range d.kept {
-		b := d.r.table.Load().byName[server]
+		b := d.sessions.table.Load().byName[server]
 		builtin = builtin || b != nil && b.Builtin != nil
 		now.Resources[server] = slices.Sorted(maps.Keys(uris))
 	}
@@ -73,16 +75,6 @@ func (d *binding) note() {
 	}
 }
 
-// subscribeAgain reaches the servers to whose resources the session was subscribed in an
-// earlier run, so that it hears of changes before it calls anything there.
-func (d *binding) subscribeAgain(x *front.Exchange) {
-	for _, server := range d.awaited() {
-		if b := d.r.table.Load().byName[server]; b != nil && d.r.sight.visible(x.Who, server) {
-			d.r.linkFor(x, b)
-		}
-	}
-}
-
 // setUp subscribes a session that has a link again to the resources that it was subscribed
 // to on an earlier one. A later connection of the link is told of them like of any other.
 func (d *binding) setUp(b *backend, h *held) {
@@ -95,7 +87,7 @@ func (d *binding) setUp(b *backend, h *held) {
 		err = h.tell(ctx, c, uris)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.r.log.Warn("the subscriptions of a session wait for the next connection", "server", b.Name, "err", err)
+		d.sessions.log.Warn("the subscriptions of a session wait for the next connection", "server", b.Name, "err", err)
 	}
 }
 
@@ -144,7 +136,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 // have changed since the client asked for it.
 func (d *binding) subscribesAgain(b *backend, uri string) bool {
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
-	return d.r.sight.listens(b, d.r.acts.of(&x, b.Name, "resources/subscribe", uri))
+	return d.sessions.sight.listens(b, d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri))
 }
 
 // awaited are the servers whose links the session gave up, or has not got yet.
@@ -159,4 +151,13 @@ func (d *binding) awaitedOf(b *backend) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.kept[b.Name]))
+}
+
+// setLevel keeps the level of a logging/setLevel for servers that are reached later, and
+// nothing else of its params: nothing looks at them again.
+func (d *binding) setLevel(params []byte) {
+	d.mu.Lock()
+	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: wire.Get(params, "level")})
+	d.mu.Unlock()
+	d.note()
 }

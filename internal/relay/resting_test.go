@@ -25,7 +25,7 @@ func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
 			h := build(t, []Server{s.server(instances(mode))})
 			b := h.relay.table.Load().byName["s"]
 			future := time.Now().Add(time.Hour)
-			sweep := func() { h.relay.rest(future); b.sweep(future) }
+			sweep := func() { h.relay.sessions.rest(future); b.sweep(future) }
 			c := h.legacy("/mcp/s", "uid:1000", `{}`)
 			c.call("logging/setLevel", `{"level":"warning"}`)
 			c.call("resources/subscribe", `{"uri":"file:///a"}`)

@@ -47,7 +47,7 @@ func FuzzResults(f *testing.F) {
 				for _, method := range []string{"tools/list", "resources/list", "tools/call", "resources/read", "tasks/get", "future/x"} {
 					x := exchangeOf("uid:1000")
 					x.Era, x.Params = client, []byte(`{"taskId":"mine","_meta":{"`+wire.MetaCapabilities+`":{"elicitation":{}}}}`)
-					l := newLink(r, b, owner{who: x.Who, client: client})
+					l := r.links.new(b, owner{who: x.Who, client: client})
 					got, err := r.translation.incoming(x, l, &liveConn{era: server}, aimed(t, "s", method, `{"name":"x","uri":"x"}`), upstream.Reply{Result: []byte(result)})
 					l.close()
 					if err != nil {

@@ -58,3 +58,19 @@ func (s *Server) spares(own func(string) bool, who *principal.Principal) bool {
 type SignIn interface {
 	Needs() (what string, trouble error)
 }
+
+// KindBuiltin is the kind of a server that is part of the daemon.
+const KindBuiltin = "builtin"
+
+// Builtin is a server that is part of the daemon. It is reached like any other
+// server, and in addition it is told who calls.
+type Builtin interface {
+	// Open begins a connection in the client's era: one for each legacy session,
+	// named by its digest, and one with session "" for all requests without a
+	// session of one principal and process. on receives unsolicited messages of the
+	// server. hello is the InitializeResult or the DiscoverResult. Closing the
+	// connection of a session ends that session. Requests of clients carry the pass
+	// that let them in, and each subscriptions/listen of a client is one of its
+	// own.
+	Open(who *principal.Principal, session string, modern bool, on func(upstream.Event)) (conn upstream.Conn, hello []byte)
+}

@@ -42,28 +42,15 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 	caps, shares := b.shares(params)
 	switch {
 	case pooled:
-		h.link = b.pooled(d.r, who, front.Legacy)
+		h.link = d.sessions.links.pooled(b, who, front.Legacy)
 	case shares:
 		same := declaration{caps: caps}
-		h.link, h.watcher.alone = b.keyed(d.r, who, front.Legacy, same, same.key(b.poolKey(who, front.Legacy))), true
+		h.link, h.watcher.alone = d.sessions.links.keyed(b, who, front.Legacy, same, same.key(b.poolKey(who, front.Legacy))), true
 	default:
 		h.watcher.all = true
-		h.link = newLink(d.r, b, owner{who: who, session: d.session, client: front.Legacy, init: params})
+		h.link = d.sessions.links.new(b, owner{who: who, session: d.session, client: front.Legacy, init: params})
 		h.link.opened = func(ctx context.Context, c *liveConn) { d.opened(ctx, b, c) }
 	}
-}
-
-// only is the session that alone uses the link; nil when there are several, or none.
-func (h *hub) only() *front.Session {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.watchers) != 1 {
-		return nil
-	}
-	for w := range h.watchers {
-		return w.session
-	}
-	return nil
 }
 
 // heardAlready reports that a shared server writes the messages of a level already,
@@ -86,23 +73,11 @@ func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 	var most *front.Session
 	least := len(era.Levels)
 	for _, s := range l.hub.sessions() {
-		if rank := era.Severity(l.r.bindingOf(s).levelOf()); rank >= 0 && rank < least {
+		if rank := era.Severity(bound(s).levelOf()); rank >= 0 && rank < least {
 			least, most = rank, s
 		}
 	}
 	if most != nil && c.era == front.Legacy && c.logsFrom(least) {
-		l.r.bindingOf(most).opened(ctx, l.b, c)
+		bound(most).opened(ctx, l.b, c)
 	}
-}
-
-// sessions are the legacy sessions that use the link.
-func (h *hub) sessions() (out []*front.Session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for w := range h.watchers {
-		if w.session != nil {
-			out = append(out, w.session)
-		}
-	}
-	return out
 }

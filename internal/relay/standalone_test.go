@@ -117,7 +117,7 @@ func TestSlowListener(t *testing.T) {
 		t.Errorf("%d events wait", n)
 	}
 	h := build(t, nil)
-	full := &subscription{r: h.relay, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1)}
+	full := &subscription{from: &h.relay.listens, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1)}
 	for i := range 2 * queued {
 		full.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(fmt.Sprintf(`{"uri":"%d"}`, i))})
 	}

@@ -74,13 +74,6 @@ func (b *backend) state(instances int) (state, reason string) {
 	return "idle", ""
 }
 
-// starting reports that a connection is being opened.
-func (b *backend) starting() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.starts > 0
-}
-
 // era is what has been learnt of the server's protocol.
 func (b *backend) era() string {
 	if b.Builtin != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/question"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -33,7 +32,7 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
-		params = rawjson.SetIn(params, "_meta", l.modernMeta(x)...)
+		params = rawjson.SetIn(params, "_meta", tr.modernMeta(x, l.b)...)
 	case x.Era == front.Modern && c.era == front.Legacy:
 		params = rawjson.SetIn(params, "_meta", era.LegacyMeta...)
 	case x.Era == front.Modern:
@@ -110,55 +109,20 @@ var handles = [...]string{"requestState", "inputResponses", "taskId"}
 // modernMeta is what a modern server needs in every request, for a legacy client.
 // It declares the capabilities of the client's session that Doorward can serve
 // across the eras.
-func (l *link) modernMeta(x *front.Exchange) []rawjson.Edit {
+func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit {
 	info := wire.Get(x.Session.Init, "clientInfo")
 	if info == nil {
-		info = l.r.info
+		info = tr.info
 	}
 	edits := []rawjson.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
-		{Key: wire.MetaCapabilities, Value: l.r.translation.carried(x, l.b, wire.Get(x.Session.Init, "capabilities"))},
+		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, wire.Get(x.Session.Init, "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
-	if level := l.r.bindingOf(x.Session).levelOf(); level != nil {
+	if level := bound(x.Session).levelOf(); level != nil {
 		edits = append(edits, rawjson.Edit{Key: wire.MetaLogLevel, Value: level})
 	}
 	return edits
-}
-
-// carried is what of a client's capabilities holds across the eras: questions that
-// policy allows, and extensions. Tasks have another protocol in each era, and the
-// change of roots no notification in the modern one.
-func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byte {
-	caps, _ = tr.narrow(x, b, caps)
-	var edits []rawjson.Edit
-	for _, a := range question.Kinds {
-		if value := wire.Get(caps, a.Capability); len(value) > 0 && value[0] == '{' {
-			edits = append(edits, rawjson.Edit{Key: a.Capability, Value: rawjson.Set(value, rawjson.Edit{Key: "listChanged"})})
-		}
-	}
-	if extensions := era.WithoutTasks(wire.Get(caps, "extensions")); len(extensions) > len("{}") {
-		edits = append(edits, rawjson.Edit{Key: "extensions", Value: extensions})
-	}
-	return rawjson.Set(rawjson.Empty, edits...)
-}
-
-// narrow removes the capabilities that policy does not serve, so that a client is
-// not offered what it cannot use.
-func (tr *translation) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
-	var edits []rawjson.Edit
-	for _, a := range question.Kinds {
-		if wire.Get(caps, a.Capability) == nil {
-			continue
-		}
-		if !tr.gate.Allows(policy.Request{Who: x.Who, Action: a.Action, Server: b.Name}).Allow {
-			edits = append(edits, rawjson.Edit{Key: a.Capability})
-		}
-	}
-	if edits == nil {
-		return caps, false
-	}
-	return rawjson.Set(caps, edits...), true
 }
 
 // incoming makes the client's answer of a server's: the bytes that came,

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,17 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
-
-// trouble is that a server could not be connected to since it last was.
-type trouble struct {
-	count int
-	last  time.Time
-	why   string
-}
-
-func (t *trouble) String() string {
-	return fmt.Sprintf("%s (%dx, last %s)", t.why, t.count, t.last.Local().Format("15:04"))
-}
 
 // tried keeps what became of an attempt to connect. One that was not made, for want of
 // room or time, or because the last one failed a moment ago, says nothing of the server.

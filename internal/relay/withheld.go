@@ -4,25 +4,21 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/question"
-	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // disguise makes the answer for a withheld name: the server's own answer to an
 // unknown name, with the requested name in its place. Nothing of the call is
 // sent, and only an answer that cannot be the result of a use is accepted.
-func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t target, held error) (upstream.Reply, error) {
+func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, held error) (upstream.Reply, error) {
 	was := t.Name()
 	made := strangeName(t)
 	if made == "" {
@@ -34,7 +30,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	}
 	t.Target = t.Renamed(made)
 	t.Target, _ = t.With(rawjson.Set(t.Params(), edits...))
-	req, err := l.r.translation.outgoing(ctx, x, l, c, t)
+	req, err := k.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, held
 	}
@@ -48,7 +44,7 @@ func (l *link) disguise(ctx context.Context, x *front.Exchange, c *liveConn, t t
 		reply, err = content.Reply(l.b.Scan, t.found, t.Method(), reply)
 	}
 	if err == nil {
-		reply, err = l.r.translation.incoming(x, l, c, t, reply)
+		reply, err = k.translation.incoming(x, l, c, t, reply)
 	}
 	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && rawjson.IsTrue(wire.Get(reply.Result, "isError"))) {
 		return upstream.Reply{}, held
@@ -105,35 +101,4 @@ func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 	e := *reply.Error
 	e.Message, e.Data, e.Raw = strings.ReplaceAll(e.Message, made, name), put(e.Data), put(e.Raw)
 	return upstream.Reply{Error: &e}
-}
-
-// ErrNoServer says that no server of that name is configured.
-var ErrNoServer = errors.New("no such server")
-
-// lookTime is how long a look at what a server offers may take.
-const lookTime = 20 * time.Second
-
-// Look asks a server for everything that it offers, to show what is withheld. A
-// process that is withheld itself is not started.
-func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
-	b := r.table.Load().byName[server]
-	if b == nil {
-		return ErrNoServer
-	}
-	if b.Pin == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	l := b.pooled(r, who, front.Modern)
-	l.calls.Add(1)
-	defer l.calls.Add(-1)
-	c, err := l.get(ctx)
-	if errors.Is(err, pin.ErrWithheld) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return c.offers.Look(ctx)
 }

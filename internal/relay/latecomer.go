@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -19,7 +21,12 @@ import (
 // listening clients to list again when it answers. There is one for each link,
 // and one goroutine while it waits.
 type latecomer struct {
-	link *link
+	b    *backend
+	hub  *hub
+	ctx  context.Context                          // ends with the link
+	get  func(context.Context) (*liveConn, error) // the link's connection
+	drop func(*liveConn)
+	log  *slog.Logger
 
 	mu    sync.Mutex
 	lists map[string]bool     // the list methods that it failed to answer
@@ -29,7 +36,7 @@ type latecomer struct {
 
 // missed notes that a list went out without this server.
 func (l *latecomer) missed(method string) {
-	if !l.link.hub.watched() {
+	if !l.hub.watched() {
 		return // nobody could be told
 	}
 	l.mu.Lock()
@@ -74,7 +81,7 @@ func (l *latecomer) run() {
 		}
 		select {
 		case <-time.After(pause):
-		case <-l.link.ctx.Done():
+		case <-l.ctx.Done():
 			return
 		}
 	}
@@ -90,14 +97,14 @@ func (l *latecomer) owed() []string {
 // the digest of its answer. What it lists for the first time is approved as in a
 // list that a client asked for.
 func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
-	ctx, cancel := context.WithTimeout(l.link.ctx, dialTime)
+	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
 	defer cancel()
-	c, err := l.link.get(ctx)
+	c, err := l.get(ctx)
 	if err != nil {
 		return sum, errors.Is(err, failure.ErrGone)
 	}
-	defer l.link.drop(c)
-	if k, ok := listing.PinKind(method); ok && l.link.b.Pin != nil {
+	defer l.drop(c)
+	if k, ok := listing.PinKind(method); ok && l.b.Pin != nil {
 		entries, err := c.offers.Judged(ctx, k)
 		return sha256.Sum256(entries), err == nil
 	}
@@ -117,9 +124,9 @@ func (l *latecomer) settle(method string, sum [32]byte) {
 	}
 	l.told[method] = sum
 	l.mu.Unlock()
-	l.link.r.answered(l.link.b, method)
+	l.b.answered(l.log, method)
 	if kind, _ := listing.Of(method); kind.Changed != "" && !(known && told == sum) {
-		l.link.hub.spread(upstream.Event{Method: kind.Changed})
+		l.hub.spread(upstream.Event{Method: kind.Changed})
 	}
 }
 
@@ -133,7 +140,7 @@ func (l *latecomer) settled(method string) {
 
 // over ends the wait when no list is owed or no client listens any more.
 func (l *latecomer) over() bool {
-	watched := l.link.hub.watched()
+	watched := l.hub.watched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if watched && len(l.lists) > 0 {
@@ -141,4 +148,37 @@ func (l *latecomer) over() bool {
 	}
 	l.lists, l.runs = nil, false
 	return true
+}
+
+// why is what keeps a server from answering a list, for the operator.
+func (b *backend) why(e *wire.Error) string {
+	switch {
+	case e == nil:
+		return "no answer"
+	case e.Code == failure.CodeTimeout && b.starting():
+		return listing.WhyStarting
+	case e.Code == failure.CodeTimeout:
+		return "slow"
+	}
+	return e.Message
+}
+
+// leftOut notes that a list goes out without a server's own answer, for status
+// and, once, for the log. A server that waits for a sign-in is in status anyway.
+func (b *backend) leftOut(log *slog.Logger, method string, e *wire.Error) (why string) {
+	why = b.why(e)
+	if why == failure.SignIn {
+		return why
+	}
+	if b.owed.Miss(method, why) {
+		log.Warn("a list goes out without a server's own answer", "server", b.Name, "list", method, "why", why)
+	}
+	return why
+}
+
+// answered notes that a server has answered a list.
+func (b *backend) answered(log *slog.Logger, method string) {
+	if b.owed.Pay(method) {
+		log.Info("a server answers a list that it owed", "server", b.Name, "list", method)
+	}
 }

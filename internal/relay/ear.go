@@ -1,0 +1,189 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// ear is a subscription's receiver for one server.
+type ear struct {
+	sub  *subscription
+	b    *backend
+	link *link
+	w    *watcher
+	pass gate.Pass
+	stop func()
+	left bool // the outcome is recorded
+	// tasks are the client's ids by the server's.
+	tasks map[string]string
+}
+
+func (e *ear) close() {
+	e.stop()
+	e.b.traffic.leaveStream()
+	if !e.left {
+		e.pass.Leave("ended", 0)
+	}
+}
+
+// fail ends a listen that its server did not take.
+func (e *ear) fail(ctx context.Context, err error) front.Reply {
+	e.left = true
+	return e.sub.from.failures.fail(ctx, e.b.Name, e.pass, err)
+}
+
+// deliver queues an event, if policy still lets the client have it.
+func (e *ear) deliver(ev upstream.Event) {
+	x := e.sub.x
+	if !e.sub.from.sight.mayHear(x.Who, e.b, ev, x.Confirmed) {
+		return
+	}
+	switch {
+	case ev.Method == protocol.TaskChanged:
+		if !e.ofTask(&ev) {
+			return
+		}
+	case x.Server == "":
+		ev.Params = naming.Event(e.b.Name, ev)
+	}
+	e.sub.put(ev)
+}
+
+// ofTask puts a notification about a task into the client's words. False: the client
+// may not have its questions.
+func (e *ear) ofTask(ev *upstream.Event) bool {
+	x := e.sub.x
+	to := question.Client{X: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, Caps: e.sub.caps}
+	if !e.link.asks.questions.passes(func() question.Client { return to }, ev) {
+		return false
+	}
+	inner, _ := wire.GetString(ev.Params, "taskId")
+	if x.Server == "" {
+		ev.Params = naming.Server(e.b.Name).Result("tasks/get", ev.Params)
+	}
+	ev.Params = rawjson.Set(ev.Params, rawjson.Edit{Key: "taskId", Value: rawjson.AppendQuote(nil, e.tasks[inner])})
+	return true
+}
+
+// open waits until the server listens for this subscription, and records what it
+// honours. When the acknowledgement has been sent, the client is told to list
+// again instead.
+func (e *ear) open(ctx context.Context) error {
+	got, err := e.cover(ctx)
+	if err != nil {
+		return err
+	}
+	s := e.sub
+	s.mu.Lock()
+	late := s.acked
+	if !late {
+		g := s.granted
+		g.Tools, g.Prompts, g.Resources = g.Tools || got.Tools, g.Prompts || got.Prompts, g.Resources || got.Resources
+		for uri := range got.URIs {
+			g.URIs[naming.URI(s.x.Server == "", e.b.Name, uri)] = true
+		}
+		for id := range got.Tasks {
+			g.Tasks[e.tasks[id]] = true
+		}
+		g.Rest = got.Rest
+	}
+	s.mu.Unlock()
+	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
+		if late && s.want.Wants(m, nil) {
+			s.put(upstream.Event{Method: m})
+		}
+	}
+	return nil
+}
+
+// persist opens one server, again and again until it is up. The first outcome
+// settles what the acknowledgement waits for.
+func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		err := e.open(ctx)
+		if settled != nil {
+			settled <- struct{}{}
+			settled = nil
+		}
+		if err == nil {
+			return
+		}
+		e.sub.from.log.Debug("listening to server failed", "server", e.b.Name, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		case <-e.link.ctx.Done():
+			return
+		}
+	}
+}
+
+// cover has the server listened to for this subscription, as a stage that ends when it
+// is.
+func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
+	cover := e.link.hub.cover
+	if e.b.Builtin != nil {
+		cover = e.coverBuiltin
+	}
+	w := e.sub.from.watch.traces()
+	inner, m := w.stage(ctx, StageServer, e.pass.Act())
+	got, err := cover(inner, e.w)
+	w.end(m, serverWord(ctx, e.b.Name, upstream.Reply{}, err))
+	return got, err
+}
+
+// coverBuiltin is hub.cover for a built-in server. Each listen of a client is one
+// listen of that server, under the pass that let the client in: its events are for
+// that client and for the tokens of that request, and for no other client of the
+// connection. It runs until ctx ends. When the server ends it, the whole
+// subscription ends, because the client could not know what it missed, and its
+// next listen may carry other tokens.
+func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
+	c, err := e.link.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req := upstream.Request{Method: "subscriptions/listen", Params: e.sub.from.watch.traced(ctx, era.OwnParams(c.meta, rawjson.Edit{Key: "notifications", Value: w.want.JSON()}))}
+	granted, refused := make(chan *subscribe.Filter, 1), make(chan error, 1)
+	go func() {
+		acked := false
+		_, err := c.conn.Call(gate.WithPass(ctx, e.pass), &req, func(ev upstream.Event) {
+			switch {
+			case ev.Method == "notifications/subscriptions/acknowledged":
+				if !acked {
+					acked = true
+					granted <- subscribe.ParseFilter(wire.Get(ev.Params, "notifications"))
+				}
+			case protocol.IsChange(ev.Method):
+				e.deliver(ev)
+			}
+		})
+		switch {
+		case !acked:
+			refused <- err
+		case ctx.Err() == nil && e.link.ctx.Err() == nil:
+			e.sub.from.log.Info("a built-in server ended a listen", "server", e.b.Name, "err", err)
+			e.sub.end()
+		}
+	}()
+	select {
+	case got := <-granted:
+		return w.want.Both(got), nil
+	case err := <-refused:
+		return new(subscribe.Filter), err // without an error it can tell of nothing
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

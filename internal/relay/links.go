@@ -1,0 +1,131 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// links makes the links to servers, finds those that clients share, and says what each
+// declares.
+type links struct {
+	gate        *gate.Gate
+	info, meta  []byte // Doorward's clientInfo, and the _meta of requests that it makes itself
+	closing     context.Context
+	opens       func(server string, f Face) // is told of each connection to a program that sessions share; nil: none is
+	note        func(*audit.Record)
+	log         *slog.Logger
+	watch       watch
+	acts        *acts
+	leaving     *leaving
+	translation *translation
+}
+
+// new makes a link, with what its parts work with.
+func (k *links) new(b *backend, o owner) *link {
+	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens}
+	l.ctx, l.end = context.WithCancel(k.closing)
+	l.hub = hub{b: b, client: o.client, ctx: l.ctx, get: l.get, live: &l.live, asks: &l.asks, log: k.log, traces: k.watch}
+	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
+		leaving: k.leaving, note: k.note, log: k.log, ctx: l.ctx, only: l.hub.only}
+	l.late = latecomer{b: b, hub: &l.hub, ctx: l.ctx, get: l.get, drop: l.drop, log: k.log}
+	l.used.Store(time.Now().UnixNano())
+	return l
+}
+
+// pooled returns the connection that a principal's calls share, or that all
+// principals share where the operator declared it safe.
+func (k *links) pooled(b *backend, who *principal.Principal, client front.Era) *link {
+	key := b.poolKey(who, client)
+	if b.Instances == "shared" {
+		who = nil
+	}
+	return k.keyed(b, who, client, declaration{}, key)
+}
+
+// keyed returns the pooled connection of a key, for clients that declare d.
+func (k *links) keyed(b *backend, who *principal.Principal, client front.Era, d declaration, key string) *link {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.pool[key]
+	if l == nil {
+		l = k.new(b, owner{who: who, client: client, init: d.init(k.info), says: d})
+		l.key = key
+		if client == front.Legacy {
+			l.opened = l.restoreLevel
+		}
+		b.pool[key] = l
+		if b.closed {
+			l.close()
+		}
+	}
+	l.used.Store(time.Now().UnixNano())
+	return l
+}
+
+// declared is what the connection of a modern client to b declares. Connections that
+// principals share declare nothing: a question could not be put to one of them. A stdio
+// server gets the client's clientInfo only if the client declares capabilities, because
+// these need a process of their own anyway; the name alone starts no further process.
+func (k *links) declared(x *front.Exchange, b *backend) (d declaration) {
+	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
+		return d
+	}
+	if caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities); len(caps) > len("{}") {
+		if caps = k.translation.carried(x, b, caps); string(caps) != "{}" {
+			d.caps = rawjson.Canonical(caps)
+		}
+	}
+	if info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo); len(info) <= maxInfo && (d.caps != nil || b.Kind != upstream.KindStdio) {
+		d.info = rawjson.Canonical(info)
+	}
+	return d
+}
+
+// modern is the connection of a modern client to b. What it declares was searched
+// as all that leaves is, before it was opened.
+func (k *links) modern(x *front.Exchange, b *backend) *link {
+	d, plain := k.declared(x, b), b.poolKey(x.Who, front.Modern)
+	if l := b.have(d.key(plain)); l != nil {
+		return l
+	}
+	if d.info != nil && b.full() {
+		d.info = nil
+	}
+	if d.empty() || !k.leaving.declares(x, b, d) {
+		return k.pooled(b, x.Who, front.Modern)
+	}
+	return k.keyed(b, x.Who, front.Modern, d, d.key(plain))
+}
+
+// lane is a further connection beside l; 0 is l itself.
+func (k *links) lane(l *link, n int) *link {
+	if n == 0 {
+		return l
+	}
+	return k.keyed(l.b, l.who, l.client, l.says, l.key+"\x00"+string('0'+rune(n)))
+}
+
+// sessionInit is what a session's client says to a legacy server: its own
+// words, with the version that was negotiated here and without the
+// capabilities that policy will not serve.
+func (k *links) sessionInit(x *front.Exchange, b *backend) []byte {
+	init := x.Session.Init
+	if wire.Get(init, "clientInfo") == nil {
+		return era.DefaultInit(k.info)
+	}
+	caps, _ := k.translation.narrow(x, b, wire.Get(init, "capabilities"))
+	if x.Server == "" && wire.Get(caps, "tasks") != nil { // they are known by ids that all servers would share
+		caps = rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
+	}
+	return rawjson.Set(init, rawjson.Edit{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}, rawjson.Edit{Key: "capabilities", Value: caps})
+}

@@ -1,0 +1,70 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/content"
+	"github.com/doorward/doorward/internal/relay/era"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// refusedHeaders: a modern HTTP server that wants other Mcp-Param headers has
+// changed its tools unnoticed, and has not run the call (Streamable HTTP,
+// "Client Behavior").
+func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool {
+	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.Method() == "tools/call" && l.mirrors(c)
+}
+
+// callWith sends one request, with everything looked at that content rules are
+// for.
+func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
+	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
+}
+
+// callThrough is callWith with a receiver of its own for what the server says during
+// the call.
+func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
+	if err := content.Request(l.b.Scan, t.found, req); err != nil {
+		return upstream.Reply{}, err
+	}
+	changes := c.offers.Changes(t.Method())
+	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
+		if l.asks.screen(c, t.found, &e) {
+			hear(e)
+		}
+	})
+	if err != nil {
+		return reply, err
+	}
+	if reply, err = content.Reply(l.b.Scan, t.found, t.Method(), reply); err != nil || reply.Error != nil {
+		return reply, err
+	}
+	shown, err := c.offers.Shown(ctx, t.Target, changes, reply.Result)
+	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
+}
+
+// during takes what a server says on behalf of a call.
+func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
+	switch {
+	case e.ID != nil:
+		l.asks.learnAsker(c, x)
+		l.asks.asked(c, x, e)
+	case e.Method == "notifications/cancelled":
+		c.retract(e.Params)
+	case protocol.IsChange(e.Method):
+		l.hub.publish(e)
+	case e.Method == "notifications/message" && x.Era == front.Modern && !era.HearsLog(x, e.Params):
+	case e.Method == "notifications/message" && l.shared() && !bound(x.Session).hearsLog(e.Params):
+	case blocked(e.Method):
+	case !l.asks.questions.passes(func() question.Client { return question.InCall(x) }, &e):
+	case x.Server == "":
+		x.Notify(e.Method, naming.Event(l.b.Name, e))
+	default:
+		x.Notify(e.Method, e.Params)
+	}
+}

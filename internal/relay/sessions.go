@@ -1,0 +1,75 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// of is the binding of a session, made on first use.
+func (s *sessions) of(session *front.Session) *binding {
+	return session.Attached(func() front.Attachment { return newBinding(s, session) }).(*binding)
+}
+
+func newBinding(all *sessions, s *front.Session) *binding {
+	d := &binding{sessions: all, session: s, links: make(map[*backend]*held)}
+	d.recall()
+	d.leave = all.audience.Join(d.announce)
+	all.bindings.Store(d, nil)
+	return d
+}
+
+// linkFor is the connection place that serves this exchange.
+func (s *sessions) linkFor(x *front.Exchange, b *backend) *link {
+	if x.Session == nil {
+		return s.links.modern(x, b)
+	}
+	return s.of(x.Session).link(b, func() []byte { return s.links.sessionInit(x, b) })
+}
+
+// link returns the session's link to b, made on first use with init as the
+// session's initialize params.
+func (d *binding) link(b *backend, init func() []byte) *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.links[b]; h != nil {
+		return h.link
+	}
+	d.replaced(b)
+	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
+	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
+	d.place(h, b, init)
+	h.stop = h.link.hub.watch(h.watcher)
+	d.links[b] = h
+	if d.closed {
+		h.close()
+	} else if len(d.kept[b.Name]) > 0 {
+		go d.setUp(b, h)
+	}
+	return h.link
+}
+
+// rest takes the links from sessions that have had neither a call nor an open stream
+// since before: their clients are gone, or pause. What such a session set up with its
+// servers is set up again when it comes back.
+func (s *sessions) rest(before time.Time) {
+	s.bindings.Range(func(k, _ any) bool {
+		d := k.(*binding)
+		if since, idle := d.session.IdleSince(); idle && since.Before(before) {
+			d.rest()
+		}
+		return true
+	})
+}
+
+// subscribeAgain reaches the servers to whose resources the session was subscribed in an
+// earlier run, so that it hears of changes before it calls anything there.
+func (d *binding) subscribeAgain(x *front.Exchange) {
+	for _, server := range d.awaited() {
+		if b := d.sessions.table.Load().byName[server]; b != nil && d.sessions.sight.visible(x.Who, server) {
+			d.sessions.linkFor(x, b)
+		}
+	}
+}

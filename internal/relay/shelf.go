@@ -1,0 +1,120 @@
+package relay
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// A list that a connection has answered stays with the connection, in the aggregate's
+// names and before policy has taken anything out. The next merged list of the same
+// caller with the same params is made from it, as long as the server is known to answer
+// the same: it reports changes and has reported none, or it said for how long its answer
+// holds. The end of the connection, a change of the configuration and one of what is
+// approved make the server be asked again. Lists in pages are not kept.
+
+// shelving is the making of a knownList while a server is asked. A nil one is of a
+// request whose answer is not kept.
+type shelving struct {
+	conn           *liveConn
+	key            string
+	changes, epoch uint64
+	asked          time.Time
+	result         []byte // of the server, with what is withheld taken out
+	mirrors        bool
+}
+
+// begin notes what has to be the same when the list is used again.
+func (s *shelving) begin(x *front.Exchange, b *backend, c *liveConn, mirrors bool, method string, params []byte) {
+	if s == nil {
+		return
+	}
+	*s = shelving{conn: c, key: listing.ShelfKey(x, method, params), changes: c.offers.Changes(method), epoch: b.epoch(), asked: time.Now(), mirrors: mirrors}
+}
+
+// take notes the answer.
+func (s *shelving) take(result []byte) {
+	if s != nil {
+		s.result = bytes.Clone(result)
+	}
+}
+
+// done keeps the list on the connection if it may be used again.
+func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method string) {
+	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || wire.Get(s.result, "nextCursor") != nil {
+		return
+	}
+	until, ok := s.conn.holds(b, method, s.result, s.asked)
+	if !ok {
+		return
+	}
+	made := listing.Shelve(b.Name, kind, s.result, x.Era == front.Legacy && s.conn.era == front.Modern, s.mirrors)
+	made.Changes, made.Epoch, made.Until = s.changes, s.epoch, until
+	if s.conn.current(made, b, method) {
+		s.conn.shelve(s.key, made)
+	}
+}
+
+// holds is how long an answer may be used again. A program on a pipe is heard
+// whenever it reports a change; of others a report may be lost.
+func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Time) (until time.Time, ok bool) {
+	if c.era == front.Modern {
+		ttl, err := strconv.ParseInt(string(wire.Get(result, "ttlMs")), 10, 64)
+		return asked.Add(time.Duration(min(ttl, math.MaxInt32)) * time.Millisecond), err == nil && ttl > 0
+	}
+	member, known := listing.Reported[method]
+	return time.Time{}, known && b.Kind == "stdio" && b.Builtin == nil && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", member, "listChanged"))
+}
+
+// current reports whether the server is known to answer a kept list the same.
+func (c *liveConn) current(s *listing.Known, b *backend, method string) bool {
+	return c.alive() && s.Changes == c.offers.Changes(method) && s.Epoch == b.epoch() && (s.Until.IsZero() || time.Now().Before(s.Until))
+}
+
+// epoch changes with what is approved of the server.
+func (b *backend) epoch() uint64 {
+	if b.Pin == nil {
+		return 0
+	}
+	return b.Pin.Epoch()
+}
+
+// shelve keeps a list. The one that makes room for it may be any other.
+func (c *liveConn) shelve(key string, s *listing.Known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shelves == nil {
+		c.shelves = make(map[string]*listing.Known)
+	}
+	for other := range c.shelves {
+		if len(c.shelves) < listing.ShelvesOfConn {
+			break
+		}
+		delete(c.shelves, other)
+	}
+	c.shelves[key] = s
+}
+
+// shelfOf is the list that a connection keeps for a request; nil: none that holds.
+func (c *liveConn) shelfOf(b *backend, key, method string) *listing.Known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shelves[key]
+	if s != nil && !c.current(s, b, method) {
+		delete(c.shelves, key)
+		return nil
+	}
+	return s
+}
+
+func (c *liveConn) keeps() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.shelves) > 0
+}

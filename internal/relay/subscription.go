@@ -1,0 +1,127 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/seal"
+	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// queued is how many different events may wait for a slow client.
+const queued = 256
+
+// listens serves the listens of modern clients.
+type listens struct {
+	gate     *gate.Gate
+	seal     *seal.Sealer
+	log      *slog.Logger
+	watch    watch
+	closing  context.Context
+	audience *subscribe.Audience
+	acts     *acts
+	sight    *sight
+	leaving  *leaving
+	failures *failures
+	links    *links
+}
+
+// subscription is one client's subscriptions/listen: events wait in a short
+// queue until the exchange's own goroutine writes them. A change that is
+// already waiting is not queued twice, since it says only "look again".
+type subscription struct {
+	from *listens
+	x    *front.Exchange
+	want *subscribe.Filter // in the client's names
+	caps []byte            // of the client
+	wake chan struct{}
+	end  func() // it is over, for its client to begin again; set before ears open
+
+	mu      sync.Mutex
+	wait    []upstream.Event
+	cut     bool              // something found no room
+	granted *subscribe.Filter // in the client's names, until acked
+	acked   bool
+}
+
+func (s *subscription) put(e upstream.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.wait {
+		if protocol.IsChange(e.Method) && w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
+			return
+		}
+	}
+	if len(s.wait) >= queued {
+		if !s.cut {
+			s.from.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
+		}
+		s.cut = true
+		return
+	}
+	s.wait = append(s.wait, e)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *subscription) take() []upstream.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.wait
+	s.wait = nil
+	return out
+}
+
+// tag puts the id of the client's own listen request on a notification.
+func (s *subscription) tag(params []byte) []byte {
+	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
+}
+
+// announce reports a change to a modern subscription, within what it was granted.
+func (s *subscription) announce(method string) {
+	s.mu.Lock()
+	granted := s.granted.Wants(method, nil)
+	s.mu.Unlock()
+	if granted {
+		s.put(upstream.Event{Method: method})
+	}
+}
+
+// stream acknowledges, and writes events until the client leaves or what it
+// listens to is no more; then it says so, and answers (Cancellation;
+// Subscriptions, "Graceful Closure").
+func (s *subscription) stream(ctx context.Context, gone <-chan struct{}) front.Reply {
+	s.mu.Lock()
+	s.acked = true
+	ack := append([]byte(`{"notifications":`), s.granted.JSON()...)
+	s.mu.Unlock()
+	s.x.StartStream()
+	s.x.Notify("notifications/subscriptions/acknowledged", s.tag(append(ack, '}')))
+	write := func() {
+		for _, e := range s.take() {
+			s.x.Notify(e.Method, s.tag(e.Params))
+		}
+	}
+	for {
+		select {
+		case <-s.wake:
+			write()
+		case <-ctx.Done():
+			return front.Reply{None: true}
+		case <-gone:
+			write() // what was told before it ended
+			params := append([]byte(`{"requestId":`), s.x.ID...)
+			s.x.Notify("notifications/cancelled", s.tag(append(params, '}')))
+			return front.Reply{Result: s.tag([]byte(`{"resultType":"complete"}`))}
+		}
+	}
+}
