@@ -163,7 +163,7 @@ func TestArgumentsThatCollide(t *testing.T) {
 	for name, args := range map[string]string{"sums": sums(maxArgSets), "many sums": sums(3000), "numbers under sets": `{"x":[` + strings.Join(longs, ",") + `]}`} {
 		q := callOf(principal.New("uid:1000"), "add", args)
 		best := time.Hour
-		for range 5 {
+		for i := 0; i < 5 || i < 100 && best > 50*time.Millisecond; i++ { // a busy machine has its quiet moments
 			before := time.Now()
 			s.Decide(q)
 			best = min(best, time.Since(before))
