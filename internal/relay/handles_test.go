@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -269,10 +270,13 @@ func TestTasksAreBoundToTheirPrincipal(t *testing.T) {
 		for what, end := range map[string]string{
 			"another principal": h.modern("/mcp/s", "token:bob").call(method, `{"taskId":`+id+`}`),
 			"the bare id":       m.call(method, `{"taskId":"task 7"}`),
-			"a legacy client":   h.legacy("/mcp/s", "token:bob", `{}`).call(method, `{"taskId":"task 7"}`),
 		} {
 			equal(t, method+" by "+what, field(end, "error"), `{"code":-32602,"message":"Unknown task"}`)
 		}
+		for _, id := range []string{id, `"task 7"`} {
+			equal(t, method+" by a legacy client", text(h.legacy("/mcp/s", "uid:1000", `{}`).call(method, `{"taskId":`+id+`}`), "error", "message"), failure.OtherTasks.Message)
+		}
+		equal(t, method+" that arrived", fmt.Sprint(len(s.got(method))), "1")
 	}
 	t.Run("legacy tasks on a shared server", func(t *testing.T) {
 		t.Parallel()

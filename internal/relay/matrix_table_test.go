@@ -7,19 +7,41 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/protocol.md")
 
 const protocolPage = "../../docs/protocol.md"
 
-// gaps are the cells that do not work, with the reason.
-var gaps = map[string]string{
-	"results of a kind that Doorward does not know / legacy > modern": "the legacy era has one kind of result; the client gets -32603",
-	"tasks of 2025-11-25 / legacy > modern":                           "the two kinds of task have different states, and one has no words for the other's",
-	"tasks of 2025-11-25 / modern > legacy":                           "the two kinds of task have different states, and one has no words for the other's",
-	"tasks of SEP-2663 / legacy > modern":                             "the two kinds of task have different states, and one has no words for the other's",
-	"tasks of SEP-2663 / modern > legacy":                             "the two kinds of task have different states, and one has no words for the other's",
+// gap is why a cell does not work, and the one error that a client gets there.
+type gap struct {
+	reason string
+	says   *wire.Error
+}
+
+var (
+	newKind   = gap{"the legacy era has one kind of result", failure.NewKind}
+	taskKinds = gap{"the two kinds of task have different states, and one has no words for the other's", failure.OtherTasks}
+)
+
+// gaps are the cells that do not work.
+var gaps = map[string]gap{
+	"results of a kind that Doorward does not know / legacy > modern": newKind,
+	"tasks of 2025-11-25 / legacy > modern":                           taskKinds,
+	"tasks of 2025-11-25 / modern > legacy":                           taskKinds,
+	"tasks of SEP-2663 / legacy > modern":                             taskKinds,
+	"tasks of SEP-2663 / modern > legacy":                             taskKinds,
+}
+
+// answer is the error as the feature reports it; empty where there is no gap.
+func (g gap) answer() string {
+	if g.says == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", g.says.Code, g.says.Message)
 }
 
 // matrixServers starts a server of each kind.
@@ -79,8 +101,8 @@ func (v *verdicts) all(t *testing.T, cell, client, server, kind, door string) {
 				t.Parallel()
 				bad := f.run(newPair(t, matrixServers[kind], client, server, door, path))
 				key := f.what + " / " + cell
-				if (bad == "" || bad == "-") != (gaps[key] == "") {
-					t.Errorf("gap %q: %s", gaps[key], bad)
+				if want := gaps[key].answer(); want != bad && (want != "" || bad != "-") {
+					t.Errorf("got %q, want %q", bad, want)
 				}
 				v.add(key, door+" "+kind, bad)
 			})
@@ -139,7 +161,8 @@ func matrixTable(found map[string]string) string {
 			word := found[f.what+" / "+c.name]
 			if word == "" {
 				word = "no"
-				reason = gaps[f.what+" / "+c.name]
+				g := gaps[f.what+" / "+c.name]
+				reason = fmt.Sprintf("%s; the client gets %d", g.reason, g.says.Code)
 			}
 			b.WriteString(" " + word + " |")
 		}

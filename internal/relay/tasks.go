@@ -49,6 +49,12 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
 }
 
+// otherTasks reports a request about a task between two eras. Each has a kind of task of
+// its own: one with states and methods that the other has no words for.
+func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
+	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
+}
+
 // foreignTasks reports tasks of 2025-11-25 on a shared connection. Such tasks
 // belong to a connection, so on a shared one they would belong to all its
 // principals.

@@ -20,7 +20,10 @@ import (
 // apart from what the eras and the bindings require.
 func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
-	if l.foreignTasks(c, t.Method()) {
+	switch {
+	case otherTasks(x, c, t.Method()):
+		return req, failure.Invalid{E: failure.OtherTasks}
+	case l.foreignTasks(c, t.Method()):
 		return req, failure.Invalid{E: failure.NoMethod}
 	}
 	// A server's progress may be read while the call ends and the buffer of

@@ -75,6 +75,10 @@ func (e *Content) Error() string { return "blocked by " + e.Rule }
 // NoTask is the answer to the id of a task that the caller has not made.
 var NoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
 
+// OtherTasks is the answer to a request about a task where client and server are of two
+// eras.
+var OtherTasks = &wire.Error{Code: front.CodeNoMethod, Message: "Tasks are not carried between protocol revisions before 2026-07-28 and later ones, whose tasks have other states"}
+
 // NewKind is the answer to a legacy client for a result that its era has no form
 // for. A client of that era would take it for the end of the call.
 var NewKind = &wire.Error{Code: front.CodeInternal, Message: "The server's result has a resultType that protocol revisions before 2026-07-28 cannot carry"}
