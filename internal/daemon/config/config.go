@@ -21,8 +21,8 @@ import (
 
 // Config is a whole configuration, with defaults filled in and references resolved. It is not changed after Load.
 type Config struct {
-	SchemaURL    string             `yaml:"$schema" doc:"Where an editor finds the JSON Schema of this file. Doorward does not read it."`
-	Listen       Listen             `yaml:"listen" doc:"Where callers reach Doorward."`
+	SchemaURL    string             `yaml:"$schema" doc:"The address of the JSON Schema of this file, for editors. Doorward does not read it."`
+	Listen       Listen             `yaml:"listen" doc:"The sockets at which callers reach Doorward."`
 	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case. The names agent and instructions are taken by the built-in servers."`
 	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file, on top of the default policy; see policy.md. The tests beside it, NAME.tests.yaml for NAME.cedar, are run by doorward check."`
 	OAuth        OAuth              `yaml:"oauth" doc:"Accept the access tokens of one issuer on TCP listeners. Off while issuer is empty."`
@@ -32,7 +32,7 @@ type Config struct {
 	Egress       Egress             `yaml:"egress" doc:"Connections to servers over the network."`
 	Audit        Audit              `yaml:"audit" doc:"The audit log."`
 	Approvals    Approvals          `yaml:"approvals" doc:"Calls that are held for the operator; see approvals.md."`
-	Store        Store              `yaml:"store" doc:"Where messages, tokens, instructions and approvals are kept."`
+	Store        Store              `yaml:"store" doc:"The database of messages, instruction versions, delivery sessions and checkpoints of the audit log, and the key that seals sign-in tokens."`
 	Limits       Limits             `yaml:"limits" doc:"Limits that hold for the whole daemon."`
 	Telemetry    Telemetry          `yaml:"telemetry" doc:"Traces and metrics over OTLP/HTTP."`
 	Log          Log                `yaml:"log" doc:"The daemon's own log, on standard error."`
@@ -50,18 +50,18 @@ type Config struct {
 // Listen says where callers reach the daemon.
 type Listen struct {
 	Unix string     `yaml:"unix" default:"auto" refs:"env" path:"auto|off" doc:"The Unix socket: auto is doorward.sock in the runtime directory, off is none, anything else is its path."`
-	HTTP []Listener `yaml:"http" doc:"TCP listeners, judged one by one. When the key is missing there is one on 127.0.0.1:7866; [] is none."`
+	HTTP []Listener `yaml:"http" doc:"TCP listeners. Each is opened or refused by itself. When the key is missing there is one on 127.0.0.1:7866; [] is none."`
 }
 
 // Listener is one TCP listener. Package listen decides whether its address and the available credentials permit it.
 type Listener struct {
-	Addr       string   `yaml:"addr" required:"yes" doc:"Host and port. An address that is not loopback is refused unless a token is set."`
-	Auth       string   `yaml:"auth" default:"auto" enum:"auto|required|none" doc:"auto enforces a token when one is set; required refuses to listen without one; none is possible on loopback only."`
+	Addr       string   `yaml:"addr" required:"yes" doc:"Host and port. An address that is not loopback is refused unless DOORWARD_TOKEN, --token-file or oauth is set; with auth: required a token of doorward token new is enough."`
+	Auth       string   `yaml:"auth" default:"auto" enum:"auto|required|none" doc:"auto enforces a token when DOORWARD_TOKEN, --token-file or oauth is set. required always enforces one, and tokens of doorward token new count. none enforces none, and is possible on loopback only."`
 	TLS        *TLS     `yaml:"tls" doc:"Serve https with this certificate."`
 	RequireTLS bool     `yaml:"require_tls" default:"false" doc:"Refuse to listen off loopback without TLS, instead of warning."`
 	Hosts      []string `yaml:"hosts" doc:"Further Host names to accept, each a name or literal address, with :port when it differs from the listener's."`
 	Origins    []string `yaml:"origins" doc:"Further Origins to accept, each as https://name or https://name:port."`
-	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. What a Forwarded or X-Forwarded-For header of theirs names as the client is what failed tokens are counted for, and is recorded; it allows nothing. From others the headers are ignored."`
+	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. The client that their Forwarded or X-Forwarded-For header names is recorded, and failed tokens are counted for it; it grants nothing. The headers of others are ignored."`
 }
 
 // TrustedProxies are the networks of Proxies, as far as they are well formed.
@@ -87,7 +87,7 @@ type Server struct {
 	Command  string                  `yaml:"command" refs:"env" doc:"The program to start: a name found on PATH, or a path; a relative path with a slash in it is taken from the directory of this file. No shell reads it."`
 	Args     []secret.Value          `yaml:"args" refs:"env" doc:"Its arguments, one string each. Every user of the machine can see them: secrets belong in env."`
 	Env      map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR. It gets no others."`
-	Cwd      string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which the program starts. Empty is one of its own in the state directory: under contain its home, servers/NAME/home; with sandbox off servers/NAME/work. Under strict it is an empty home in memory."`
+	Cwd      string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which the program starts. Empty is a directory of its own in the state directory: under contain its home, servers/NAME/home; with sandbox off servers/NAME/work. Under strict it is an empty home in memory."`
 	URL      secret.Value            `yaml:"url" refs:"env" doc:"The server's address, http or https."`
 	Headers  map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers to send, such as the server's own credential."`
 	Disabled bool                    `yaml:"disabled" default:"false" doc:"Leave this server out. Its references are not resolved."`
@@ -114,23 +114,23 @@ type Handling struct {
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
 	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one for all sessions of a principal that the server cannot tell apart; see sessions.md."`
 	Start          string        `yaml:"start" default:"auto" enum:"auto|lazy|warm" doc:"When a program is started. auto: with the daemon if it was used before, otherwise at the first need; lazy: at the first need; warm: with the daemon. One that was started with the daemon stays when no session uses it."`
-	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is contained; see sandbox.md. Where the system cannot do it the server is refused, unless this is off."`
+	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is contained; see sandbox.md. The server is refused where the system cannot do it."`
 	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
 	Write          []string      `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read and write, and names of profiles."`
 	NestedSandbox  bool          `yaml:"nested_sandbox" default:"false" doc:"Let the program make user namespaces of its own under contain, as browsers do for their sandbox."`
 	Network        Network       `yaml:"network" default:"inherit" doc:"inherit is the host's network, none is no network. A list of ports is for strict: TCP to these alone, and UDP only with 53 among them, for the names."`
-	Limits         ServerLimits  `yaml:"limits" doc:"What one process of the server, with everything it starts, may use."`
+	Limits         ServerLimits  `yaml:"limits" doc:"Limits of one process of the server together with everything it starts."`
 	MaxInstances   int           `yaml:"max_instances" default:"16" min:"1" max:"4096" doc:"Most child processes at once."`
-	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams held open at once beside the calls, for changes and messages; the next is refused at once with 503."`
+	MaxStreams     int           `yaml:"max_streams" default:"1024" min:"1" max:"1000000" doc:"Most streams open at once beside the calls, for changes and messages; the next is refused at once with 503."`
 	MaxConcurrency int           `yaml:"max_concurrency" default:"64" min:"1" max:"65536" doc:"Most calls under way at once; the next is refused at once with 503. Those of the daemon's own user on the socket and loopback count only when this key is written."`
 	Timeout        time.Duration `yaml:"timeout" default:"120s" max:"24h" doc:"Longest time for one call. 0 is no limit."`
 	Connect        time.Duration `yaml:"connect_timeout" default:"10s" max:"10m" doc:"Longest time to connect to the server, and as long again for the TLS handshake. 0 is the default."`
 	FirstByte      time.Duration `yaml:"first_byte_timeout" default:"0s" max:"24h" doc:"Longest time from a request to the beginning of its answer. 0 is no limit: a server that answers with JSON begins when the tool is done."`
-	Idle           time.Duration `yaml:"idle_timeout" default:"15m" max:"24h" doc:"Longest silence during a call or on a stream from the server; progress and keep-alives end it. 0 is no limit."`
+	Idle           time.Duration `yaml:"idle_timeout" default:"15m" max:"24h" doc:"Longest silence during a call or on a stream from the server; progress and keep-alives count as activity. 0 is no limit."`
 	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to speak to it. auto finds out."`
 	Trust          string        `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves what the server offers at first use; manual withholds it until doorward trust. A change is withheld either way."`
-	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: with doorward login, by what the server's own metadata say."`
-	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"What happens when a content rule matches in arguments or results: monitor records it, redact removes it, block withholds the message. See scan.md."`
+	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: doorward login, as the server's own metadata describe it."`
+	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"The action when a content rule matches in arguments or results: monitor records it, redact removes the match, block refuses the message. See scan.md."`
 	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
 	// CountsOwn: max_concurrency stands in the file, and holds for the daemon's own user too.
 	CountsOwn    bool `yaml:"-"`
@@ -139,14 +139,14 @@ type Handling struct {
 
 // Scanning is what all servers with scan share.
 type Scanning struct {
-	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression a line. Empty is the built-in one, which knows common forms of credentials. A changed file is reloaded; while it is invalid, the previous rules remain in force."`
+	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression on each line. Empty is the built-in list of common forms of credentials. A changed file is reloaded; while it is invalid, the previous rules remain in force."`
 }
 
 // Tools lists tool names; * stands for any run of characters.
 type Tools struct {
 	Allow []string `yaml:"allow" default:"*" doc:"Tool names; * stands for any run of characters. [] allows none."`
 	Ask   []string `yaml:"ask" doc:"Tool names whose calls are held for the operator, and names that look like them; @destructive is every tool that declares destructiveHint, @writes every one that does not declare readOnlyHint. See approvals.md."`
-	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list of what is allowed is safer: it holds for tools that come later too."`
+	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list under allow is safer, because it also covers tools that the server adds later."`
 }
 
 // Ask lists what a server may ask of its client.
@@ -159,7 +159,7 @@ type Ask struct {
 type OAuth struct {
 	Issuer       string              `yaml:"issuer" doc:"The issuer's URL, https, exactly as its tokens and metadata write it. Its keys are fetched from where its metadata says."`
 	Audience     string              `yaml:"audience" doc:"This daemon's own URL as callers write it, without a path: https, or http for loopback. A token's aud must be it, or it with /mcp, or with /mcp/NAME for that server alone. Required with an issuer."`
-	Scopes       map[string][]string `yaml:"scopes" doc:"What each scope of the issuer grants here, in the words of doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
+	Scopes       map[string][]string `yaml:"scopes" doc:"The rights that each scope of the issuer grants here, written as for doorward token new --scope: server:NAME, tool:SERVER/NAME, agent, instructions, admin. A scope that is not listed grants nothing."`
 	Algorithms   []string            `yaml:"algorithms" default:"RS256,PS256,ES256,EdDSA" enum:"RS256|RS384|RS512|PS256|PS384|PS512|ES256|ES384|ES512|EdDSA" doc:"The accepted signature algorithms. Unsigned and symmetric ones are never accepted."`
 	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. https is required all the same."`
 }
@@ -167,7 +167,7 @@ type OAuth struct {
 // Agent is messaging.
 type Agent struct {
 	Enabled         bool   `yaml:"enabled" default:"true" doc:"Offer the server agent."`
-	Overflow        string `yaml:"overflow" default:"reject" enum:"reject|evict-oldest" doc:"What a full mailbox does: tell the sender, or drop its oldest message, counted and reported to both sides."`
+	Overflow        string `yaml:"overflow" default:"reject" enum:"reject|evict-oldest" doc:"The action of a full mailbox: reject refuses the new message; evict-oldest drops the oldest one, counts it and reports it to both sides."`
 	MessageBytes    int    `yaml:"message_bytes" default:"65536" min:"1" max:"1048576" doc:"Largest message in bytes."`
 	MailboxMessages int    `yaml:"mailbox_messages" default:"1000" min:"1" max:"1000000" doc:"Most open messages in one mailbox."`
 	MailboxBytes    int64  `yaml:"mailbox_bytes" default:"8388608" min:"1024" max:"1073741824" doc:"Most bytes of open messages in one mailbox."`
@@ -178,7 +178,7 @@ type Agent struct {
 	TTL     time.Duration `yaml:"ttl" default:"24h" min:"60s" max:"168h" doc:"How long a message waits for its recipient where the sender does not say."`
 	Hold    time.Duration `yaml:"hold" default:"1h" min:"1s" max:"168h" doc:"How long a held message waits for doorward agent hold."`
 	Lease   time.Duration `yaml:"lease" default:"120s" min:"1s" max:"1h" doc:"How long a message that was given to its recipient waits for the acknowledgement before it is given again."`
-	Retries int           `yaml:"attempts" default:"5" min:"1" max:"100" doc:"How often a message is given without an acknowledgement until it is dead."`
+	Retries int           `yaml:"attempts" default:"5" min:"1" max:"100" doc:"How often a message is given to its recipient without an acknowledgement until it counts as dead."`
 	WaitCap time.Duration `yaml:"wait_cap" default:"55s" min:"1s" max:"295s" doc:"Longest wait of one call for mail. A longer one is lowered, and the answer says so."`
 	Session time.Duration `yaml:"session" default:"90s" min:"5s" max:"1h" doc:"How long a session counts as live after its last request, or the last keep-alive that it has taken. Keep-alives come every 15s: with less than 20s an open stream alone is not enough."`
 
@@ -186,25 +186,25 @@ type Agent struct {
 
 	SiblingJoin string `yaml:"sibling_join" default:"off" enum:"off|same-parent" doc:"same-parent: a second doorward connect with the same parent process shares the peer of the first, for clients that open two bridges for one agent."`
 
-	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. Only those listed here."`
+	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. Agents can start no other program."`
 }
 
 // Keep is how long messages are kept that are over.
 type Keep struct {
-	Confirmed time.Duration `yaml:"confirmed" default:"168h" min:"1h" max:"8760h" doc:"How long the text of a message is kept after its recipient has confirmed it, for the tool read of those who wrote and got it. The text of one that was lost is kept for a day."`
+	Confirmed time.Duration `yaml:"confirmed" default:"168h" min:"1h" max:"8760h" doc:"How long the text of a message is kept after its recipient has confirmed it, so that sender and recipient can get it again with the tool read. The text of a message that ends without a confirmation is kept for a day."`
 }
 
 // Instructions is instruction delivery.
 type Instructions struct {
 	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it is used if it is there when the daemon starts."`
-	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store instead: the https address of another Doorward. What comes from it is held in memory alone."`
-	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, one of that Doorward's doorward token new."`
-	OAuth        SignIn       `yaml:"oauth" doc:"Or how to get access tokens for url. It needs grant: client_credentials."`
+	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store in place of dir: the https address of another Doorward. Its documents are kept in memory only."`
+	Token        secret.Value `yaml:"token" refs:"any" doc:"The bearer token for url, made with doorward token new at that Doorward."`
+	OAuth        SignIn       `yaml:"oauth" doc:"Access tokens for url in place of token. It needs grant: client_credentials."`
 	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. https is required all the same."`
 	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to callers that cannot be given full guidance, with the reason, instead of giving generic instructions and a warning."`
 	Review       bool         `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
-	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"What happens when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block holds the call back."`
-	Environment  string       `yaml:"environment" refs:"env" doc:"What audience.environments of a document is compared with, such as prod."`
+	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"The action when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block refuses the call."`
+	Environment  string       `yaml:"environment" refs:"env" doc:"The environment of this daemon, such as prod. audience.environments of a document is matched against it."`
 
 	// Given: the file names another dir than the default, so that a missing
 	// one is a fault.
@@ -213,22 +213,22 @@ type Instructions struct {
 
 // Audit is the audit log.
 type Audit struct {
-	Dir  string `yaml:"dir" refs:"env" path:"" doc:"Its directory. Empty is audit in the state directory."`
+	Dir  string `yaml:"dir" refs:"env" path:"" doc:"The directory of the log. Empty is audit in the state directory."`
 	Sync string `yaml:"sync" default:"interval" enum:"interval|always" doc:"When records are forced to the disk: every 100 ms and at checkpoints, or before each act."`
 
-	Retain Retain `yaml:"retain" doc:"How much of it is kept. Whole segments are removed, the oldest first; the rest stays verifiable."`
+	Retain Retain `yaml:"retain" doc:"How much of the log is kept. Whole segments are removed, the oldest first; the rest stays verifiable."`
 }
 
 // Retain is how much of the audit log is kept.
 type Retain struct {
 	Days  int   `yaml:"days" default:"90" min:"0" max:"36500" doc:"Days after which records are removed. 0 is no bound."`
-	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Most bytes of all closed segments. The open one adds up to a quarter of this value, at least 64 KiB and at most 16 MiB. 0 is no bound."`
+	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Bytes above which the oldest segments are removed, checkpoints counted too. The log may grow beyond this by the open segment: a quarter of this value, at least 64 KiB and at most 16 MiB. 0 is no bound."`
 }
 
 // Store is where state is kept.
 type Store struct {
-	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"What seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that is made in the state directory."`
-	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a file system that is refused otherwise: one of the network, or of a program (FUSE). You vouch for its locks and for what its fsync promises."`
+	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"The key that seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that Doorward makes in the state directory."`
+	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a network file system or on FUSE, which is refused otherwise. Set it only if locks and fsync work there."`
 	Node          string       `yaml:"node" doc:"The name of this daemon among those that share a database. Empty is the host's name."`
 	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes; one to another host names sslmode=verify-full, or require. Empty is the embedded SQLite in the state directory."`
 }
@@ -238,11 +238,11 @@ type Limits struct {
 	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
 	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on."`
 	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
-	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one. Held against the daemon's own user, on the socket and on loopback, only when it is set here."`
+	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one. Applied to the daemon's own user, on the socket and on loopback, only when it is set here."`
 	Children             int           `yaml:"children" default:"64" min:"1" max:"65536" doc:"Most child processes of all servers together."`
-	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Calls that wait for mail do not count, and streams of subscriptions/listen are counted by sessions_per_principal instead. For the daemon's own user as above."`
-	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429. For the daemon's own user as above."`
-	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is held open; a client of 2025-11-25 is then asked to come back for the rest. For proxies in front that cut long responses. 0 is no limit."`
+	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Calls that wait for mail do not count, and streams of subscriptions/listen are counted by sessions_per_principal instead. Applied to the daemon's own user only when it is set here."`
+	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429. Applied to the daemon's own user only when it is set here."`
+	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is kept open; a client of 2025-11-25 is then asked to connect again for the rest. For proxies in front that cut long responses. 0 is no limit."`
 
 	// Written are the keys of this section that stand in the file. What is counted for
 	// each principal holds for the daemon's own user only when it is written.
