@@ -8,9 +8,11 @@ type Client struct {
 	Keys    []string // the way from the root of a file to its servers
 	list    bool     // the servers are a list, each with its name
 	user    places
+	each    bool     // several of the user's files are in use at once, by different versions
 	project []string // relative to the project's directory
 	shape   func(command string, args []string) object
-	expands syntax // what it replaces in the values of an entry
+	expands syntax  // what it replaces in the values of an entry
+	later   *Client // a version that has its servers below Keys, where a file has them there
 }
 
 // syntax is how a client writes references in values.
@@ -31,13 +33,14 @@ func Clients() []*Client {
 		{Name: "amp", Title: "Amp", Keys: []string{"amp.mcpServers"}, shape: plain, expands: braces,
 			user: everywhere("~/.config/amp/settings.json", "~/.config/amp/settings.jsonc"), project: []string{".amp/settings.json", ".amp/settings.jsonc"}},
 		{Name: "antigravity", Title: "Antigravity", Keys: mcpServers, shape: plain, expands: dollars,
-			user: everywhere("~/.gemini/antigravity/mcp_config.json")},
+			user: everywhere("~/.gemini/config/mcp_config.json", "~/.gemini/antigravity/mcp_config.json"), each: true, project: []string{".agents/mcp_config.json"}},
 		{Name: "claude-code", Title: "Claude Code", Keys: mcpServers, shape: typed("stdio"), expands: braces,
 			user: everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"), project: []string{".mcp.json"}},
 		{Name: "claude-desktop", Title: "Claude Desktop", Keys: mcpServers, shape: plain,
 			user: everywhere("$APP/Claude/claude_desktop_config.json")},
 		{Name: "cline", Title: "Cline", Keys: mcpServers, shape: plain, expands: braces,
-			user: everywhere("$APP/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")},
+			user: everywhere("$CLINE_MCP_SETTINGS_PATH", "$CLINE_DATA_DIR/settings/cline_mcp_settings.json", "$CLINE_DIR/data/settings/cline_mcp_settings.json",
+				"~/.cline/data/settings/cline_mcp_settings.json", "$APP/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")},
 		{Name: "codex", Title: "Codex", Format: TOML, Keys: []string{"mcp_servers"}, shape: plain,
 			user: everywhere("$CODEX_HOME/config.toml", "~/.codex/config.toml"), project: []string{".codex/config.toml"}},
 		{Name: "continue", Title: "Continue", Format: YAML, Keys: mcpServers, list: true, shape: named, expands: braces,
@@ -59,7 +62,8 @@ func Clients() []*Client {
 		{Name: "lmstudio", Title: "LM Studio", Keys: mcpServers, shape: plain,
 			user: everywhere("~/.lmstudio/mcp.json")},
 		{Name: "opencode", Title: "opencode", Keys: []string{"mcp"}, shape: opencode, expands: curly,
-			user: everywhere("$XDG/opencode/opencode.json", "$XDG/opencode/opencode.jsonc"), project: []string{"opencode.json", "opencode.jsonc"}},
+			user: everywhere("$XDG/opencode/opencode.json", "$XDG/opencode/opencode.jsonc"), project: []string{"opencode.json", "opencode.jsonc"},
+			later: &Client{Keys: []string{"mcp", "servers"}, shape: opencodeLater}},
 		{Name: "qwen", Title: "Qwen Code", Keys: mcpServers, shape: plain, expands: dollars,
 			user: everywhere("~/.qwen/settings.json"), project: []string{".qwen/settings.json"}},
 		{Name: "roo", Title: "Roo Code", Keys: mcpServers, shape: plain, expands: braces,
@@ -83,6 +87,32 @@ func Find(name string) *Client {
 		}
 	}
 	return nil
+}
+
+// in is the client in the version that a decoded text is written for. A server that is
+// called as the key of a later version is told from it by its values, which are no objects.
+func (c *Client) in(tree any) *Client {
+	if c.later == nil {
+		return c
+	}
+	all, ok := c.later.doc().servers(tree).(map[string]any)
+	for _, v := range all {
+		_, isObject := v.(map[string]any)
+		ok = ok && isObject
+	}
+	if !ok {
+		return c
+	}
+	return c.later
+}
+
+// holding is the client in the version in which a decoded text has Doorward's entry, and
+// without one in that of the text.
+func (c *Client) holding(tree any) *Client {
+	if _, found := c.doc().find(tree, Name); found {
+		return c
+	}
+	return c.in(tree)
 }
 
 func (c *Client) doc() document { return document{format: c.Format, keys: c.Keys, list: c.list} }
@@ -110,6 +140,11 @@ func copilot(command string, args []string) object {
 // opencode has the command and its arguments in one list.
 func opencode(command string, args []string) object {
 	return object{{"type", "local"}, {"command", append([]string{command}, args...)}, {"enabled", true}}
+}
+
+// opencodeLater is that of its second version, where a server is on unless it says disabled.
+func opencodeLater(command string, args []string) object {
+	return object{{"type", "local"}, {"command", append([]string{command}, args...)}}
 }
 
 func zed(command string, args []string) object {

@@ -45,13 +45,22 @@ const (
 // Install gives text with an entry of Doorward, which runs command with args.
 // A nil text is that of a file to be made.
 func (c *Client) Install(text []byte, command string, args []string) ([]byte, error) {
+	tree, err := decode(c.Format, text)
+	if err != nil {
+		return nil, err
+	}
+	c = c.holding(tree)
 	return c.doc().put(text, Name, c.shape(command, args))
 }
 
 // Uninstall gives text without Doorward's entry. found is false, and the text
 // unchanged, when it has none.
 func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
-	return c.doc().drop(text, Name)
+	tree, err := decode(c.Format, text)
+	if err != nil {
+		return nil, false, err
+	}
+	return c.holding(tree).doc().drop(text, Name)
 }
 
 // Installed gives the command line of Doorward's entry in text; nil when it has
@@ -61,7 +70,7 @@ func (c *Client) Installed(text []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, found := c.doc().find(tree, Name)
+	entry, found := c.holding(tree).doc().find(tree, Name)
 	if !found {
 		return nil, nil
 	}

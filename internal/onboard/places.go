@@ -11,8 +11,8 @@ import (
 //
 // A path begins with ~ for the home directory, $XDG for XDG_CONFIG_HOME or
 // ~/.config, $APP for the directory of applications' settings, $LOCAL for the
-// one that does not roam, or a variable of the client, without which the path
-// has no place.
+// one that does not roam, or a variable of the client. Without the variable the
+// path has no place, and with it the client reads this path alone.
 type places struct{ linux, darwin, windows []string }
 
 func everywhere(paths ...string) places { return places{paths, paths, paths} }
@@ -26,16 +26,45 @@ type Places struct {
 
 // User gives the path of the client's file of the user. The error is ErrNoHome.
 func (p Places) User(c *Client) (string, error) {
-	var all []string
-	for _, path := range c.user.of(p.OS) {
-		if path = p.expand(path); path != "" {
-			all = append(all, path)
-		}
-	}
+	all := p.candidates(c)
 	if len(all) == 0 {
 		return "", ErrNoHome
 	}
 	return present(all), nil
+}
+
+// users are the paths of the user that the client may have servers in.
+func (p Places) users(c *Client) []string {
+	all := p.candidates(c)
+	if c.each || len(all) == 0 {
+		return all
+	}
+	return []string{present(all)}
+}
+
+// candidates are the paths of which one is the client's file of the user.
+func (p Places) candidates(c *Client) (all []string) {
+	for _, template := range c.user.of(p.OS) {
+		path := p.expand(template)
+		switch {
+		case path == "":
+		case ofClient(template):
+			return []string{path}
+		default:
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+// ofClient tells whether a template begins with a variable of the client.
+func ofClient(template string) bool {
+	begin, _, _ := strings.Cut(template, "/")
+	switch begin {
+	case "~", "$XDG", "$APP", "$LOCAL":
+		return false
+	}
+	return true
 }
 
 // Project gives the path of the client's file of the project. The error is

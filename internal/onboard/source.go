@@ -21,7 +21,7 @@ type Source struct {
 func (p Places) Sources(clients []*Client) []Source {
 	var out []Source
 	for _, c := range clients {
-		if path, err := p.User(c); err == nil {
+		for _, path := range p.users(c) {
 			out = append(out, Source{c, path, ""})
 		}
 		if path, err := p.Project(c); err == nil {
@@ -109,7 +109,7 @@ func (p Places) entries(s Source) ([]entry, error) {
 		return nil, errors.New("the root is no map")
 	}
 	inputs := inputsOf(root)
-	out := listed(s, s.Dir, s.Client.doc().servers(tree), inputs)
+	out := listed(s, s.Dir, s.Client.in(tree).doc().servers(tree), inputs)
 	if s.Client.Name == "claude-code" && s.Dir == "" {
 		projects, _ := root["projects"].(map[string]any)
 		mine, _ := projects[p.Dir].(map[string]any)
@@ -121,9 +121,6 @@ func (p Places) entries(s Source) ([]entry, error) {
 // listed are the servers of a map or of a list with names.
 func listed(s Source, dir string, servers any, inputs map[string]string) []entry {
 	byName, _ := servers.(map[string]any)
-	if below, ok := byName["servers"].(map[string]any); ok && s.Client.Name == "opencode" && below["type"] == nil {
-		byName = below // as its second version has them
-	}
 	if all, ok := servers.([]any); ok {
 		byName = map[string]any{}
 		for _, item := range all {
