@@ -11,71 +11,145 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestInstalledInClaudeCode: what `doorward install` writes is what Claude Code
-// reads, in the user's file and in a project's, and `doorward uninstall` takes
-// it away again.
-func TestInstalledInClaudeCode(t *testing.T) {
-	d := house{servers: map[string]server{}}.start(t)
-	t.Run("user", func(t *testing.T) {
-		t.Parallel()
-		home, project := t.TempDir(), t.TempDir()
-		onClient(t, d, home, project, "install", "claude-code", "--yes")
-		connected(t, claudeHere(t, d, home, project, "mcp", "list"), "doorward")
-		onClient(t, d, home, project, "uninstall", "claude-code", "--yes")
-		if list := claudeHere(t, d, home, project, "mcp", "list"); named(list) {
-			t.Errorf("still there:\n%s", list)
-		}
-	})
-	t.Run("project", func(t *testing.T) {
-		t.Parallel()
-		home, project := t.TempDir(), t.TempDir()
-		onClient(t, d, home, project, "install", "claude-code", "--project", "--yes")
-		if list := claudeHere(t, d, home, project, "mcp", "list"); !named(list) {
-			t.Errorf("not listed:\n%s", list)
-		}
-		onClient(t, d, home, project, "uninstall", "claude-code", "--project", "--yes")
-		if _, err := os.Stat(filepath.Join(project, ".mcp.json")); !os.IsNotExist(err) {
-			t.Errorf("the project's file is still there: %v", err)
-		}
-	})
-}
-
-// named looks for Doorward's line in what `claude mcp list` prints.
-func named(list string) bool { return strings.Contains("\n"+list, "\ndoorward: ") }
-
-// claudeHere runs Claude Code as in the environment of the daemon's user.
-func claudeHere(t *testing.T, d *doortest.Daemon, home, project string, args ...string) string {
-	t.Helper()
-	return inClient(t, d, fixture.Claude(t), home, project, args...)
-}
-
-// onClient runs a doorward command on the files of a home.
-func onClient(t *testing.T, d *doortest.Daemon, home, project string, args ...string) {
-	t.Helper()
-	inClient(t, d, d.Bin, home, project, args...)
-}
-
-// inClient runs a program in a project and a home, where doorward finds the
-// daemon.
-func inClient(t *testing.T, d *doortest.Daemon, program, home, project string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = project
-	cmd.Env = fixture.ClientEnv(home)
-	for _, pair := range d.Env() {
-		if strings.HasPrefix(pair, "DOORWARD_") {
-			cmd.Env = append(cmd.Env, pair)
-		}
+// TestInstalled: what `doorward install` writes into the user's file of a client is what the
+// client reads. Its own list has Doorward beside the server that it had, and its model calls
+// a tool through the entry. `doorward uninstall` gives the file back as it was.
+func TestInstalled(t *testing.T) {
+	d := house{servers: map[string]server{"notes": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
+	listed(t, d, words("notes"))
+	for _, c := range fixture.Clients() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			on := client{Client: c, d: d, home: t.TempDir(), project: t.TempDir(), model: fixture.NewModel(t, echoed(c)...)}
+			path := on.Lives(t, on.home, on.project, on.model)
+			before := text(t, path)
+			on.doorward(t, "install", c.Name, "--yes")
+			on.doorward(t, "uninstall", c.Name, "--yes")
+			restored(t, path, before)
+			on.doorward(t, "install", c.Name, "--yes")
+			on.lists(t, true)
+			on.calls(t)
+			on.doorward(t, "uninstall", c.Name, "--yes")
+			on.lists(t, false)
+			if !c.Rewrites {
+				restored(t, path, before)
+			}
+		})
 	}
+}
+
+// TestInstalledInAProject is the same for the file of a project, without the model: some of
+// the clients ask a person before they use such a file.
+func TestInstalledInAProject(t *testing.T) {
+	d := house{servers: map[string]server{}}.start(t)
+	for _, c := range fixture.Clients() {
+		if c.Project == "" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			on := client{Client: c, d: d, home: t.TempDir(), project: t.TempDir(), model: fixture.NewModel(t)}
+			path := on.Works(t, on.home, on.project, on.model)
+			before := text(t, path)
+			on.doorward(t, "install", c.Name, "--project", "--yes")
+			on.lists(t, true)
+			on.doorward(t, "uninstall", c.Name, "--project", "--yes")
+			on.lists(t, false)
+			restored(t, path, before)
+		})
+	}
+}
+
+// client is one client with a home, a project and a model of its own.
+type client struct {
+	fixture.Client
+	d             *doortest.Daemon
+	model         *fixture.Model
+	home, project string
+}
+
+// through is what the model gives to the tool, which gives it back.
+const through = "through-5c1e"
+
+// echoed is a script that calls Doorward's tool.
+func echoed(c fixture.Client) []fixture.Step {
+	return []fixture.Step{use(c.Tool, map[string]any{"word": through}), func(fixture.Talk) fixture.Answer { return fixture.Say("done") }}
+}
+
+// lists compares what the client prints about its servers. Without a command for it, the
+// turn of the model has to do.
+func (c client) lists(t *testing.T, doorward bool) {
+	t.Helper()
+	args := c.List(t)
+	if args == nil {
+		return
+	}
+	out := c.run(t, args...)
+	if !strings.Contains(out, "other") || strings.Contains(out, "doorward") != doorward {
+		t.Errorf("it has to list the server that it had, and Doorward: %t\n%s", doorward, out)
+	}
+}
+
+// calls runs a prompt of the client. One that may begin without the tools of a slow server
+// has three attempts, since this machine may be busy.
+func (c client) calls(t *testing.T) {
+	t.Helper()
+	if c.Tool == "" {
+		return
+	}
+	out := c.run(t, c.Turn(t)...)
+	for attempt := 1; c.Late && len(c.model.Talks()) == 0 && attempt < 3; attempt++ {
+		out = c.run(t, c.Turn(t)...)
+	}
+	if seen := c.model.Seen(); len(seen) != 1 || !strings.Contains(seen[0], through) {
+		t.Errorf("the model saw %q of the tool, after %q\n%s", seen, c.model.Requests(), out)
+	}
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// restored compares a file with its text before, and looks for copies that are left.
+func restored(t *testing.T, path, before string) {
+	t.Helper()
+	if diff := cmp.Diff(before, text(t, path)); diff != "" {
+		t.Errorf("%s is not as before: %s", filepath.Base(path), diff)
+	}
+	if left, err := filepath.Glob(path + ".doorward-*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+// doorward runs a command of Doorward on the files of the home and the project. The entry
+// that it writes names the daemon's directory, so that the client needs no variable of it.
+func (c client) doorward(t *testing.T, args ...string) {
+	t.Helper()
+	c.run(t, append([]string{c.d.Bin, "--runtime-dir", c.d.Runtime}, args...)...)
+}
+
+// run runs a program in the project and the home.
+func (c client) run(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.WaitDelay = c.project, 10*time.Second
+	cmd.Env = fixture.ClientEnv(c.home, c.Env(c.model)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", filepath.Base(program), args, err, out)
+		t.Fatalf("%s %v: %v\n%s", filepath.Base(args[0]), args[1:], err, out)
 	}
 	return string(out)
 }
