@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
 // pathApprovals is where the daemon keeps the calls that wait.
@@ -97,6 +100,8 @@ func followPending(ctx context.Context, o *invocation) error {
 			switch err := askAbout(ctx, o, keys, c); {
 			case errors.Is(err, errInterrupted), ctx.Err() != nil:
 				return nil
+			case errors.Is(err, errElsewhere):
+				fmt.Fprintf(stdout(), "   %d was settled elsewhere, or its time is over\n", c.N)
 			case err != nil && !errors.Is(err, io.EOF): // at its end nobody can answer, and calls are shown
 				fmt.Fprintf(stderr(), "doorward: %v\n", err)
 			}
@@ -109,34 +114,74 @@ func followPending(ctx context.Context, o *invocation) error {
 	}
 }
 
-// keysOfAnswers is the question about a call.
-const keysOfAnswers = "   y yes, n no, w no and why, s yes this session, h yes for 1h, others later"
+// errElsewhere ends a question about what waits no more.
+var errElsewhere = errors.New("settled elsewhere")
+
+// whileOpen is a context that ends with errElsewhere when a call waits no more. end ends
+// the watching.
+func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
+	open, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			select {
+			case <-open.Done():
+				return
+			case <-time.After(followEvery):
+			}
+			var all []admin.PendingCall
+			is := func(q admin.PendingCall) bool { return q.N == c.N && q.Preview == c.Preview }
+			if o.daemon.ask(open, pathApprovals, &all) == nil && !slices.ContainsFunc(all, is) {
+				stop(errElsewhere)
+			}
+		}
+	})
+	return open, func() { stop(nil); watch.Wait() }
+}
+
+// The questions about a call, and about a message, which is approved once.
+const (
+	keysOfAnswers = "   y yes, n no, w no and why, s yes this session, h yes for 1h, others later"
+	keysOfMessage = "   y yes, n no, w no and why, others later"
+)
 
 // askAbout shows a call and settles it by a key.
 func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.PendingCall) error {
 	fmt.Fprint(people(), pendingCall(c))
-	key, err := keys.ask(ctx, keysOfAnswers)
+	open, end := whileOpen(ctx, o, c)
+	s, err := answered(open, keys, c)
+	end()
+	if err != nil || s.Decision == "" {
+		return err
+	}
+	return settle(ctx, o, c.N, s)
+}
+
+// answered is what a key decides about a call; without a decision the call goes on waiting.
+func answered(ctx context.Context, keys keyboard, c admin.PendingCall) (s admin.Settlement, err error) {
+	lasting, question := c.Action != policy.AgentDeliver, keysOfAnswers
+	if !lasting {
+		question = keysOfMessage
+	}
+	key, err := keys.ask(ctx, question)
 	fmt.Fprintln(stdout())
-	s := admin.Settlement{Decision: "approve", Preview: c.Preview}
+	s = admin.Settlement{Decision: "approve", Preview: c.Preview}
 	switch {
 	case err != nil:
-		return err
 	case key == 'y':
-	case key == 's':
+	case key == 's' && lasting:
 		s.For = "session"
-	case key == 'h':
+	case key == 'h' && lasting:
 		s.For = "1h"
 	case key == 'n':
 		s.Decision = "deny"
 	case key == 'w':
 		s.Decision = "deny"
-		if s.Why, err = askWhy(ctx, keys); err != nil {
-			return err
-		}
+		s.Why, err = askWhy(ctx, keys)
 	default:
-		return nil
+		s.Decision = ""
 	}
-	return settle(ctx, o, c.N, s)
+	return s, err
 }
 
 // askWhy reads the reason of a denial, which the caller is told.

@@ -254,3 +254,37 @@ func TestCtrlCLeavesAHeldCallPending(t *testing.T) {
 		t.Errorf("what waits:\n%s", out)
 	}
 }
+
+// TestAQuestionEndsWhenItIsSettledElsewhere: the terminal says so, and asks about the next
+// call; the key that answers that one is not taken by the question that has ended.
+func TestAQuestionEndsWhenItIsSettledElsewhere(t *testing.T) {
+	t.Parallel()
+	d := heldCount(t)
+	f := startFollower(t, d)
+	first := hold(t, d, "n=1")
+	f.asks()
+	second := hold(t, d, "n=2")
+	third := startFollower(t, d)
+	third.asks()
+	third.typed("y")
+	if a := ended(t, first); a.err != nil || !strings.Contains(a.out, "call 1") {
+		t.Fatalf("%v %s", a.err, a.out)
+	}
+	if text := f.asks(); !strings.Contains(text, "1 was settled elsewhere") || !strings.Contains(text, `{"n":2}`) {
+		t.Errorf("shown: %q", text)
+	}
+	f.typed("w")
+	f.sees("why: ")
+	third.asks()
+	third.typed("n")
+	if a := ended(t, second); a.status() != exitRefused {
+		t.Errorf("the second call: %v %s", a.err, a.out)
+	}
+	f.sees("2 was settled elsewhere")
+	last := hold(t, d, "n=3")
+	f.asks()
+	f.typed("y")
+	if a := ended(t, last); a.err != nil || !strings.Contains(a.out, "call 2") {
+		t.Errorf("the third call: %v %s", a.err, a.out)
+	}
+}

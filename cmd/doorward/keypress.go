@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -78,23 +79,22 @@ func (k keyboard) line(ctx context.Context) (string, error) {
 	}
 }
 
-// next reads one byte. When ctx ends first the read goes on, and the program is about to
-// end.
+// keyEvery is how often a question that waits for a key looks whether it is over.
+const keyEvery = 100 * time.Millisecond
+
+// next reads one byte. It reads only what is there, so that a question that ends without an
+// answer takes none from the next one.
 func (k keyboard) next(ctx context.Context) (byte, error) {
-	type read struct {
-		b   [1]byte
-		err error
+	for ctx.Err() == nil {
+		there, err := process.Typed(int(k.in.Fd()), keyEvery)
+		if err != nil {
+			return 0, fmt.Errorf("waiting for a key: %w", err)
+		}
+		if there {
+			var b [1]byte
+			_, err := k.in.Read(b[:])
+			return b[0], err
+		}
 	}
-	done := make(chan read, 1)
-	go func() {
-		var r read
-		_, r.err = k.in.Read(r.b[:])
-		done <- r
-	}()
-	select {
-	case r := <-done:
-		return r.b[0], r.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	return 0, context.Cause(ctx)
 }

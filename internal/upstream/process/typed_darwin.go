@@ -1,9 +1,24 @@
 package process
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // fRead is FREAD of the system's headers: what was typed, and not what is to be shown.
 const fRead = 1
 
 // ForgetTyped drops what was typed at a terminal and not read.
 func ForgetTyped(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, fRead) }
+
+// Typed reports whether there is something to read at a terminal or pipe, or its end. It
+// waits for that time at most.
+func Typed(fd int, wait time.Duration) (bool, error) {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(wait.Milliseconds()))
+	if errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	return n > 0, err
+}
