@@ -199,3 +199,46 @@ func TestTheCommandOfANoticeGetsAFixedEnvironment(t *testing.T) {
 	}
 	approved(t, d, call)
 }
+
+// TestAHeldMessageIsToldToEveryWay: the operator hears once of a message that is held, by the
+// program, the webhook and the desktop; its text is in none, also where the webhook has the
+// arguments. What was held before the daemon started was told before.
+func TestAHeldMessageIsToldToEveryWay(t *testing.T) {
+	t.Parallel()
+	bus := desktop.Bus(t)
+	shown := desktop.Notifications(t, bus, "body")
+	url, hooks := hookReceiver(t)
+	file := filepath.Join(t.TempDir(), "told")
+	config := fmt.Sprintf("listen: {http: []}\napprovals: {notify: {command: [sh, -c, 'env >>%s'], webhook: %s, allow_private: true, webhook_arguments: true}}\n", file, url)
+	d := startMail(t, "told", "listen: {http: []}\n")
+	c := d.client(d.proxy("one")).mustOpen()
+	c.must("register", obj{"name": "tester", "inbound": "hold"})
+	s := d.client(d.proxy("two")).mustOpen()
+	s.register("planner")
+	s.send("tester", "before-canary")
+	d.stop()
+	d.write("doorward.yaml", config)
+	d.env = append(d.env, "DBUS_SESSION_BUS_ADDRESS="+bus)
+	d.start()
+	s = d.client(d.proxy("three")).mustOpen()
+	s.register("other")
+	s.send("tester", "text-canary")
+	hook := within(t, hooks, "webhook")
+	if !bytes.Contains(hook.body, []byte(`"n":2,"client":"other"`)) || !bytes.Contains(hook.body, []byte(`"action":"agent.deliver"`)) || !bytes.Contains(hook.body, []byte(`"address":"tester"`)) {
+		t.Errorf("the webhook: %s", hook.body)
+	}
+	notice := within(t, shown, "the desktop")
+	if notice.Summary != "Doorward holds message 2" || !strings.HasPrefix(notice.Body, "agent/message for other, until ") {
+		t.Errorf("the desktop: %+v", notice)
+	}
+	var b []byte
+	if !poll(mailSoon, func() bool { b, _ = os.ReadFile(file); return bytes.Contains(b, []byte("DOORWARD_TOOL=message\n")) }) {
+		t.Errorf("the program got %s", b)
+	}
+	if out, status := d.human("doorward", "agent", "hold", "ls"); status != 0 || strings.Count(out, "held") != 2 {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if len(hooks) != 0 || len(shown) != 0 || bytes.Count(b, []byte("DOORWARD_PENDING=")) != 1 || bytes.Contains(append(append(b, hook.body...), notice.Body...), []byte("canary")) {
+		t.Errorf("told more than one message, or of its text: %d webhooks, %d notices, %s", len(hooks), len(shown), b)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/agent"
@@ -74,6 +75,36 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 		out = append(out, q)
 	}
 	return out, nil
+}
+
+// watch tells the operator of each message that is held from now on. end ends it.
+func (h heldMail) watch(o *agent.Operator) (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		var known map[string]bool
+		o.OnHeld(ctx, func() { known = h.tell(ctx, known) })
+	})
+	return func() { stop(); watch.Wait() }
+}
+
+// tell tells of what is held and not known, and returns what is known then. nil: it is the
+// first look, and an earlier run has told of what is there.
+func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bool {
+	all, err := h.all(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.d.log.Warn("the operator was not told of a held message", "err", err)
+		}
+		return known
+	}
+	now := make(map[string]bool, len(all))
+	for _, q := range all {
+		if now[q.Message] = true; known != nil && !known[q.Message] {
+			h.d.approvals.Tell(q)
+		}
+	}
+	return now
 }
 
 // shown is a message as the operator is shown it: without its text, which is read by an

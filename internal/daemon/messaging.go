@@ -66,7 +66,8 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 	}
 	d.onClose(d.agents.close)
 	d.messaging.Store(&messaging{server: server, paths: api{d}.mailPaths(server)})
-	return end, nil
+	watched, served := heldMail{d}.watch(server.Operator()), end
+	return func() { watched(); served() }, nil
 }
 
 // runMessaging has the server look after what happens by itself.

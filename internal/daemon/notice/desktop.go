@@ -45,12 +45,15 @@ func show(ctx context.Context, address string, c Call) error {
 	if err != nil {
 		return fmt.Errorf("asking the notification service: %w", err)
 	}
-	body := c.text()
+	body, what := c.text(), "call"
+	if c.Message {
+		what = "message"
+	}
 	if slices.Contains(can, "body-markup") {
 		body = html.EscapeString(body)
 	}
 	var id uint32
-	err = o.CallWithContext(ctx, service+".Notify", 0, "Doorward", uint32(0), "", fmt.Sprintf("Doorward holds call %d", c.N), body,
+	err = o.CallWithContext(ctx, service+".Notify", 0, "Doorward", uint32(0), "", fmt.Sprintf("Doorward holds %s %d", what, c.N), body,
 		[]string{}, map[string]dbus.Variant{"urgency": dbus.MakeVariant(byte(1))}, int32(-1)).Store(&id)
 	if err != nil {
 		return fmt.Errorf("showing a notice: %w", err)

@@ -15,8 +15,10 @@ import (
 	"time"
 )
 
-// Call is a held call as a notice names it.
+// Call is a held call, or a held message, as a notice names it. Args of a message are who
+// and how much, and not its text.
 type Call struct {
+	Message                                 bool
 	N                                       uint64
 	Expires                                 time.Time
 	Client, Principal, Server, Tool, Action string

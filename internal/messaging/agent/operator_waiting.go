@@ -23,6 +23,19 @@ func (o *Operator) Waiting(ctx context.Context) ([]Letter, error) {
 	return o.s.envelopes.letters(held, false), nil
 }
 
+// OnHeld calls look at once, and again whenever a message was held, until ctx ends.
+func (o *Operator) OnHeld(ctx context.Context, look func()) {
+	wake, leave := o.s.signals.join(mail.TopicHeld)
+	defer leave()
+	for ctx.Err() == nil {
+		look()
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // Decision is what the operator decided about a held message. Preview is the digest of
 // what was shown, Passkey the key that signed it; empty: none did.
 type Decision struct {

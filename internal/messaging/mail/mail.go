@@ -220,3 +220,6 @@ func TopicSpawn(id string) string       { return "spawn:" + id }
 
 // TopicPeers is signalled when a peer was bound, renamed or released.
 const TopicPeers = "peers"
+
+// TopicHeld is signalled when a message was held.
+const TopicHeld = "held"

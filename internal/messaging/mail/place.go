@@ -263,6 +263,7 @@ func (j placing) deliver(m outgoing, s seat) (Placed, error) {
 	state, due, reason := Queued, j.now+m.ttl, ""
 	if s.seq == 0 {
 		state, due = Held, min(due, j.now+j.b.o.Limits.Hold.Milliseconds())
+		j.signal(TopicHeld)
 		switch {
 		case s.to.Hold:
 			reason = cmp.Or(s.to.Reason, reasonPolicy)

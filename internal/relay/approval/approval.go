@@ -214,10 +214,15 @@ func (q *Queue) ask(c Call) (*question, error) {
 	q.ofWho[who]++
 	q.bytes += len(c.Args)
 	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
-	if q.o.Notify != nil {
-		go q.o.Notify(at.shown)
-	}
+	q.Tell(at.shown)
 	return at, nil
+}
+
+// Tell tells the operator of a question, and returns at once.
+func (q *Queue) Tell(s Question) {
+	if q.o.Notify != nil {
+		go q.o.Notify(s)
+	}
 }
 
 // Digest is over everything that the operator is shown of the question.
