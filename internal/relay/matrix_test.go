@@ -316,8 +316,14 @@ var matrix = []feature{
 		return wants(code(end)+field(end, "error", "data"), `-32077{"x":1.0}`)
 	}},
 	{"trace context in `_meta` (SEP-414)", func(p *pair) string {
-		end := p.plain(``, rawjson.Edit{Key: "traceparent", Value: []byte(`"00-1-2-01"`)})
-		return wants(field(end, "result", "meta", "traceparent"), `"00-1-2-01"`)
+		context := []rawjson.Edit{{Key: "traceparent", Value: []byte(`"00-1-2-01"`)}, {Key: "tracestate", Value: []byte(`"v=1"`)}, {Key: "baggage", Value: []byte(`"a=b"`)}}
+		end := p.plain(``, context...)
+		for _, c := range context {
+			if bad := wants(field(end, "result", "meta", c.Key), string(c.Value)); bad != "" {
+				return c.Key + ": " + bad
+			}
+		}
+		return ""
 	}},
 	{"progress", func(p *pair) string {
 		_, before := p.call("tools/call", `{"name":"`+p.name("progress")+`"}`, rawjson.Edit{Key: "progressToken", Value: []byte(`"p"`)})

@@ -209,6 +209,39 @@ func TestClientLeavesAParkedCall(t *testing.T) {
 	}
 }
 
+// A parked call that expires ends at its server too: the server is told that the
+// question was cancelled, and when it goes on all the same, that the call is.
+func TestAnExpiredCallEndsAtItsServer(t *testing.T) {
+	t.Parallel()
+	for kind, start := range transports {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := asker(t, start)
+			told := make(chan string, 1)
+			s.serve = func(q *query) {
+				id, answer := q.question()
+				q.emit(rawjson.AppendRequest(nil, wire.ID(id), policy.AskElicitation, []byte(`{"message":"?"}`)))
+				told <- q.wait(answer)
+				<-q.ctx.Done()
+				close(told)
+			}
+			h := build(t, []Server{s.server()})
+			h.relay.calls.parkFor = 100 * time.Millisecond
+			m := h.modern("/mcp/quiz", "uid:1000")
+			m.caps = elicits
+			equal(t, "parked", text(m.call("tools/call", `{"name":"stubborn"}`), "result", "resultType"), "input_required")
+			for _, want := range []string{`"cancel"`, ""} {
+				select {
+				case answer := <-told:
+					equal(t, "what the server is told", field(answer, "result", "action"), want)
+				case <-time.After(10 * time.Second):
+					t.Fatal("the server is not told")
+				}
+			}
+		})
+	}
+}
+
 // parked are the parked calls of a server.
 func (h *house) parked(server string) []*parked {
 	k := &h.relay.table.Load().byName[server].parking

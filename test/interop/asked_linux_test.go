@@ -1,0 +1,49 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/test/doortest"
+)
+
+// questions counts those on record: asked, over, and answered.
+func questions(t *testing.T, d *doortest.Daemon) (decided, ended, answered int) {
+	t.Helper()
+	out, err := d.Command("audit", "export").Output()
+	must(t, err)
+	for line := range strings.Lines(string(out)) {
+		var r struct{ Kind, Action, Result string }
+		must(t, json.Unmarshal([]byte(line), &r))
+		switch {
+		case r.Action != "elicitation/create":
+		case r.Kind == "decision":
+			decided++
+		default:
+			ended++
+			if r.Result == "ok" {
+				answered++
+			}
+		}
+	}
+	return decided, ended, answered
+}
+
+// noticed waits until a daemon knows that the server which asked is gone: no question
+// is open.
+func noticed(t *testing.T, d *doortest.Daemon) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		decided, ended, _ := questions(t, d)
+		if decided == ended {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d questions were asked, %d are over", decided, ended)
+		}
+	}
+}
