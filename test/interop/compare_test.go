@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"reflect"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/doorward/doorward/test/fixture"
 )
@@ -114,9 +115,8 @@ func TestSameLists(t *testing.T) {
 			t.Errorf("%s: %s", r.method, rpcError)
 			continue
 		}
-		wantMap, gotMap := unhinted(t, want), unhinted(t, got)
-		if !reflect.DeepEqual(gotMap, wantMap) {
-			t.Errorf("%s differs:\n%s\n%s", r.method, got, want)
+		if diff := cmp.Diff(unhinted(t, want), unhinted(t, got)); diff != "" {
+			t.Errorf("%s differs, -want +got:\n%s", r.method, diff)
 		}
 	}
 }

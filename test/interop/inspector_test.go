@@ -5,8 +5,9 @@ package interop
 import (
 	"encoding/json"
 	"os/exec"
-	"reflect"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/doorward/doorward/test/fixture"
 )
@@ -65,8 +66,8 @@ func TestInspector(t *testing.T) {
 					"connect": inspect(t, era, d.Env(), []string{"--", d.Bin, "connect", "fixture"}, method...),
 				}
 				for door, got := range doors {
-					if !reflect.DeepEqual(got, want) {
-						t.Errorf("%s:\n got %v\nwant %v", door, got, want)
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s, -want +got:\n%s", door, diff)
 					}
 				}
 			})

@@ -3,8 +3,9 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -43,8 +44,8 @@ func FuzzCanonical(f *testing.F) {
 		if again := Canonical(c); !bytes.Equal(again, c) {
 			t.Fatalf("%q: canonical %q, then %q", raw, c, again)
 		}
-		if one, other := decoded(t, raw), decoded(t, c); !reflect.DeepEqual(one, other) {
-			t.Fatalf("%q: canonical %q is another value", raw, c)
+		if diff := cmp.Diff(decoded(t, raw), decoded(t, c)); diff != "" {
+			t.Fatalf("%q: canonical %q is another value:\n%s", raw, c, diff)
 		}
 		if again := Comparable(c); !bytes.Equal(again, equal) {
 			t.Fatalf("%q: comparable %q, of its canonical form %q", raw, equal, again)

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // readEvents reads a whole stream, keeping copies.
@@ -79,8 +80,8 @@ func TestEvents(t *testing.T) {
 				if err != io.EOF {
 					t.Errorf("ended with %v", err)
 				}
-				if !reflect.DeepEqual(got, c.want) {
-					t.Errorf("got  %+v\nwant %+v", got, c.want)
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
 				}
 			})
 		}

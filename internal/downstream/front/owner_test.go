@@ -7,12 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -50,8 +51,8 @@ func same(t *testing.T, what string, a, b answer) {
 	t.Helper()
 	a.header.Del("Date")
 	b.header.Del("Date")
-	if a.status != b.status || a.body != b.body || !reflect.DeepEqual(a.header, b.header) {
-		t.Errorf("%s: %d %v %q and %d %v %q", what, a.status, a.header, a.body, b.status, b.header, b.body)
+	if diff := cmp.Diff(a, b, cmp.AllowUnexported(answer{})); diff != "" {
+		t.Errorf("%s:\n%s", what, diff)
 	}
 }
 
@@ -305,8 +306,8 @@ func TestWhatFindsNoRoomIsRecorded(t *testing.T) {
 	wg.Wait()
 	want := []string{"limits.sessions_per_principal uid:1 s initialize", "limits.sessions_per_principal uid:1 s initialize", "limits.sessions uid:2  initialize",
 		"limits.calls_per_principal uid:1 s more", "limits.calls_per_principal uid:1 s element"}
-	if !reflect.DeepEqual(rules, want) {
-		t.Errorf("recorded %q", rules)
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("recorded, -want +got:\n%s", diff)
 	}
 }
 
