@@ -126,9 +126,9 @@ CHAOS ?= long
 chaos: build postgres
 	CHAOS=$(CHAOS) DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags chaos -count=1 -v -timeout 30m ./test/chaos/...
 
-# interop waits for its clients two thirds of the time, so four tests run at once.
+# interop waits for its clients two thirds of the time, so three tests run at once.
 interop: build clients servers
-	$(COUNT) -tags interop -count=1 -parallel 4 -timeout 20m ./test/interop/...
+	$(COUNT) -tags interop -count=1 -parallel 3 -timeout 20m ./test/interop/...
 
 # waits measures how long agent programs wait for a call, for docs/approvals.md.
 waits: build clients

@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/doorward/doorward/test/doortest"
@@ -241,6 +243,7 @@ func TestAggregate(t *testing.T) {
 		"fixture": h.servers["fixture"], "everything": h.servers["everything"], "recorder": h.servers["recorder"], "files": h.servers["files"],
 	}
 	d := h.start(t)
+	listed(t, d, slices.Collect(maps.Keys(h.servers))) // a list does not wait for a program that starts slowly
 	parts := map[string][]string{
 		"fixture":    words("tools call errors parallel progress prompts completion changes sampling elicitation"),
 		"everything": words("everything-tools everything-progress everything-elicitation"),
