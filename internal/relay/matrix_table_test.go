@@ -44,6 +44,14 @@ func (g gap) answer() string {
 	return fmt.Sprintf("%d %s", g.says.Code, g.says.Message)
 }
 
+// why is the reason in the table; empty where there is no gap.
+func (g gap) why() string {
+	if g.says == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s; the client gets %d", g.reason, g.says.Code)
+}
+
 // matrixServers starts a server of each kind.
 var matrixServers = map[string]func(*testing.T, string, string) *script{"stdio": stdio, "http": web, "sse": events}
 
@@ -161,8 +169,7 @@ func matrixTable(found map[string]string) string {
 			word := found[f.what+" / "+c.name]
 			if word == "" {
 				word = "no"
-				g := gaps[f.what+" / "+c.name]
-				reason = fmt.Sprintf("%s; the client gets %d", g.reason, g.says.Code)
+				reason = gaps[f.what+" / "+c.name].why()
 			}
 			b.WriteString(" " + word + " |")
 		}
