@@ -132,7 +132,7 @@ func named(command string, args []string) object {
 	return append(object{{"name", Name}}, plain(command, args)...)
 }
 
-// copilot offers no tool that its entry does not list.
+// copilot names the tools that are offered, as its documentation does.
 func copilot(command string, args []string) object {
 	return append(typed("local")(command, args), pair{"tools", []string{"*"}})
 }

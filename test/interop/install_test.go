@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,21 +45,25 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestInstalledInAProject is the same for the file of a project, without the model: some of
-// the clients ask a person before they use such a file.
+// TestInstalledInAProject is the same for the file of a project, without the model where a
+// client asks a person before it uses such a file.
 func TestInstalledInAProject(t *testing.T) {
-	d := house{servers: map[string]server{}}.start(t)
+	d := house{servers: map[string]server{"notes": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
+	listed(t, d, words("notes"))
 	for _, c := range fixture.Clients() {
 		if c.Project == "" {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			on := client{Client: c, d: d, home: t.TempDir(), project: t.TempDir(), model: fixture.NewModel(t)}
+			on := client{Client: c, d: d, home: t.TempDir(), project: t.TempDir(), model: fixture.NewModel(t, echoed(c)...)}
 			path := on.Works(t, on.home, on.project, on.model)
 			before := text(t, path)
 			on.doorward(t, "install", c.Name, "--project", "--yes")
 			on.lists(t, true)
+			if !c.Asks {
+				on.calls(t)
+			}
 			on.doorward(t, "uninstall", c.Name, "--project", "--yes")
 			on.lists(t, false)
 			restored(t, path, before)
@@ -77,9 +82,15 @@ type client struct {
 // through is what the model gives to the tool, which gives it back.
 const through = "through-5c1e"
 
-// echoed is a script that calls Doorward's tool.
+// echoed is a script that calls Doorward's tool once it is offered.
 func echoed(c fixture.Client) []fixture.Step {
-	return []fixture.Step{use(c.Tool, map[string]any{"word": through}), func(fixture.Talk) fixture.Answer { return fixture.Say("done") }}
+	call := func(talk fixture.Talk) fixture.Answer {
+		if !slices.Contains(talk.Tools, c.Tool) {
+			return fixture.Say("the tool is not offered")
+		}
+		return fixture.Use(c.Tool, map[string]any{"word": through})
+	}
+	return []fixture.Step{call, func(fixture.Talk) fixture.Answer { return fixture.Say("done") }}
 }
 
 // lists compares what the client prints about its servers. Without a command for it, the
@@ -104,11 +115,11 @@ func (c client) calls(t *testing.T) {
 		return
 	}
 	out := c.run(t, c.Turn(t)...)
-	for attempt := 1; c.Late && len(c.model.Talks()) == 0 && attempt < 3; attempt++ {
+	for attempt := 1; c.Late && len(c.model.Seen()) == 0 && attempt < 3; attempt++ {
 		out = c.run(t, c.Turn(t)...)
 	}
 	if seen := c.model.Seen(); len(seen) != 1 || !strings.Contains(seen[0], through) {
-		t.Errorf("the model saw %q of the tool, after %q\n%s", seen, c.model.Requests(), out)
+		t.Errorf("the model saw %q of the tool %s; it was shown %+v\n%s", seen, c.Tool, c.model.Talks(), out)
 	}
 }
 
