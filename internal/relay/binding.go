@@ -11,6 +11,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -190,4 +191,11 @@ func (d *binding) levelOf() []byte {
 func (h *held) subscribed() (uris map[string]bool) {
 	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
 	return uris
+}
+
+// hearsLog reports whether a message is at or above the level that the session has
+// set; every message is where it set none.
+func (d *binding) hearsLog(message []byte) bool {
+	least := era.Severity(d.levelOf())
+	return least < 0 || era.Severity(wire.Get(message, "level")) >= least
 }

@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -8,9 +11,12 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -31,13 +37,6 @@ type calls struct {
 	sessions    *sessions
 }
 
-// noteFindings records what a call's messages held.
-func (k *calls) noteFindings(x *front.Exchange, t target, pass gate.Pass) {
-	for _, f := range t.found.Take() {
-		k.note(gate.Finding(k.acts.on(x, t.Target), pass.Ref, f.Rule, f.Result, f.N))
-	}
-}
-
 // isHeld reports whether a server has done nothing, since policy holds what was asked for.
 func isHeld(err error) bool {
 	var held *gate.Held
@@ -49,4 +48,76 @@ func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	if b.Builtin != nil && x.Namespace != "" {
 		req.Headers = http.Header{protocol.HeaderNamespace: {x.Namespace}}
 	}
+}
+
+// parkable runs a call whose server may ask. questions: the reply is the server's
+// questions and no answer of its own.
+func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (reply upstream.Reply, questions bool, err error) {
+	p := &parked{gate: k.gate, seal: k.seal, parkFor: k.parkFor, link: l, conn: c, id: rand.Text(), found: t.found,
+		open: make(map[string]*inquiry), changed: make(chan struct{})}
+	who := *x
+	p.to = question.Client{X: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, Inside: true,
+		Caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
+	p.ctx, p.cancel = context.WithCancel(l.ctx)
+	own := *req
+	own.Params = bytes.Clone(req.Params)
+	t.Target, _ = t.With(bytes.Clone(t.Params()))
+	p.attach(x)
+	l.calls.Add(1)
+	p.running = running{asked: t.Method() + " " + t.Name(), call: p}
+	c.begins(&p.running)
+	go p.run(t, &own)
+	return p.await(ctx, x, t)
+}
+
+// resume continues a parked call with the client's answers. False: the request is
+// not about one.
+func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
+	state := wire.Get(t.Params(), "requestState")
+	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
+		return reply, false, nil
+	}
+	id, err := k.seal.OpenParked(state, x.Who, t.Target)
+	if err != nil {
+		return reply, false, nil
+	}
+	p := t.b.parking.find(id)
+	if p == nil {
+		return reply, true, failure.Invalid{E: failure.State}
+	}
+	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
+		if len(answer) == 0 || answer[0] != '{' {
+			return reply, true, failure.Invalid{E: failure.Params}
+		}
+	}
+	own := t
+	if own.Target, err = p.conn.offers.Settled(ctx, t.Target); err != nil {
+		p.cancel()
+		return upstream.Reply{}, true, err
+	}
+	p.attach(x)
+	p.answer(wire.Get(t.Params(), "inputResponses"))
+	reply, questions, err := p.await(ctx, x, t)
+	p.giveFindings(t)
+	if err == nil && !questions {
+		reply, err = k.translation.incoming(x, p.link, p.conn, own, reply)
+	}
+	return reply, true, err
+}
+
+// take returns the link for a call and counts the call there. A call that is known
+// to ask gets a connection on which no other call is, where a question does not say
+// whose it is.
+func (k *calls) take(x *front.Exchange, t target) *link {
+	l := k.sessions.linkFor(x, t.b)
+	if l.says.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
+		for n := range maxLanes + 1 {
+			lane := k.sessions.links.lane(l, n)
+			if lane.calls.CompareAndSwap(0, 1) {
+				return lane
+			}
+		}
+	}
+	l.calls.Add(1)
+	return l
 }

@@ -32,8 +32,7 @@ type liveConn struct {
 	// write; 0: none has named a level.
 	verbosity int
 
-	asking  map[inFlight]bool // calls in flight that may ask
-	callers map[*running]bool // the same of sessions that share the connection
+	running map[*running]bool // calls in flight that may ask
 	rested  atomic.Bool       // Doorward ends it, since it is not needed
 }
 
@@ -86,75 +85,50 @@ func (c *liveConn) retract(params []byte) {
 	}
 }
 
-// inFlight is a call of a modern client under way, which may ask.
+// running is a call in flight that may ask.
+type running struct {
+	asked string          // method and name, for what is learnt of the server
+	x     *front.Exchange // of a session that shares the connection
+	call  inFlight        // of a modern client
+}
+
+// inFlight is a call of a modern client under way.
 type inFlight interface {
 	ask(upstream.Event)
-	waits() bool  // for an answer of its client
-	what() string // method and name, for what is learnt of the server
+	waits() bool // for an answer of its client
 }
 
-// begin and finish keep the calls in flight that may ask, to find out whose a
+// begins and ends keep the calls in flight that may ask, to find out whose a
 // question is that does not say so.
-func (c *liveConn) begin(p inFlight) {
+func (c *liveConn) begins(r *running) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asking == nil {
-		c.asking = make(map[inFlight]bool)
+	if c.running == nil {
+		c.running = make(map[*running]bool)
 	}
-	c.asking[p] = true
+	c.running[r] = true
 }
 
-func (c *liveConn) finish(p inFlight) {
+func (c *liveConn) ends(r *running) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.asking, p)
-}
-
-// candidates are the calls that can have asked a question: those that wait for no
-// answer, and without any of these the others.
-func (c *liveConn) candidates() []inFlight {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var free, waiting []inFlight
-	for p := range c.asking {
-		if p.waits() {
-			waiting = append(waiting, p)
-		} else {
-			free = append(free, p)
-		}
-	}
-	if len(free) > 0 {
-		return free
-	}
-	return waiting
-}
-
-// running is a call of a session in flight on a shared connection.
-type running struct {
-	x     *front.Exchange
-	asked string // method and name, for what is learnt of the server
-}
-
-// begins enters a call that may ask; ends takes it out.
-func (c *liveConn) begins(x *front.Exchange, asked string) (ends func()) {
-	call := &running{x: x, asked: asked}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.callers == nil {
-		c.callers = make(map[*running]bool)
-	}
-	c.callers[call] = true
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.callers, call)
-	}
+	delete(c.running, r)
 }
 
 func (c *liveConn) calling() []*running {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.callers))
+	return slices.Collect(maps.Keys(c.running))
+}
+
+// candidates are the calls of modern clients that can have asked a question: those that
+// wait for no answer, and without any of these the others.
+func (c *liveConn) candidates() []*running {
+	all := c.calling()
+	if free := slices.DeleteFunc(slices.Clone(all), func(r *running) bool { return r.call.waits() }); len(free) > 0 {
+		return free
+	}
+	return all
 }
 
 // sideTime bounds messages to a server outside of calls: the server may have

@@ -13,6 +13,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
+const (
+	// dialTime bounds the opening of a connection. How long a program may take to
+	// start is its upstream's to say.
+	dialTime = 15 * time.Minute
+	// netTime bounds it for a server over the network.
+	netTime = 90 * time.Second
+)
+
 // dialer opens the connections of one link.
 type dialer struct {
 	owner

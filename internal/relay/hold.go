@@ -59,7 +59,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 	t, act = h.claimed(x, t, act)
 	for {
 		act.Generation = t.b.fallen.Load()
-		pass, err := h.watch.enter(ctx, h.gate, t, act)
+		pass, err := h.watch.decide(ctx, h.gate, act)
 		var held *gate.Held
 		if !errors.As(err, &held) {
 			if err == nil {

@@ -5,18 +5,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/upstream"
-)
-
-const (
-	// dialTime bounds the opening of a connection. How long a program may take to
-	// start is its upstream's to say.
-	dialTime = 15 * time.Minute
-	// netTime bounds it for a server over the network.
-	netTime = 90 * time.Second
 )
 
 // link is one place for a connection to a server: the connection, if there is

@@ -92,16 +92,7 @@ func (w watch) end(m Mark, result string) {
 	}
 }
 
-// enter asks the gate, as a stage.
-func (w watch) enter(ctx context.Context, g *gate.Gate, t target, act gate.Act) (gate.Pass, error) {
-	_, m := w.begin(ctx, StageDecision, t)
-	pass, err := g.Enter(act)
-	m.Ref = pass.Ref
-	w.end(m, decisionWord(err))
-	return pass, err
-}
-
-// decide asks the gate about what is no request to one server, as a stage.
+// decide asks the gate, as a stage.
 func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pass, error) {
 	_, m := w.stage(ctx, StageDecision, act)
 	pass, err := g.Enter(act)

@@ -51,7 +51,7 @@ type parked struct {
 	link    *link
 	conn    *liveConn
 	id      string // random, and known to holders of the handle alone
-	asked   string // method and name, for what is learnt of the server
+	running running
 	to      question.Client
 	found   *content.Findings
 	ctx     context.Context
@@ -81,7 +81,7 @@ type inquiry struct {
 func (p *parked) run(t target, req *upstream.Request) {
 	defer p.link.calls.Add(-1)
 	reply, err := p.link.callThrough(p.ctx, p.conn, t, req, p.hear)
-	p.conn.finish(p)
+	p.conn.ends(&p.running)
 	p.mu.Lock()
 	p.over, p.reply, p.err = true, reply, err
 	left := p.takeOpen()
@@ -144,7 +144,7 @@ func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
 // ask enters a question of the server, if the client may be asked.
 func (p *parked) ask(e upstream.Event) {
 	l := p.link
-	l.b.asking.learn(p.asked)
+	l.b.asking.learn(p.running.asked)
 	var key string
 	wanted := p.conn.note(e.ID, question.PooledQuestions, func() { go p.retracted(key) })
 	if wanted == nil {
@@ -233,8 +233,6 @@ func (p *parked) settle(q *inquiry, reply upstream.Reply, word string) {
 	}
 	q.pass.Leave(word, int64(len(reply.Result)))
 }
-
-func (p *parked) what() string { return p.asked }
 
 func (p *parked) waits() bool {
 	p.mu.Lock()

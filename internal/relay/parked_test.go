@@ -452,7 +452,7 @@ func TestAbandonedParkedCalls(t *testing.T) {
 		eventually(t, "nothing of them is left on the connection", func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return len(c.asking)+len(c.asks)+int(l.calls.Load()) == 0
+			return len(c.running)+len(c.asks)+int(l.calls.Load()) == 0
 		})
 	}
 	eventually(t, "each question is on record as unanswered", func() bool {

@@ -10,8 +10,11 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // Options are what the relay is built from.
@@ -210,4 +214,72 @@ func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
 		wait = time.Second
 	}
 	return r.failures.refused(r.gate.Refuse(r.acts.of(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
+}
+
+// Restart ends the open connections to all servers of a kind, and returns their
+// number. For their callers the server has ended by itself: the next call opens
+// another connection.
+func (r *Relay) Restart(kind string) (ended int) {
+	for _, b := range r.table.Load().sorted {
+		if b.Kind == kind {
+			ended += b.restart()
+		}
+	}
+	return ended
+}
+
+// RestartServer ends the connections to one server, and with them its
+// processes; they open again at the next need. found: there is such a server.
+func (r *Relay) RestartServer(name string) (ended int, found bool) {
+	b := r.table.Load().byName[name]
+	if b == nil || b.Builtin != nil {
+		return 0, false
+	}
+	return b.restart(), true
+}
+
+// ErrNoServer says that no server of that name is configured.
+var ErrNoServer = errors.New("no such server")
+
+// lookTime is how long a look at what a server offers may take.
+const lookTime = 20 * time.Second
+
+// Look asks a server for everything that it offers, to show what is withheld. A
+// process that is withheld itself is not started.
+func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
+	b := r.table.Load().byName[server]
+	if b == nil {
+		return ErrNoServer
+	}
+	if b.Pin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	l := r.links.pooled(b, who, front.Modern)
+	l.calls.Add(1)
+	defer l.calls.Add(-1)
+	c, err := l.get(ctx)
+	if errors.Is(err, pin.ErrWithheld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.offers.Look(ctx)
+}
+
+// Status lists the configured servers.
+func (r *Relay) Status() []Status {
+	var out []Status
+	for _, b := range r.table.Load().sorted {
+		s := Status{Name: b.Name, Kind: b.Kind, Era: b.era(), Instances: b.instances()}
+		s.State, s.Reason = b.state(s.Instances)
+		s.Reason = strings.Join(slices.DeleteFunc([]string{s.Reason, b.owed.Text()}, func(s string) bool { return s == "" }), "; ")
+		if s.State == Failing && b.Upstream != nil {
+			_, s.Stderr = b.Upstream.LastWords()
+		}
+		out = append(out, s)
+	}
+	return out
 }

@@ -10,15 +10,13 @@ import (
 
 // of is the binding of a session, made on first use.
 func (s *sessions) of(session *front.Session) *binding {
-	return session.Attached(func() front.Attachment { return newBinding(s, session) }).(*binding)
-}
-
-func newBinding(all *sessions, s *front.Session) *binding {
-	d := &binding{sessions: all, session: s, links: make(map[*backend]*held)}
-	d.recall()
-	d.leave = all.audience.Join(d.announce)
-	all.bindings.Store(d, nil)
-	return d
+	return session.Attached(func() front.Attachment {
+		d := &binding{sessions: s, session: session, links: make(map[*backend]*held)}
+		d.recall()
+		d.leave = s.audience.Join(d.announce)
+		s.bindings.Store(d, nil)
+		return d
+	}).(*binding)
 }
 
 // linkFor is the connection place that serves this exchange.

@@ -60,13 +60,6 @@ func (l *link) heardAlready(c *liveConn, params []byte) bool {
 	return l.client == front.Legacy && !l.private() && wire.GetPath(c.hello, "capabilities", "logging") != nil && !c.logsFrom(rank)
 }
 
-// hearsLog reports whether a message is at or above the level that the session has
-// set; every message is where it set none.
-func (d *binding) hearsLog(message []byte) bool {
-	least := era.Severity(d.levelOf())
-	return least < 0 || era.Severity(wire.Get(message, "level")) >= least
-}
-
 // restoreLevel brings a new connection that sessions share to the most verbose level
 // that one of them has set.
 func (l *link) restoreLevel(ctx context.Context, c *liveConn) {

@@ -1,12 +1,16 @@
 package relay
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // Status is what `doorward status` shows of one server.
@@ -15,21 +19,6 @@ type Status struct {
 	Instances                      int
 	// Stderr are the last lines that a failing program wrote to standard error.
 	Stderr []string
-}
-
-// Status lists the configured servers.
-func (r *Relay) Status() []Status {
-	var out []Status
-	for _, b := range r.table.Load().sorted {
-		s := Status{Name: b.Name, Kind: b.Kind, Era: b.era(), Instances: b.instances()}
-		s.State, s.Reason = b.state(s.Instances)
-		s.Reason = strings.Join(slices.DeleteFunc([]string{s.Reason, b.owed.Text()}, func(s string) bool { return s == "" }), "; ")
-		if s.State == Failing && b.Upstream != nil {
-			_, s.Stderr = b.Upstream.LastWords()
-		}
-		out = append(out, s)
-	}
-	return out
 }
 
 // Failing is the state of a server that calls do not get through to.
@@ -88,4 +77,36 @@ func (b *backend) era() string {
 		return "both"
 	}
 	return "unknown"
+}
+
+// tried keeps what became of an attempt to connect. One that was not made, for want of
+// room or time, or because the last one failed a moment ago, says nothing of the server.
+func (b *backend) tried(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		b.trouble.Store(nil)
+		return
+	case b.Upstream == nil, ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, failure.ErrInstances), errors.Is(err, failure.ErrGone), errors.Is(err, failure.ErrRefusedServer), errors.Is(err, pin.ErrWithheld),
+		errors.Is(err, upstream.ErrBusy), errors.Is(err, upstream.ErrOpen), errors.Is(err, upstream.ErrStreams), errors.Is(err, upstream.ErrSignIn):
+		return
+	}
+	next := &trouble{count: 1, last: time.Now(), why: b.whyNot(err)}
+	if before := b.trouble.Load(); before != nil {
+		next.count += before.count
+	}
+	b.trouble.Store(next)
+}
+
+// whyNot is why a server did not start, in a few words.
+func (b *backend) whyNot(err error) string {
+	text := strings.TrimPrefix(err.Error(), "connecting to server "+b.Name+": ")
+	end, lines := b.Upstream.LastWords()
+	if end == "" || !errors.Is(err, upstream.ErrLost) && !errors.Is(err, upstream.ErrNotSent) {
+		return text
+	}
+	if len(lines) > 0 {
+		end += ": " + lines[0]
+	}
+	return "did not start: " + end
 }

@@ -50,65 +50,6 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	return req, nil
 }
 
-// openHandles gives the server its own values for those that were sealed for this
-// client: the state of a question, a cursor, the id of a task. Members that have
-// a meaning only between two modern ends are removed for others.
-func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
-	p := t.Params()
-	switch {
-	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
-		return nil, failure.Invalid{E: failure.Params}
-	case question.MayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
-		raw := wire.Get(p, "requestState")
-		if raw == nil {
-			return p, nil
-		}
-		inner, err := tr.seal.OpenState(raw, x.Who, t.Target)
-		if err != nil {
-			return nil, failure.Invalid{E: failure.State}
-		}
-		return rawjson.Set(p, rawjson.Edit{Key: "requestState", Value: inner}), nil
-	case question.MayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
-		return tr.replay(x, t)
-	case question.MayAsk(t.Method()) && x.Era != c.era:
-		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
-	case listing.Is(t.Method()) && l.seals(c):
-		raw := wire.Get(p, "cursor")
-		if raw == nil {
-			return p, nil
-		}
-		inner, err := tr.seal.OpenCursor(raw, x.Who, l.b.Name, t.Method())
-		if err != nil {
-			return nil, failure.Invalid{E: failure.Cursor}
-		}
-		return rawjson.Set(p, rawjson.Edit{Key: "cursor", Value: inner}), nil
-	case isTask(t.Method()) && c.era == front.Modern:
-		return tr.openTask(x, l, p)
-	}
-	return p, nil
-}
-
-// misspeltHandle reports a member that some reader takes for a handle: a server would
-// get the handle unsealed.
-func misspeltHandle(params []byte) bool {
-	for at := range wire.Fields(params) {
-		quoted := at.In(params)
-		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
-			continue
-		}
-		key, _ := wire.Text(quoted)
-		for _, handle := range handles {
-			if key != handle && wire.Resembles(key, handle) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// handles are the members of params that Doorward seals.
-var handles = [...]string{"requestState", "inputResponses", "taskId"}
-
 // modernMeta is what a modern server needs in every request, for a legacy client.
 // It declares the capabilities of the client's session that Doorward can serve
 // across the eras.

@@ -29,7 +29,10 @@ func (f *Offers) Settled(ctx context.Context, t resolve.Target) (resolve.Target,
 	case "skills/get":
 		return t, errors.Join(shut(f.view, pin.Skills, t.Name()), shutSkill(f.view, t.Name()))
 	case "completion/complete":
-		return f.completed(ctx, t)
+		if t.NamesURI() {
+			return t, errors.Join(shut(f.view, pin.Templates, t.Name()), shut(f.view, pin.Resources, t.Name()))
+		}
+		return f.named(ctx, pin.Prompts, t)
 	}
 	return t, nil
 }
@@ -40,13 +43,6 @@ func (f *Offers) named(ctx context.Context, k pin.Kind, t resolve.Target) (resol
 		t = t.Renamed(own)
 	}
 	return t, err
-}
-
-func (f *Offers) completed(ctx context.Context, t resolve.Target) (resolve.Target, error) {
-	if t.NamesURI() {
-		return t, errors.Join(shut(f.view, pin.Templates, t.Name()), shut(f.view, pin.Resources, t.Name()))
-	}
-	return f.named(ctx, pin.Prompts, t)
 }
 
 // ownName returns the server's own name of a tool or prompt. A name that is on no

@@ -3,18 +3,71 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/resolve"
+	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
+
+// lists serves the lists of one server, and those of all servers merged.
+type lists struct {
+	gate        *gate.Gate
+	seal        *seal.Sealer
+	log         *slog.Logger
+	watch       watch
+	table       *atomic.Pointer[table]
+	acts        *acts
+	sight       *sight
+	leaving     *leaving
+	failures    *failures
+	translation *translation
+	levels      *levels
+	sessions    *sessions
+	calls       *calls
+}
+
+// of serves a list on the route of one server. A server that does not answer
+// in time is stood in for by what was approved of it; where nothing was, there is
+// nothing to show yet, and the client waits as for any other request.
+func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply {
+	k, ok := listing.PinKind(x.Method)
+	if !ok || t.b.Pin == nil || wire.Get(x.Params, "cursor") != nil || !t.b.Pin.Knows(k) {
+		return v.calls.call(ctx, x, t)
+	}
+	l := v.sessions.linkFor(x, t.b)
+	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, listing.Hasty(clientName(x))))
+	defer cancel()
+	reply := v.calls.call(limited, x, t)
+	if ctx.Err() != nil || reply.Error != nil && !failure.Late(reply.Error) || reply.Error == nil && !reply.None {
+		if reply.Error == nil {
+			l.late.settled(x.Method)
+			t.b.answered(v.log, x.Method)
+		}
+		return reply
+	}
+	l.late.missed(x.Method)
+	t.b.leftOut(v.log, x.Method, reply.Error)
+	kind, _ := listing.Of(x.Method)
+	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: v.translation.approved(x, t.b, x.Method)})
+	if x.Era == front.Modern {
+		result = era.Modern(x.Method, result)
+	}
+	return front.Reply{Result: result}
+}
 
 // merged asks all servers at once and joins what comes in time, ordered
 // by server. One that is down, slow or forbidden hides and delays none of the
@@ -71,7 +124,7 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	l := v.sessions.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, false))
 	defer cancel()
-	pass, err := v.calls.enter(ctx, x, t)
+	pass, err := v.watch.decide(ctx, v.gate, v.acts.counted(x, t))
 	if failure.OwnLimit(err) {
 		return listing.Share{Server: p.Server, Refused: err}
 	}
@@ -179,4 +232,106 @@ func (v *lists) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Server < out[j].Server })
 	return out, nil
+}
+
+// known is the kept list of a server that answers the request; nil: the server has
+// to be asked. What asking has for effects beside the answer it has too.
+func (v *lists) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *listing.Known {
+	plain, _ := asked.At(server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor"}))
+	t, ok := v.table.Load().aim(plain)
+	if !ok || t.b.Builtin != nil || !listing.Is(x.Method) {
+		return nil
+	}
+	l := v.sessions.linkFor(x, t.b)
+	c := l.live.Load()
+	if c == nil || !c.keeps() {
+		return nil
+	}
+	clean, err := v.leaving.request(x, t)
+	if err != nil || !rawjson.Same(clean.Params(), t.Params()) {
+		return nil
+	}
+	req, err := v.translation.outgoing(ctx, x, l, c, t)
+	if err != nil {
+		return nil
+	}
+	s := c.shelfOf(t.b, listing.ShelfKey(x, x.Method, req.Params), x.Method)
+	if s != nil {
+		v.levels.raise(ctx, x, l.b, c)
+	}
+	return s
+}
+
+// fromShelves makes the shares of the servers whose list is known: one act, which is
+// decided for each of them and recorded once. A server that policy denies is asked
+// like one whose list is unknown, which records why.
+func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, pages []listing.Page, parts []listing.Share, with *gate.Charge) error {
+	shelves := make(map[string]*listing.Known, len(pages))
+	servers := []string{} // not nil: an act on several, be they none
+	for _, p := range pages {
+		if p.Cursor != nil {
+			return nil
+		}
+		if s := v.known(ctx, x, asked, p.Server); s != nil {
+			shelves[p.Server] = s
+			servers = append(servers, p.Server)
+		}
+	}
+	act := v.acts.of(x, "", x.Method, "")
+	act.With, act.Each = with, servers
+	w := v.watch.traces()
+	pass, err := w.decide(ctx, v.gate, act)
+	if errors.Is(err, gate.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	allowed := pass.Servers()
+	_, m := w.stage(ctx, StageKnown, act)
+	defer w.end(m, "ok")
+	var size int64
+	for i, p := range pages {
+		if len(allowed) == 0 || allowed[0] != p.Server {
+			continue
+		}
+		allowed = allowed[1:]
+		q := policy.Request{Who: x.Who, Action: kind.Action, Server: p.Server, Confirmed: x.Confirmed, Listing: true}
+		parts[i] = listing.Share{Server: p.Server, Known: true, Entries: shelves[p.Server].Shown(v.gate, q)}
+		size += int64(len(parts[i].Entries))
+	}
+	pass.Leave("ok", size)
+	return nil
+}
+
+// MetaNotYet is the member of a merged list's _meta that tells the daemon's own user
+// which servers' own answers are not in it, and why.
+const MetaNotYet = "doorward/not-yet"
+
+// approved is what was approved of a server's list, as far as the caller may use
+// it, as a JSON array; nil where nothing was.
+func (tr *translation) approved(x *front.Exchange, b *backend, method string) []byte {
+	k, ok := listing.PinKind(method)
+	if !ok || b.Pin == nil || !b.Pin.Knows(k) {
+		return nil
+	}
+	kind, _ := listing.Of(method)
+	entries := b.Pin.Approved(k)
+	if kept, changed := tr.keep(x, b, kind, entries, b.Kind != "stdio" && b.spoken.Load()&eraBit(front.Modern) != 0); changed {
+		entries = kept
+	}
+	if kind.Member == "tools" && x.Era == front.Legacy {
+		entries = listing.LegacyTools(entries)
+	}
+	return entries
+}
+
+// hurry is what ends the waiting of a merged list for a client that is hasty; nil for the
+// others, and where the list goes on from a cursor.
+func hurry(ctx context.Context, x *front.Exchange, servers func(*principal.Principal) []*backend) (context.Context, *listing.Hurry) {
+	k, ok := listing.PinKind(x.Method)
+	if !ok || !listing.Hasty(clientName(x)) || wire.Get(x.Params, "cursor") != nil {
+		return ctx, nil
+	}
+	return listing.NewHurry(ctx, slices.ContainsFunc(servers(x.Who), func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) }))
 }

@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
+	"github.com/doorward/doorward/internal/relay/listing"
+	"github.com/doorward/doorward/internal/relay/question"
+	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream"
+)
+
+// openHandles gives the server its own values for those that were sealed for this
+// client: the state of a question, a cursor, the id of a task. Members that have
+// a meaning only between two modern ends are removed for others.
+func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
+	p := t.Params()
+	switch {
+	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
+		return nil, failure.Invalid{E: failure.Params}
+	case question.MayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
+		raw := wire.Get(p, "requestState")
+		if raw == nil {
+			return p, nil
+		}
+		inner, err := tr.seal.OpenState(raw, x.Who, t.Target)
+		if err != nil {
+			return nil, failure.Invalid{E: failure.State}
+		}
+		return rawjson.Set(p, rawjson.Edit{Key: "requestState", Value: inner}), nil
+	case question.MayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
+		return tr.replay(x, t)
+	case question.MayAsk(t.Method()) && x.Era != c.era:
+		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
+	case listing.Is(t.Method()) && l.seals(c):
+		raw := wire.Get(p, "cursor")
+		if raw == nil {
+			return p, nil
+		}
+		inner, err := tr.seal.OpenCursor(raw, x.Who, l.b.Name, t.Method())
+		if err != nil {
+			return nil, failure.Invalid{E: failure.Cursor}
+		}
+		return rawjson.Set(p, rawjson.Edit{Key: "cursor", Value: inner}), nil
+	case isTask(t.Method()) && c.era == front.Modern:
+		return tr.openTask(x, l, p)
+	}
+	return p, nil
+}
+
+// misspeltHandle reports a member that some reader takes for a handle: a server would
+// get the handle unsealed.
+func misspeltHandle(params []byte) bool {
+	for at := range wire.Fields(params) {
+		quoted := at.In(params)
+		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
+			continue
+		}
+		key, _ := wire.Text(quoted)
+		for _, handle := range handles {
+			if key != handle && wire.Resembles(key, handle) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// handles are the members of params that Doorward seals.
+var handles = [...]string{"requestState", "inputResponses", "taskId"}
+
+// inputRequired forwards a multi-round-trip result whose questions were decided.
+// The state is sealed, because the server cannot bind it to a user that it never
+// sees.
+func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+	if x.Era != front.Modern || c.era != front.Modern || !question.MayAsk(t.Method()) {
+		return reply, failure.ErrAsksTooMuch
+	}
+	result := reply.Result
+	for _, ask := range wire.Members(wire.Get(result, wire.InputRequests)) {
+		if !question.HasFolded(ask, "method") { // every other one has been looked at
+			return reply, failure.ErrAsksTooMuch
+		}
+	}
+	if state := wire.Get(result, "requestState"); state != nil {
+		sealed, err := tr.seal.SealState(state, x.Who, t.Target)
+		if err != nil {
+			return reply, fmt.Errorf("sealing requestState: %w", err)
+		}
+		result = rawjson.Set(result, rawjson.Edit{Key: "requestState", Value: sealed})
+	}
+	reply.Result = result
+	return reply, nil
+}
+
+// replayed is the state of a call that a legacy server ended with codeURLRequired.
+// Coming back with it means to make the call again; the server knows by itself what
+// the user did at the URL.
+var replayed = []byte(`"replay"`)
+
+// needsURL reports an error that has to become input_required for the client.
+func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool {
+	return e != nil && e.Code == failure.CodeURLRequired && x.Era == front.Modern && c.era == front.Legacy && question.MayAsk(method)
+}
+
+// urlRequired turns the questions of such an error, which were decided and labelled,
+// into a result that requires input.
+func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
+	requests, n := rawjson.Empty, 0
+	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
+		n++
+		ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)},
+			rawjson.Edit{Key: "params", Value: rawjson.Set(params, rawjson.Edit{Key: "elicitationId"})})
+		requests = rawjson.Set(requests, rawjson.Edit{Key: fmt.Sprintf("%s-%d", t.b.Name, n), Value: ask})
+	}
+	if n == 0 {
+		return upstream.Reply{}, failure.ErrNoQuestions
+	}
+	state, err := tr.seal.SealState(replayed, x.Who, t.Target)
+	if err != nil {
+		return upstream.Reply{}, fmt.Errorf("sealing a call that is made again: %w", err)
+	}
+	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
+		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
+}
+
+// replay takes the state of urlRequired out of the params of a call that comes back.
+func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
+	inner, err := tr.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
+	if err != nil || string(inner) != string(replayed) {
+		return nil, failure.Invalid{E: failure.State} // a legacy server gives none, and a parked call has been looked for
+	}
+	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
+		if !rawjson.IsText(wire.Get(answer, "action"), "accept") {
+			return nil, failure.Invalid{E: failure.URLRefused}
+		}
+	}
+	return rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
+}
+
+// isTask lists the methods that name a task (SEP-2663).
+func isTask(method string) bool {
+	switch method {
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		return true
+	}
+	return false
+}
+
+// openTask replaces a sealed task id in the params by the server's own. A server
+// sees one caller and cannot tell whose a task is, so the client holds a sealed
+// id.
+func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
+	inner, err := tr.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
+	if err != nil {
+		return nil, failure.Invalid{E: failure.NoTask}
+	}
+	return rawjson.Set(params, rawjson.Edit{Key: "taskId", Value: inner}), nil
+}
+
+// sealTask protects a task's id from other principals: it seals a new id, and
+// keeps the client's own words where the client named the task.
+func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
+	id := wire.Get(result, "taskId")
+	if id == nil {
+		return result
+	}
+	sealed := wire.Get(t.Params(), "taskId")
+	if !isTask(t.Method()) {
+		if kind, _ := wire.GetString(result, "resultType"); kind != "task" {
+			return result
+		}
+		var err error
+		if sealed, err = tr.seal.SealTask(id, x.Who, l.b.Name); err != nil {
+			tr.log.Error("sealing a task's id", "err", err)
+		}
+	}
+	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
+}
+
+// otherTasks reports a request about a task between two eras. Each has a kind of task of
+// its own: one with states and methods that the other has no words for.
+func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
+	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
+}
+
+// foreignTasks reports tasks of 2025-11-25 on a shared connection. Such tasks
+// belong to a connection, so on a shared one they would belong to all its
+// principals.
+func (l *link) foreignTasks(c *liveConn, method string) bool {
+	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
+}
