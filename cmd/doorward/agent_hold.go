@@ -46,7 +46,7 @@ func listHeld(ctx context.Context, o *invocation) error {
 	}
 	var b strings.Builder
 	for _, m := range held.Messages {
-		letter(&b, m)
+		writeMessage(&b, m)
 	}
 	if len(held.Messages) == 0 && !o.json {
 		fmt.Fprintln(stderr(), "doorward: nothing is held")

@@ -119,7 +119,7 @@ func newInbox() *cobra.Command {
 func inboxText(in agent.Inbox) string {
 	var b strings.Builder
 	for _, m := range in.Messages {
-		letter(&b, m)
+		writeMessage(&b, m)
 	}
 	for _, n := range in.Notices {
 		fmt.Fprintf(&b, "notice: %s to %s: %s %s\n", oneWord(n.MessageID), oneWord(n.To), oneWord(n.State), oneWord(n.Reason))
@@ -129,8 +129,8 @@ func inboxText(in agent.Inbox) string {
 	return b.String()
 }
 
-// letter is one message with all that is known of it.
-func letter(b *strings.Builder, m agent.Letter) {
+// writeMessage writes one message with all that is known of it.
+func writeMessage(b *strings.Builder, m agent.Message) {
 	fmt.Fprintf(b, "%s  %s  %s -> %s  %s  %d bytes  %s\n", oneWord(m.MessageID), oneWord(m.SentAt), sender(m.From), oneWord(m.To), oneWord(m.Kind), m.BodyBytes, oneWord(m.State))
 	fmt.Fprintf(b, "  from %s, %s, lineage %s, authority %s, signature %s\n", oneWord(m.From.Principal), oneWord(m.From.Grade), oneWord(m.From.Lineage), oneWord(m.Authority), oneWord(m.Signature))
 	if m.Reason != "" {
@@ -211,8 +211,8 @@ func newTrace() *cobra.Command {
 
 func traceText(t agent.Traced) string {
 	var b strings.Builder
-	for _, m := range t.Letters {
-		letter(&b, m)
+	for _, m := range t.Messages {
+		writeMessage(&b, m)
 	}
 	for _, c := range t.Changes {
 		b.WriteString(changeText(c))

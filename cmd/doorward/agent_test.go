@@ -36,12 +36,12 @@ func TestNothingThatAnAgentSaysForgesALineOrMovesTheCursor(t *testing.T) {
 	for _, text := range hostile() {
 		peer := agent.PeerInfo{Name: text, Namespace: text, Principal: text, PeerID: text, Presence: text, Grade: text, Inbound: text,
 			Display: text, Summary: text, Labels: map[string]string{text: text}}
-		message := agent.Letter{MessageID: text, To: text, Kind: text, State: text, Subject: text, Body: text, Note: text, Reason: text,
+		message := agent.Message{MessageID: text, To: text, Kind: text, State: text, Subject: text, Body: text, Note: text, Reason: text,
 			From: agent.Sender{Name: text, Namespace: text, Principal: text, Grade: text, Lineage: text}}
 		for what, shown := range map[string]string{
 			"a peer":    peerText(peer),
-			"a message": inboxText(agent.Inbox{Messages: []agent.Letter{message}, Notices: []agent.Notice{{MessageID: text, To: text, State: text, Reason: text, Note: text}}}),
-			"a trace":   traceText(agent.Traced{Letters: []agent.Letter{message}, Changes: []mail.Change{{MessageID: text, From: text, To: text, Before: text, After: text, Reason: text}}}),
+			"a message": inboxText(agent.Inbox{Messages: []agent.Message{message}, Notices: []agent.Notice{{MessageID: text, To: text, State: text, Reason: text, Note: text}}}),
+			"a trace":   traceText(agent.Traced{Messages: []agent.Message{message}, Changes: []mail.Change{{MessageID: text, From: text, To: text, Before: text, After: text, Reason: text}}}),
 			"a check":   checkText(agent.Checked{Check: mail.Check{States: map[string]int64{text: 1}, Problems: []mail.Problem{{PeerID: text, Message: text, Problem: text}}}}),
 			"JSON":      inPlainJSON(t, message),
 			"sent":      sentText(agent.OperatorSent{MessageID: text, To: text, Presence: text, Wake: text}),

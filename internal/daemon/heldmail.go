@@ -24,7 +24,7 @@ type heldMail struct{ d *Daemon }
 
 // heldMessage is one message with all recipients for whom it is held.
 type heldMessage struct {
-	agent.Letter
+	agent.Message
 	to []addressee
 }
 
@@ -52,17 +52,17 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	if m == nil {
 		return nil, nil
 	}
-	letters, err := m.server.Operator().Waiting(ctx)
+	held, err := m.server.Operator().Waiting(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading held messages: %w", err)
 	}
 	var all []heldMessage
 	var keys []string
-	for _, l := range letters {
+	for _, l := range held {
 		i := slices.Index(keys, l.MessageID)
 		if i < 0 {
 			i = len(all)
-			all, keys = append(all, heldMessage{Letter: l}), append(keys, l.MessageID)
+			all, keys = append(all, heldMessage{Message: l}), append(keys, l.MessageID)
 		}
 		all[i].to = append(all[i].to, addressee{l.To, l.PeerID, l.Principal})
 	}

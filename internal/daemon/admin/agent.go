@@ -24,7 +24,7 @@ type Agents interface {
 	Inbox(ctx context.Context, by agent.Caller, peer string, bodies, ack bool) (*agent.Inbox, error)
 	Tail(ctx context.Context, by agent.Caller, peer string, after int64, waitMS int) (*agent.Tailed, error)
 	Trace(ctx context.Context, by agent.Caller, messageID string) (*agent.Traced, error)
-	Holds(ctx context.Context, by agent.Caller) ([]agent.Letter, error)
+	Holds(ctx context.Context, by agent.Caller) ([]agent.Message, error)
 	Settle(ctx context.Context, by agent.Caller, what, messageID string) ([]mail.Settled, error)
 	Pause(ctx context.Context, by agent.Caller, peer string, on bool) (*agent.PeerInfo, error)
 	Transfer(ctx context.Context, by agent.Caller, peer, to string) (*agent.PeerInfo, error)
@@ -57,7 +57,7 @@ type AgentPeers struct {
 
 // AgentHolds is the answer of GET /admin/v1/agent/hold.
 type AgentHolds struct {
-	Messages []agent.Letter `json:"messages"`
+	Messages []agent.Message `json:"messages"`
 }
 
 // AgentSettled is the answer of POST /admin/v1/agent/hold.
@@ -212,7 +212,7 @@ func inbox(in *agent.Inbox, err error) (any, error) {
 
 func traced(t *agent.Traced, err error) (any, error) {
 	if err == nil {
-		t.Letters, t.Changes, t.Audit = list(t.Letters), list(t.Changes), list(t.Audit)
+		t.Messages, t.Changes, t.Audit = list(t.Messages), list(t.Changes), list(t.Audit)
 	}
 	return t, err
 }

@@ -50,7 +50,7 @@ func (b *book) Tail(_ context.Context, by agent.Caller, peer string, after int64
 func (b *book) Trace(_ context.Context, by agent.Caller, id string) (*agent.Traced, error) {
 	return &agent.Traced{}, b.say(by, "trace %s", id)
 }
-func (b *book) Holds(_ context.Context, by agent.Caller) ([]agent.Letter, error) {
+func (b *book) Holds(_ context.Context, by agent.Caller) ([]agent.Message, error) {
 	return nil, b.say(by, "holds")
 }
 func (b *book) Settle(_ context.Context, by agent.Caller, what, id string) ([]mail.Settled, error) {

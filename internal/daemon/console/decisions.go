@@ -17,8 +17,8 @@ type decisionsData struct {
 	Others   int  // calls that are not shown
 	NoCalls  bool // this daemon holds none
 	Changes  []definitionChange
-	More     int            // changes that are not shown
-	Messages []agent.Letter // that can be sent again
+	More     int             // changes that are not shown
+	Messages []agent.Message // that can be sent again
 }
 
 // definitionChange is one definition that is withheld.
@@ -59,11 +59,11 @@ func (c *Console) decisions(q *request) (page, error) {
 	d.Others = len(all) - len(d.Calls)
 	d.Changes, d.More = changesOf(c.o.Trust.List())
 	if a := c.o.Agents(); a != nil {
-		letters, err := a.Holds(q.ctx, q.mailCaller())
+		all, err := a.Holds(q.ctx, q.mailCaller())
 		if err != nil {
 			return page{}, err
 		}
-		again := slices.DeleteFunc(letters, func(l agent.Letter) bool { return l.State == mail.Held })
+		again := slices.DeleteFunc(all, func(l agent.Message) bool { return l.State == mail.Held })
 		d.Messages = again[:min(len(again), mostHeld)]
 	}
 	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil

@@ -60,9 +60,9 @@ type PeerInfo struct {
 	Held       int               `json:"held"`
 }
 
-// Letter is one message as the operator sees it. Subject, Body and Note are
+// Message is one message as the operator sees it. Subject, Body and Note are
 // filled in only where bodies were asked for.
-type Letter struct {
+type Message struct {
 	MessageID  string `json:"message_id"`
 	ThreadID   string `json:"thread_id"`
 	ReplyTo    string `json:"reply_to,omitempty"`
@@ -125,10 +125,10 @@ type OperatorSent struct {
 
 // Inbox is what waits for the operator or, as metadata, for a peer.
 type Inbox struct {
-	Messages []Letter `json:"messages"`
-	Notices  []Notice `json:"notices,omitempty"`
-	Pending  int      `json:"pending"`
-	Held     int      `json:"held"`
+	Messages []Message `json:"messages"`
+	Notices  []Notice  `json:"notices,omitempty"`
+	Pending  int       `json:"pending"`
+	Held     int       `json:"held"`
 }
 
 // Notice tells a sender how a message ended.
@@ -144,9 +144,9 @@ type Notice struct {
 // Traced is everything that is known of one message. Audit are the sequence
 // numbers of the records that name it, as far as this node wrote them.
 type Traced struct {
-	Letters []Letter      `json:"deliveries"`
-	Changes []mail.Change `json:"changes"`
-	Audit   []uint64      `json:"audit"`
+	Messages []Message     `json:"deliveries"`
+	Changes  []mail.Change `json:"changes"`
+	Audit    []uint64      `json:"audit"`
 }
 
 // Tailed is a page of state changes; After is where the next one begins.

@@ -8,11 +8,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// letter is a message as the operator sees it; texts only where they are asked
+// message makes the view of the operator; texts are in it only where they are asked
 // for.
-func (s *envelopes) letter(e *mail.Envelope, texts bool) Letter {
+func (s *envelopes) message(e *mail.Envelope, texts bool) Message {
 	m := &e.Message
-	out := Letter{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: bare(e.Principal), State: e.State,
+	out := Message{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: bare(e.Principal), State: e.State,
 		Kind: m.Kind, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
 		SentAt: stamp(m.SentAt), ExpiresAt: stampOr(m.ExpiresAt), ChangedAt: stampOr(e.ChangedAt), Attempt: m.Attempt, Reason: e.Reason,
 		Signature: s.signature(m, e.PeerID)}
@@ -24,10 +24,10 @@ func (s *envelopes) letter(e *mail.Envelope, texts bool) Letter {
 	return out
 }
 
-func (s *envelopes) letters(es []mail.Envelope, texts bool) []Letter {
-	out := []Letter{}
+func (s *envelopes) messages(es []mail.Envelope, texts bool) []Message {
+	out := []Message{}
 	for i := range es {
-		out = append(out, s.letter(&es[i], texts))
+		out = append(out, s.message(&es[i], texts))
 	}
 	return out
 }
@@ -100,7 +100,7 @@ func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ac
 	if err := a.done(append(peerFields(p), number("listed", int64(len(es))))...); err != nil {
 		return nil, err
 	}
-	out := &Inbox{Messages: o.s.envelopes.letters(es, bodies)}
+	out := &Inbox{Messages: o.s.envelopes.messages(es, bodies)}
 	for _, e := range es {
 		if e.State == mail.Held {
 			out.Held++
@@ -121,10 +121,10 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 		return nil, a.fail(err)
 	}
 	a.end()
-	out := &Inbox{Messages: []Letter{}, Pending: b.Counts.Pending, Held: b.Counts.Held}
+	out := &Inbox{Messages: []Message{}, Pending: b.Counts.Pending, Held: b.Counts.Held}
 	for i := range b.Messages {
 		e := mail.Envelope{Message: b.Messages[i], To: mail.Operator, PeerID: b.Peer.ID, Principal: b.Peer.Principal, State: mail.Leased}
-		out.Messages = append(out.Messages, o.s.envelopes.letter(&e, true))
+		out.Messages = append(out.Messages, o.s.envelopes.message(&e, true))
 	}
 	for _, n := range b.Counts.Notices {
 		out.Notices = append(out.Notices, Notice{MessageID: n.MessageID, To: n.To, State: n.State, At: stamp(n.At), Reason: n.Reason, Note: n.Note})
@@ -133,7 +133,7 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 }
 
 // Holds lists what is held, and what is dead or expired and can be sent again.
-func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
+func (o *Operator) Holds(ctx context.Context, by Caller) ([]Message, error) {
 	a, err := o.enter(ctx, by, "hold")
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (o *Operator) Holds(ctx context.Context, by Caller) ([]Letter, error) {
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	return o.s.envelopes.letters(es, false), a.done(number("listed", int64(len(es))))
+	return o.s.envelopes.messages(es, false), a.done(number("listed", int64(len(es))))
 }
 
 // The actions of Settle.

@@ -46,10 +46,10 @@ func TestTheOperatorsDay(t *testing.T) {
 		t.Errorf("%s", in.raw)
 	}
 	tr, err := o.Trace(ctx, me, sent.MessageID)
-	if err != nil || len(tr.Letters) != 1 || tr.Letters[0].Signature != "valid" || tr.Letters[0].State != "leased" || len(tr.Changes) != 2 || len(tr.Audit) != 3 {
+	if err != nil || len(tr.Messages) != 1 || tr.Messages[0].Signature != "valid" || tr.Messages[0].State != "leased" || len(tr.Changes) != 2 || len(tr.Audit) != 3 {
 		t.Errorf("%+v %v", tr, err)
 	}
-	if tr.Letters[0].Body != "" || tr.Letters[0].Subject != "" {
+	if tr.Messages[0].Body != "" || tr.Messages[0].Subject != "" {
 		t.Error("a trace shows texts")
 	}
 	a.call("send", m{"to": "operator", "body": "canary"}).want("")

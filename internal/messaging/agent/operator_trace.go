@@ -74,7 +74,7 @@ func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Tra
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	out := &Traced{Letters: o.s.envelopes.letters(es, false), Changes: cs, Audit: []uint64{}}
+	out := &Traced{Messages: o.s.envelopes.messages(es, false), Changes: cs, Audit: []uint64{}}
 	err = o.s.trail.records(ctx, func(r recorded) {
 		if bytes.Contains(r.line, []byte(messageID)) {
 			out.Audit = append(out.Audit, r.seq)

@@ -14,13 +14,13 @@ import (
 
 // Waiting are the messages that are held, without their texts, for the list of everything
 // that waits for the operator. Whoever reads that list has passed the gate for it.
-func (o *Operator) Waiting(ctx context.Context) ([]Letter, error) {
+func (o *Operator) Waiting(ctx context.Context) ([]Message, error) {
 	es, err := o.s.o.Book.Desk().Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	held := slices.DeleteFunc(es, func(e mail.Envelope) bool { return e.State != mail.Held })
-	return o.s.envelopes.letters(held, false), nil
+	return o.s.envelopes.messages(held, false), nil
 }
 
 // OnHeld calls look at once, and again whenever a message was held, until ctx ends.
