@@ -1,7 +1,7 @@
-// Package health judges the state of a daemon for a person: what was looked at, what was
-// found, and what to do.
+// Package health judges the state of a daemon for a person: each check has a subject, a
+// finding, and a remedy.
 //
-// Invariant: it reads what the daemon says of itself and changes nothing.
+// Invariant: it reads the status that the daemon reports and changes nothing.
 package health
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 )
 
-// Check is one thing that was looked at.
+// Check is the result of one check.
 type Check struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // OK, Warn or Fail
@@ -25,7 +25,7 @@ const (
 	Fail = "fail"
 )
 
-// OfStatus judges listeners, servers and the record.
+// OfStatus checks listeners, servers and the record.
 func OfStatus(s admin.Status) []Check {
 	var out []Check
 	for _, l := range s.Listeners {

@@ -1,7 +1,7 @@
-// Package history reads the audit log as a person looks at it: acts with their outcomes,
-// the newest first.
+// Package history reads the audit log for a person: acts with their outcomes, the newest
+// first.
 //
-// Invariant: it reads and never writes; what it shows of an act stands in the record.
+// Invariant: it never writes, and it shows only what the record contains.
 package history
 
 import (
@@ -40,7 +40,7 @@ type Record struct {
 	Ref       uint64            `json:"ref"`
 }
 
-// Fact is what was known of a caller.
+// Fact is one fact about a caller, with its grade.
 type Fact struct{ Name, Value, Grade string }
 
 // Entry is one act as a list shows it: a decision with its outcome, or an event.
@@ -94,7 +94,7 @@ func took(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// Client is the program of a caller: of a shim the one that started it.
+// Client returns the program of a caller; for `doorward connect`, the program that started it.
 func Client(facts []Fact) string {
 	value := func(name string) string {
 		for _, f := range facts {
@@ -114,7 +114,7 @@ func Client(facts []Fact) string {
 	return exe
 }
 
-// SeqOf is the number of a line: `{"seq":N,` stands in front of every one.
+// SeqOf returns the number of a line, which begins with `{"seq":N,`.
 func SeqOf(line []byte) uint64 {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	if !ok {
@@ -128,13 +128,13 @@ func SeqOf(line []byte) uint64 {
 	return n
 }
 
-// Filter is which entries of the log are wanted.
+// Filter selects entries of the log.
 type Filter struct {
 	Client, Server, Tool, Outcome, Session string
 	All                                    bool // events and the operator's own acts too
 	From, To                               time.Time
 	Rule                                   string
-	Lines                                  int // how many are looked at; 0: MaxLines
+	Lines                                  int // most lines to read; 0: MaxLines
 }
 
 func (f Filter) takes(e Entry) bool {
@@ -181,14 +181,14 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// MaxLines is how many lines one search looks at where its filter does not say; the next
-// page goes on.
+// MaxLines is how many lines one search reads where its filter does not say; the next
+// page continues.
 const MaxLines = 20_000
 
 // Found is one page of entries, the newest first.
 type Found struct {
 	Entries []Entry
-	Next    uint64 // what the next page begins before; 0: this was the last one
+	Next    uint64 // number before which the next page begins; 0: this was the last one
 }
 
 // Search reads the log backwards from before (0: its end).
@@ -248,7 +248,7 @@ func (s *searching) over(line []byte) bool {
 
 // answered notes what a line says of a question to the operator that stands before it. A
 // question is over when it was denied or has expired, or when a call was made with the
-// approval: one that was approved and not made is still to be seen.
+// approval; one that was approved and not made is still shown.
 func (s *searching) answered(seq uint64, line []byte) {
 	ref, err := strconv.ParseUint(Member(line, "ref"), 10, 64)
 	if err == nil && (Member(line, "action") != "approval.granted" || s.done[seq]) {
@@ -271,8 +271,8 @@ func noteEnding(ends map[uint64]*ending, line []byte) {
 	ends[ref] = &ending{result: Member(line, "result"), at: at, bytes: size}
 }
 
-// Member is a number or a plain text of a line, without a parser: quotes inside
-// texts are escaped, so the name of a member stands nowhere else.
+// Member returns a number or a plain text of a line without parsing it. Quotes inside
+// texts are escaped, so the name of a member occurs nowhere else.
 func Member(line []byte, name string) string {
 	_, rest, found := bytes.Cut(line, []byte(`,"`+name+`":`))
 	if !found {

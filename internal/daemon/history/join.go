@@ -5,19 +5,19 @@ import "encoding/json"
 // mostOpen bounds the acts whose outcome a Join waits for.
 const mostOpen = 10_000
 
-// Join puts acts and their outcomes together while they are written, in the order of the
-// log. An act is given out when it is over.
+// Join matches acts with their outcomes while they are written, in the order of the log.
+// It returns an act when the act is over.
 type Join struct {
 	filter Filter
 	open   map[uint64]Record
 	order  []uint64
 }
 
-// NewJoin makes a join of the acts that the filter takes.
+// NewJoin makes a Join of the acts that the filter selects.
 func NewJoin(f Filter) *Join { return &Join{filter: f, open: make(map[uint64]Record)} }
 
-// Take takes one line in and returns the act that it ends. False: it ends none that is
-// wanted.
+// Take reads one line and returns the act that it ends. It returns false when the line
+// ends no act that the filter selects.
 func (j *Join) Take(line []byte) (Entry, bool) {
 	ends := make(map[uint64]*ending)
 	if isEnding(line) {

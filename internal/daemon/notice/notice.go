@@ -1,9 +1,9 @@
 // Package notice tells the operator of calls that are held: by a program, by a signed
 // webhook, and on the desktop.
 //
-// Invariant: a notice decides nothing, and nothing in it can be acted on: it says where
-// to decide. The arguments of a call leave the machine only where the configuration says
-// so. What a server or an agent chose is text in it, never markup.
+// Invariant: a notice has no means to decide; it says where to decide. The arguments of a
+// call leave the machine only where the configuration says so. Text that a server or an
+// agent chose is never markup.
 package notice
 
 import (
@@ -25,7 +25,7 @@ type Call struct {
 	Args                                    string // JSON
 }
 
-// Options are the ways of notice. A zero one is not used.
+// Options are the ways in which the operator is told. A way whose field is zero is not used.
 type Options struct {
 	Command []string
 	// Run starts a program with additional variables, and waits for its end.
@@ -55,14 +55,14 @@ func New(o Options) *Notifier {
 	return n
 }
 
-// Close ends what is under way.
+// Close ends the notices that are under way.
 func (n *Notifier) Close() {
 	n.end()
 	n.all.Wait()
 }
 
-// Tell begins to tell the operator of a call, in every way that there is, and returns at
-// once. A way that fails is logged; the call waits all the same.
+// Tell begins to tell the operator of a call, in every configured way, and returns at
+// once. A way that fails is logged, and does not affect the call.
 func (n *Notifier) Tell(c Call) {
 	if len(n.o.Command) > 0 {
 		n.begin("approvals.notify.command", func(ctx context.Context) error { return n.o.Run(ctx, n.o.Command, c.environment()) })
@@ -93,7 +93,7 @@ func (n *Notifier) begin(way string, tell func(context.Context) error) {
 	})
 }
 
-// environment is what a program is told: never the arguments.
+// environment is the variables of a program. The arguments are never among them.
 func (c Call) environment() []string {
 	return []string{"DOORWARD_PENDING=" + strconv.FormatUint(c.N, 10), "DOORWARD_CLIENT=" + c.Client, "DOORWARD_SERVER=" + c.Server, "DOORWARD_TOOL=" + c.Tool}
 }

@@ -25,7 +25,7 @@ import (
 type Webhook struct {
 	URL    secret.Value
 	Secret secret.Value // see Key
-	Args   bool         // the arguments go with it
+	Args   bool         // send the arguments of the call
 	Client *http.Client // of the package that dials
 	Pauses []time.Duration
 }
@@ -43,8 +43,8 @@ func NewSecret() ([]byte, error) {
 	return []byte(secretPrefix + base64.StdEncoding.EncodeToString(b) + "\n"), nil
 }
 
-// Key is the key that a secret stands for: base64 behind the prefix whsec_, and otherwise
-// its own bytes.
+// Key returns the key of a secret: the base64 behind the prefix whsec_, otherwise the
+// bytes of text.
 func Key(text string) ([]byte, error) {
 	key := []byte(text)
 	if coded, ok := strings.CutPrefix(text, secretPrefix); ok {
@@ -59,7 +59,7 @@ func Key(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Pauses are what is waited between attempts by default.
+// Pauses returns the default pauses between attempts.
 func Pauses() []time.Duration { return []time.Duration{time.Second, 5 * time.Second, 20 * time.Second} }
 
 // message is the body of a webhook.
@@ -89,13 +89,13 @@ func (w *Webhook) body(c Call) ([]byte, error) {
 	return json.Marshal(n)
 }
 
-// refusal is an answer after which nothing is tried again.
+// refusal is an answer after which there is no further attempt.
 type refusal struct{ status int }
 
 func (r refusal) Error() string { return fmt.Sprintf("the receiver answered %d", r.status) }
 
-// send delivers a notice. It is tried again after the pauses where the receiver cannot be
-// reached, is busy or fails, under the same id, as long as the call can be approved.
+// send delivers a notice. It tries again after each pause, under the same id, where the
+// receiver cannot be reached, is busy or fails, as long as the call can be approved.
 func (w *Webhook) send(ctx context.Context, c Call) error {
 	ctx, cancel := context.WithDeadline(ctx, c.Expires)
 	defer cancel()

@@ -2,8 +2,8 @@
 // https://www.w3.org/TR/webauthn-3/).
 //
 // Invariants: a ceremony is answered once, within two minutes, by the session that began
-// it. What a key signs is bound to the purpose by the challenge, which is a digest of the
-// purpose and a nonce. Once there is a key, keys are added and removed with one alone.
+// it. The challenge, a digest of the purpose and a nonce, binds a signature to its purpose.
+// The first key needs no signature; every later addition or removal needs that of a key.
 package passkey
 
 import (
@@ -31,12 +31,12 @@ import (
 )
 
 var (
-	// ErrRefused refuses an answer: of no ceremony that is open, of another session or
-	// purpose, or not signed by a key that is known.
+	// ErrRefused says that an answer belongs to no open ceremony, to another session or
+	// purpose, or is not signed by a registered key.
 	ErrRefused = errors.New("the passkey's answer is not good")
 	// ErrNone says that no passkey is registered.
 	ErrNone = errors.New("no passkey is registered")
-	// ErrName refuses the name of a key.
+	// ErrName says that the name of a key is not allowed.
 	ErrName = errors.New("not a name for a passkey")
 )
 
@@ -59,18 +59,18 @@ type Key struct {
 	Used  time.Time // zero: never
 }
 
-// Purpose is what an answer is for. Equal purposes have equal fields.
+// Purpose is the act that an answer is for. Equal purposes have equal fields.
 type Purpose []string
 
-// Visit is who runs a ceremony: a session of the console, at an origin that is this
-// console's own.
+// Visit identifies the one who runs a ceremony: a session of the console, at an origin
+// of the console itself.
 type Visit struct {
 	Session string
 	Origin  string
 	Who     *principal.Principal
 }
 
-// Ceremony is what the browser is asked. Kind is get (sign) or create (register).
+// Ceremony is the request to the browser. Kind is get (sign) or create (register).
 type Ceremony struct {
 	ID      string `json:"ceremony"`
 	Kind    string `json:"kind"`
@@ -152,7 +152,7 @@ func idOf(credential []byte) string {
 	return hex.EncodeToString(sum[:])[:idLength]
 }
 
-// Keys are the registered keys, the oldest first.
+// Keys returns the registered keys, the oldest first.
 func (b *Book) Keys() []Key {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,8 +202,8 @@ func (b *Book) Sign(v Visit, p Purpose) (Ceremony, error) {
 	return b.begin(c, v, data, options.Response), nil
 }
 
-// Signed reports by its error whether answer is the signature of a key for the purpose. It
-// returns the id of the key. The ceremony is over, whatever comes out.
+// Signed checks that answer is the signature of a registered key for the purpose, and
+// returns the id of the key. The ceremony is over in either case.
 func (b *Book) Signed(v Visit, id string, p Purpose, answer []byte) (key string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -299,7 +299,7 @@ func (b *Book) take(v Visit, id, kind string) (*ceremony, error) {
 	return c, nil
 }
 
-// event records what happened to a key.
+// event records an event of a key.
 func (b *Book) event(v Visit, what, key, reason string) error {
 	_, err := b.record(&audit.Record{Kind: audit.Event, Source: "passkey", Who: v.Who, Action: what, Resource: key, Reason: reason})
 	if err != nil {
@@ -308,7 +308,7 @@ func (b *Book) event(v Visit, what, key, reason string) error {
 	return nil
 }
 
-// named is a name for people.
+// named checks and cleans a name for display.
 func named(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if name == "" || len(name) > mostName || plaintext.Line(name) != name {

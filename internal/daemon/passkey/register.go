@@ -12,8 +12,8 @@ import (
 func addPurpose(name string) Purpose  { return Purpose{"add", name} }
 func removePurpose(id string) Purpose { return Purpose{"remove", id} }
 
-// Add begins the registration of a key: by creating the first one, else by the signature
-// of one that there is, after which Allowed goes on.
+// Add begins the registration of a key. The first key is created at once; otherwise a
+// registered key signs first, and Allowed continues.
 func (b *Book) Add(v Visit, name string) (Ceremony, error) {
 	name, err := named(name)
 	if err != nil {
@@ -25,7 +25,7 @@ func (b *Book) Add(v Visit, name string) (Ceremony, error) {
 	return b.create(v, "")
 }
 
-// Allowed goes on with Add after the signature.
+// Allowed continues Add after the signature.
 func (b *Book) Allowed(v Visit, id, name string, answer []byte) (Ceremony, error) {
 	name, err := named(name)
 	if err != nil {
@@ -99,7 +99,7 @@ func (b *Book) Added(v Visit, id, name string, answer []byte) error {
 // Remove begins the removal of a key, by the signature of any.
 func (b *Book) Remove(v Visit, key string) (Ceremony, error) { return b.Sign(v, removePurpose(key)) }
 
-// Removed ends it.
+// Removed ends the removal that Remove began.
 func (b *Book) Removed(v Visit, id, key string, answer []byte) error {
 	by, err := b.Signed(v, id, removePurpose(key), answer)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 )
 
 // Archive copies the segments of the log in dir up to through, 0 for all, to the
-// directory to, with the checkpoints about them and where they begin. The copy is a log
-// that auditlog.Verify accepts with the public key alone. A directory that holds the
-// archive of what stands before is continued. The copy is on the disk and verified
-// when Archive returns without an error.
+// directory to, with their checkpoints and their signed beginning. The copy is a log that
+// auditlog.Verify accepts with the public key alone. If the directory holds the archive of
+// earlier segments, that archive is continued. When Archive returns without an error, the
+// copy is on the disk and verified.
 func Archive(dir, to string, through int, v note.Verifier) (auditlog.Report, error) {
 	r, err := archive(dir, to, through, v)
 	if err != nil {
@@ -128,7 +128,7 @@ func copyCheckpoints(dir, to string, last uint64) error {
 	return durable.ReplaceAt(path, have)
 }
 
-// checkpoints yields the whole ones.
+// checkpoints yields the complete checkpoints of text.
 func checkpoints(text []byte) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for lines := bytes.SplitAfter(text, []byte("\n")); len(lines) > checkpointLines; lines = lines[checkpointLines:] {

@@ -1,9 +1,8 @@
 // Package retain removes the oldest part of the audit log, and keeps archives of it.
 //
-// Invariant: whole segments alone are removed, the oldest first in the order of the
-// log, never the one that is written to, and none before a signed beginning behind it
-// is on the disk. A process that ends at any moment leaves a log that verifies;
-// Finish does the rest.
+// Invariant: only whole segments are removed, the oldest first, never the open one, and
+// none before a signed beginning behind it is on the disk. A process that ends at any
+// moment leaves a log that verifies; Finish removes the rest.
 package retain
 
 import (
@@ -21,14 +20,14 @@ import (
 // Bounds are how much of the log is kept.
 type Bounds struct {
 	Before time.Time // segments whose last record is older are removed; zero: no bound
-	Bytes  int64     // most bytes of the whole record; negative: no bound
-	Closed bool      // the open segment stays, whatever the others say
+	Bytes  int64     // most bytes of all files of the log; negative: no bound
+	Closed bool      // never remove the open segment
 }
 
 // Plan is what a prune removes.
 type Plan struct {
 	Through  int       // the last segment to remove; 0: none
-	Turn     bool      // also the open segment is meant, which a new one must follow first
+	Turn     bool      // the open segment is among them: a new one must be opened first
 	Segments int       // how many are removed
 	Records  uint64    // in them
 	Bytes    int64     // of them
@@ -71,7 +70,7 @@ func (b Bounds) Plan(dir string, now time.Time) (p Plan, err error) {
 	return p, nil
 }
 
-// sizes lists the segments and sums up what the record takes up on the disk.
+// sizes lists the segments and sums up the bytes of the log on the disk.
 func sizes(dir string) (all []segment, total int64, begin audit.Beginning, err error) {
 	numbers, begin, err := audit.Segments(dir, nil)
 	if err != nil {
@@ -121,8 +120,8 @@ func endOf(s segment) (e end, err error) {
 	return e, nil
 }
 
-// Opened is when the open segment of the log in dir began, and its size. Zero: it
-// has no record.
+// Opened returns when the open segment of the log in dir began, and its size. began is
+// zero when the segment has no record.
 func Opened(dir string) (began time.Time, size int64, err error) {
 	all, _, _, err := sizes(dir)
 	if err != nil || len(all) == 0 {

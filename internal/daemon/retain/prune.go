@@ -13,15 +13,15 @@ import (
 type Pruner struct {
 	Log *audit.Log
 	Dir string
-	// Before makes the record of a prune, whose beginning it is told; an error ends it.
+	// Before records a prune with its beginning; an error ends the prune.
 	Before func(audit.Beginning) error
-	// Step is called between two changes of the disk, with the name of the one that
-	// follows; an error ends the prune there. Tests stop at each. Nil: nothing is called.
+	// Step is called before each change of the disk, with its name; an error ends the prune
+	// there. Tests stop at each. It may be nil.
 	Step func(next string) error
 }
 
-// Through removes the segments up to n, which is closed. An error of the kind of
-// audit.ErrDamaged says that what was to be removed is not whole; then all of it stays.
+// Through removes the segments up to n, which is closed. An error that wraps
+// audit.ErrDamaged says that these segments do not verify; then none is removed.
 func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 	if err := p.step("begin"); err != nil {
 		return audit.Beginning{}, err
@@ -33,8 +33,8 @@ func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 	return b, p.Finish()
 }
 
-// Finish removes what a prune that was interrupted has left. It does nothing when
-// there is nothing left.
+// Finish removes the files that an interrupted prune has left. It does nothing when there
+// are none.
 func (p Pruner) Finish() error {
 	paths, err := auditlog.Removable(p.Dir)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 // the protocol does not have, and of a result that is not listed.
 const other = "other"
 
-// mostSeries bounds the pairs of server and tool, and of server and method. What comes
-// when there are as many counts as other.
+// mostSeries bounds the pairs of server and tool, and of server and method. Further pairs
+// count as other.
 const mostSeries = 2000
 
-// results are the words in which a request ends.
+// results are the words for the end of a request.
 var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "cancelled", "busy", "sign-in", "withheld", "blocked",
 	"denied", "limited", "unavailable", "pending", other}
 
@@ -85,7 +85,7 @@ func (c *calls) answered(m relay.Mark, result string, took time.Duration) {
 	s.took.Observe(took.Seconds())
 }
 
-// refused counts a request that was not.
+// refused counts a request that did not reach its server.
 func (c *calls) refused(m relay.Mark, result string) { c.of(m).counts[resultIndex(result)].Add(1) }
 
 // of finds the series of a request.

@@ -21,7 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// How often and how long is sent.
+// Times and bounds of sending.
 const (
 	sendTime     = 10 * time.Second // one attempt
 	retryTime    = 30 * time.Second // all attempts together
@@ -41,7 +41,7 @@ type sender struct {
 	traces, series outcome
 }
 
-// outcome counts what was sent of one signal.
+// outcome counts the spans or exports of one signal that were sent or failed.
 type outcome struct {
 	sent, failed atomic.Uint64
 	failing      atomic.Bool

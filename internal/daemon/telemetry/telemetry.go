@@ -1,13 +1,13 @@
 // Package telemetry measures requests: counters and latencies for /metrics, and with a
 // collector configured spans, and the same metrics, over OTLP/HTTP.
 //
-// Invariant: what it keeps and sends consists of constants, numbers, times, and the names
-// of servers, known tools and principals. Params, results, tokens and headers never come
-// here. The number of its series is bounded, whatever callers ask for. A collector that
-// is slow or gone delays no request: what cannot be sent is dropped and counted.
+// Invariant: metrics and spans consist of constants, numbers, times, and the names of
+// servers, known tools and principals. Params, results, tokens and headers never reach
+// this package. The number of series is bounded, whatever callers send. A collector that
+// is slow or gone delays no request: spans that cannot be sent are dropped and counted.
 //
-// Limit: a caller chooses the trace that its request becomes a part of, as W3C Trace
-// Context has it. It cannot have a request left out of what is sent.
+// Limit: a caller chooses the trace of its request (W3C Trace Context). It cannot keep a
+// request from being sent.
 package telemetry
 
 import (
@@ -22,18 +22,18 @@ import (
 	"github.com/doorward/doorward/internal/relay"
 )
 
-// Options are what telemetry needs.
+// Options configure a Telemetry.
 type Options struct {
 	// Knows reports whether a server is known to have a tool: only such a name becomes a
 	// label.
 	Knows func(server, tool string) bool
-	// OTLP is where a collector is; nil: nothing is sent.
+	// OTLP is the collector; nil: nothing is sent.
 	OTLP    *Collector
 	Version string // of Doorward
 	Log     *slog.Logger
 }
 
-// Collector is where spans and metrics are sent.
+// Collector is the receiver of spans and metrics.
 type Collector struct {
 	URL     string              // the base, to which /v1/traces and /v1/metrics are appended
 	Headers map[string]string   // for each request
@@ -49,8 +49,8 @@ type Telemetry struct {
 	tracer trace.Tracer // nil: there is no collector
 }
 
-// New begins to measure. An error is of the collector alone; what is returned measures
-// without it.
+// New begins to measure. An error concerns only the collector: the Telemetry that is
+// returned with it measures and does not send.
 func New(o Options) (*Telemetry, error) {
 	t := &Telemetry{calls: calls{knows: o.Knows}, waits: newWaits()}
 	if o.OTLP == nil {
@@ -67,10 +67,10 @@ func New(o Options) (*Telemetry, error) {
 // Traces reports whether there is a collector for spans.
 func (t *Telemetry) Traces() bool { return t.tracer != nil }
 
-// closeTime bounds what is still sent at the end.
+// closeTime bounds the sending at the end.
 const closeTime = 2 * time.Second
 
-// Close sends what is left, within two seconds.
+// Close sends the remaining spans, within two seconds.
 func (t *Telemetry) Close() {
 	if t.sender == nil {
 		return

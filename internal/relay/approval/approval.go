@@ -1,10 +1,9 @@
-// Package approval keeps the acts that wait for the operator, and what the operator has
-// granted.
+// Package approval keeps the acts that wait for the operator, and the operator's grants.
 //
 // Invariants: one approval runs one act, at most once, and only for a caller that still
-// waits or comes back for it. What is asked, granted, denied and expired is recorded
-// before it has an effect. An act that is not decided in time is not done. Arguments
-// are in memory alone.
+// waits or comes back for it. A question, its answer, its expiry and a grant are recorded
+// before they have an effect. An act that is not decided in time is not done. Arguments
+// are kept in memory only.
 package approval
 
 import (
@@ -29,7 +28,7 @@ var (
 	ErrFull = errors.New("too many calls wait for approval")
 	// ErrSettled says that no such question is open.
 	ErrSettled = errors.New("no such call waits for approval")
-	// ErrVerdict says that a decision is not one of those that there are.
+	// ErrVerdict says that a verdict is not one of those that exist.
 	ErrVerdict = errors.New("not a decision")
 )
 
@@ -37,10 +36,10 @@ var (
 type Call struct {
 	Held    *gate.Held
 	Act     gate.Act
-	Args    []byte // what the operator is shown, canonical JSON
-	Run     []byte // the arguments that the call is made with; nil: it has none
+	Args    []byte // arguments as the operator is shown them, canonical JSON
+	Run     []byte // arguments as the server gets them; nil: the call has none
 	Client  string // program of the caller, as far as it is known
-	Session string // what --for session is bound to: the session, or the process
+	Session string // session or process to which a grant for the session is bound
 }
 
 // Question is a held call as the operator sees it, or a message that is held elsewhere and
@@ -57,7 +56,7 @@ type Question struct {
 	Message                                 string // id of a message; empty: it is a call
 }
 
-// Verdict is what the operator decides. For is once, session, 1h or always.
+// Verdict is the operator's decision. For is once, session, 1h or always.
 type Verdict struct {
 	Approve bool
 	For     string
@@ -65,7 +64,7 @@ type Verdict struct {
 	Passkey string // that signed it; empty: none was asked for
 }
 
-// Answer is what became of a held call: exactly one of Approval, Denied and Pending.
+// Answer is the outcome of a held call: exactly one of Approval, Denied and Pending.
 type Answer struct {
 	Approval *gate.Approval
 	// Run are the arguments of the call that the operator was shown. An equal call, whose
@@ -78,16 +77,16 @@ type Answer struct {
 	Ref     uint64 // of the record that says so
 }
 
-// Options are what a queue is made from.
+// Options configure a Queue.
 type Options struct {
 	Expire time.Duration                       // how long a question is open
 	Record func(*audit.Record) (uint64, error) // writes one record and returns its number
-	Save   func(grants []Grant) error          // keeps what outlives the process
+	Save   func(grants []Grant) error          // stores the grants that outlive the process
 	Notify func(Question)                      // tells the operator; nil: nothing does
 	Now    func() time.Time                    // nil: time.Now
 }
 
-// Bounds of what waits.
+// Bounds of the queue.
 const (
 	mostOpen   = 1000
 	mostOfOne  = 100
@@ -225,7 +224,7 @@ func (q *Queue) Tell(s Question) {
 	}
 }
 
-// Digest is over everything that the operator is shown of the question.
+// Digest is the digest of everything that the operator is shown of the question.
 func (s Question) Digest() string {
 	h := sha256.New()
 	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rule, s.Reason}, s.Notes...) {
@@ -234,7 +233,7 @@ func (s Question) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// record writes what happens to a question. ref is an earlier record of it.
+// record writes a record about a question. ref is an earlier record of it.
 func (q *Queue) record(at *question, what string, who *principal.Principal, ref uint64, detail ...audit.Field) (uint64, error) {
 	a := at.call.Act
 	r := audit.Record{Kind: audit.Event, Source: "approval", Who: who, Session: a.Session, Action: what, Resource: a.Server + "/" + a.Name,

@@ -36,8 +36,8 @@ func lifeOf(word string) time.Duration {
 
 func orOnce(word string) string { return cmp.Or(word, Once) }
 
-// Grant lets every call of a tool through that one principal makes, until it expires, is
-// revoked, or the tool's definition is another one.
+// Grant approves every call of a tool by one principal, until it expires, is revoked, or
+// the tool's definition changes.
 type Grant struct {
 	ID         string    `json:"id"`
 	Action     string    `json:"action"`
@@ -45,7 +45,7 @@ type Grant struct {
 	Tool       string    `json:"tool"`
 	Definition string    `json:"definition"`
 	Principal  string    `json:"principal"`
-	Session    string    `json:"session,omitempty"` // what it is bound to; empty: to none
+	Session    string    `json:"session,omitempty"` // session or process it is bound to; empty: none
 	For        string    `json:"for"`
 	Granted    time.Time `json:"granted"`
 	Expires    time.Time `json:"expires,omitzero"`
@@ -116,7 +116,7 @@ func (q *Queue) end(i int, by *principal.Principal, why string) error {
 	return q.keep(slices.Delete(slices.Clone(q.grants), i, i+1))
 }
 
-// Grants are those in force, the oldest first.
+// Grants returns the grants in force, the oldest first.
 func (q *Queue) Grants() []Grant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +124,8 @@ func (q *Queue) Grants() []Grant {
 	return slices.DeleteFunc(slices.Clone(q.grants), func(g Grant) bool { return !g.Expires.IsZero() && now.After(g.Expires) })
 }
 
-// Revoke ends a grant in the name of by; ErrSettled: there is no such grant.
+// Revoke ends a grant in the name of by. The error is ErrSettled when there is no such
+// grant.
 func (q *Queue) Revoke(by *principal.Principal, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +136,7 @@ func (q *Queue) Revoke(by *principal.Principal, id string) error {
 	return q.end(i, by, "by the operator")
 }
 
-// mostUses bounds what is remembered of approved calls.
+// mostUses bounds how many approved calls are remembered.
 const mostUses = 4096
 
 // notes say what is unusual about a call, as far as this run of the daemon knows.

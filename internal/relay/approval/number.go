@@ -1,8 +1,8 @@
 package approval
 
-// Number gives what is kept elsewhere, and decided by the same commands, numbers among
-// those of the calls: the same for the same key until it is left out once, or the daemon
-// ends. It returns them in the order of the keys.
+// Number gives items that are kept elsewhere, and decided by the same commands, numbers
+// from the series of the calls. A key keeps its number until a call of Number omits it, or
+// the daemon ends. The numbers are in the order of the keys.
 func (q *Queue) Number(keys []string) []uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

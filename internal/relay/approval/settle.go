@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Settle decides question n in the name of by. preview is the digest of what was shown;
-// empty: it is not compared. The error is ErrSettled, ErrVerdict, or that the decision
-// could not be recorded: then the question stays open.
+// Settle decides question n in the name of by. preview is the digest that was shown;
+// empty: it is not compared. The error is ErrSettled, ErrVerdict, or that of the record;
+// without a record the question stays open.
 func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verdict) error {
 	v.For = orOnce(v.For)
 	if !v.Approve && len(v.Why) > mostWhy || v.Approve && lifeOf(v.For) == unknownLife {
@@ -96,7 +96,7 @@ func (q *Queue) expire(at *question) {
 	q.remove(at)
 }
 
-// Close ends every question: nothing of it is done.
+// Close ends every question. No call that waits is run.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
