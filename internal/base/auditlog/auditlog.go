@@ -2,7 +2,7 @@
 // follows records, verifies them, and prunes the oldest. It needs no daemon and
 // disturbs none.
 //
-// Invariant: what is shown as a record stands so in the log, with the caller of
-// the record that it refers to. Verify calls whole only what was written and not
-// changed since. What was not verified is never pruned.
+// Invariant: a record is shown as it is in the log, with the caller of the record
+// that it refers to. Verify accepts only a log that was not changed since it was
+// written. A segment that was not verified is never pruned.
 package auditlog

@@ -14,9 +14,9 @@ import (
 const backBytes = 256 << 10
 
 // Backwards returns the records of the log in dir, the last one first, each a line
-// without its newline that is valid until the next; it reads no more than is
-// asked for. Each says of its caller what is known, as Showing does. Records are not verified; an unfinished last line is left out. An
-// error ends it.
+// without its newline that is valid until the next one. It reads no more than is
+// asked for. Each line has its caller, as from Showing. Records are not verified; an
+// unfinished last line is left out. An error ends the sequence.
 func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		numbers, _, err := audit.Segments(dir, nil)

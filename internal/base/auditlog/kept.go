@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Has reports whether l has the checkpoint that m is about. It looks at the
-// checkpoints alone, which Open has compared with the records; that is the newest
-// one after a clean stop, so that the others are rarely read.
+// Has reports whether l has the checkpoint of m. It reads only the checkpoints, which
+// Open has compared with the records. After a clean stop it is the newest one, so the
+// others are rarely read.
 func Has(l *audit.Log, m audit.Mark) (bool, error) {
 	last, any := l.Checkpointed()
 	if !any || last.Seq <= m.Seq {

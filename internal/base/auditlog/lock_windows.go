@@ -1,4 +1,4 @@
 package auditlog
 
-// beingWritten reports false: what is here was copied from the machine that writes it.
+// beingWritten reports false: no daemon runs on Windows, so the log is a copy.
 func beingWritten(string) (bool, error) { return false, nil }

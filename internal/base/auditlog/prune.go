@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Removable lists the files of segments before the beginning: a prune that did
-// not come to its end has left them, and they are no part of the log.
+// Removable lists the files of segments before the beginning. An interrupted prune has
+// left them; they are not part of the log.
 func Removable(dir string) (paths []string, err error) {
 	b, err := audit.ReadBeginning(dir, nil)
 	if err != nil {
@@ -32,11 +32,10 @@ func Removable(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// Cut ends the removed part of l with segment through, which must
-// be closed: it verifies what is to be removed, calls before, which records it, and
-// makes the log begin behind it. Afterwards the files of Removable can be removed
-// in any order, at any time. An error, also one of before, means that the log
-// begins where it began.
+// Cut moves the beginning of l behind segment through, which must be closed. It
+// verifies the segments up to through, calls before, which records the removal, and
+// signs the new beginning. Afterwards the files of Removable can be removed in any
+// order, at any time. After an error, also one of before, the beginning is unchanged.
 func Cut(ctx context.Context, l *audit.Log, through int, before func(audit.Beginning) error) (audit.Beginning, error) {
 	b, err := cutPoint(ctx, l, through)
 	if err == nil {
@@ -79,8 +78,7 @@ func cutPoint(ctx context.Context, l *audit.Log, through int) (b audit.Beginning
 	return audit.Beginning{Seq: w.tip.Seq, Hash: w.tip.Hash, Time: audit.Stamp(time.Now()), Segment: through}, nil
 }
 
-// TrimCheckpoints removes the checkpoints of l about less than
-// what was removed.
+// TrimCheckpoints removes the checkpoints of l that cover only removed records.
 func TrimCheckpoints(l *audit.Log) error {
 	b, err := audit.ReadBeginning(l.Dir(), nil)
 	if err != nil || b.Segment == 0 {

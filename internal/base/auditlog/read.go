@@ -19,8 +19,8 @@ import (
 const settleDelay = 50 * time.Millisecond
 
 // Tail returns the last n records of the log in dir, oldest first, each a line
-// without its newline, with its caller as Showing does. It reads backwards and no more than it needs. Records
-// are not verified; an unfinished last line is left out.
+// without its newline, with its caller, as from Showing. It reads backwards and no
+// more than it needs. Records are not verified; an unfinished last line is left out.
 func Tail(dir string, n int) ([][]byte, error) {
 	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
@@ -64,7 +64,8 @@ func tailOf(dir string, number, n int) ([][]byte, error) {
 }
 
 // Export writes every finished line of the log in dir to w, unchanged. Segments that
-// are removed meanwhile are left out at the front; behind a line they are an error.
+// are removed before the first line is written are left out; a later removal is an
+// error.
 func Export(ctx context.Context, dir string, w io.Writer) error {
 	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
@@ -110,14 +111,13 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 	return nil
 }
 
-// Follow calls fn with each record from number from on, in order, those that
-// are there already and those that come, until ctx ends (its error is returned)
-// or fn fails. From 0 means those that come from now on. The line has no
-// newline, says of its caller what is known, as Showing does, and is valid until fn returns. It needs no daemon and goes on over
-// rotation and restarts. A record is delivered one look, 50 ms, after it was
-// written. Each is held against the one before, and audit.ErrDamaged ends it. Records that
-// were removed before it began are passed over; ones that are removed before they were
-// delivered are ErrPruned.
+// Follow calls fn with each record from number from on, in order, existing and new
+// ones, until ctx ends (its error is returned) or fn fails. From 0 means new ones
+// only. The line has no newline, has its caller, as from Showing, and is valid until
+// fn returns. Follow needs no daemon and continues over rotation and restarts. A
+// record is delivered 50 ms, one look, after it was written. Each is compared with the
+// one before; damage ends Follow with audit.ErrDamaged. Records that were removed
+// before it began are skipped; removal before delivery is ErrPruned.
 func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
 	c := &cursor{dir: dir, from: from}
 	defer c.close()

@@ -10,17 +10,17 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Showing puts the caller back into records that refer to an earlier one. It shows
-// lines of one log in ascending order, all from some segment's first on; the ones that
-// the functions of this package return have been through one. Lines that were shown are
-// not what the hash is over: that is the line as Export writes it.
+// Showing puts the caller into records that refer to an earlier record. It takes the
+// lines of one log in ascending order, from the first of a segment on. The lines that
+// functions of this package return have passed one. The hash of a record is over the
+// line as Export writes it, not over a shown line.
 type Showing struct {
 	recent, older map[uint64][]byte // what is said of a caller, by the number of the record
 	find          func(seq uint64) ([]byte, error)
 }
 
-// Show returns the line, or a new one in which facts and session stand in
-// the place of the reference. A reference that leads nowhere stays.
+// Show returns the line, or a new one in which facts and session replace the
+// reference. A reference to a missing record stays.
 func (s *Showing) Show(line []byte) []byte { return s.show(nil, line) }
 
 // show is Show into dst where a new line is made.

@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	OK          bool        `json:"ok"`
 	Records     uint64      `json:"records"`     // good ones, counted from the beginning
@@ -35,9 +35,9 @@ type Report struct {
 // chain had that hash at that number. A log shorter than a checkpoint says was
 // rolled back, and fails. Times are not compared; clocks are set.
 //
-// All marks that were kept elsewhere must be among the checkpoints, and the log
-// must reach them: without one, a log that was removed or is an older copy of itself
-// looks whole.
+// All marks in kept must be among the checkpoints, and the log must reach them.
+// Without a mark that was kept elsewhere, an older copy of the log, or none, looks
+// whole.
 //
 // A log whose oldest segments were pruned begins where its signed beginning says,
 // and is whole from there.
@@ -45,11 +45,11 @@ type Report struct {
 // With a nil verifier checkpoints are compared but not authenticated. With one,
 // a log that has records must have a checkpoint.
 //
-// It needs no daemon and disturbs none. While some process holds the log open
-// for writing (its flock says so), an unfinished last line is the writer's and
-// is passed over; otherwise it was torn or cut, and is the first bad record: a
-// start of the daemon would cut it off and record that. Damage is told by the
-// Report; an error means that the log could not be read.
+// It needs no daemon and disturbs none. While a process holds the log open for
+// writing (it has the flock), an unfinished last line is the writer's and is skipped;
+// otherwise it was torn or cut, and is the first bad record: a start of the daemon
+// would cut it off and record that. The Report tells damage; an error means that the
+// log could not be read.
 func Verify(dir string, v note.Verifier, kept ...audit.Mark) (Report, error) {
 	for try := 0; ; try++ {
 		r, settled, err := verifyOnce(dir, v, kept)

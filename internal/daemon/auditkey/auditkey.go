@@ -1,7 +1,7 @@
 // Package auditkey keeps the key of the audit log in the state directory.
 //
 // Invariant: a private key that another user could have read is not used, and
-// the published verifier always belongs to the private key beside it.
+// the verifier that is published beside a private key always belongs to it.
 package auditkey
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// PublicName is the file beside the private key that holds the verifier string,
-// for those who check checkpoints elsewhere.
+// PublicName is the file beside the private key with the verifier string, for
+// checking checkpoints on another machine.
 const PublicName = "audit.pub"
 
 // LoadOrCreate reads the ed25519 key at path, in the format of

@@ -37,7 +37,7 @@ const (
 	mostSteps = 60
 )
 
-// agents shows who is registered, and what went between them.
+// agents shows the registered agents and the messages between them.
 func (c *Console) agents(q *request) (page, error) {
 	a := c.o.Agents()
 	if a == nil {
@@ -110,7 +110,8 @@ type peerData struct {
 	Bodies bool
 }
 
-// peer shows one agent and what waits for it. Bodies are an act of their own.
+// peer shows one agent and the messages that wait for it. Showing their bodies is
+// an act of its own.
 func (c *Console) peer(q *request) (page, error) {
 	a := c.o.Agents()
 	if a == nil {
@@ -131,7 +132,7 @@ func (c *Console) peer(q *request) (page, error) {
 	return page{View: "peer", Title: "Agent " + p.Name, Data: d}, nil
 }
 
-// message shows what became of one message.
+// message shows the states of one message.
 func (c *Console) message(q *request) (page, error) {
 	a := c.o.Agents()
 	if a == nil {
@@ -157,7 +158,7 @@ func (f acts) send(q *request) (said, next string, err error) {
 	return "Sent to " + sent.To + ": " + sent.State, "agents/one?" + query("peer", sent.PeerID), nil
 }
 
-// pause holds all that comes for an agent, or no longer.
+// pause holds all new messages for an agent, or ends that.
 func (f acts) pause(q *request) (said, next string, err error) {
 	a := f.c.o.Agents()
 	if a == nil {

@@ -1,12 +1,12 @@
-// Package console is the web console at /ui/: what the daemon does and what
-// waits for a person, in a browser on this machine.
+// Package console is the web console at /ui/. It shows the acts of the daemon and
+// the calls that wait for a person, in a browser on this machine.
 //
 // Invariants: a GET, an address or a local origin signs no caller in; a
 // session begins with a code that the operator fetched on the Unix socket, and
 // acts in the operator's name through the same functions and the same gate as
-// the command line. Every text is text: templates escape markup, and each page
-// goes out through plaintext, so that what cannot be seen is written as an
-// escape. A page is bounded: lists have pages, and long texts are cut.
+// the command line. A text of others never becomes markup: templates escape it,
+// and plaintext writes characters that cannot be seen as escapes. A page is
+// bounded: lists have pages, and long texts are cut.
 package console
 
 import (
@@ -24,17 +24,18 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Prefix is where the console lives.
+// Prefix is the path of the console.
 const Prefix = "/ui/"
 
-// Caller is the operator in whose name a session acts: who ran `doorward ui`,
-// and the processes that were above that command, in the form of peer.Ancestors.
+// Caller is the operator in whose name a session acts: the principal that ran
+// `doorward ui`, and the processes above that command, in the form of
+// peer.Ancestors.
 type Caller struct {
 	Who       *principal.Principal
 	Processes []string
 }
 
-// Visit is what the daemon knows of the connection of a request.
+// Visit describes the connection of a request.
 type Visit struct {
 	Listener string // the address as bound; cookies and codes belong to one listener
 	Scheme   string // http or https
@@ -47,9 +48,9 @@ type Options struct {
 	// Enter passes the gate as action `admin` and the rule about an agent's
 	// shell; leave records the end.
 	Enter func(ctx context.Context, by Caller, what string) (leave func(), err error)
-	// Allows is Enter without a record, for what goes on from a recorded act.
+	// Allows is Enter without a record, for the continuation of a recorded act.
 	Allows func(ctx context.Context, by Caller, what string) bool
-	// Event records what happened to a session; who may be nil.
+	// Event records an event of a session; who may be nil.
 	Event func(who *principal.Principal, action, reason string)
 	// Refused records a request that was refused before a session was known.
 	Refused func(r *http.Request, reason string)
@@ -73,7 +74,7 @@ type Options struct {
 	Approvals    Approvals // nil: this daemon holds no calls
 	Servers      Servers
 	Passkeys     *passkey.Book
-	// PasskeyRequired: what is held is approved with a passkey alone.
+	// PasskeyRequired: held calls and messages are approved only with a passkey.
 	PasskeyRequired bool
 	Log             *slog.Logger
 	Now             func() time.Time // nil: time.Now
@@ -82,24 +83,24 @@ type Options struct {
 // Setting is one key of the configuration with its value.
 type Setting struct{ Key, Value string }
 
-// Servers is what the console shows and does with configured servers beside
-// their status.
+// Servers shows and restarts configured servers. Their status comes from Options.
 type Servers interface {
-	// Definitions are what was approved of a server, canonical JSON by item
-	// (tool:NAME and its like).
+	// Definitions are the approved definitions of a server, canonical JSON by
+	// item, such as tool:NAME.
 	Definitions(server string) map[string][]byte
 	// Stderr returns the last lines of standard error, the oldest first.
 	Stderr(server string) []string
 	// Restart ends the processes of a server, which start again at the next
-	// call. It returns how many there were; admin.ErrNotFound: no such server.
+	// call, and returns their number. The error admin.ErrNotFound means that
+	// there is no such server.
 	Restart(server string) (ended int, err error)
 }
 
 // Approvals is the queue of held calls and messages.
 type Approvals interface {
 	Pending(ctx context.Context, by Caller) ([]Held, error)
-	// Settle decides question n. Errors are those of a question that is not
-	// open, and of a caller who may not decide.
+	// Settle decides question n. It is an error when the question is not open
+	// or the caller may not decide.
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 
@@ -115,8 +116,8 @@ type Held struct {
 	Passkey                         bool   // it is approved with one
 }
 
-// Verdict is what a person decided: Decision is approve or deny, For once,
-// session, 1h or always, Why the reason of a denial. Preview is the digest of what was
+// Verdict is the decision of a person: Decision is approve or deny, For is once,
+// session, 1h or always, Why is the reason of a denial. Preview is the digest that was
 // shown, and Passkey the key that signed an approval.
 type Verdict struct{ Decision, For, Why, Preview, Passkey string }
 
@@ -163,15 +164,15 @@ func (c *Console) Issue(by Caller, listener string) (code string, until time.Tim
 // there were.
 func (c *Console) SignOut() int { return c.sessions.endAll() }
 
-// Expected reports whether a request is of a session, or may begin one: a code
-// was fetched for its listener. On a listener that asks for a token everybody
-// else gets the answer of every path without one.
+// Expected reports whether a request belongs to a session, or may begin one
+// because a code was fetched for its listener. On a listener that asks for a
+// token, any other request is answered like one without a token.
 func (c *Console) Expected(r *http.Request, v Visit) bool {
 	return c.sessions.waits(v.Listener) || c.sessions.find(cookie(r, v), v) != nil
 }
 
-// Serve answers a request below Prefix. Host and Origin were checked as
-// everywhere; what is stricter here is checked here.
+// Serve answers a request below Prefix. The front has checked Host and Origin;
+// Serve makes the stricter checks of the console.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
 	protect(w.Header())
 	path, _, _ := strings.Cut(r.RequestURI, "?")

@@ -48,7 +48,7 @@ func (c *Console) pending(q *request) ([]Held, error) {
 	return all, err
 }
 
-// decisions shows what waits for a person.
+// decisions shows the calls, messages and definitions that wait for a person.
 func (c *Console) decisions(q *request) (page, error) {
 	d := decisionsData{NoCalls: c.o.Approvals == nil}
 	all, err := c.pending(q)
@@ -154,7 +154,8 @@ func (f acts) settleCall(q *request) (said, next string, err error) {
 	return fmt.Sprintf("%d: %s.", n, v.Decision), "decisions", nil
 }
 
-// settleMessage sends a message again, or ends it. What is held is decided as calls are.
+// settleMessage sends a message again, or ends it. A held message is decided like a
+// call.
 func (f acts) settleMessage(q *request) (said, next string, err error) {
 	a := f.c.o.Agents()
 	if a == nil {

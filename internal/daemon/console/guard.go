@@ -30,8 +30,8 @@ func protect(h http.Header) {
 }
 
 // loopbackHost reports whether a Host names this machine: localhost or a
-// loopback literal. A further name of `listen.http.hosts` is one that somebody
-// else may resolve.
+// loopback literal. A further name of `listen.http.hosts` may be resolved by
+// somebody else.
 func loopbackHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -44,7 +44,8 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// cookieName is a name for each port: cookies do not tell ports apart.
+// cookieName is a name for each port, because a browser sends a cookie to every
+// port of a host.
 func cookieName(v Visit) string {
 	_, port, err := net.SplitHostPort(v.Listener)
 	if err != nil {

@@ -30,7 +30,7 @@ type hour struct {
 
 type minute struct{ calls, refused int }
 
-// clientUse is what one program did.
+// clientUse counts the acts of one program.
 type clientUse struct {
 	Client, Principal string
 	Last              time.Time
@@ -125,7 +125,7 @@ func (h *hour) caller(line []byte) *clientUse {
 		return c
 	}
 	var r history.Record
-	_ = json.Unmarshal(line, &r) // of what cannot be read nobody is the caller
+	_ = json.Unmarshal(line, &r) // a line that cannot be read has no caller
 	if len(h.callers) >= mostCallers {
 		clear(h.callers)
 	}

@@ -23,9 +23,9 @@ const (
 	mostLive = 32
 )
 
-// live is an event stream that says that there is something new, and never
-// what: the page asks for that. It is one act, however long it lasts, and ends
-// with its session. It does not keep the session alive.
+// live is an event stream that says that there is something new; the page then
+// asks for it. The stream is one act, however long it lasts, and ends with its
+// session. It does not keep the session alive.
 func (c *Console) live(q *request) error {
 	defer c.streams.Add(-1)
 	if c.streams.Add(1) > mostLive {
@@ -61,8 +61,9 @@ type liveStream struct {
 	said time.Time // when something was sent
 }
 
-// look says what is new, or now and then that the stream is there, so that a
-// page which has gone shows. false: the stream is over.
+// look sends an event when there is something new, and otherwise a keep-alive
+// from time to time, so that a closed page is noticed. It returns false when the
+// stream is over.
 func (l *liveStream) look() bool {
 	before := l.seq
 	l.seq = l.c.o.Seq()

@@ -16,7 +16,7 @@ type nowData struct {
 	At       time.Time
 }
 
-// now shows what happens at this moment.
+// now shows the present state of the daemon.
 func (c *Console) now(q *request) (page, error) {
 	d := nowData{Status: c.o.Status(), At: c.o.Now()}
 	var err error

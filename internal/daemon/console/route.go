@@ -38,7 +38,7 @@ type route struct {
 	raw func(*request) error
 }
 
-// acts are what the forms of the pages do.
+// acts are the acts of the forms.
 type acts struct{ c *Console }
 
 func (c *Console) allRoutes() map[string]route {
@@ -73,10 +73,10 @@ func (c *Console) allRoutes() map[string]route {
 	return all
 }
 
-// errNotFound is of what a page was asked about and is not there.
+// errNotFound says that the subject of a page does not exist.
 var errNotFound = errors.New("there is no such thing")
 
-// errAway is of a part that is off, or whose database cannot be used.
+// errAway says that a part is off, or that its database cannot be used.
 var errAway = errors.New("this part of the daemon is off, or its database cannot be used now")
 
 // route serves a request of a session.

@@ -26,11 +26,11 @@ type serverData struct {
 	Child  bool // it has processes that can be restarted
 }
 
-// item is one thing that was approved of a server.
+// item is one approved definition of a server.
 type item struct {
 	Key, Description string
 	Bytes            int
-	// Tokens is an estimate of what it costs a model: four bytes a token.
+	// Tokens estimates its cost for a model: four bytes for each token.
 	Tokens int
 }
 
@@ -46,7 +46,7 @@ func (c *Console) serverOf(q *request) (admin.Server, error) {
 	return admin.Server{}, errNotFound
 }
 
-// server shows one server: what it offers, what shuts it in, what runs of it.
+// server shows one server: what it offers, how it is contained, its processes.
 func (c *Console) server(q *request) (page, error) {
 	s, err := c.serverOf(q)
 	if err != nil {

@@ -130,7 +130,7 @@ func (b *book) find(secret string, v Visit) *session {
 	return s
 }
 
-// touch notes that a person did something, and returns what is to be said.
+// touch notes an act of a person, and returns the text for the next page.
 func (b *book) touch(s *session) (flash string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,11 +24,11 @@ var static embed.FS
 //go:embed pages
 var pages embed.FS
 
-// page is what a template is filled with.
+// page is the data of a template.
 type page struct {
 	View  string // the template
 	Title string
-	Who   string // in whose name; empty: nobody is signed in
+	Who   string // principal of the session; empty: there is none
 	CSRF  string
 	Flash string
 	Live  bool   // has a part that is kept up to date
@@ -91,7 +91,7 @@ func (v *views) readStatic() error {
 	return nil
 }
 
-// serveStatic serves what is the same for everybody.
+// serveStatic serves the static files, without a session.
 func (v *views) serveStatic(w http.ResponseWriter, r *http.Request, name string) {
 	f, ok := v.files[name]
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
