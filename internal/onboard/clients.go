@@ -79,7 +79,7 @@ func Clients() []*Client {
 	}
 }
 
-// Find gives the client of a name; nil: there is none.
+// Find returns the client with a name; nil: there is none.
 func Find(name string) *Client {
 	for _, c := range Clients() {
 		if c.Name == name {

@@ -12,24 +12,24 @@ import (
 type Import struct {
 	Places Places
 	Self   string // the path of this program
-	// Judge gives the first problem of a configuration that has one server;
+	// Judge returns the first problem of a configuration that has one server;
 	// empty: there is none.
 	Judge func(text []byte) string
-	// Refer makes the reference that stands for a secret. nil: secrets stay in
-	// the configuration as they are.
+	// Refer makes the reference to a secret. nil: secrets stay in the
+	// configuration.
 	Refer func(server, key string) string
-	// Resolve gives the value of a text of the configuration with the references
-	// that Refer made. nil: the text itself.
+	// Resolve returns the value of a text with the references that Refer made.
+	// nil: the text itself.
 	Resolve func(text string) string
 	// Lenient notes a file that cannot be read instead of failing.
 	Lenient bool
 }
 
-// Plan is what an import does.
+// Plan is the result of planning an import.
 type Plan struct {
 	Change  Change   // of the configuration
-	Secrets []Secret // to be kept before the change is written
-	Notes   []string // what a person should know, one line each
+	Secrets []Secret // to be stored before the change is written
+	Notes   []string // for the person who imports, one line each
 }
 
 // importing is an import under way.
@@ -165,7 +165,7 @@ func (w *importing) write(name string, s server, client string) (err error) {
 	return err
 }
 
-// name is what a server is called in the configuration, and whether it is there
+// name returns the name of a server in the configuration, and whether it is there
 // under that name already.
 func (w *importing) name(e entry, s server) (name string, is bool) {
 	plain := allowedName(e.name)

@@ -8,7 +8,7 @@
 // with its mode, after a copy of it was made; a file that changed since it was
 // read is not written.
 //
-// The package asks nobody, prints nothing and starts nothing.
+// The package has no dialogue: it neither asks, prints nor starts anything.
 package onboard
 
 import (
@@ -42,8 +42,8 @@ const (
 	YAML
 )
 
-// Install gives text with an entry of Doorward, which runs command with args.
-// A nil text is that of a file to be made.
+// Install returns text with an entry of Doorward, which runs command with args.
+// A nil text stands for a file that does not exist yet.
 func (c *Client) Install(text []byte, command string, args []string) ([]byte, error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Client) Install(text []byte, command string, args []string) ([]byte, er
 	return c.doc().put(text, Name, c.shape(command, args))
 }
 
-// Uninstall gives text without Doorward's entry. found is false, and the text
-// unchanged, when it has none.
+// Uninstall returns text without Doorward's entry. When there is none, found is
+// false and the text is unchanged.
 func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {
@@ -63,8 +63,8 @@ func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
 	return c.holding(tree).doc().drop(text, Name)
 }
 
-// Installed gives the command line of Doorward's entry in text; nil when it has
-// none.
+// Installed returns the command line of Doorward's entry in text; nil when there
+// is none.
 func (c *Client) Installed(text []byte) ([]string, error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {

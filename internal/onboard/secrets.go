@@ -9,16 +9,16 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// A Secret is a value of a server that looks like one, with the reference that
-// stands in the configuration for it.
+// A Secret is a value of a server that looks like a secret, with the reference that
+// replaces it in the configuration.
 type Secret struct {
 	Server, Key string
 	Value       secret.Value
 	Ref         string // such as ${file:/path}
 }
 
-// secrets lists what looks like secrets in a server. With refer they are
-// replaced by the references that it gives.
+// secrets lists the values of a server that look like secrets. If refer is not nil,
+// its references replace them.
 func (s *server) secrets(name string, refer func(server, key string) string) []Secret {
 	var out []Secret
 	for _, values := range []map[string]string{s.env, s.headers} {

@@ -31,8 +31,8 @@ func (p Places) Sources(clients []*Client) []Source {
 	return out
 }
 
-// File makes a source of a file of any place. Its client is the one whose file
-// it is, and otherwise the first that has servers under the same key.
+// File makes a source of any file. Its client is the one that the file belongs to,
+// otherwise the first that has servers under the same key.
 func (p Places) File(path string) (Source, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Count runs `go test -json` with the given arguments and says what happened:
-// the output of each failed test, every skipped test with its reason, what a test
-// logs behind "measured: ", and one closing line with the totals. Where CI is set, a skipped test fails the run:
-// a test that could not run there counts as missing, never as passed.
+// Count runs `go test -json` with the given arguments and prints the output of
+// each failed test, every skipped test with its reason, the logs of tests behind
+// "measured: ", and a last line with the totals. Where CI is set, a skipped test
+// fails the run: it counts as missing, never as passed.
 //
 // With `-skips FILE` in front of the arguments, the tests that the file lists may
-// be skipped, and have to be: a listed test that ran, or that does not exist, fails
+// be skipped, and must be: a listed test that ran, or that does not exist, fails
 // the run as well, so that the list stays true. See skips.go.
 package main
 

@@ -45,7 +45,7 @@ func parseSkips(text string) (skips, error) {
 	return listed, nil
 }
 
-// take notes a skipped test, and returns what the report says of it.
+// take notes a skipped test, and returns its text in the report.
 func (s skips) take(test string) string {
 	if _, ok := s[test]; !ok {
 		return ""

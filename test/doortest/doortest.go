@@ -1,11 +1,11 @@
 // Package doortest starts the real doorward binary for tests and ends it again.
 //
-// It exists because the outermost promises of Doorward (what a client on a
-// socket sees, what survives a kill) can only be shown on the shipped binary.
+// It exists because some promises of Doorward (the view of a client on a socket,
+// the state after a kill) can be tested only on the shipped binary.
 // Invariant: every daemon has its own home, state, runtime directory and ports,
 // so tests run side by side and leave neither files nor processes behind.
 //
-// Tests alone import this package; nothing of it is linked into the binary.
+// Only tests import this package; it is never linked into the binary.
 package doortest
 
 import (
@@ -122,7 +122,7 @@ func (d *Daemon) MCP(server string) string {
 	return d.URL + "/mcp/" + server
 }
 
-// Stderr is what the daemon wrote so far, line by line.
+// Stderr returns the lines that the daemon wrote so far.
 func (d *Daemon) Stderr() []string { return d.log.all() }
 
 // WaitStderr waits until some line contains part, and fails the test otherwise.
@@ -138,7 +138,7 @@ func (d *Daemon) WaitStderr(part string, limit time.Duration) {
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
 // Env is the environment in which another doorward command, or a client that
-// starts one, meets this daemon.
+// starts one, finds this daemon.
 func (d *Daemon) Env() []string { return append([]string(nil), d.env...) }
 
 // Command is another doorward command, such as `connect`, that finds this daemon.
@@ -170,7 +170,7 @@ func (d *Daemon) Stop() int {
 	return d.Wait(15 * time.Second)
 }
 
-// Kill9 ends the daemon without giving it a chance to tidy up.
+// Kill9 ends the daemon with SIGKILL, so that it cannot clean up.
 func (d *Daemon) Kill9() {
 	d.t.Helper()
 	_ = d.cmd.Process.Kill()

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Echoes are answers over HTTP/1.1 that repeat a secret, each in another place
-// and few of them valid, by name. In none does it stand where a JSON-RPC
-// message has its content.
+// Echoes returns answers over HTTP/1.1 by name that repeat a secret, each in another
+// place. Few of them are valid. The secret is never in the content of a JSON-RPC
+// message.
 func Echoes(secret string) map[string]string {
 	const fine = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 	events := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -66,8 +66,8 @@ func body(text string) string {
 	return "Content-Length: " + strconv.Itoa(len(text)) + "\r\n\r\n" + text
 }
 
-// Serve answers requests on a listener that the test made with what answer
-// gives for them, byte for byte, and closes the connection.
+// Serve answers requests on l with the bytes that answer returns, and closes the
+// connection.
 func Serve(t testing.TB, l net.Listener, answer func(*http.Request) string) {
 	t.Helper()
 	t.Cleanup(func() { l.Close() })
@@ -88,7 +88,7 @@ func Serve(t testing.TB, l net.Listener, answer func(*http.Request) string) {
 	}()
 }
 
-// Names are the keys of a map in order.
+// Names returns the keys of a map in order.
 func Names(m map[string]string) []string {
 	var names []string
 	for name := range m {

@@ -27,9 +27,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// Issuer is an authorization server for tests, as far as a resource server
-// knows one: metadata and keys over real https on loopback, with a certificate
-// that only CA vouches for. Mint makes its tokens, good and bad.
+// Issuer is an authorization server for tests, with the part that a resource server
+// uses: metadata and keys over https on loopback, with a certificate signed by CA.
+// Mint makes its tokens, good and bad.
 type Issuer struct {
 	URL string // the issuer, without a slash at its end
 	CA  []byte // PEM: what a client must trust to reach it
@@ -74,7 +74,7 @@ func NewIssuer() (*Issuer, error) {
 	return i, nil
 }
 
-// Close ends it, and the answers that hang.
+// Close ends the issuer and its open answers.
 func (i *Issuer) Close() {
 	close(i.over)
 	i.server.CloseClientConnections()
@@ -103,7 +103,7 @@ func (i *Issuer) Client() *http.Client {
 //	huge, huge-jwks    documents of 2 MiB
 //	broken-jwks   a key set that is none
 //	failing       500 for everything
-//	slow          every answer takes longer than anybody waits
+//	slow          every answer takes longer than any client waits
 //	down          every connection is cut
 func (i *Issuer) Set(mode string) {
 	i.mu.Lock()
@@ -124,8 +124,8 @@ func (i *Issuer) Hits(path string) int {
 	return n
 }
 
-// Publish makes a key if there is none of that name, and adds it to the key
-// set. What the name begins with says of what kind it is.
+// Publish adds the key of a name to the key set, and makes it first if there is
+// none. The beginning of the name is the kind of the key.
 func (i *Issuer) Publish(id string) (crypto.Signer, error) {
 	k, err := i.key(id)
 	if err != nil {

@@ -152,7 +152,7 @@ func flipped(part string, parts []string) string {
 }
 
 // sign signs as the algorithm says, also as no issuer should: `none`, and HMAC
-// with the public key, which everybody has, as its secret.
+// with the public key, which is known to all, as its secret.
 func sign(alg string, key crypto.Signer, text []byte) ([]byte, error) {
 	if alg == "none" {
 		return nil, nil

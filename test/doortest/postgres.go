@@ -75,7 +75,7 @@ var shared struct {
 
 // Postgres is a connection string to a fresh, empty database of a real
 // PostgreSQL: one server for each test binary, on a Unix socket alone, with
-// its fsync on. The database goes when the test ends. Where PostgreSQL is not
+// its fsync on. The database is dropped when the test ends. Where PostgreSQL is not
 // installed the test is skipped, and test/count refuses that in CI.
 func Postgres(t testing.TB) string {
 	t.Helper()
@@ -114,7 +114,7 @@ func PostgresServer(t testing.TB) *Server {
 }
 
 // DSN is the connection string of a database that was empty at first. It stays
-// right over Kill and Start.
+// valid over Kill and Start.
 func (s *Server) DSN() string { return s.dsn(pgOwner) }
 
 // Database makes one more empty database, dropped when t ends, with whatever
@@ -142,8 +142,8 @@ func (s *Server) Kill(t testing.TB) {
 	must(t, err)
 }
 
-// Freeze stops all processes of the server as they are: who asks it waits. Thaw
-// lets them go on, and a frozen server can be killed.
+// Freeze stops all processes of the server, so that its clients wait. Thaw lets
+// them continue. A frozen server can be killed.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	must(t, signalFamily(s.pid, syscall.SIGSTOP))

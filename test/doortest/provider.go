@@ -16,11 +16,10 @@ import (
 	"sync"
 )
 
-// Provider is an MCP server that wants OAuth tokens, and the authorization
-// server that issues them, over real https on loopback with a certificate that
-// only CA vouches for. It is strict: codes and refresh tokens are good for one
-// use, and a refresh token that comes twice ends the sign-in. The person who
-// agrees is Browse.
+// Provider is an MCP server that requires OAuth tokens, and the authorization
+// server that issues them, over https on loopback with a certificate signed by CA.
+// It is strict: codes and refresh tokens are valid for one use, and a refresh token
+// that is used twice ends the sign-in. Browse plays the person who agrees.
 type Provider struct {
 	URL string // of both; the MCP server is at /mcp
 	CA  []byte // PEM: what a client must trust to reach it
@@ -57,7 +56,7 @@ func NewProvider() (*Provider, error) {
 	return p, nil
 }
 
-// Close ends it, and the answers that hang.
+// Close ends the provider and its open answers.
 func (p *Provider) Close() {
 	close(p.over)
 	p.server.CloseClientConnections()
@@ -74,8 +73,8 @@ func (p *Provider) Close() {
 //	wrong-iss      it names another issuer when the browser goes back
 //	down           the token endpoint fails
 //
-// and does once what is no mode: expire forgets every access token, revoke
-// every refresh token too.
+// Two words are not modes and act once: expire forgets every access token, revoke
+// forgets every refresh token too.
 func (p *Provider) Set(mode string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +95,7 @@ func (p *Provider) is(modes ...string) bool {
 	return slices.Contains(modes, p.mode)
 }
 
-// Seen is every request as it came, one a line.
+// Seen returns the requests as they came, one a line.
 func (p *Provider) Seen() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

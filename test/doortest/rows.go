@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Rows are all that an SQLite database holds, but for the columns named, as text.
-// ask runs a query that gives one column of text.
+// Rows returns the whole content of an SQLite database as text, except the columns
+// in but. ask runs a query with one column of text.
 func Rows(ask func(query string) []string, but ...string) string {
 	var out strings.Builder
 	for _, table := range ask(`SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`) {
@@ -21,7 +21,7 @@ func Rows(ask func(query string) []string, but ...string) string {
 	return out.String()
 }
 
-// FirstDifference shows the first lines that two texts do not share.
+// FirstDifference returns the first lines in which two texts differ.
 func FirstDifference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(as), len(bs)) {

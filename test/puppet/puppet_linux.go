@@ -1,6 +1,6 @@
-// Package puppet runs other processes for tests of who a process is: the test
-// binary plays them itself. A helper talks by lines on its standard output and
-// ends when its standard input does.
+// Package puppet runs helper processes for tests about the identity of processes.
+// The helpers are the test binary itself. A helper writes lines to its standard
+// output and ends when its standard input does.
 package puppet
 
 import (
@@ -26,7 +26,7 @@ import (
 // Env makes a test binary one of the helpers instead of the tests.
 const Env = "DOORWARD_PUPPET"
 
-// Stages are helpers of a package's own, Steps further orders of its puppets.
+// Stages are further helpers of a package, and Steps further orders of its puppets.
 type (
 	Stages map[string]func(args []string) error
 	Steps  map[string]func(args []string) (string, error)
@@ -106,7 +106,7 @@ func play(mode string, args []string, stages Stages, steps Steps) error {
 	return fmt.Errorf("no such helper: %s", mode)
 }
 
-// Helper is such a process.
+// Helper is a helper process.
 type Helper struct {
 	*exec.Cmd
 	In  io.WriteCloser
@@ -177,7 +177,7 @@ func OpenDir(t *testing.T) string {
 	return dir
 }
 
-// WaitExit reaps the helper while its heirs still hold its pipes.
+// WaitExit waits for the helper, also while its children still hold its pipes.
 func (h *Helper) WaitExit() error {
 	_, err := h.Process.Wait()
 	return err
@@ -203,12 +203,12 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Socket is where a puppet keeps its connection: a descriptor that every
-// child and every program after an exec has too.
+// Socket is the descriptor of a puppet's connection. Its children, and its
+// programs after an exec, have it too.
 const Socket = 100
 
-// Puppet is a process that does what it is told, a line at a time. What it
-// starts in its place takes over its pipe, and hears the next line.
+// Puppet is a helper that carries out one order a line. A process that it starts
+// in its place takes over its pipe and reads the next line.
 type Puppet struct{ *Helper }
 
 // New starts a puppet, connected to path unless that is empty.
@@ -245,7 +245,7 @@ func (p Puppet) Tell(t *testing.T, order ...string) {
 	}
 }
 
-// dance is the puppet's side.
+// dance is the loop of a puppet.
 func dance(further Steps, args []string) error {
 	if len(args) > 0 { // it has just taken somebody's place
 		fmt.Println("done", os.Getpid())
@@ -389,8 +389,8 @@ func succeed(how string, args []string) (string, error) {
 	return "", nil
 }
 
-// passDescriptors sends the writing ends of a pipe, closes its own, and says
-// whether anybody has one of them still.
+// passDescriptors sends the writing ends of a pipe, closes its own, and reports
+// whether another process still has one of them.
 func passDescriptors(n int) (string, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -407,7 +407,7 @@ func passDescriptors(n int) (string, error) {
 	return fmt.Sprint("closed ", n == 0), err
 }
 
-// CopyOf puts a program where its name says nothing.
+// CopyOf copies a program to a path with a name of its own.
 func CopyOf(t *testing.T, name, program string) string {
 	t.Helper()
 	b, err := os.ReadFile(program)

@@ -35,7 +35,7 @@ func nextNumberAfter(last int) error {
 	return os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(last)), 0)
 }
 
-// Stagehand is a puppet under the command of a helper.
+// Stagehand is a puppet that a helper controls.
 type Stagehand struct {
 	Cmd     *exec.Cmd
 	in, out *os.File
