@@ -1,4 +1,4 @@
-// Package notice tells the operator of calls that are held: by a program, by a signed
+// Package notice tells the operator of held calls and messages: by a program, by a signed
 // webhook, and on the desktop.
 //
 // Invariant: a notice has no means to decide; it says where to decide. The arguments of a
