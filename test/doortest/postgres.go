@@ -214,8 +214,8 @@ func somebody() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-// keep starts the keeper. Its output is a pipe of ours, so nobody who waits
-// for the output of the tests waits for it.
+// keep starts the keeper. Its output is a pipe of its own, so that a process that waits
+// for the output of the tests does not wait for it.
 func (s *Server) keep() error {
 	s.keeper = exec.Command("/bin/sh", "-c", keeper, "keeper", s.bin, pgOwner, s.dir)
 	s.keeper.Dir = s.dir
