@@ -19,7 +19,7 @@ import (
 // holds. The end of the connection, a change of the configuration and one of what is
 // approved make the server be asked again. Lists in pages are not kept.
 
-// shelving is the making of a knownList while a server is asked. A nil one is of a
+// shelving is the making of a listing.Known while a server is asked. A nil one is of a
 // request whose answer is not kept.
 type shelving struct {
 	conn           *liveConn
