@@ -164,6 +164,18 @@ func TestAPageIsSmallAndPaintsAtOnce(t *testing.T) {
 	}
 }
 
+// TestNothingIsMissedBeforeAPageListens: what is recorded between the making of a page and
+// the opening of its stream is shown too.
+func TestNothingIsMissedBeforeAPageListens(t *testing.T) {
+	b, h := newBrowser(t), newHouse(t)
+	b.signIn(h)
+	b.open(base(h) + "activity")
+	since := b.text("document.body.dataset.live")
+	h.run("call", "odd", "plain", "text=x")
+	b.run(`window.told = false; new EventSource('/ui/live?after=` + since + `').addEventListener('changed', () => { window.told = true; }); 0`)
+	within(t, 20*time.Second, "an event of what came before", func() bool { return b.text("String(window.told)") == "true" })
+}
+
 // TestActivityIsLive: what happens is on the page without a person doing
 // anything, and the page stays the same page.
 func TestActivityIsLive(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
@@ -24,7 +25,8 @@ const (
 )
 
 // live is an event stream that says that there is something new; the page then
-// asks for it. The stream is one act, however long it lasts, and ends with its
+// asks for it. It begins behind the last record before the page was made, so that
+// nothing is missed before it opens. The stream is one act, however long it lasts, and ends with its
 // session. It does not keep the session alive.
 func (c *Console) live(q *request) error {
 	defer c.streams.Add(-1)
@@ -33,7 +35,7 @@ func (c *Console) live(q *request) error {
 		return nil
 	}
 	q.w.Header().Set("Content-Type", "text/event-stream")
-	l := &liveStream{request: q, rc: http.NewResponseController(q.w), seq: c.o.Seq(), said: time.Now()}
+	l := &liveStream{request: q, rc: http.NewResponseController(q.w), seq: q.after(), said: time.Now()}
 	defer l.rc.SetWriteDeadline(time.Time{})
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
@@ -51,6 +53,15 @@ func (c *Console) live(q *request) error {
 		}
 	}
 	return nil
+}
+
+// after is the record that a page goes on from; without one it is the last.
+func (q *request) after() uint64 {
+	last := q.c.o.Seq()
+	if n, err := strconv.ParseUint(q.in.Get("after"), 10, 64); err == nil {
+		return min(n, last)
+	}
+	return last
 }
 
 // liveStream is one stream.

@@ -159,10 +159,12 @@ func (q *request) serve(to route) error {
 }
 
 func (q *request) show(to route, part string) error {
+	seq := q.c.o.Seq()
 	p, err := to.show(q)
 	if err != nil {
 		return err
 	}
+	p.Seq = seq
 	if p.CSRF = q.s.csrf; part == "layout" {
 		p.Flash = q.c.sessions.touch(q.s)
 	}

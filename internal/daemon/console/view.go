@@ -32,6 +32,7 @@ type page struct {
 	CSRF  string
 	Flash string
 	Live  bool   // has a part that is kept up to date
+	Seq   uint64 // of the last record before it was made
 	Part  string // the address of that part
 	Data  any
 }

@@ -72,7 +72,7 @@
       if (source) source.close();
       source = null;
     } else if (!source) {
-      source = new EventSource('/ui/live');
+      source = new EventSource('/ui/live?after=' + document.body.dataset.live);
       source.addEventListener('changed', refresh);
       source.addEventListener('over', () => { source.close(); location.reload(); });
       source.addEventListener('error', refused);
