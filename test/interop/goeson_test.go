@@ -5,6 +5,7 @@ package interop
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,8 @@ func TestAgentProgramsGoOn(t *testing.T) {
 }
 
 // inOrder: the results are those of the calls with these turns, one each. Programs put
-// lines around what a tool answered, and into errors what it was called with.
+// lines around what a tool answered, or show the content with it, and put into errors what
+// the tool was called with.
 func inOrder(t *testing.T, seen []string, turns int) {
 	t.Helper()
 	if len(seen) != turns {
@@ -50,7 +52,9 @@ func inOrder(t *testing.T, seen []string, turns int) {
 		return
 	}
 	for turn, text := range seen {
-		if want := fmt.Sprintf(`{"turn":%d}`, turn); !slices.Contains(strings.Split(text, "\n"), want) {
+		want := fmt.Sprintf(`{"turn":%d}`, turn)
+		content := `"type":"text","text":` + strconv.Quote(want)
+		if !slices.Contains(strings.Split(text, "\n"), want) && !strings.Contains(text, content) {
 			t.Errorf("turn %d: the model saw %q, want %s", turn, text, want)
 		}
 	}

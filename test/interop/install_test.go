@@ -71,6 +71,37 @@ func TestInstalledInAProject(t *testing.T) {
 	}
 }
 
+// TestInstalledClientsGoOn: in one run of a client that TestAgentProgramsGoOn does not run,
+// with the entry that `doorward install` writes, the daemon is killed and then ended between
+// calls of a tool. Each call after that is answered, at the first attempt.
+func TestInstalledClientsGoOn(t *testing.T) {
+	for _, c := range fixture.Clients() {
+		if !slices.Contains(words("cline continue copilot qwen"), c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			yaml := house{servers: map[string]server{"notes": stdio(fixture.Recorder(t, "legacy"), nil)}}.yaml(t)
+			d := doortest.Start(t, yaml, doortest.Options{})
+			listed(t, d, words("notes"))
+			again := func() { d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir}) }
+			call := func(turn int, before func()) fixture.Step {
+				return func(fixture.Talk) fixture.Answer {
+					before()
+					return fixture.Use(c.Tool, map[string]any{"turn": turn})
+				}
+			}
+			m := fixture.NewModel(t, call(0, func() {}), call(1, func() { d.Kill9(); again() }), call(2, func() { d.Stop(); again() }),
+				func(fixture.Talk) fixture.Answer { return fixture.Say("done") })
+			on := client{Client: c, d: d, home: t.TempDir(), project: t.TempDir(), model: m}
+			on.Lives(t, on.home, on.project, m)
+			on.doorward(t, "install", c.Name, "--yes")
+			on.run(t, on.Turn(t)...)
+			inOrder(t, m.Seen(), 3)
+		})
+	}
+}
+
 // client is one client with a home, a project and a model of its own.
 type client struct {
 	fixture.Client
