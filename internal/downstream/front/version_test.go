@@ -166,7 +166,8 @@ func TestAnAnswerOfAnotherVersionLeavesTheQuestionOpen(t *testing.T) {
 func TestTheVersionOverHTTPAndSSE(t *testing.T) {
 	t.Parallel()
 	cases := versionCases("request", "notification", "answer")
-	h := open(t, Options{Sessions: len(cases) + 1, SessionsPerPrincipal: len(cases) + 1})
+	room := len(cases) + len(headers) // each opens a stream
+	h := open(t, Options{Sessions: room, SessionsPerPrincipal: room})
 	for _, c := range cases {
 		where, events := h.overSSE()
 		header := []string{"Mcp-Protocol-Version", c.header}
