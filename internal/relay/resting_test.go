@@ -37,6 +37,7 @@ func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
 			s.proceed <- struct{}{}
 			equal(t, "a call goes on", field(<-done, "result", "n"), "1")
 			stream := c.listen()
+			eventually(t, "it listens", h.sessionOf(c).Listening)
 			sweep()
 			s.open()[0].tell(protocol.ToolsChanged, `{}`)
 			stream.nextOf(protocol.ToolsChanged)
@@ -45,9 +46,7 @@ func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
 
 			equal(t, "another process", field(c.tool("t", ""), "result", "n"), "2")
 			for _, method := range []string{"logging/setLevel", "resources/subscribe"} {
-				if all := s.got(method); all[len(all)-1].n != 2 {
-					t.Errorf("%s was not said to the new process", method)
-				}
+				eventually(t, method+" is said to the new process", func() bool { all := s.got(method); return all[len(all)-1].n == 2 })
 			}
 		})
 	}
