@@ -126,11 +126,11 @@ func TestAProcessOfNoAgentStaysOutside(t *testing.T) {
 			if e := s.over(id, 10*time.Second); !strings.HasPrefix(e.Output, "closed: ") {
 				t.Errorf("it was told %q", e.Output)
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if !slices.Contains(s.refused, reason) {
-				t.Errorf("refused for %q, want %q", s.refused, reason)
-			}
+			eventually(t, 10*time.Second, "refused: "+reason, func() bool { // told after the connection is closed
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return slices.Contains(s.refused, reason)
+			})
 		})
 	}
 }
