@@ -83,7 +83,7 @@ var attempts = []attempt{
 	{"POST /passkeys/allow", "name=x&ceremony=A&answer={}"},
 	{"POST /passkeys/add", "name=x&ceremony=A&answer={}"},
 	{"POST /passkeys/remove", "key=x&ceremony=A&answer={}"},
-	// What ends the message, or the session, is last.
+	// The acts that end the message or the session come last.
 	{"/admin/v1/agent/hold", `{"do":"refuse","message_id":"ID"}`},
 	{"/admin/v1/agent/hold", `{"do":"purge","message_id":"ID"}`},
 	{"/admin/v1/agent/retire", `{"peer":"PEER"}`},

@@ -158,10 +158,28 @@ func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64
 	case v.For != "" && v.For != approval.Once, len(v.Why) > mostWhy:
 		return true, approval.ErrVerdict
 	}
-	err = h.d.messaging.Load().server.Operator().Decide(ctx, who, agent.Decision{MessageID: all[i].Message, Preview: all[i].Preview, Passkey: v.Passkey, Approve: v.Approve, Why: v.Why})
+	boxes, err := mailboxes(all[i])
+	if err != nil {
+		return true, err
+	}
+	err = h.d.messaging.Load().server.Operator().Decide(ctx, who, agent.Decision{MessageID: all[i].Message, Preview: all[i].Preview, Passkey: v.Passkey, Approve: v.Approve, Mailboxes: boxes, Why: v.Why})
 	var refused *mail.Error
 	if errors.As(err, &refused) && refused.Code == mail.UnknownMessage {
 		return true, approval.ErrSettled
 	}
 	return true, err
+}
+
+// mailboxes are those that the operator was shown, and that a passkey has signed: an
+// approval lets the message into no other.
+func mailboxes(q approval.Question) ([]string, error) {
+	var m shownMessage
+	if err := json.Unmarshal([]byte(q.Args), &m); err != nil {
+		return nil, fmt.Errorf("reading a held message: %w", err)
+	}
+	out := []string{}
+	for _, r := range m.Recipients {
+		out = append(out, r.PeerID)
+	}
+	return out, nil
 }

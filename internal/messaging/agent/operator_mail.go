@@ -157,7 +157,7 @@ const (
 func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string) ([]mail.Settled, error) {
 	book := o.s.o.Book
 	do, ok := map[string]settling{
-		HoldApprove: approvedWith(book, ""), HoldRefuse: rejectedFor(book, ""), HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
+		HoldApprove: approvedWith(book, "", nil), HoldRefuse: rejectedFor(book, ""), HoldRequeue: book.Desk().Requeue, HoldPurge: book.Desk().Purge}[what]
 	name := "hold/" + what
 	if !ok {
 		name = "hold"
@@ -175,9 +175,9 @@ func (o *Operator) Settle(ctx context.Context, by Caller, what, messageID string
 // settling changes the deliveries of a message.
 type settling func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error)
 
-func approvedWith(book *mail.Book, passkey string) settling {
+func approvedWith(book *mail.Book, passkey string, shown []string) settling {
 	return func(ctx context.Context, messageID string, note mail.Note[mail.Settled]) ([]mail.Settled, error) {
-		return book.Desk().Approve(ctx, messageID, passkey, note)
+		return book.Desk().Approve(ctx, messageID, passkey, shown, note)
 	}
 }
 

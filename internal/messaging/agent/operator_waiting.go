@@ -41,13 +41,14 @@ func (o *Operator) OnHeld(ctx context.Context, look func()) {
 type Decision struct {
 	MessageID, Preview, Passkey string
 	Approve                     bool
-	Why                         string // told to the sender of what is refused
+	Mailboxes                   []string // by peer id, for which an approval is
+	Why                         string   // told to the sender of what is refused
 }
 
 // Decide lets a held message through, or refuses it and tells its sender why, as an act of
 // action approve. The caller has made sure that the operator decides, as about a held call.
 func (o *Operator) Decide(ctx context.Context, who *principal.Principal, d Decision) error {
-	what, do := HoldApprove, approvedWith(o.s.o.Book, d.Passkey)
+	what, do := HoldApprove, approvedWith(o.s.o.Book, d.Passkey, d.Mailboxes)
 	if !d.Approve {
 		what, do = HoldRefuse, rejectedFor(o.s.o.Book, plaintext.Line(d.Why))
 	}

@@ -125,13 +125,17 @@ func (d Desk) settled(ctx context.Context, messageID string, in []string, note N
 }
 
 // Approve lets a held message through. passkey is the key that signed it; empty: none
-// did, which is refused where the book asks for one. Requeue
-// sends a dead or expired one again under a new id.
-func (d Desk) Approve(ctx context.Context, messageID, passkey string, note Note[Settled]) ([]Settled, error) {
+// did, which is refused where the book asks for one. It is let into the mailboxes of
+// shown alone, since more may be held by then; nil: into all. Requeue sends a dead or
+// expired one again under a new id.
+func (d Desk) Approve(ctx context.Context, messageID, passkey string, shown []string, note Note[Settled]) ([]Settled, error) {
 	if d.b.o.Passkey && passkey == "" {
 		return nil, refuse(PasskeyRequired)
 	}
 	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
+		if shown != nil && !slices.Contains(shown, r.peer) {
+			return Settled{}, nil
+		}
 		seq, err := j.holding.letIn(x, r, reasonApproved)
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Queued, Seq: seq}, err
 	})

@@ -188,7 +188,7 @@ func TestAReleasedHoldIsReadBehindAllReceipts(t *testing.T) {
 		got := tester.inbox(mail.Fetch{})
 		same(t, "held", got.Counts.Held, 1)
 		equal(t, "read", bodies(got), "first")
-		settled, err := b.Desk().Approve(t.Context(), held.MessageID, "", said)
+		settled, err := b.Desk().Approve(t.Context(), held.MessageID, "", nil, said)
 		must(t, err)
 		same(t, "seq", settled[0].Seq, 2)
 		equal(t, "then", bodies(tester.read(got)), "held")

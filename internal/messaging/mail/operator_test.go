@@ -73,10 +73,17 @@ func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
 		must(t, err)
 		same(t, "holds", len(all), 4)
 		same(t, "text of an envelope", all[0].Body, "")
-		got, err := b.Desk().Approve(t.Context(), held.MessageID, "", said)
+		shown := []string{held.Deliveries[0].PeerID}
+		got, err := b.Desk().Approve(t.Context(), held.MessageID, "", shown, said)
 		must(t, err)
-		same(t, "approved", len(got), 2)
-		_, err = b.Desk().Approve(t.Context(), held.MessageID, "", said)
+		same(t, "approved, of those that were shown", len(got), 1)
+		same(t, "let into the mailbox that was shown", got[0].PeerID, shown[0])
+		_, err = b.Desk().Approve(t.Context(), held.MessageID, "", []string{}, said)
+		refused(t, err, mail.UnknownMessage)
+		got, err = b.Desk().Approve(t.Context(), held.MessageID, "", nil, said)
+		must(t, err)
+		same(t, "approved, the rest", len(got), 1)
+		_, err = b.Desk().Approve(t.Context(), held.MessageID, "", nil, said)
 		refused(t, err, mail.UnknownMessage)
 		_, err = b.Desk().Reject(t.Context(), no.MessageID, "", said)
 		must(t, err)
@@ -142,7 +149,7 @@ func TestOnlyAPasskeyLetsInWhatIsHeld(t *testing.T) {
 		held := planner.send(d)
 		must(t, b.Desk().Pause(t.Context(), tester.Peer.ID, true, said))
 		paused := planner.send(draft("by the pause", tester))
-		_, err := b.Desk().Approve(t.Context(), held.MessageID, "", said)
+		_, err := b.Desk().Approve(t.Context(), held.MessageID, "", nil, said)
 		refused(t, err, mail.PasskeyRequired)
 		var left int
 		must(t, b.Desk().Pause(t.Context(), tester.Peer.ID, false, func(p *mail.Peer) any { left = p.Held; return said(p) }))
@@ -164,7 +171,7 @@ func TestOnlyAPasskeyLetsInWhatIsHeld(t *testing.T) {
 		same(t, "held again", len(all), 2)
 		same(t, "whose mailbox", all[0].Principal, tester.Peer.Principal)
 		for _, m := range []*mail.Sent{held, paused} {
-			_, err := b.Desk().Approve(t.Context(), again[m.MessageID], "key", said)
+			_, err := b.Desk().Approve(t.Context(), again[m.MessageID], "key", nil, said)
 			must(t, err)
 		}
 		same(t, "messages", len(tester.inbox(mail.Fetch{}).Messages), 3)

@@ -202,7 +202,7 @@ func (w *world) settle() {
 	}
 	w.logf("settle %d %s", what, x.id)
 	acts := []func() ([]mail.Settled, error){
-		func() ([]mail.Settled, error) { return w.b.Desk().Approve(w.t.Context(), x.id, "", said) },
+		func() ([]mail.Settled, error) { return w.b.Desk().Approve(w.t.Context(), x.id, "", nil, said) },
 		func() ([]mail.Settled, error) { return w.b.Desk().Reject(w.t.Context(), x.id, "", said) },
 		func() ([]mail.Settled, error) { return w.b.Desk().Purge(w.t.Context(), x.id, said) },
 		func() ([]mail.Settled, error) { return w.b.Desk().Requeue(w.t.Context(), x.id, said) },

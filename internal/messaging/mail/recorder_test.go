@@ -72,7 +72,7 @@ var acts = map[string]func(s *scene) error{
 		return err
 	},
 	"Desk.Approve": func(s *scene) error {
-		_, err := s.Desk().Approve(s.t.Context(), s.held.MessageID, "", noteOf[mail.Settled](s.way))
+		_, err := s.Desk().Approve(s.t.Context(), s.held.MessageID, "", nil, noteOf[mail.Settled](s.way))
 		return err
 	},
 	"BeginSpawn": func(s *scene) error {
