@@ -35,7 +35,6 @@ var tangledPackages = map[string]int{
 	"internal/daemon/console":        35,
 	"internal/downstream/authn":      35,
 	"internal/downstream/front":      50,
-	"internal/downstream/listen":     20,
 	"internal/instructions/deliver":  75,
 	"internal/instructions/document": 20,
 	"internal/instructions/library":  35,

@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// DefaultPort is the port of a TCP address that names none.
+const DefaultPort = 7866
+
 // address is a configured TCP address after classification.
 type address struct {
 	ends     []netip.AddrPort // what will be bound; empty for a name

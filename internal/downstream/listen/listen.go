@@ -27,9 +27,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/attest"
 )
 
-// DefaultPort is the port of a TCP address that names none.
-const DefaultPort = 7866
-
 // The values of Spec.Auth. Empty means AuthAuto.
 const (
 	AuthAuto     = "auto"     // the bind table decides
