@@ -74,22 +74,6 @@ func (b *book) add(ctx context.Context, n int) error {
 	return nil
 }
 
-// feed adds deliveries at a rate a minute.
-func (b *book) feed(ctx context.Context, rate int) error {
-	begun, had := time.Now(), b.added.Load()
-	for {
-		due := int64(time.Since(begun).Minutes()*float64(rate)) - (b.added.Load() - had)
-		if err := b.add(ctx, int(due)); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second / 4):
-		}
-	}
-}
-
 // left is how many deliveries are due to be forgotten.
 func (b *book) left() (n int64, err error) {
 	err = b.db.QueryRow(`SELECT count(*) FROM deliveries WHERE state = 'acked' AND due < 1000000000`).Scan(&n)

@@ -2,7 +2,7 @@
 
 // Sweep measures whether the mailbox sweep of a daemon is in time while it has a backlog.
 //
-//	go run ./test/bench/sweep                              an hour, a backlog of a million deliveries
+//	go run ./test/bench/sweep                              an hour, a backlog of a million every ten minutes
 //	go run ./test/bench/sweep -for 2m -backlog 100000      a first look
 //
 // The daemon is the real one, on SQLite. The backlog and what is added to it are confirmed deliveries that are
@@ -34,6 +34,7 @@ type plan struct {
 	backlog int
 	rate    int // deliveries a minute that are added
 	length  time.Duration
+	again   time.Duration // after which the backlog is added once more
 }
 
 func main() {
@@ -42,6 +43,7 @@ func main() {
 	flag.IntVar(&p.backlog, "backlog", 1_000_000, "deliveries that are due at the start")
 	flag.IntVar(&p.rate, "rate", 100_000, "deliveries a minute that become due")
 	flag.DurationVar(&p.length, "for", time.Hour, "how long")
+	flag.DurationVar(&p.again, "again", 10*time.Minute, "after how long as many become due at once again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,7 +88,7 @@ func (p *plan) watch(ctx context.Context, d *daemon, b *book) error {
 	seen := &delays{}
 	failed := make(chan error, 4)
 	for _, part := range []func(context.Context) error{
-		func(ctx context.Context) error { return b.feed(ctx, p.rate) },
+		func(ctx context.Context) error { return p.feed(ctx, b) },
 		func(ctx context.Context) error { return b.look(ctx, &seen.rows) },
 		func(ctx context.Context) error { return d.expire(ctx, &seen.notices) },
 		d.forget,
@@ -108,6 +110,29 @@ func (p *plan) watch(ctx context.Context, d *daemon, b *book) error {
 	}
 	p.report(d, b, seen)
 	return errors.Join(err, seen.judge())
+}
+
+// feed adds deliveries at the rate, and the backlog again and again.
+func (p *plan) feed(ctx context.Context, b *book) error {
+	begun, had, backlogs := time.Now(), b.added.Load(), 0
+	for {
+		if n := int(time.Since(begun) / p.again); n > backlogs {
+			backlogs = n
+			had += int64(p.backlog)
+			if err := b.add(ctx, p.backlog); err != nil {
+				return err
+			}
+		}
+		due := int64(time.Since(begun).Minutes()*float64(p.rate)) - (b.added.Load() - had)
+		if err := b.add(ctx, int(due)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second / 4):
+		}
+	}
 }
 
 // over reports whether an error is that of the end of the run.
