@@ -30,7 +30,6 @@ var tangledPackages = map[string]int{
 	"client":                         30,
 	"internal/base/store":            20,
 	"internal/daemon":                60,
-	"internal/daemon/admin":          25,
 	"internal/daemon/config":         35,
 	"internal/daemon/console":        35,
 	"internal/downstream/authn":      35,

@@ -10,15 +10,13 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"maps"
+	"io"
+	"mime"
 	"net/http"
-	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/doorward/doorward/internal/trust/audit"
-	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -160,40 +158,6 @@ type Options struct {
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
 
-// Paths are the handlers by exact path.
-func Paths(o Options) map[string]handler {
-	paths := map[string]handler{
-		"/admin/v1/status":  o.guarded("status", func(*http.Request) (any, int) { return o.Status(), http.StatusOK }),
-		"/admin/v1/explain": o.guarded("explain", o.explain),
-		"/admin/v1/policy":  o.guarded("policy", func(*http.Request) (any, int) { return Policy{Text: o.Policy()}, http.StatusOK }),
-		"/admin/v1/whoami":  whoami,
-
-		"/admin/v1/audit/kept": o.guarded("audit", func(r *http.Request) (any, int) { return o.Kept(r) }),
-		"/admin/v1/audit/prune": o.posted("audit/prune", func(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
-			return o.Prune(ctx, who, body)
-		}),
-
-		"/admin/v1/trust":      o.trust(),
-		"/admin/v1/trust/look": o.trustLook(),
-
-		"/metrics": o.metrics(),
-	}
-	maps.Copy(paths, o.agentPaths())
-	maps.Copy(paths, o.uiPaths())
-	maps.Copy(paths, o.controlPaths())
-	maps.Copy(paths, o.approvalPaths())
-	return paths
-}
-
-func whoami(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", "GET")
-		answer(w, http.StatusMethodNotAllowed, nil)
-		return
-	}
-	answer(w, http.StatusOK, Whoami{Principal: who.Name(), Facts: who.FactsJSON()})
-}
-
 // guarded wraps what only an administrator may see.
 func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
@@ -213,53 +177,6 @@ func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler 
 	}
 }
 
-func refused(w http.ResponseWriter, err error) {
-	var refusal *gate.Refusal
-	status := http.StatusForbidden
-	if errors.As(err, &refusal) {
-		status = refusalStatus(w.Header(), refusal)
-	}
-	answer(w, status, nil)
-}
-
-func refusalStatus(h http.Header, refusal *gate.Refusal) int {
-	if wait := refusal.RetryAfter(); wait > 0 {
-		h.Set("Retry-After", strconv.Itoa(wait))
-	}
-	switch refusal.Code {
-	case gate.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	case gate.CodeRate:
-		return http.StatusTooManyRequests
-	}
-	return http.StatusForbidden
-}
-
-// explain decides a question without acting on it.
-func (o Options) explain(r *http.Request) (any, int) {
-	q := r.URL.Query()
-	if _, _, err := principal.Parse(q.Get("as")); err != nil {
-		return nil, http.StatusBadRequest
-	}
-	ask := policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name"),
-		Confirmed: q.Get("confirmed") == "true"}
-	if q.Get("local") == "true" {
-		ask.Who = ask.Who.WithLocal()
-	}
-	if q.Has("args") {
-		ask.Args = []byte(q.Get("args"))
-	}
-	d := o.Decide(ask)
-	e := Explanation{Decision: "deny", Rule: d.Rule, Reason: d.Reason, At: d.At}
-	if d.Allow {
-		e.Decision, e.Ask = "allow", d.Ask.Rule
-	}
-	if e.Ask != "" {
-		e.Grant = o.grantOf(ask)
-	}
-	return e, http.StatusOK
-}
-
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -267,4 +184,43 @@ func answer(w http.ResponseWriter, status int, body any) {
 		body = map[string]string{"error": http.StatusText(status)}
 	}
 	json.NewEncoder(w).Encode(body)
+}
+
+// maxBody bounds what an administrator may post.
+const maxBody = 8 << 20
+
+// posted is guarded for what changes something. A page in a browser cannot
+// send this media type without being asked first.
+func (o Options) posted(what string, f func(context.Context, *principal.Principal, []byte) (any, int)) handler {
+	return o.postedBy(what, func(r *http.Request, who *principal.Principal, body []byte) (any, int) {
+		return f(r.Context(), who, body)
+	})
+}
+
+// postedBy is posted for what depends on the process behind the request.
+func (o Options) postedBy(what string, f func(*http.Request, *principal.Principal, []byte) (any, int)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", "POST")
+			answer(w, http.StatusMethodNotAllowed, nil)
+			return
+		}
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			answer(w, http.StatusUnsupportedMediaType, nil)
+			return
+		}
+		leave, err := o.Enter(r, who, what)
+		if err != nil {
+			refused(w, err)
+			return
+		}
+		defer leave()
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			answer(w, http.StatusBadRequest, nil)
+			return
+		}
+		out, status := f(r, who, body)
+		answer(w, status, out)
+	}
 }

@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -98,43 +96,6 @@ type (
 		Repair bool `json:"repair"`
 	}
 )
-
-// Failure is the body of a refusal. Code is constant, of gate, agent or mail.
-type Failure struct {
-	Error string `json:"error"`
-	Code  string `json:"code,omitempty"`
-	Why   string `json:"why,omitempty"` // of AGENT_SHELL: agent, unknown or orphan
-	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
-}
-
-// The processes above a caller that is refused as an agent's shell.
-const (
-	WhyAgent   = "agent"   // a registered agent
-	WhyUnknown = "unknown" // what could not be read to the end
-	WhyOrphan  = "orphan"  // a process that a client may have left behind
-)
-
-// ErrOrphan refuses a caller below a process that an MCP client may have left behind.
-var ErrOrphan = fmt.Errorf("left behind by a client: %w", agent.ErrAgentShell)
-
-// whyShell says of a refused agent's shell what was above it.
-func whyShell(r *http.Request, err error, above func(*http.Request) ([]string, bool)) string {
-	if errors.Is(err, ErrOrphan) {
-		return WhyOrphan
-	}
-	if _, complete := above(r); !complete {
-		return WhyUnknown
-	}
-	return WhyAgent
-}
-
-const (
-	codeAgentShell = "AGENT_SHELL"
-	codeNotAllowed = "NOT_ALLOWED"
-)
-
-// errArgument refuses a query or a body that is not as it must be.
-var errArgument = errors.New("wrong argument")
 
 func (o Options) agentPaths() map[string]handler {
 	m := o.Messaging

@@ -162,17 +162,3 @@ func (m Messaging) failure(h http.Header, r *http.Request, err error) (status in
 	f.Error = http.StatusText(status)
 	return status, f
 }
-
-func mailStatus(code string) int {
-	switch code {
-	case mail.PasskeyRequired:
-		return http.StatusForbidden
-	case mail.UnknownRecipient, mail.UnknownMessage:
-		return http.StatusNotFound
-	case mail.InvalidArgument, mail.NameInvalid, mail.NameReserved:
-		return http.StatusBadRequest
-	case mail.StoreUnavailable, mail.AuditUnavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusConflict
-}

@@ -3,9 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"mime"
 	"net/http"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -39,13 +36,6 @@ type TrustApproval struct {
 	Server string         `json:"server"`
 	Items  []pin.Approval `json:"items"`
 }
-
-var (
-	// ErrNotFound: there is no such server. 404.
-	ErrNotFound = errors.New("no such server")
-	// ErrStale: what is withheld is not what was shown. 409.
-	ErrStale = errors.New("not what was shown")
-)
 
 // Truster is what the paths of trust need from the daemon.
 type Truster struct {
@@ -95,53 +85,4 @@ func (o Options) trustLook() handler {
 		}
 		return t, http.StatusOK
 	})
-}
-
-func statusOf(err error) int {
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return http.StatusNotFound
-	case errors.Is(err, ErrStale):
-		return http.StatusConflict
-	}
-	return http.StatusInternalServerError
-}
-
-// maxBody bounds what an administrator may post.
-const maxBody = 8 << 20
-
-// posted is guarded for what changes something. A page in a browser cannot
-// send this media type without being asked first.
-func (o Options) posted(what string, f func(context.Context, *principal.Principal, []byte) (any, int)) handler {
-	return o.postedBy(what, func(r *http.Request, who *principal.Principal, body []byte) (any, int) {
-		return f(r.Context(), who, body)
-	})
-}
-
-// postedBy is posted for what depends on the process behind the request.
-func (o Options) postedBy(what string, f func(*http.Request, *principal.Principal, []byte) (any, int)) handler {
-	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", "POST")
-			answer(w, http.StatusMethodNotAllowed, nil)
-			return
-		}
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			answer(w, http.StatusUnsupportedMediaType, nil)
-			return
-		}
-		leave, err := o.Enter(r, who, what)
-		if err != nil {
-			refused(w, err)
-			return
-		}
-		defer leave()
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		if err != nil {
-			answer(w, http.StatusBadRequest, nil)
-			return
-		}
-		out, status := f(r, who, body)
-		answer(w, status, out)
-	}
 }
