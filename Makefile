@@ -173,9 +173,9 @@ fuzz:
 
 # mutate changes the code of the trust base and of resolve, one expression at a time, and runs
 # the package's tests each time. It fails when fewer than MUTATE_KILLED percent of
-# the changes are noticed. The tests of trust/attest start processes: give it time.
+# the changes are noticed. The tests of downstream/attest start processes: give it time.
 MUTATE_KILLED   ?= 95
-MUTATE_PACKAGES ?= trust/attest trust/visible trust/principal trust/wire trust/policy trust/audit trust/gate relay/resolve
+MUTATE_PACKAGES ?= downstream/attest trust/visible trust/principal trust/wire trust/policy trust/audit trust/gate relay/resolve
 GREMLINS        := $(GO) tool -modfile=$(CURDIR)/tools/gremlins/go.mod gremlins
 mutate:
 	@for p in $(MUTATE_PACKAGES); do echo "$$p"; \

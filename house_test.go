@@ -32,7 +32,6 @@ var mayImport = map[string]string{
 	"internal/base/plaintext": "trust/visible", // it cleans what visible calls hidden
 	"internal/base/rawjson":   "trust/wire",    // it writes what wire reads
 
-	"internal/trust/attest":    "",
 	"internal/trust/visible":   "",
 	"internal/trust/lookalike": "trust/visible",
 	"internal/trust/principal": "trust/visible",
@@ -41,10 +40,11 @@ var mayImport = map[string]string{
 	"internal/trust/audit":     "trust/principal",
 	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
 
-	"internal/downstream/peer":         "trust/attest",
-	"internal/downstream/listen":       "trust/attest downstream/peer base/plaintext base/durable",
+	"internal/downstream/attest":       "",
+	"internal/downstream/peer":         "downstream/attest",
+	"internal/downstream/listen":       "downstream/attest downstream/peer base/plaintext base/durable",
 	"internal/downstream/credential":   "downstream/peer base/durable",
-	"internal/downstream/authn":        "trust/attest trust/visible downstream/peer trust/principal base/",
+	"internal/downstream/authn":        "downstream/attest trust/visible downstream/peer trust/principal base/",
 	"internal/downstream/front":        "base/protocol base/rawjson base/sse trust/wire trust/principal",
 	"internal/downstream/sessionstore": "",
 
@@ -96,7 +96,7 @@ var mayImport = map[string]string{
 	"internal/daemon/notice":    "base/secret base/plaintext",
 	"internal/daemon/telemetry": "relay downstream/front trust/wire",
 
-	"client":       "trust/attest base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",
+	"client":       "downstream/attest base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",
 	"cmd/doorward": "*",
 }
 
@@ -107,7 +107,7 @@ var only = []struct {
 	why   string
 }{
 	{"os/exec", "upstream/process", "only process starts processes: it owns their groups and their ends"},
-	{"golang.org/x/sys/unix", "trust/attest downstream/peer upstream/process", "only attest, peer and process use raw system calls"},
+	{"golang.org/x/sys/unix", "downstream/attest downstream/peer upstream/process", "only attest, peer and process use raw system calls"},
 	{"net.Listen", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
 	{"net.ListenTCP", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
 	{"net.ListenUnix", "downstream/listen", "only listen opens listeners: the bind table is decided there"},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // Apart reports whether the daemon is outside the PID namespace of this

@@ -22,7 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 

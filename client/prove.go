@@ -13,8 +13,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // ErrNotOurs is wrapped by errors that say that somebody else than the daemon

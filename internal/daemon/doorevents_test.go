@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 

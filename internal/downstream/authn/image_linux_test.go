@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 

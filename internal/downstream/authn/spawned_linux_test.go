@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 

@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // Refusal is a connection that was closed at the door, or later for what came

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 	"golang.org/x/sys/unix"
 )
 

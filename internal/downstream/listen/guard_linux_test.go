@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // serveHTTP serves h on l until the test ends.

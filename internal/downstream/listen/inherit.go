@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
-	"github.com/doorward/doorward/internal/trust/attest"
 )
 
 // inherit takes the socket that a service manager bound to the path and passed

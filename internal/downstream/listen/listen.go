@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // The values of Spec.Auth. Empty means AuthAuto.

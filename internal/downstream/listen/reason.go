@@ -1,6 +1,6 @@
 package listen
 
-import "github.com/doorward/doorward/internal/trust/attest"
+import "github.com/doorward/doorward/internal/downstream/attest"
 
 // The reasons for refusing a connection, as reported to OnRefused.
 const (

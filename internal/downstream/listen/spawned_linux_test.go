@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // A started agent is let in although it is the daemon's own and in namespaces of

@@ -3,7 +3,7 @@ package peer
 import (
 	"fmt"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // maxLineage bounds the length of a chain of processes, so that no caller can

@@ -2,7 +2,7 @@
 
 package peer
 
-import "github.com/doorward/doorward/internal/trust/attest"
+import "github.com/doorward/doorward/internal/downstream/attest"
 
 // Ancestors cannot be told on this system: ErrLineage.
 func Ancestors(*attest.Credentials) ([]string, error) { return nil, ErrLineage }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // Kinship describes the processes of a chain. ErrLineage: one of them has ended.

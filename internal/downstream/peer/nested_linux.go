@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // Nested reports whether the peer is in a pid namespace below this process's, as

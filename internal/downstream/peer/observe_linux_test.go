@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/test/puppet"
 )
 

@@ -5,7 +5,7 @@ package peer
 import (
 	"context"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // Observer looks at processes; on this system there is nothing that it could

@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // PassedSockets finds none on this system.

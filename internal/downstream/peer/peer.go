@@ -1,5 +1,5 @@
 // Package peer looks at the process at the other end of a local connection,
-// beyond what trust/attest knows of it: its program, its ancestors, the owner of
+// beyond what downstream/attest knows of it: its program, its ancestors, the owner of
 // a loopback socket. It also holds the few system calls that the local doors
 // need, so that raw system calls stay in few packages: the private directory, the
 // lock and the stale socket (path_unix.go).

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // MaxSocketPath is the longest path, in bytes, that a socket can be bound to.

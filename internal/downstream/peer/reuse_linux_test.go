@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/test/puppet"
 )
 

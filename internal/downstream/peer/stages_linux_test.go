@@ -6,7 +6,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // stages are the helpers that play a whole daemon.

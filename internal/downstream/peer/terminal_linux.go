@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/doorward/doorward/internal/trust/attest"
+	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
 // Terminal reports whether a process of this machine has a controlling terminal whose
