@@ -28,7 +28,6 @@ const backwardMost = 14
 var tangledPackages = map[string]int{
 	"cmd/doorward":                   70,
 	"client":                         30,
-	"internal/base/store":            20,
 	"internal/daemon":                60,
 	"internal/daemon/config":         35,
 	"internal/daemon/console":        35,

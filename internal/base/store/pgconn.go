@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,20 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-)
-
-// Types of PostgreSQL, by the numbers that it has given them for good.
-const (
-	oidBool = 16
-	oidByte = 17
-	oidInt8 = 20
-	oidInt2 = 21
-	oidInt4 = 23
-	oidText = 25
-	oidFlo4 = 700
-	oidFlo8 = 701
-	oidNum  = 1700
-	oidVoid = 2278
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // errDSN says nothing of the string: an error of its parser may repeat a
@@ -99,6 +85,7 @@ func settle(ctx context.Context, c *pgconn.PgConn, schema string) error {
 // pgConn is one connection with its compiled statements.
 type pgConn struct {
 	c     *pgconn.PgConn
+	types *pgtype.Map
 	stmts cache[*pgStmt]
 	next  int
 	count *counters
@@ -125,7 +112,7 @@ func connect(ctx context.Context, config *pgconn.Config, count *counters) (*pgCo
 		}
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, err.Error())
 	}
-	return &pgConn{c: c, count: count, fresh: true}, nil
+	return &pgConn{c: c, types: pgtype.NewMap(), count: count, fresh: true}, nil
 }
 
 // Close ends the connection, and does not wait long for a server that is gone.
@@ -190,13 +177,16 @@ func (c *pgConn) rollback() error {
 
 // stmt compiles a query once for this connection and these types.
 func (c *pgConn) stmt(query string, args []any) (*pgStmt, error) {
-	kinds := make([]byte, len(args), len(args)+1+len(query))
 	oids := make([]uint32, len(args))
+	key := make([]byte, 0, 4*len(args)+len(query))
 	for i, a := range args {
-		kinds[i], oids[i] = typeOf(a)
+		if t, ok := c.types.TypeForValue(a); ok { // but for NULL: what the statement needs there
+			oids[i] = t.OID
+		}
+		key = binary.BigEndian.AppendUint32(key, oids[i])
 	}
-	key := string(append(append(kinds, ' '), query...))
-	if s, ok := c.stmts.get(key); ok {
+	key = append(key, query...)
+	if s, ok := c.stmts.get(string(key)); ok {
 		return s, nil
 	}
 	st, err := parse(query, "$")
@@ -216,7 +206,7 @@ func (c *pgConn) stmt(query string, args []any) (*pgStmt, error) {
 	for _, f := range described.Fields {
 		s.formats = append(s.formats, formatOf(f.DataTypeOID))
 	}
-	c.stmts.put(key, s, func(old *pgStmt) { _ = c.c.Deallocate(context.Background(), old.described.Name) })
+	c.stmts.put(string(key), s, func(old *pgStmt) { _ = c.c.Deallocate(context.Background(), old.described.Name) })
 	return s, nil
 }
 
@@ -234,13 +224,16 @@ func (c *pgConn) run(ctx context.Context, query string, args []any, row func([]a
 	if err != nil {
 		return 0, err
 	}
-	params, formats := encode(args)
-	rr := c.c.ExecStatement(ctx, s.described, params, formats, s.formats)
+	params, err := c.encode(s, args)
+	if err != nil {
+		return 0, err
+	}
+	rr := c.c.ExecStatement(ctx, s.described, params, []int16{pgtype.BinaryFormatCode}, s.formats)
 	// A row's function that panics must leave a connection that can go on.
 	defer rr.Close()
 	var stopped error
 	for stopped == nil && rr.NextRow() {
-		stopped = decodeRow(rr, row)
+		stopped = c.decodeRow(rr, row)
 	}
 	tag, err := rr.Close()
 	switch {
@@ -252,88 +245,64 @@ func (c *pgConn) run(ctx context.Context, query string, args []any, row func([]a
 	return tag.RowsAffected(), pgError(err)
 }
 
-// typeOf is the type of a parameter, and a letter for it.
-func typeOf(a any) (kind byte, oid uint32) {
-	switch a.(type) {
-	case int64:
-		return 'i', oidInt8
-	case float64:
-		return 'f', oidFlo8
-	case string:
-		return 's', oidText
-	case []byte:
-		return 'b', oidByte
-	}
-	return 'n', 0 // NULL: what the statement needs there
-}
-
-func encode(args []any) (params [][]byte, formats []int16) {
-	params, formats = make([][]byte, len(args)), make([]int16, len(args))
+func (c *pgConn) encode(s *pgStmt, args []any) (_ [][]byte, err error) {
+	params := make([][]byte, len(args))
 	for i, a := range args {
-		formats[i] = 1
-		switch a := a.(type) {
-		case int64:
-			params[i] = binary.BigEndian.AppendUint64(nil, uint64(a))
-		case float64:
-			params[i] = binary.BigEndian.AppendUint64(nil, math.Float64bits(a))
-		case string:
-			params[i] = []byte(a)
-		case []byte:
-			params[i] = a
+		// The buffer is not nil, which would be NULL where a is empty.
+		params[i], err = c.types.Encode(s.described.ParamOIDs[i], pgtype.BinaryFormatCode, a, []byte{})
+		if err != nil {
+			return nil, err
 		}
 	}
-	return params, formats
+	return params, nil
 }
 
-// formatOf asks for binary values where decode knows them.
+// formatOf is binary for the types of values.go; another one has its text.
 func formatOf(oid uint32) int16 {
 	switch oid {
-	case oidBool, oidByte, oidInt2, oidInt4, oidInt8, oidFlo4, oidFlo8:
-		return 1
+	case pgtype.BoolOID, pgtype.ByteaOID, pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.Float4OID, pgtype.Float8OID:
+		return pgtype.BinaryFormatCode
 	}
-	return 0
+	return pgtype.TextFormatCode
 }
 
-func decodeRow(rr *pgconn.ResultReader, row func([]any) error) error {
+func (c *pgConn) decodeRow(rr *pgconn.ResultReader, row func([]any) error) (err error) {
 	raw, fields := rr.Values(), rr.FieldDescriptions()
 	values := make([]any, len(raw))
 	for i, b := range raw {
-		values[i] = decode(fields[i].DataTypeOID, b)
+		if values[i], err = c.decode(fields[i], b); err != nil {
+			return err
+		}
 	}
 	return row(values)
 }
 
-func decode(oid uint32, b []byte) any {
-	if b == nil {
-		return nil
-	}
-	switch oid {
-	case oidBool:
-		return int64(b[0])
-	case oidByte:
-		return append([]byte{}, b...)
-	case oidInt2:
-		return int64(int16(binary.BigEndian.Uint16(b)))
-	case oidInt4:
-		return int64(int32(binary.BigEndian.Uint32(b)))
-	case oidInt8:
-		return int64(binary.BigEndian.Uint64(b))
-	case oidFlo4:
-		return float64(math.Float32frombits(binary.BigEndian.Uint32(b)))
-	case oidFlo8:
-		return math.Float64frombits(binary.BigEndian.Uint64(b))
-	case oidNum: // such as sum()
+func (c *pgConn) decode(f pgconn.FieldDescription, b []byte) (any, error) {
+	t, known := c.types.TypeForOID(f.DataTypeOID)
+	switch {
+	case b == nil:
+		return nil, nil
+	case known && f.Format == pgtype.BinaryFormatCode:
+		v, err := t.Codec.DecodeDatabaseSQLValue(c.types, f.DataTypeOID, f.Format, b)
+		if err != nil {
+			return nil, err
+		}
+		return argument(v) // a truth value is 0 or 1
+	case f.DataTypeOID == pgtype.NumericOID: // such as sum()
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
-			return n
+			return n, nil
 		}
 		if f, err := strconv.ParseFloat(string(b), 64); err == nil {
-			return f
+			return f, nil
 		}
-	case oidVoid:
-		return nil
 	}
-	return string(b)
+	return string(b), nil
 }
+
+// retryError is a failure after which the whole job is to run again.
+type retryError struct{ err error }
+
+func (e *retryError) Error() string { return e.err.Error() }
 
 // retryable is err as one after which the whole job runs again: a
 // serialization failure or a deadlock.

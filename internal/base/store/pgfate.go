@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -60,7 +59,7 @@ func (c *pgConn) enlist(ctx context.Context, limit time.Duration) error {
 const sealing = `WITH mark AS (UPDATE store_commits SET number = ?3, at = ?4
 		WHERE writer = ?5 AND txid_current_if_assigned() IS NOT NULL RETURNING writer)
 	SELECT txid_current_if_assigned() IS NOT NULL, (SELECT count(*) FROM mark), (SELECT count(*) FROM (
-		SELECT pg_notify(?1, topic) FROM unnest(CAST(?2 AS TEXT[])) AS topic OFFSET 0) AS sent)`
+		SELECT pg_notify(?1, topic) FROM unnest(?2) AS topic OFFSET 0) AS sent)`
 
 // sealed is what a transaction is known by after its end.
 type sealed struct {
@@ -70,15 +69,12 @@ type sealed struct {
 
 // seal adds the signals and the mark to the transaction, whose time is now.
 func (c *pgConn) seal(channel, self string, topics []string, now int64) (s sealed, err error) {
-	var list strings.Builder
-	for i, topic := range topics {
-		if i > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteString(`"` + escapeArray.Replace(self+topic) + `"`)
+	payloads := []string{}
+	for _, topic := range topics {
+		payloads = append(payloads, self+topic)
 	}
 	c.number++
-	args := []any{channel, "{" + list.String() + "}", c.number, now, c.writer}
+	args := []any{channel, payloads, c.number, now, c.writer}
 	err = c.query(context.Background(), sealing, args, func(v []any) error {
 		s.wrote = v[0] == int64(1)
 		if v[1] == int64(1) {
@@ -91,8 +87,6 @@ func (c *pgConn) seal(channel, self string, topics []string, now int64) (s seale
 	}
 	return s, err
 }
-
-var escapeArray = strings.NewReplacer(`"`, `\"`, `\`, `\`)
 
 // afterLoss learns what became of a COMMIT whose answer did not come. It
 // returns nil when it was done.

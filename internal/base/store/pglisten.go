@@ -84,3 +84,12 @@ func (p *postgres) remind(ctx context.Context) {
 		}
 	}
 }
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

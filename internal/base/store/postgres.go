@@ -132,11 +132,6 @@ func (p *postgres) write(ctx context.Context, job func(*Tx) error) error {
 	}
 }
 
-// retryError is a failure after which the whole job is to run again.
-type retryError struct{ err error }
-
-func (e *retryError) Error() string { return e.err.Error() }
-
 // attempt runs a job once, on the caller's goroutine.
 func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
 	c, tx, err := p.begin(ctx, p.toWrite)
@@ -215,13 +210,4 @@ func (p *postgres) close() error {
 		err = p.pool.close()
 	})
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -147,7 +147,7 @@ func TestSignalsReachOtherDaemonsOnTheDatabase(t *testing.T) {
 	}
 	var slowest time.Duration
 	for i := range 20 {
-		topic := fmt.Sprint("t", i)
+		topic := fmt.Sprint(`t"\,{} `, i)
 		must(t, a.Write(t.Context(), signals(topic)))
 		slowest = max(slowest, atB.wait(t, topic, limit))
 	}
@@ -157,7 +157,7 @@ func TestSignalsReachOtherDaemonsOnTheDatabase(t *testing.T) {
 	atA.wait(t, "back", limit)
 	time.Sleep(100 * time.Millisecond)
 	for i := range 20 {
-		topic := fmt.Sprint("t", i)
+		topic := fmt.Sprint(`t"\,{} `, i)
 		if atA.times(topic) != 1 || atB.times(topic) != 1 || atOther.times(topic) != 0 {
 			t.Errorf("%s: %d here, %d there, %d elsewhere", topic, atA.times(topic), atB.times(topic), atOther.times(topic))
 		}
