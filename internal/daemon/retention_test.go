@@ -52,7 +52,7 @@ func TestOldRecordsGoByThemselves(t *testing.T) {
 		t.Errorf("the segment that began days ago is still written to: %v", after)
 	}
 	end()
-	r, err := auditlog.Verify(dir, key.Verifier())
+	r, err := auditlog.Verify(dir, key.Verifier)
 	if err != nil || !r.OK {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -68,7 +68,7 @@ func TestOldRecordsGoByThemselves(t *testing.T) {
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("%v %v", kept, err)
 	}
-	if r, err := auditlog.Verify(dir, key.Verifier(), kept...); err != nil || !r.OK {
+	if r, err := auditlog.Verify(dir, key.Verifier, kept...); err != nil || !r.OK {
 		t.Errorf("against the database: %+v %v", r, err)
 	}
 }

@@ -6,6 +6,9 @@ package auditkey
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,11 +36,11 @@ func LoadOrCreate(path string) (*audit.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the audit key %w", err)
 	}
-	k, err := audit.ParseKey(strings.TrimSpace(string(b)))
+	k, public, err := parse(strings.TrimSpace(string(b)))
 	if err != nil {
 		return nil, fmt.Errorf("the audit key %s: %w", path, err)
 	}
-	if err := publish(k, filepath.Join(filepath.Dir(path), PublicName)); err != nil {
+	if err := publish(public, filepath.Join(filepath.Dir(path), PublicName)); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -47,8 +50,40 @@ func LoadOrCreate(path string) (*audit.Key, error) {
 const maxKey = 1024
 
 func freshKey() ([]byte, error) {
-	private, err := audit.NewKey()
+	private, _, err := note.GenerateKey(rand.Reader, audit.Origin)
 	return []byte(private + "\n"), err
+}
+
+// parse reads a private key and derives the verifier string. Its errors never quote
+// the text.
+func parse(text string) (k *audit.Key, public string, err error) {
+	signer, err := note.NewSigner(text)
+	if err != nil || signer.Name() != audit.Origin {
+		return nil, "", fmt.Errorf("the file holds no private key of %s", audit.Origin)
+	}
+	if public, err = publicHalf(text); err != nil {
+		return nil, "", err
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return nil, "", fmt.Errorf("deriving the verifier: %w", err)
+	}
+	return &audit.Key{Signer: signer, Verifier: verifier}, public, nil
+}
+
+// publicHalf returns the verifier string of PRIVATE+KEY+name+hash+base64, which
+// note.NewSigner took: one byte of algorithm and the 32 bytes of the seed.
+func publicHalf(private string) (string, error) {
+	parts := strings.SplitN(private, "+", 5)
+	if len(parts) != 5 {
+		return "", errors.New("the private key is malformed")
+	}
+	b, err := base64.StdEncoding.DecodeString(parts[4])
+	if err != nil || len(b) != 1+ed25519.SeedSize {
+		return "", errors.New("the private key is malformed")
+	}
+	public := ed25519.NewKeyFromSeed(b[1:]).Public().(ed25519.PublicKey)
+	return note.NewEd25519VerifierKey(parts[2], public)
 }
 
 // LoadVerifier reads a verifier string, such as the file PublicName holds.
@@ -64,16 +99,16 @@ func LoadVerifier(path string) (note.Verifier, error) {
 	return v, nil
 }
 
-func publish(k *audit.Key, path string) error {
+func publish(public, path string) error {
 	have, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		have = []byte(k.String())
-		err = durable.ReplaceAt(path, []byte(k.String()+"\n"))
+		have = []byte(public)
+		err = durable.ReplaceAt(path, []byte(public+"\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("publishing the audit verifier: %w", err)
 	}
-	if string(bytes.TrimSpace(have)) != k.String() {
+	if string(bytes.TrimSpace(have)) != public {
 		return fmt.Errorf("%s does not belong to the audit key beside it; move one of them away", path)
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestKillNeverBreaksALogThatIsPruned(t *testing.T) {
 	begins := uint64(1)
 	for round := range 40 {
 		last := killed(t, dir, keyPath)
-		if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK && !strings.Contains(r.Reason, "unfinished") {
+		if r, err := auditlog.Verify(dir, key.Verifier); err != nil || !r.OK && !strings.Contains(r.Reason, "unfinished") {
 			t.Fatalf("round %d, before a start: %+v %v", round, r, err)
 		}
 		l := open(t, dir, audit.Options{Key: key, SegmentBytes: 2000})

@@ -10,17 +10,14 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/retain"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 func newKey(t testing.TB) *audit.Key {
 	t.Helper()
-	private, err := audit.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := audit.ParseKey(private)
+	key, err := auditkey.LoadOrCreate(filepath.Join(t.TempDir(), "audit.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +55,7 @@ func must(t testing.TB, err error) {
 // whole fails unless the log verifies, also against what was kept elsewhere.
 func whole(t testing.TB, dir string, key *audit.Key, kept ...audit.Mark) auditlog.Report {
 	t.Helper()
-	r, err := auditlog.Verify(dir, key.Verifier(), kept...)
+	r, err := auditlog.Verify(dir, key.Verifier, kept...)
 	if err != nil || !r.OK {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -208,7 +205,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 		numbers, _, err := audit.Segments(dir, nil)
 		must(t, err)
 		through := numbers[len(numbers)-2]
-		r, err := retain.Archive(dir, to, through, key.Verifier())
+		r, err := retain.Archive(dir, to, through, key.Verifier)
 		must(t, err)
 		b, err := p.Through(t.Context(), through)
 		must(t, err)
@@ -217,12 +214,12 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 		}
 	}
 	later := t.TempDir()
-	r, err := retain.Archive(dir, later, 0, key.Verifier())
+	r, err := retain.Archive(dir, later, 0, key.Verifier)
 	must(t, err)
 	if whole(t, later, key).Begins != r.Begins || r.Begins == 1 {
 		t.Errorf("of what is left: %+v", r)
 	}
-	if r, err := auditlog.Verify(to, newKey(t).Verifier()); err != nil || r.OK {
+	if r, err := auditlog.Verify(to, newKey(t).Verifier); err != nil || r.OK {
 		t.Errorf("it verifies with another key: %v", err)
 	}
 	for what, spoil := range map[string]func(dir string){
@@ -241,7 +238,7 @@ func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 		spoil(bad)
 		numbers, _, err := audit.Segments(dir, nil)
 		must(t, err)
-		if r, err := retain.Archive(dir, bad, numbers[0], key.Verifier()); err == nil {
+		if r, err := retain.Archive(dir, bad, numbers[0], key.Verifier); err == nil {
 			t.Errorf("%s: it was continued: %+v", what, r)
 		}
 	}

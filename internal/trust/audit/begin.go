@@ -56,7 +56,7 @@ func signBeginning(b Beginning, k *Key) ([]byte, error) {
 		return nil, fmt.Errorf("signing a beginning: %w", err)
 	}
 	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\nsegment %d\n", beginOrigin, b.Seq, base64.StdEncoding.EncodeToString(raw), b.Time, b.Segment)
-	signed, err := note.Sign(&note.Note{Text: text}, k.signer)
+	signed, err := note.Sign(&note.Note{Text: text}, k.Signer)
 	if err != nil {
 		return nil, fmt.Errorf("signing a beginning: %w", err)
 	}
@@ -129,7 +129,7 @@ func (l *Log) Begin(b Beginning) error {
 	if l.o.Key == nil {
 		return errors.New("there is no key to sign with")
 	}
-	if err := endsWith(l.dir, b, l.o.Key.verifier); err != nil {
+	if err := endsWith(l.dir, b, l.o.Key.Verifier); err != nil {
 		return err
 	}
 	l.syncMu.Lock()
@@ -169,7 +169,7 @@ func (l *Log) Verifier() note.Verifier {
 	if l.o.Key == nil {
 		return nil
 	}
-	return l.o.Key.verifier
+	return l.o.Key.Verifier
 }
 
 // DropCheckpoints removes the first checkpoints of the file: as many bytes as

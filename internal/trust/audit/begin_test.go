@@ -202,7 +202,7 @@ func TestABeginningIsNotForged(t *testing.T) {
 				t.Fatalf("the copy: %+v", r)
 			}
 			do(t, dir)
-			if r, err := auditlog.Verify(dir, key.Verifier()); err == nil && r.OK {
+			if r, err := auditlog.Verify(dir, key.Verifier); err == nil && r.OK {
 				t.Errorf("it verifies: %+v", r)
 			}
 			if name == "one in the middle" || name == "removed" || name == "of another key" || strings.HasPrefix(name, "a checkpoint") {
@@ -311,7 +311,7 @@ func TestAnOlderCopyIsFoundOverACut(t *testing.T) {
 	mustClose(t, l)
 	kept, _ := l.Checkpointed()
 	for path, want := range map[string]bool{dir: true, older: false, t.TempDir(): false} {
-		if r, err := auditlog.Verify(path, key.Verifier(), kept); err != nil || r.OK != want {
+		if r, err := auditlog.Verify(path, key.Verifier, kept); err != nil || r.OK != want {
 			t.Errorf("%+v %v, want ok %v", r, err, want)
 		}
 	}

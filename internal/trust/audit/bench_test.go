@@ -153,7 +153,7 @@ func BenchmarkVerify(b *testing.B) {
 	dir := bigLog(b, key, records)
 	cpu(b)
 	for b.Loop() {
-		if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK {
+		if r, err := auditlog.Verify(dir, key.Verifier); err != nil || !r.OK {
 			b.Fatalf("%+v %v", r, err)
 		}
 	}

@@ -19,6 +19,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
+// Origin is the name of the key and the first line of every checkpoint.
+const Origin = "doorward/audit"
+
+// Key signs checkpoints and beginnings. Its halves belong together and have the name
+// Origin. Neither of them shows what it signs with.
+type Key struct {
+	Signer   note.Signer
+	Verifier note.Verifier
+}
+
 // CheckpointsName is the file of the checkpoints in the directory of the log.
 const CheckpointsName = "checkpoints"
 
@@ -43,7 +53,7 @@ func (c checkpoint) sign(k *Key) ([]byte, error) {
 		return nil, fmt.Errorf("signing a checkpoint: %w", err)
 	}
 	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\n", Origin, c.seq, base64.StdEncoding.EncodeToString(raw), c.time)
-	b, err := note.Sign(&note.Note{Text: text}, k.signer)
+	b, err := note.Sign(&note.Note{Text: text}, k.Signer)
 	if err != nil {
 		return nil, fmt.Errorf("signing a checkpoint: %w", err)
 	}

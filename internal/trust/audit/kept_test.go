@@ -55,7 +55,7 @@ func TestALogThatIsShorterThanWhatWasKeptIsFound(t *testing.T) {
 	dir, older, kept := longLog(t, key)
 	check := func(what, dir string, ok bool) {
 		t.Helper()
-		r, err := auditlog.Verify(dir, key.Verifier(), kept)
+		r, err := auditlog.Verify(dir, key.Verifier, kept)
 		if err != nil || r.OK != ok || !ok && (r.FirstBad == 0 || r.Reason == "") || r.Kept == nil || *r.Kept != kept {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}

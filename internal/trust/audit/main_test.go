@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -63,7 +64,7 @@ func helper(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Reader
 
 func newKey(t testing.TB) *audit.Key {
 	t.Helper()
-	k, err := keyAt(filepath.Join(t.TempDir(), "audit.key"))
+	k, err := auditkey.LoadOrCreate(filepath.Join(t.TempDir(), "audit.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func copyDir(t testing.TB, dir string) string {
 
 func verify(t testing.TB, dir string, k *audit.Key) auditlog.Report {
 	t.Helper()
-	r, err := auditlog.Verify(dir, k.Verifier())
+	r, err := auditlog.Verify(dir, k.Verifier)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,19 +257,4 @@ func actions(es []entry) string {
 		s = append(s, e.Action)
 	}
 	return strings.Join(s, " ")
-}
-
-// keyAt returns the key in a file, which it makes when it is missing.
-func keyAt(path string) (*audit.Key, error) {
-	private, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		var text string
-		if text, err = audit.NewKey(); err == nil {
-			private, err = []byte(text), os.WriteFile(path, []byte(text), 0o600)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return audit.ParseKey(strings.TrimSpace(string(private)))
 }

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // helperWriter appends from four goroutines until it is killed, and prints a
 // line for each record that was acknowledged.
 func helperWriter(dir, keyPath string) {
-	key, err := keyAt(keyPath)
+	key, err := auditkey.LoadOrCreate(keyPath)
 	if err != nil {
 		panic(err)
 	}
@@ -48,7 +49,7 @@ func TestKillNeverLosesWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir, keyDir := t.TempDir(), t.TempDir()
 	keyPath := keyDir + "/audit.key"
-	key, err := keyAt(keyPath)
+	key, err := auditkey.LoadOrCreate(keyPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestReadersDoNotKeepAWriterOut(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					if r, err := auditlog.Verify(dir, key.Verifier()); err != nil || !r.OK {
+					if r, err := auditlog.Verify(dir, key.Verifier); err != nil || !r.OK {
 						t.Errorf("%+v %v", r, err)
 						return
 					}

@@ -217,7 +217,7 @@ func TestVerifyOfNothing(t *testing.T) {
 	if r := verify(t, t.TempDir(), key); !r.OK || r.Records != 0 {
 		t.Errorf("an empty directory: %+v", r)
 	}
-	if _, err := auditlog.Verify(filepath.Join(t.TempDir(), "none"), key.Verifier()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := auditlog.Verify(filepath.Join(t.TempDir(), "none"), key.Verifier); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 }
