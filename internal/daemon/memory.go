@@ -20,6 +20,9 @@ const (
 	paceEvery   = time.Second
 	// worthFreeing is how much dead memory an idle daemon gives back.
 	worthFreeing = 6 << 20
+	// betweenTrims are the looks between two times that an idle daemon gives memory
+	// back: idle sessions leave garbage too, with each keep-alive.
+	betweenTrims = 10
 )
 
 // pacer adapts the collector to the live heap, and gives memory back to the
@@ -27,7 +30,7 @@ const (
 type pacer struct {
 	work    func() uint64 // counts acts; standing still means idle
 	last    uint64
-	trimmed bool
+	wait    int  // looks until memory may be given back again; 0: now
 	started bool // what the start left over has been given back
 	samples []metrics.Sample
 	stop    chan struct{}
@@ -68,19 +71,22 @@ func (p *pacer) pace() {
 	p.last = now
 	switch {
 	case !idle:
-		p.trimmed = false
+		p.wait = 0
 	case !p.started:
 		p.started = true
 		runtime.GC()
 		debug.FreeOSMemory()
 		_ = peer.Unmap() // only memory would be won
-	case !p.trimmed && dead > worthFreeing:
-		p.trimmed = true
+	case p.wait > 0:
+		p.wait--
+	case dead > worthFreeing:
+		p.wait = betweenTrims
 		// Each collection halves the stacks that idle goroutines no longer
 		// need; FreeOSMemory is a third one.
 		runtime.GC()
 		runtime.GC()
 		debug.FreeOSMemory()
+		_ = peer.Unmap() // only memory would be won
 	}
 }
 

@@ -128,18 +128,21 @@ func named(name string) func(*path, error) (*path, error) {
 	}
 }
 
-// startDoorwardStdio runs Doorward in front of a stdio server: a server a session, which is the default for
-// servers of the legacy era, or one for all.
+// startDoorwardStdio runs Doorward in front of a stdio server: a server a session, one for all, or, for idle
+// sessions, what is usual.
 func (t *tools) startDoorwardStdio(name, command string, args []string, sandbox string) (*path, error) {
 	own := map[string]any{"sandbox": sandbox, "max_instances": plenty, "max_concurrency": plenty}
-	if name == pathShared {
+	switch {
+	case name == pathShared:
 		own["instances"] = "shared"
+	case command != t.idler:
+		own["instances"] = "session"
 	}
 	p, err := t.startDoorward(map[string]any{"command": command, "args": args, "doorward": own})
 	if err != nil {
 		return nil, err
 	}
-	return &path{name: name, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, shared: name == pathShared}, nil
+	return &path{name: name, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, shared: own["instances"] != "session"}, nil
 }
 
 // usual is the sandbox that a server has when its configuration says nothing.

@@ -173,17 +173,21 @@ func diagRequest(src, dst netip.AddrPort, flags uint16, states uint32) []byte {
 	return b
 }
 
-// ask sends one request and reads what came, up to the end of a dump. An error
-// message of the kernel becomes an error.
+// diagRoom is room for the answer about one socket: a struct inet_diag_msg and its
+// attributes have less than 300 bytes.
+const diagRoom = 1024
+
+// ask sends one request and reads one datagram. An error message of the kernel becomes an
+// error, and a message that has no room is left out.
 func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
 	if err := unix.Sendto(int(d), req, 0, kernel); err != nil {
 		return nil, fmt.Errorf("asking NETLINK_SOCK_DIAG: %w", diagError(err))
 	}
-	buf := make([]byte, 8192)
-	n, from, err := unix.Recvfrom(int(d), buf, 0)
+	buf := make([]byte, diagRoom)
+	n, from, err := unix.Recvfrom(int(d), buf, unix.MSG_TRUNC)
 	for err == unix.EINTR {
-		n, from, err = unix.Recvfrom(int(d), buf, 0)
+		n, from, err = unix.Recvfrom(int(d), buf, unix.MSG_TRUNC)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading NETLINK_SOCK_DIAG: %w", err)
@@ -191,7 +195,7 @@ func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 	if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
 		return nil, errors.New("reading NETLINK_SOCK_DIAG: an answer that is not from the kernel")
 	}
-	return parseNetlink(buf[:n])
+	return parseNetlink(buf[:min(n, len(buf))])
 }
 
 type netlinkMessage struct {

@@ -97,7 +97,7 @@ const keepRequest = 64 << 10
 
 func (p *plain) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	c, err := p.take(ctx, hostport(req))
+	c, err := p.take(ctx, hostport(req), bufferFor(req))
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -165,8 +165,17 @@ func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 
 const maxInterim = 5
 
+// bufferFor is the read buffer of a connection that is dialed for a request. A stream of
+// events keeps its own for as long as its session lives, and little comes on it.
+func bufferFor(req *http.Request) int {
+	if req.Method == http.MethodGet {
+		return streamBytes
+	}
+	return bufferBytes
+}
+
 // take returns an idle connection that the server has not closed, or dials.
-func (p *plain) take(ctx context.Context, host string) (*plainConn, error) {
+func (p *plain) take(ctx context.Context, host string, buffer int) (*plainConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -192,7 +201,7 @@ func (p *plain) take(ctx context.Context, host string) (*plainConn, error) {
 		return nil, err
 	}
 	c := &plainConn{Conn: conn, host: host}
-	c.r = bufio.NewReaderSize(c, bufferBytes)
+	c.r = bufio.NewReaderSize(c, buffer)
 	return c, nil
 }
 

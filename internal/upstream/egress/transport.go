@@ -21,6 +21,7 @@ const (
 	DefaultIdleMax = 256
 	maxHeaderBytes = 64 << 10
 	bufferBytes    = 4 << 10
+	streamBytes    = 1 << 10
 )
 
 // Options configure a transport for one upstream. Zero durations mean the defaults, negative ones no limit.
