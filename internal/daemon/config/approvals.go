@@ -7,28 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/doorward/doorward/internal/base/secret"
 )
-
-// Approvals is how calls are held for the operator.
-type Approvals struct {
-	Wait     string          `yaml:"wait" default:"auto" doc:"How long a held call waits for its answer before the client is told that it is pending, such as 50s, at most 1h. auto is as long as the client is known to wait."`
-	Expire   time.Duration   `yaml:"expire" default:"1h" min:"1s" max:"24h" doc:"How long a call can be approved. A call that is not approved by then is denied."`
-	Presence string          `yaml:"presence" default:"terminal" enum:"terminal|passkey" doc:"How a person proves to be present when approving: terminal is a controlling terminal that is not an agent's, or the console; passkey is a passkey in the console, which needs a loopback listener."`
-	Notify   ApprovalsNotify `yaml:"notify" doc:"How the operator is told of a held call or message."`
-}
-
-// ApprovalsNotify is how the operator is told of a held call or message.
-type ApprovalsNotify struct {
-	Command []string `yaml:"command" refs:"env" doc:"A program and its arguments, started for each held call or message with DOORWARD_PENDING, DOORWARD_CLIENT, DOORWARD_SERVER and DOORWARD_TOOL in its environment. It never gets arguments or texts."`
-	// Webhook is a secret: its path often is.
-	Webhook   secret.Value `yaml:"webhook" refs:"any" doc:"An address to which each held call or message is posted, signed as in Standard Webhooks; see approvals.md."`
-	Secret    secret.Value `yaml:"webhook_secret" refs:"any" doc:"The key that signs the notice: whsec_ and base64, or any text, of 24 bytes at least. Empty is webhook.secret in the state directory, which Doorward makes."`
-	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They leave the machine then."`
-	Private   bool         `yaml:"allow_private" default:"false" doc:"Let webhook lead to loopback, private and shared addresses, and allow plain http to them."`
-	Desktop   string       `yaml:"desktop" default:"auto" enum:"auto|off" doc:"auto shows a notice on the desktop where the daemon has a session bus (D-Bus)."`
-}
 
 // PresencePasskey is the presence that takes a passkey.
 const PresencePasskey = "passkey"

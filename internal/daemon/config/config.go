@@ -13,7 +13,8 @@
 package config
 
 import (
-	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
@@ -62,17 +63,6 @@ type Listener struct {
 	Hosts      []string `yaml:"hosts" doc:"Further Host names to accept, each a name or literal address, with :port when it differs from the listener's."`
 	Origins    []string `yaml:"origins" doc:"Further Origins to accept, each as https://name or https://name:port."`
 	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. The client that their Forwarded or X-Forwarded-For header names is recorded, and failed tokens are counted for it; it grants nothing. The headers of others are ignored."`
-}
-
-// TrustedProxies are the networks of Proxies, as far as they are well formed.
-func (l Listener) TrustedProxies() []netip.Prefix {
-	var all []netip.Prefix
-	for _, text := range l.Proxies {
-		if p, err := proxyNetwork(text); err == nil {
-			all = append(all, p)
-		}
-	}
-	return all
 }
 
 // TLS names a certificate chain and its key, both PEM.
@@ -253,4 +243,103 @@ type Limits struct {
 type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error" doc:"The least important level that is written."`
 	Format string `yaml:"format" default:"text" enum:"text|json" doc:"text is key=value, json one object a line."`
+}
+
+// Approvals is how calls are held for the operator.
+type Approvals struct {
+	Wait     string          `yaml:"wait" default:"auto" doc:"How long a held call waits for its answer before the client is told that it is pending, such as 50s, at most 1h. auto is as long as the client is known to wait."`
+	Expire   time.Duration   `yaml:"expire" default:"1h" min:"1s" max:"24h" doc:"How long a call can be approved. A call that is not approved by then is denied."`
+	Presence string          `yaml:"presence" default:"terminal" enum:"terminal|passkey" doc:"How a person proves to be present when approving: terminal is a controlling terminal that is not an agent's, or the console; passkey is a passkey in the console, which needs a loopback listener."`
+	Notify   ApprovalsNotify `yaml:"notify" doc:"How the operator is told of a held call or message."`
+}
+
+// ApprovalsNotify is how the operator is told of a held call or message.
+type ApprovalsNotify struct {
+	Command []string `yaml:"command" refs:"env" doc:"A program and its arguments, started for each held call or message with DOORWARD_PENDING, DOORWARD_CLIENT, DOORWARD_SERVER and DOORWARD_TOOL in its environment. It never gets arguments or texts."`
+	// Webhook is a secret: its path often is.
+	Webhook   secret.Value `yaml:"webhook" refs:"any" doc:"An address to which each held call or message is posted, signed as in Standard Webhooks; see approvals.md."`
+	Secret    secret.Value `yaml:"webhook_secret" refs:"any" doc:"The key that signs the notice: whsec_ and base64, or any text, of 24 bytes at least. Empty is webhook.secret in the state directory, which Doorward makes."`
+	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They leave the machine then."`
+	Private   bool         `yaml:"allow_private" default:"false" doc:"Let webhook lead to loopback, private and shared addresses, and allow plain http to them."`
+	Desktop   string       `yaml:"desktop" default:"auto" enum:"auto|off" doc:"auto shows a notice on the desktop where the daemon has a session bus (D-Bus)."`
+}
+
+// SignIn is how Doorward gets access tokens for a server that asks for OAuth.
+type SignIn struct {
+	Grant               string       `yaml:"grant" default:"authorization_code" enum:"authorization_code|client_credentials|off" doc:"authorization_code waits for doorward login, client_credentials signs in by itself with client_secret, off sends no token. See upstream-oauth.md."`
+	ClientID            string       `yaml:"client_id" refs:"env" doc:"The client id under which Doorward was registered by hand. Without it client_metadata_url is used where the authorization server accepts it, else dynamic registration."`
+	ClientSecret        secret.Value `yaml:"client_secret" refs:"any" doc:"Its secret, if it has one. It needs authorization_server, because it is sent nowhere else."`
+	Scopes              []string     `yaml:"scopes" doc:"The scopes to ask for. Without the key: the scopes that the server names."`
+	ClientMetadataURL   string       `yaml:"client_metadata_url" refs:"env" doc:"The address at which you publish the client metadata document of this Doorward: https, with a path."`
+	AuthorizationServer string       `yaml:"authorization_server" refs:"env" doc:"The issuer URL, exactly as its metadata write it. Without the key: the first one in the server's metadata. With allow_private it may be at a private address too."`
+	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser comes back. 0 is any that is free."`
+}
+
+// Egress is the way out, for everything that goes to servers over the network.
+type Egress struct {
+	Proxy string `yaml:"proxy" refs:"env" doc:"An HTTP proxy, http://host:port, for servers without allow_private. The proxy then looks up names and dials addresses, and its rules decide which are allowed. HTTP_PROXY and similar variables are never used."`
+}
+
+// Telemetry is where spans and metrics are sent. It is off while OTLP is empty.
+type Telemetry struct {
+	OTLP    string                  `yaml:"otlp" refs:"env" doc:"The base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces and /v1/metrics are appended. It may be at a loopback, private or shared address. Empty sends nothing. See telemetry.md."`
+	Headers map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers for the collector, such as its credential."`
+}
+
+// Launcher is a program that agents may start as another agent.
+type Launcher struct {
+	Command string                  `yaml:"command" required:"yes" refs:"env" doc:"The program to start: a name found on PATH, or a path. No shell reads it. Its content is pinned at the first start, and a changed one waits for doorward trust launcher:NAME."`
+	Args    []secret.Value          `yaml:"args" refs:"env" doc:"Its arguments, one string each. {model}, {cwd} and {name} stand for values of one start; each must be a whole argument. The prompt is never an argument: it goes to standard input."`
+	Env     map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR and what doorward connect needs in it."`
+	Cwd     string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which it starts when the request names none. Empty is the first of roots."`
+	Roots   []string                `yaml:"roots" refs:"env" path:"" doc:"Directories in which it may be started. Empty is cwd alone."`
+	Rights  []string                `yaml:"rights" doc:"The rights that an agent of this launcher can have: server:NAME, tool:SERVER/NAME, instructions. Messaging needs no entry; administration cannot be granted. An agent never has a right that its parent lacks."`
+	Models  []string                `yaml:"models" doc:"The permitted values of {model}; the first is the default."`
+	Budget  Budget                  `yaml:"budget" doc:"The most that one start may ask for, and what it gets when it does not ask."`
+	Output  Size                    `yaml:"output" default:"8MiB" max:"1GiB" doc:"How much of its standard output is kept, for seven days, when that is more than 64 KiB; the last 64 KiB are the result."`
+	Trust   string                  `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves the program and its arguments at the first start; manual withholds them until doorward trust launcher:NAME."`
+
+	Sandbox string       `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far it is contained; see sandbox.md. It is not started where the system cannot do it."`
+	Read    []string     `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
+	Write   []string     `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
+	Network Network      `yaml:"network" default:"inherit" doc:"As for a server. Doorward's socket can be reached with none too."`
+	Limits  ServerLimits `yaml:"limits" doc:"Limits of one agent together with everything it starts."`
+
+	// Name is the launcher's key.
+	Name string `yaml:"-"`
+	// Path is what Options.ResolveCommand made of Command: an absolute path.
+	Path string `yaml:"-"`
+	// Refused is why the launcher must not be used, empty when it may.
+	Refused string `yaml:"-"`
+}
+
+// Budget bounds one started agent.
+type Budget struct {
+	Seconds  int `yaml:"max_seconds" default:"1800" min:"1" max:"7200" doc:"Seconds until it is ended."`
+	Children int `yaml:"max_children" default:"0" min:"0" max:"4" doc:"Agents that it may start in turn."`
+	Messages int `yaml:"max_messages" default:"100" min:"0" max:"100000" doc:"Messages that it may send."`
+}
+
+// Size is a number of bytes.
+type Size int64
+
+// Network is inherit, none, or a list of ports as "443,8443".
+type Network string
+
+// Ports are the ports of a list; nil for inherit and none.
+func (n Network) Ports() []uint16 {
+	var all []uint16
+	for _, word := range strings.Split(string(n), ",") {
+		if port, err := strconv.ParseUint(word, 10, 16); err == nil {
+			all = append(all, uint16(port))
+		}
+	}
+	return all
+}
+
+// ServerLimits bound what a contained server and everything it starts may use.
+type ServerLimits struct {
+	Memory    Size `yaml:"memory" default:"2GiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit."`
+	Processes int  `yaml:"processes" default:"512" min:"0" max:"1000000" doc:"Most processes and threads. 0 is no limit."`
+	Files     int  `yaml:"files" default:"4096" min:"0" max:"1048576" doc:"Most open descriptors of each process. 0 leaves the daemon's own limit."`
 }

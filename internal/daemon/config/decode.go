@@ -15,17 +15,6 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// decoder carries one reading of a file. It never stops at a problem.
-type decoder struct {
-	dir     string
-	o       Options
-	report  *report
-	src     source
-	check   checker
-	known   map[reflect.Type][]field
-	secrets []string // paths of ${file:…} references
-}
-
 // setDefaults fills a section from its tags.
 func (d *decoder) setDefaults(v reflect.Value) {
 	for _, f := range d.fields(v.Type()) {
@@ -76,17 +65,6 @@ func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
 	}
 }
 
-// pairs walks a mapping that lint has cleaned.
-func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
-	return func(yield func(string, *yaml.Node) bool) {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if !yield(n.Content[i].Value, n.Content[i+1]) {
-				return
-			}
-		}
-	}
-}
-
 // value decodes one value by the type of its field. Sections may be left empty, other values may not.
 func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 	t := v.Type()
@@ -127,45 +105,6 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 	default:
 		d.integer(n, key, f, v)
 	}
-}
-
-// isForeign tells what lint has noted and decoding leaves out.
-func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0 }
-
-// is checks the kind of a node.
-func (s source) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
-	if n.Kind != kind {
-		s.report.fail(key, fmt.Sprintf("this must be %s, not %s%s", want, kindName(n), insteadOf(n, kind, want)))
-		return false
-	}
-	return true
-}
-
-// kindName says what a node is.
-func kindName(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Tag == "!!str":
-		return "text"
-	}
-	return "a bare " + strings.TrimPrefix(n.ShortTag(), "!!")
-}
-
-// text takes a scalar that is text. A bare number or truth value is not: which text it stands for depends on who
-// reads it.
-func (s source) text(n *yaml.Node, key string) (string, bool) {
-	switch {
-	case n.Kind != yaml.ScalarNode:
-		s.report.fail(key, "this must be text, not "+kindName(n))
-	case n.Tag != "!!str":
-		s.report.fail(key, "this must be text; put it in quotes")
-	default:
-		return n.Value, true
-	}
-	return "", false
 }
 
 // stringValue decodes text: a choice, a path, or anything.

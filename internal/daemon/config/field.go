@@ -29,6 +29,9 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	serverType   = reflect.TypeFor[Server]()
 	handlingType = reflect.TypeFor[Handling]()
+	launcherType = reflect.TypeFor[Launcher]()
+	sizeType     = reflect.TypeFor[Size]()
+	networkType  = reflect.TypeFor[Network]()
 )
 
 // fieldsOf lists the keys of a struct in their order.
@@ -55,23 +58,6 @@ func fieldsOf(t reflect.Type) []field {
 		fields = append(fields, f)
 	}
 	return fields
-}
-
-// fields is fieldsOf, once for each type in one reading of a file.
-func (d *decoder) fields(t reflect.Type) []field {
-	if _, ok := d.known[t]; !ok {
-		d.known[t] = fieldsOf(t)
-	}
-	return d.known[t]
-}
-
-// keys lists the keys of a struct.
-func (d *decoder) keys(t reflect.Type) []string {
-	var keys []string
-	for _, f := range d.fields(t) {
-		keys = append(keys, f.key)
-	}
-	return keys
 }
 
 // isStruct tells whether t is a section with keys of its own.

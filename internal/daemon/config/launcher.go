@@ -9,44 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
-	"github.com/doorward/doorward/internal/base/secret"
 )
-
-// Launcher is a program that agents may start as another agent.
-type Launcher struct {
-	Command string                  `yaml:"command" required:"yes" refs:"env" doc:"The program to start: a name found on PATH, or a path. No shell reads it. Its content is pinned at the first start, and a changed one waits for doorward trust launcher:NAME."`
-	Args    []secret.Value          `yaml:"args" refs:"env" doc:"Its arguments, one string each. {model}, {cwd} and {name} stand for values of one start; each must be a whole argument. The prompt is never an argument: it goes to standard input."`
-	Env     map[string]secret.Value `yaml:"env" refs:"any" doc:"Environment variables for the program, beside PATH, HOME, USER, LANG and TMPDIR and what doorward connect needs in it."`
-	Cwd     string                  `yaml:"cwd" refs:"env" path:"" doc:"The directory in which it starts when the request names none. Empty is the first of roots."`
-	Roots   []string                `yaml:"roots" refs:"env" path:"" doc:"Directories in which it may be started. Empty is cwd alone."`
-	Rights  []string                `yaml:"rights" doc:"The rights that an agent of this launcher can have: server:NAME, tool:SERVER/NAME, instructions. Messaging needs no entry; administration cannot be granted. An agent never has a right that its parent lacks."`
-	Models  []string                `yaml:"models" doc:"The permitted values of {model}; the first is the default."`
-	Budget  Budget                  `yaml:"budget" doc:"The most that one start may ask for, and what it gets when it does not ask."`
-	Output  Size                    `yaml:"output" default:"8MiB" max:"1GiB" doc:"How much of its standard output is kept, for seven days, when that is more than 64 KiB; the last 64 KiB are the result."`
-	Trust   string                  `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves the program and its arguments at the first start; manual withholds them until doorward trust launcher:NAME."`
-
-	Sandbox string       `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far it is contained; see sandbox.md. It is not started where the system cannot do it."`
-	Read    []string     `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
-	Write   []string     `yaml:"write" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"As for a server."`
-	Network Network      `yaml:"network" default:"inherit" doc:"As for a server. Doorward's socket can be reached with none too."`
-	Limits  ServerLimits `yaml:"limits" doc:"Limits of one agent together with everything it starts."`
-
-	// Name is the launcher's key.
-	Name string `yaml:"-"`
-	// Path is what Options.ResolveCommand made of Command: an absolute path.
-	Path string `yaml:"-"`
-	// Refused is why the launcher must not be used, empty when it may.
-	Refused string `yaml:"-"`
-}
-
-// Budget bounds one started agent.
-type Budget struct {
-	Seconds  int `yaml:"max_seconds" default:"1800" min:"1" max:"7200" doc:"Seconds until it is ended."`
-	Children int `yaml:"max_children" default:"0" min:"0" max:"4" doc:"Agents that it may start in turn."`
-	Messages int `yaml:"max_messages" default:"100" min:"0" max:"100000" doc:"Messages that it may send."`
-}
-
-var launcherType = reflect.TypeFor[Launcher]()
 
 // LauncherPrefix stands before the name of a launcher where there are names of servers too; no server's name has a
 // colon.
@@ -170,14 +133,4 @@ func (k checker) launchers(c *Config) {
 			}
 		}
 	}
-}
-
-// serverOfRight is the configured server that a word is about; empty for none.
-func serverOfRight(word string) string {
-	kind, rest, _ := strings.Cut(word, ":")
-	server, _, _ := strings.Cut(rest, "/")
-	if kind != "server" && kind != "tool" || slices.Contains(builtin, server) {
-		return ""
-	}
-	return server
 }

@@ -3,36 +3,16 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/doorward/doorward/internal/base/secret"
 )
 
 // DefaultAddr is where the daemon listens when the configuration does not say.
 const DefaultAddr = "127.0.0.1:7866"
-
-// Options are what Load needs from outside. Config does not dial, resolve or start anything itself.
-type Options struct {
-	// Env looks up an environment variable. nil: every variable is unset.
-	Env func(name string) (value string, ok bool)
-	// CheckURL judges a server's resolved address; its error is shown, so it must not repeat the address. nil: only
-	// the scheme is judged.
-	CheckURL func(raw string, allowPrivate bool) error
-	// ResolveCommand makes an absolute path of a command, which holds a slash only when it is absolute already.
-	// pathEnv is the PATH that the child will have. nil: Server.Path stays empty.
-	ResolveCommand func(command, pathEnv string) (string, error)
-	// Open opens the configuration and the policy file to read. nil: os.Open.
-	Open func(path string) (*os.File, error)
-	// Vet judges the content of the configuration file, before anything of it is looked at. nil: everything will do.
-	Vet func(content []byte) error
-	// File and Keyring fetch ${file:} and ${keyring:} references. nil: package secret's own.
-	File    func(path string) (secret.Value, error)
-	Keyring func(service, name string) (secret.Value, error)
-}
 
 // Load reads the file at path, YAML or JSON, or gives the built-in defaults when path is empty. The Config is nil
 // exactly when Fatal(problems); a server with problems of its own is in it with the reason in Refused.
@@ -120,3 +100,62 @@ func (r *report) refuseServers(c *Config) {
 
 // Usable tells whether the server is to be offered.
 func (s *Server) Usable() bool { return !s.Disabled && s.Refused == "" }
+
+// LineOf is the line on which a key stands in the configuration at path, or the nearest key around it. 0: the file is
+// none, or cannot be read.
+func LineOf(path, key string) int {
+	content, err := os.ReadFile(path)
+	if path == "" || err != nil || len(content) > maxFile {
+		return 0
+	}
+	src := source{newReport(path)}
+	root := src.tree(content)
+	if root == nil {
+		return 0
+	}
+	src.lint(root)
+	return src.report.line(key)
+}
+
+// all checks what the values of the whole file mean together.
+func (k checker) all(c *Config) {
+	k.approvals(c.Approvals, c.Listen.HTTP)
+	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
+		k.report.fail("listen", "there is no listener; leave unix on auto or add an entry to http")
+	}
+	if c.Listen.Unix == "" {
+		k.report.also("listen.unix", "this must be auto, off or a path")
+	}
+	for i, l := range c.Listen.HTTP {
+		k.listener(fmt.Sprintf("listen.http[%d]", i), l)
+	}
+	k.names(c.Servers)
+	k.launchers(c)
+	k.oauth(c.OAuth)
+	k.scopeServers(c)
+	k.egress(c.Egress)
+	k.telemetry(c.Telemetry)
+	if signIn := c.Store.SignInKey; !signIn.Empty() && len(signIn.Reveal()) < 32 {
+		k.report.also("store.sign_in_key", "this must have 32 characters or more")
+	}
+	k.instructions(&c.Instructions)
+}
+
+// names looks for servers whose names differ in case alone: they would be one in a client that folds case.
+func (k checker) names(servers map[string]*Server) {
+	seen := map[string]string{}
+	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
+		if n := servers[a].Line - servers[b].Line; n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		folded := strings.ToLower(name)
+		if first, twice := seen[folded]; twice {
+			k.report.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
+			continue
+		}
+		seen[folded] = name
+	}
+}

@@ -13,35 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// Size is a number of bytes.
-type Size int64
-
-// Network is inherit, none, or a list of ports as "443,8443".
-type Network string
-
-// Ports are the ports of a list; nil for inherit and none.
-func (n Network) Ports() []uint16 {
-	var all []uint16
-	for _, word := range strings.Split(string(n), ",") {
-		if port, err := strconv.ParseUint(word, 10, 16); err == nil {
-			all = append(all, uint16(port))
-		}
-	}
-	return all
-}
-
-// ServerLimits bound what a contained server and everything it starts may use.
-type ServerLimits struct {
-	Memory    Size `yaml:"memory" default:"2GiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit."`
-	Processes int  `yaml:"processes" default:"512" min:"0" max:"1000000" doc:"Most processes and threads. 0 is no limit."`
-	Files     int  `yaml:"files" default:"4096" min:"0" max:"1048576" doc:"Most open descriptors of each process. 0 leaves the daemon's own limit."`
-}
-
-var (
-	sizeType    = reflect.TypeFor[Size]()
-	networkType = reflect.TypeFor[Network]()
-)
-
 // sizeText is a size as it is written.
 var sizeText = lazily(`^(0|[1-9][0-9]{0,15})(KiB|MiB|GiB)?$`)
 

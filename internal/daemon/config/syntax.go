@@ -3,29 +3,12 @@ package config
 import (
 	"bytes"
 	"errors"
-	"os"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
-
-// LineOf is the line on which a key stands in the configuration at path, or the nearest key around it. 0: the file is
-// none, or cannot be read.
-func LineOf(path, key string) int {
-	content, err := os.ReadFile(path)
-	if path == "" || err != nil || len(content) > maxFile {
-		return 0
-	}
-	src := source{newReport(path)}
-	root := src.tree(content)
-	if root == nil {
-		return 0
-	}
-	src.lint(root)
-	return src.report.line(key)
-}
 
 // malformed is what the YAML library says, in part, and what to say instead.
 var malformed = []struct{ said, advice string }{
@@ -148,3 +131,11 @@ func jsonAdvice(before, rest []byte) (text string, comma bool) {
 }
 
 func closes(b []byte) bool { return len(b) > 0 && (b[0] == '}' || b[0] == ']') }
+
+var errMoreValues = errors.New("more than one value")
+
+// lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.
+func lineOf(content []byte, offset int) int {
+	content = bytes.TrimSuffix(content, []byte("\n"))
+	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))
+}

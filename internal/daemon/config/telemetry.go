@@ -4,15 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"github.com/doorward/doorward/internal/base/secret"
 )
-
-// Telemetry is where spans and metrics are sent. It is off while OTLP is empty.
-type Telemetry struct {
-	OTLP    string                  `yaml:"otlp" refs:"env" doc:"The base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces and /v1/metrics are appended. It may be at a loopback, private or shared address. Empty sends nothing. See telemetry.md."`
-	Headers map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers for the collector, such as its credential."`
-}
 
 // telemetry checks the collector's address and headers.
 func (k checker) telemetry(t Telemetry) {

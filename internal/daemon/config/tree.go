@@ -13,9 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// source is the text of a file as nodes.
-type source struct{ report *report }
-
 // tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
 func (s source) tree(content []byte) *yaml.Node {
 	if len(content) > maxFile {
@@ -57,8 +54,6 @@ func (s source) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Nod
 	}
 	return root
 }
-
-var errMoreValues = errors.New("more than one value")
 
 // jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
 func jsonTree(content []byte) (*yaml.Node, error) {
@@ -127,11 +122,55 @@ func (j *jsonReader) children(n *yaml.Node) error {
 	}
 }
 
-// lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.
-func lineOf(content []byte, offset int) int {
-	content = bytes.TrimSuffix(content, []byte("\n"))
-	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))
-}
-
 // isNull tells whether a key was given no value.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// pairs walks a mapping that lint has cleaned.
+func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
+	return func(yield func(string, *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// isForeign tells what lint has noted and decoding leaves out.
+func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0 }
+
+// kindName says what a node is.
+func kindName(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!str":
+		return "text"
+	}
+	return "a bare " + strings.TrimPrefix(n.ShortTag(), "!!")
+}
+
+// is checks the kind of a node.
+func (s source) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
+	if n.Kind != kind {
+		s.report.fail(key, fmt.Sprintf("this must be %s, not %s%s", want, kindName(n), insteadOf(n, kind, want)))
+		return false
+	}
+	return true
+}
+
+// text takes a scalar that is text. A bare number or truth value is not: which text it stands for depends on who
+// reads it.
+func (s source) text(n *yaml.Node, key string) (string, bool) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		s.report.fail(key, "this must be text, not "+kindName(n))
+	case n.Tag != "!!str":
+		s.report.fail(key, "this must be text; put it in quotes")
+	default:
+		return n.Value, true
+	}
+	return "", false
+}

@@ -14,56 +14,6 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// checker checks the values of a file beyond the form that the fields' tags give.
-type checker struct {
-	report *report
-	dir    string
-	o      Options
-}
-
-// all checks what the values of the whole file mean together.
-func (k checker) all(c *Config) {
-	k.approvals(c.Approvals, c.Listen.HTTP)
-	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
-		k.report.fail("listen", "there is no listener; leave unix on auto or add an entry to http")
-	}
-	if c.Listen.Unix == "" {
-		k.report.also("listen.unix", "this must be auto, off or a path")
-	}
-	for i, l := range c.Listen.HTTP {
-		k.listener(fmt.Sprintf("listen.http[%d]", i), l)
-	}
-	k.names(c.Servers)
-	k.launchers(c)
-	k.oauth(c.OAuth)
-	k.scopeServers(c)
-	k.egress(c.Egress)
-	k.telemetry(c.Telemetry)
-	if signIn := c.Store.SignInKey; !signIn.Empty() && len(signIn.Reveal()) < 32 {
-		k.report.also("store.sign_in_key", "this must have 32 characters or more")
-	}
-	k.instructions(&c.Instructions)
-}
-
-// names looks for servers whose names differ in case alone: they would be one in a client that folds case.
-func (k checker) names(servers map[string]*Server) {
-	seen := map[string]string{}
-	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
-		if n := servers[a].Line - servers[b].Line; n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
-	})
-	for _, name := range names {
-		folded := strings.ToLower(name)
-		if first, twice := seen[folded]; twice {
-			k.report.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
-			continue
-		}
-		seen[folded] = name
-	}
-}
-
 // hostName is a DNS name, lower or upper case.
 var hostName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
@@ -297,4 +247,25 @@ func (k checker) patterns(key string, patterns []string) {
 			k.report.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
 		}
 	}
+}
+
+// TrustedProxies are the networks of Proxies, as far as they are well formed.
+func (l Listener) TrustedProxies() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range l.Proxies {
+		if p, err := proxyNetwork(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// serverOfRight is the configured server that a word is about; empty for none.
+func serverOfRight(word string) string {
+	kind, rest, _ := strings.Cut(word, ":")
+	server, _, _ := strings.Cut(rest, "/")
+	if kind != "server" && kind != "tool" || slices.Contains(builtin, server) {
+		return ""
+	}
+	return server
 }
