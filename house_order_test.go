@@ -29,7 +29,6 @@ var tangledPackages = map[string]int{
 	"cmd/doorward":                   70,
 	"client":                         30,
 	"internal/daemon":                60,
-	"internal/daemon/console":        35,
 	"internal/downstream/authn":      35,
 	"internal/downstream/front":      50,
 	"internal/instructions/deliver":  75,

@@ -73,17 +73,6 @@ func moment(text string) (time.Time, error) {
 	return t, nil
 }
 
-func number(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, errForm
-	}
-	return n, nil
-}
-
 // chosen are the filters of a request.
 func chosen(in url.Values) url.Values {
 	out := make(url.Values)

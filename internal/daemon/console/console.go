@@ -13,7 +13,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,24 +22,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
-
-// Prefix is the path of the console.
-const Prefix = "/ui/"
-
-// Caller is the operator in whose name a session acts: the principal that ran
-// `doorward ui`, and the processes above that command, in the form of
-// peer.Ancestors.
-type Caller struct {
-	Who       *principal.Principal
-	Processes []string
-}
-
-// Visit describes the connection of a request.
-type Visit struct {
-	Listener string // the address as bound; cookies and codes belong to one listener
-	Scheme   string // http or https
-	Program  string // the path of the one that holds the other end; empty: the system cannot tell
-}
 
 // Options are what the console needs from the daemon. All functions are safe
 // for concurrent use.
@@ -169,31 +150,4 @@ func (c *Console) SignOut() int { return c.sessions.endAll() }
 // token, any other request is answered like one without a token.
 func (c *Console) Expected(r *http.Request, v Visit) bool {
 	return c.sessions.waits(v.Listener) || c.sessions.find(cookie(r, v), v) != nil
-}
-
-// Serve answers a request below Prefix. The front has checked Host and Origin;
-// Serve makes the stricter checks of the console.
-func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
-	protect(w.Header())
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	path = "/" + strings.TrimPrefix(path, Prefix)
-	if name, ok := strings.CutPrefix(path, "/static/"); ok {
-		c.views.serveStatic(w, r, name)
-		return
-	}
-	if !loopbackHost(r.Host) {
-		c.o.Refused(r, "the console was requested under a host name that is not this machine's")
-		http.Error(w, http.StatusText(http.StatusForbidden), http.StatusForbidden)
-		return
-	}
-	if path == "/session" {
-		c.signIn(w, r, v)
-		return
-	}
-	s := c.sessions.find(cookie(r, v), v)
-	if s == nil {
-		c.signInPage(w, r, path)
-		return
-	}
-	c.route(w, r, v, s, path)
 }

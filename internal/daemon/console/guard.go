@@ -11,6 +11,16 @@ import (
 	"strings"
 )
 
+// Prefix is the path of the console.
+const Prefix = "/ui/"
+
+// Visit describes the connection of a request.
+type Visit struct {
+	Listener string // the address as bound; cookies and codes belong to one listener
+	Scheme   string // http or https
+	Program  string // the path of the one that holds the other end; empty: the system cannot tell
+}
+
 // contentPolicy: nothing from outside, nothing inline, no frame around it, and
 // no string becomes markup but through the one function of console.js.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +

@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"net"
 	"strconv"
 	"strings"
@@ -68,14 +67,6 @@ func (p passkeyPages) begin(q *request) error {
 func (p passkeyPages) allow(q *request) error {
 	c, err := p.c.o.Passkeys.Allowed(p.visit(q), q.in.Get("ceremony"), q.in.Get("name"), []byte(q.in.Get("answer")))
 	return q.json(c, err)
-}
-
-func (q *request) json(v any, err error) error {
-	if err != nil {
-		return err
-	}
-	q.w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(q.w).Encode(v)
 }
 
 func (p passkeyPages) add(q *request) (said, next string, err error) {

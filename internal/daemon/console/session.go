@@ -6,7 +6,17 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
 )
+
+// Caller is the operator in whose name a session acts: the principal that ran
+// `doorward ui`, and the processes above that command, in the form of
+// peer.Ancestors.
+type Caller struct {
+	Who       *principal.Principal
+	Processes []string
+}
 
 const (
 	codeLife = time.Minute
