@@ -37,7 +37,6 @@ var tangledPackages = map[string]int{
 	"internal/instructions/session":  20,
 	"internal/messaging/agent":       45,
 	"internal/messaging/mail":        25,
-	"internal/onboard":               20,
 	"internal/trust/policy":          25,
 	"internal/upstream":              25,
 	"internal/upstream/pin":          20,

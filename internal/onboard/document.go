@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
@@ -48,80 +47,6 @@ func apply(text []byte, all ...splice) ([]byte, error) {
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
-
-// put gives text with the entry name. An entry that is there already is
-// replaced, and the text is the same when it has that value.
-func (d document) put(text []byte, name string, entry object) ([]byte, error) {
-	body, marked := bytes.CutPrefix(text, byteOrderMark)
-	before, err := decode(d.format, body)
-	if err != nil {
-		return nil, err
-	}
-	if old, found := d.find(before, name); found && d.same(old, entry) {
-		return text, nil
-	}
-	var out []byte
-	switch d.format {
-	case TOML:
-		out, err = d.putTOML(body, name, entry)
-	case YAML:
-		out, err = d.putYAML(body, name, entry)
-	default:
-		out, err = d.putJSON(body, name, entry)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := d.kept(before, out, name, true); err != nil {
-		return nil, err
-	}
-	return marking(out, marked), nil
-}
-
-// drop gives text without the entry name, and whether it was there.
-func (d document) drop(text []byte, name string) ([]byte, bool, error) {
-	body, marked := bytes.CutPrefix(text, byteOrderMark)
-	before, err := decode(d.format, body)
-	if err != nil {
-		return nil, false, err
-	}
-	if _, found := d.find(before, name); !found {
-		return text, false, nil
-	}
-	var out []byte
-	switch d.format {
-	case TOML:
-		out, err = d.dropTOML(body, name)
-	case YAML:
-		out, err = d.dropYAML(body, name)
-	default:
-		out, err = d.dropJSON(body, name)
-	}
-	if err == nil {
-		err = d.kept(before, out, name, false)
-	}
-	return marking(out, marked), err == nil, err
-}
-
-func marking(text []byte, marked bool) []byte {
-	if marked {
-		return append(slices.Clone(byteOrderMark), text...)
-	}
-	return text
-}
-
-// kept reports an edit that changed anything else than the entry, or left it as
-// it was.
-func (d document) kept(before any, text []byte, name string, there bool) error {
-	after, err := decode(d.format, text)
-	if err != nil {
-		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
-	}
-	if _, found := d.find(after, name); found != there || !reflect.DeepEqual(d.others(before, name), d.others(after, name)) {
-		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
-	}
-	return nil
-}
 
 // decode reads a text. A blank text is an empty map.
 func decode(f Format, text []byte) (any, error) {
@@ -226,14 +151,4 @@ func emptied(list []any) any {
 		return nil
 	}
 	return list
-}
-
-// same tells whether a decoded entry has the value of entry.
-func (d document) same(old map[string]any, entry object) bool {
-	var want, got any
-	b, err := json.Marshal(old)
-	if err != nil {
-		return false
-	}
-	return json.Unmarshal(b, &got) == nil && json.Unmarshal([]byte(flow(entry)), &want) == nil && reflect.DeepEqual(want, got)
 }
