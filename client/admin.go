@@ -80,3 +80,15 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 	}
 	return failed
 }
+
+// Admin reads one path of the local API into out. An *AdminError is a failure
+// that the daemon answered.
+func (c *Client) Admin(ctx context.Context, path string, out any) error {
+	return c.ask(ctx, question{method: http.MethodGet, path: path, failure: adminError}, out)
+}
+
+// AdminPost sends in to one path of the local API and reads the answer into
+// out, as Admin does.
+func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error {
+	return c.ask(ctx, question{method: http.MethodPost, path: path, in: in, failure: adminError}, out)
+}

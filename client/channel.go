@@ -335,3 +335,10 @@ func word(s, more string, most int) string {
 func isMessageID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
+
+// deliver passes a message of the daemon on to the client.
+func (s *shim) deliver(got *wire.Message, raw []byte) {
+	if !s.channel.heard(got) {
+		s.write(raw)
+	}
+}

@@ -279,18 +279,6 @@ func (c *Client) events(r io.Reader, f func(sse.Event) bool) error {
 	}
 }
 
-// Admin reads one path of the local API into out. An *AdminError is a failure
-// that the daemon answered.
-func (c *Client) Admin(ctx context.Context, path string, out any) error {
-	return c.ask(ctx, question{method: http.MethodGet, path: path, failure: adminError}, out)
-}
-
-// AdminPost sends in to one path of the local API and reads the answer into
-// out, as Admin does.
-func (c *Client) AdminPost(ctx context.Context, path string, in, out any) error {
-	return c.ask(ctx, question{method: http.MethodPost, path: path, in: in, failure: adminError}, out)
-}
-
 // ErrStatus is an answer of the local API that is a failure.
 type ErrStatus int
 
@@ -323,4 +311,22 @@ func (c *Client) Wait(ctx context.Context) error {
 		case <-time.After(waitStep):
 		}
 	}
+}
+
+// within is the same client, whose requests carry the label of a project.
+func (c *Client) within(namespace string) *Client {
+	labelled := *c
+	labelled.namespace = namespace
+	return &labelled
+}
+
+// do sends a request with what every request carries.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	if c.namespace != "" {
+		req.Header.Set(protocol.HeaderNamespace, c.namespace)
+	}
+	if c.guide != nil {
+		return c.guide.do(req)
+	}
+	return c.http.Do(req)
 }

@@ -35,12 +35,6 @@ type legacySession struct {
 	following sync.Once
 }
 
-// response is an HTTP answer and the session it belongs to.
-type response struct {
-	*http.Response
-	session string
-}
-
 func (l *legacySession) headers() (http.Header, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -54,22 +53,4 @@ func labelByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9
 // ValidNamespace reports whether the daemon takes it: ^[a-z0-9][a-z0-9._-]{0,62}$.
 func ValidNamespace(s string) bool {
 	return protocol.ValidNamespace(s)
-}
-
-// within is the same client, whose requests carry the label of a project.
-func (c *Client) within(namespace string) *Client {
-	labelled := *c
-	labelled.namespace = namespace
-	return &labelled
-}
-
-// do sends a request with what every request carries.
-func (c *Client) do(req *http.Request) (*http.Response, error) {
-	if c.namespace != "" {
-		req.Header.Set(protocol.HeaderNamespace, c.namespace)
-	}
-	if c.guide != nil {
-		return c.guide.do(req)
-	}
-	return c.http.Do(req)
 }
