@@ -18,6 +18,11 @@ type Guard struct {
 	process *Process
 }
 
+// View is a guard for one connection of its server. A definition that is withheld
+// on one connection is withheld for the server: an unchanged instance does not
+// hide a changed one.
+type View struct{ *Guard }
+
 // Start decides whether the server's process may be started. Its error wraps
 // ErrWithheld, or says why the program could not be looked at.
 func (g *Guard) Start() error {
@@ -93,8 +98,6 @@ func (g *Guard) instructions(v *View, era string, text []byte) []byte {
 	}
 	return shown
 }
-
-func instructionsOf(era string) string { return itemInstructions + ":" + era }
 
 // CleanText cleans the strings of raw and cuts those that are longer than
 // limit; 0 is no limit.
@@ -252,9 +255,6 @@ func (b *Book) Approve(server string, approvals []Approval) error {
 	return nil
 }
 
-// recovered settles everything for good.
-const recovered = "recovered"
-
 // settledBy is what an approval of an item settles.
 func settledBy(item string) string {
 	word, _, _ := strings.Cut(item, ":")
@@ -264,4 +264,25 @@ func settledBy(item string) string {
 		}
 	}
 	return item
+}
+
+// single decides about an item that is no entry of a list, as a connection has
+// it, at its first use under auto by approving it. The caller holds mu.
+func (r *record) single(v *View, manual bool, item, settled string, def []byte) Reason {
+	d := digestOf(def)
+	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])
+	if why == Unapproved && !manual {
+		if err := r.approve(map[string][]byte{item: def}, settled); err != nil {
+			r.book.o.Log.Error("a first use cannot be written down, and is withheld", "server", r.server, "item", item, "err", err)
+		} else {
+			why = ""
+			r.used(settled, 1)
+		}
+	}
+	if why == "" {
+		r.found(v, item, nil)
+	} else {
+		r.found(v, item, []*Withheld{{Item: item, Reason: why, Digest: d.String(), After: bytes.Clone(def)}})
+	}
+	return why
 }

@@ -1,7 +1,6 @@
 package pin
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -133,27 +132,6 @@ func (r *record) fail(err error) {
 	r.fault = err
 	r.adopt(newManifest())
 	r.epoch.Add(1)
-}
-
-// single decides about an item that is no entry of a list, as a connection has
-// it, at its first use under auto by approving it. The caller holds mu.
-func (r *record) single(v *View, manual bool, item, settled string, def []byte) Reason {
-	d := digestOf(def)
-	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])
-	if why == Unapproved && !manual {
-		if err := r.approve(map[string][]byte{item: def}, settled); err != nil {
-			r.book.o.Log.Error("a first use cannot be written down, and is withheld", "server", r.server, "item", item, "err", err)
-		} else {
-			why = ""
-			r.used(settled, 1)
-		}
-	}
-	if why == "" {
-		r.found(v, item, nil)
-	} else {
-		r.found(v, item, []*Withheld{{Item: item, Reason: why, Digest: d.String(), After: bytes.Clone(def)}})
-	}
-	return why
 }
 
 // withhold notes what is not offered. The caller holds mu and publishes.
@@ -370,3 +348,8 @@ func (r *record) meet(era string, words []string, instructions []byte) {
 		r.used(item, 1)
 	}
 }
+
+func instructionsOf(era string) string { return itemInstructions + ":" + era }
+
+// recovered settles everything for good.
+const recovered = "recovered"
