@@ -38,7 +38,6 @@ var tangledPackages = map[string]int{
 	"internal/messaging/mail":        25,
 	"internal/trust/policy":          25,
 	"internal/upstream":              25,
-	"internal/upstream/process":      25,
 }
 
 // TestFilesOfAPackageHaveAnOrder counts the references of a file to names that a later

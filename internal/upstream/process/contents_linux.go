@@ -3,6 +3,8 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,37 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// grabbed is something on the host that is held by a descriptor, so that it is what was looked at whatever its path leads to
-// later.
-type grabbed struct {
-	path string // with all links followed
-	fd   int
-	dir  bool
-	mode uint32
-}
-
-// grab opens a path for nothing but being mounted.
-func grab(path string) (grabbed, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return grabbed{}, err
-	}
-	var st unix.Stat_t
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(fdPath(fd), buf)
-	if err == nil {
-		err = unix.Fstat(fd, &st)
-	}
-	if err == nil && !filepath.IsAbs(string(buf[:n])) {
-		err = unix.ENOENT // it is not below this root
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return grabbed{}, err
-	}
-	return grabbed{path: string(buf[:n]), fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, mode: st.Mode}, nil
-}
 
 // bothWays is a path and where it leads, if that may be opened.
 func (v *view) bothWays(path string) []string {
@@ -209,4 +180,94 @@ var npmSettings = []string{"registry", "proxy", "https-proxy", "http-proxy", "no
 
 func publicSetting(name string) bool {
 	return slices.Contains(npmSettings, name) || strings.HasPrefix(name, "@") && strings.HasSuffix(name, ":registry")
+}
+
+func newView(p *plan, program string) (*view, error) {
+	v := &view{plan: p, home: homeOf(p), reach: newReach(p.writable()), links: map[string]string{}}
+	if err := v.grabDevices(); err != nil {
+		return nil, err
+	}
+	v.addSystem()
+	v.addProgram(program)
+	v.addNamed()
+	v.addPaths(readLayer, false, p.Read...)
+	v.addPaths(writeLayer, true, p.Write...)
+	v.addDir()
+	if len(v.astray) > 0 {
+		return nil, errors.Join(v.astray...)
+	}
+	if err := v.addHome(); err != nil {
+		return nil, err
+	}
+	v.addPaths(ownLayer, false, p.Own...)
+	v.order()
+	covers, err := coversOf(p)
+	if err != nil {
+		return nil, err
+	}
+	v.covers = covers
+	v.addCovers()
+	return v, nil
+}
+
+// homeOf is where the server takes its home to be.
+func homeOf(p *plan) string {
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) && filepath.Clean(home) != "/" {
+		return filepath.Clean(home)
+	}
+	if len(p.Homes) > 0 && p.Homes[0] != "/" {
+		return p.Homes[0]
+	}
+	return ""
+}
+
+// addDir adds the working directory, by what the stage was started in where that was looked at before.
+func (v *view) addDir() {
+	switch {
+	case v.plan.Dir == "":
+	case v.plan.Fixed:
+		if held, err := grab("."); err == nil && held.path != "/" {
+			v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
+		}
+	default:
+		v.addPaths(writeLayer, true, v.plan.Dir)
+	}
+}
+
+// addHome adds the private home, and the directories for temporary files.
+func (v *view) addHome() error {
+	for _, path := range []string{"/tmp", "/var/tmp", "/dev/shm", tempDir()} {
+		v.addScratch(path)
+	}
+	if v.home == "" || v.layers.shown(v.home) {
+		return nil
+	}
+	if v.plan.Home == "" || v.plan.Mode == Strict {
+		v.addScratch(v.home)
+		return nil
+	}
+	held, err := grab(v.plan.Home)
+	if err != nil {
+		return fmt.Errorf("opening the server's private home %s: %w", v.plan.Home, err)
+	}
+	v.layers = append(v.layers, layer{path: v.home, kind: homeLayer, write: true, fd: held.fd, dir: true})
+	if len(v.plan.Homes) > 0 {
+		v.npmrc = publicSettings(filepath.Join(v.plan.Homes[0], ".npmrc"))
+	}
+	return nil
+}
+
+func (v *view) addScratch(path string) {
+	if path != "" && !v.layers.shown(path) {
+		v.layers = append(v.layers, layer{path: path, kind: scratchLayer, write: true, fd: -1, dir: true})
+	}
+}
+
+// tempDir is where the server puts temporary files, unless that is below a directory of its own anyway.
+func tempDir() string {
+	dir := filepath.Clean(os.Getenv("TMPDIR"))
+	if !filepath.IsAbs(dir) || dir == "/" || below(dir, "/tmp") || below(dir, "/var/tmp") {
+		return ""
+	}
+	return dir
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -94,4 +95,90 @@ func sysctl(name string) string {
 func filtered() bool {
 	status, err := readProc("/proc/self/status")
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
+}
+
+// inner runs the second stage and returns its exit status. See [Supervise].
+func inner(c call) int {
+	nameSelf("doorward-jail")
+	p, err := readPlan()
+	if err != nil {
+		return refuse(exitSupervisor, err)
+	}
+	j := &jail{plan: p, argv: c.argv}
+	j.dir, _ = unix.Getwd() // empty where it cannot be told
+	j.folder = here()
+	if err := closeOnExecFrom(controlFD); err != nil {
+		return j.refuse(err)
+	}
+	s := newSupervisor()
+	s.alone = true
+	if err := j.build(); err != nil {
+		return j.refuse(err)
+	}
+	go s.watchControl()
+	provide(spareThreads)
+	if err := j.confine(); err != nil {
+		return j.refuse(err)
+	}
+	if err := j.complete(); err != nil {
+		return j.refuse(err)
+	}
+	tell(note{Measures: j.measures})
+	if j.plan.Probe {
+		return 0
+	}
+	if err := s.exec(c.argv, &syscall.SysProcAttr{Setsid: true}); err != nil {
+		return cannotStart(c.argv[0], err)
+	}
+	go j.watch(s.ended)
+	return s.run()
+}
+
+func (j *jail) refuse(err error) int {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("%w%s", err, hint())
+	}
+	tell(note{Error: err.Error(), Astray: errors.Is(err, errLeadsOut)})
+	return refuse(exitSupervisor, err)
+}
+
+// complete holds strict to its word: less than all of it is nothing.
+func (j *jail) complete() error {
+	if j.plan.Mode != Strict {
+		return nil
+	}
+	var missing []string
+	for _, m := range j.measures {
+		if m.State != Enforced && !limitMeasures[m.Name] {
+			missing = append(missing, fmt.Sprintf("%s %s (%s)", m.Name, m.State, m.Detail))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not all of strict holds here: %s", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// confine takes from this thread, and with it from the server, what it does not need. The order matters: what comes first is
+// still needed for what follows.
+func (j *jail) confine() error {
+	preferAsVictim()
+	j.limit()
+	j.try("own keyring", "", newKeyring())
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("hiding the first process: %w", err)
+	}
+	rules, err := j.landlock()
+	if err != nil {
+		return err
+	}
+	if err := dropPrivileges(); err != nil {
+		return err
+	}
+	j.note("no new privileges", Enforced, "")
+	j.note("no capabilities", Enforced, "")
+	if err := rules.enforce(); err != nil {
+		return err
+	}
+	return j.filter()
 }

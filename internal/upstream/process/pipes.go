@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// controlFD is the read end of the control pipe. Its end of file is the order to kill everything.
+const controlFD = 3
+
 // pipe is one pipe between daemon and child: the daemon's end is close-on-exec and does not block, the other is an ordinary
 // blocking one, as programs expect of their stdio.
 type pipe struct{ ours, theirs int }

@@ -11,6 +11,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// grabbed is something on the host that is held by a descriptor, so that it is what was looked at whatever its path leads to
+// later.
+type grabbed struct {
+	path string // with all links followed
+	fd   int
+	dir  bool
+	mode uint32
+}
+
+// grab opens a path for nothing but being mounted.
+func grab(path string) (grabbed, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return grabbed{}, err
+	}
+	var st unix.Stat_t
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlink(fdPath(fd), buf)
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	if err == nil && !filepath.IsAbs(string(buf[:n])) {
+		err = unix.ENOENT // it is not below this root
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return grabbed{}, err
+	}
+	return grabbed{path: string(buf[:n]), fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, mode: st.Mode}, nil
+}
+
 // errLeadsOut is returned for a path that leads out of a directory in which contained servers write.
 var errLeadsOut = errors.New("a link in a directory that servers write leads out of it; name the path that it leads to")
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -208,4 +209,29 @@ func (r *Runner) names() string {
 		names = append(names, fmt.Sprintf("%s (pid %d)", p.server, p.PID()))
 	}
 	return strings.Join(names, ", ")
+}
+
+// Child is one process that a [Runner] holds.
+type Child struct {
+	Server   string
+	PID      int // the supervisor's
+	Mode     string
+	Measures []Measure
+}
+
+// Children lists who is alive, by server and pid.
+func (r *Runner) Children() []Child {
+	var all []Child
+	for _, p := range r.snapshot() {
+		c := Child{Server: p.server, PID: p.PID()}
+		c.Mode, c.Measures = p.Sandbox()
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b Child) int {
+		if a.Server != b.Server {
+			return strings.Compare(a.Server, b.Server)
+		}
+		return a.PID - b.PID
+	})
+	return all
 }

@@ -24,9 +24,6 @@ const (
 	exitNotFound   = 127
 )
 
-// controlFD is the read end of the control pipe. Its end of file is the order to kill everything.
-const controlFD = 3
-
 // spareThreads: see provide.
 const spareThreads = 3
 

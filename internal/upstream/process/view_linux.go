@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,45 +72,6 @@ func (l layer) close() {
 
 // ofHost tells whether what lies below the layer is the host's.
 func (l layer) ofHost() bool { return l.fd >= 0 && l.kind != homeLayer }
-
-func newView(p *plan, program string) (*view, error) {
-	v := &view{plan: p, home: homeOf(p), reach: newReach(p.writable()), links: map[string]string{}}
-	if err := v.grabDevices(); err != nil {
-		return nil, err
-	}
-	v.addSystem()
-	v.addProgram(program)
-	v.addNamed()
-	v.addPaths(readLayer, false, p.Read...)
-	v.addPaths(writeLayer, true, p.Write...)
-	v.addDir()
-	if len(v.astray) > 0 {
-		return nil, errors.Join(v.astray...)
-	}
-	if err := v.addHome(); err != nil {
-		return nil, err
-	}
-	v.addPaths(ownLayer, false, p.Own...)
-	v.order()
-	covers, err := coversOf(p)
-	if err != nil {
-		return nil, err
-	}
-	v.covers = covers
-	v.addCovers()
-	return v, nil
-}
-
-// homeOf is where the server takes its home to be.
-func homeOf(p *plan) string {
-	if home := os.Getenv("HOME"); filepath.IsAbs(home) && filepath.Clean(home) != "/" {
-		return filepath.Clean(home)
-	}
-	if len(p.Homes) > 0 && p.Homes[0] != "/" {
-		return p.Homes[0]
-	}
-	return ""
-}
 
 // addPaths adds what stands at paths of the host.
 func (v *view) addPaths(kind int, write bool, paths ...string) {
@@ -191,57 +150,6 @@ func (v *view) follow(path string) {
 	if w, err := v.reach.walk(path); err == nil {
 		maps.Copy(v.links, w.links)
 	}
-}
-
-// addDir adds the working directory, by what the stage was started in where that was looked at before.
-func (v *view) addDir() {
-	switch {
-	case v.plan.Dir == "":
-	case v.plan.Fixed:
-		if held, err := grab("."); err == nil && held.path != "/" {
-			v.layers = append(v.layers, layer{path: held.path, kind: writeLayer, write: true, fd: held.fd, dir: true})
-		}
-	default:
-		v.addPaths(writeLayer, true, v.plan.Dir)
-	}
-}
-
-// addHome adds the private home, and the directories for temporary files.
-func (v *view) addHome() error {
-	for _, path := range []string{"/tmp", "/var/tmp", "/dev/shm", tempDir()} {
-		v.addScratch(path)
-	}
-	if v.home == "" || v.layers.shown(v.home) {
-		return nil
-	}
-	if v.plan.Home == "" || v.plan.Mode == Strict {
-		v.addScratch(v.home)
-		return nil
-	}
-	held, err := grab(v.plan.Home)
-	if err != nil {
-		return fmt.Errorf("opening the server's private home %s: %w", v.plan.Home, err)
-	}
-	v.layers = append(v.layers, layer{path: v.home, kind: homeLayer, write: true, fd: held.fd, dir: true})
-	if len(v.plan.Homes) > 0 {
-		v.npmrc = publicSettings(filepath.Join(v.plan.Homes[0], ".npmrc"))
-	}
-	return nil
-}
-
-func (v *view) addScratch(path string) {
-	if path != "" && !v.layers.shown(path) {
-		v.layers = append(v.layers, layer{path: path, kind: scratchLayer, write: true, fd: -1, dir: true})
-	}
-}
-
-// tempDir is where the server puts temporary files, unless that is below a directory of its own anyway.
-func tempDir() string {
-	dir := filepath.Clean(os.Getenv("TMPDIR"))
-	if !filepath.IsAbs(dir) || dir == "/" || below(dir, "/tmp") || below(dir, "/var/tmp") {
-		return ""
-	}
-	return dir
 }
 
 // shown tells whether a path of the host is shown, by its own layer or by one above.
@@ -335,77 +243,4 @@ func pins(grant, path string) []layer {
 // buried tells whether a layer lies below a cover of Doorward's own, and is not of what this server is to have of it.
 func (v *view) buried(l layer) bool {
 	return l.kind != ownLayer && slices.ContainsFunc(v.layers, func(c layer) bool { return c.kind == ownCoverLayer && below(l.path, c.path) })
-}
-
-// build makes the new root and enters it.
-func (v *view) build() error {
-	if v.plan.Nested && len(v.hidden) > 0 {
-		return fmt.Errorf("nested_sandbox cannot be had together with a grant that contains what must stay hidden: %s; "+
-			"grant directories beside it, or leave nested_sandbox out", strings.Join(v.hidden, " "))
-	}
-	r, err := newRoot()
-	if err != nil {
-		return err
-	}
-	if err := v.mountSystem(r); err != nil {
-		return err
-	}
-	for _, l := range v.layers {
-		if err := v.lay(r, l); err != nil {
-			return err
-		}
-		l.close()
-	}
-	for path, target := range v.links {
-		if !v.layers.shown(path) {
-			_ = r.link(path, target) // what stands in its way is the server's own
-		}
-	}
-	return r.enter()
-}
-
-// lay puts one layer in its place.
-func (v *view) lay(r *root, l layer) error {
-	in := deepest(v.layers.above(l), l.path)
-	create := in == nil || !in.ofHost() && in.kind != pinLayer
-	switch l.kind {
-	case scratchLayer:
-		v.scratch = append(v.scratch, l.path)
-		return r.mount("tmpfs", l.path, unix.MS_NODEV, scratchSize(v.plan.Limits.Memory), create, false)
-	case pinLayer:
-		return r.pin(l.path)
-	case coverLayer, ownCoverLayer:
-		return v.cover(r, l)
-	}
-	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
-		return err
-	}
-	if l.kind == homeLayer && len(v.npmrc) > 0 {
-		return r.text(filepath.Join(l.path, ".npmrc"), v.npmrc)
-	}
-	return nil
-}
-
-// above are the layers that stand before l.
-func (all layers) above(l layer) layers {
-	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
-}
-
-// cover hides what stands at a path: a directory becomes an empty one, anything else the null device.
-func (v *view) cover(r *root, l layer) error {
-	if l.dir {
-		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", false, true)
-	}
-	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, false, false)
-}
-
-func isNull(d grabbed) bool { return d.path == null }
-
-// scratchSize keeps files in memory within what the server may have of it. Where that is no limit, half of the machine's
-// memory is what the kernel allows.
-func scratchSize(memory int64) string {
-	if memory <= 0 {
-		return "mode=1777"
-	}
-	return fmt.Sprintf("mode=1777,size=%d", memory)
 }

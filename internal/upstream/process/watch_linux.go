@@ -11,12 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of the measures that watching may stand in for.
-const (
-	memoryLimit  = "memory limit"
-	processLimit = "process limit"
-)
-
 // How often the processes of a server are counted. The more room there is, the longer the pause: a machine can only use so
 // much memory in a time. Processes come faster.
 const (
@@ -231,26 +225,4 @@ func (u *usage) addSegments() {
 			u.files[uint64(number(f[key]))<<32] = number(f[rss])
 		}
 	}
-}
-
-// number reads digits up to the first that is none.
-func number(b []byte) (n int64) {
-	for _, c := range bytes.TrimLeft(b, " \t") {
-		if c < '0' || c > '9' {
-			break
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n
-}
-
-// bytesText is a number of bytes for reading.
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -1,0 +1,83 @@
+package process
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// build makes the new root and enters it.
+func (v *view) build() error {
+	if v.plan.Nested && len(v.hidden) > 0 {
+		return fmt.Errorf("nested_sandbox cannot be had together with a grant that contains what must stay hidden: %s; "+
+			"grant directories beside it, or leave nested_sandbox out", strings.Join(v.hidden, " "))
+	}
+	r, err := newRoot()
+	if err != nil {
+		return err
+	}
+	if err := v.mountSystem(r); err != nil {
+		return err
+	}
+	for _, l := range v.layers {
+		if err := v.lay(r, l); err != nil {
+			return err
+		}
+		l.close()
+	}
+	for path, target := range v.links {
+		if !v.layers.shown(path) {
+			_ = r.link(path, target) // what stands in its way is the server's own
+		}
+	}
+	return r.enter()
+}
+
+// lay puts one layer in its place.
+func (v *view) lay(r *root, l layer) error {
+	in := deepest(v.layers.above(l), l.path)
+	create := in == nil || !in.ofHost() && in.kind != pinLayer
+	switch l.kind {
+	case scratchLayer:
+		v.scratch = append(v.scratch, l.path)
+		return r.mount("tmpfs", l.path, unix.MS_NODEV, scratchSize(v.plan.Limits.Memory), create, false)
+	case pinLayer:
+		return r.pin(l.path)
+	case coverLayer, ownCoverLayer:
+		return v.cover(r, l)
+	}
+	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
+		return err
+	}
+	if l.kind == homeLayer && len(v.npmrc) > 0 {
+		return r.text(filepath.Join(l.path, ".npmrc"), v.npmrc)
+	}
+	return nil
+}
+
+// above are the layers that stand before l.
+func (all layers) above(l layer) layers {
+	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
+}
+
+// cover hides what stands at a path: a directory becomes an empty one, anything else the null device.
+func (v *view) cover(r *root, l layer) error {
+	if l.dir {
+		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", false, true)
+	}
+	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, false, false)
+}
+
+func isNull(d grabbed) bool { return d.path == null }
+
+// scratchSize keeps files in memory within what the server may have of it. Where that is no limit, half of the machine's
+// memory is what the kernel allows.
+func scratchSize(memory int64) string {
+	if memory <= 0 {
+		return "mode=1777"
+	}
+	return fmt.Sprintf("mode=1777,size=%d", memory)
+}
