@@ -28,7 +28,6 @@ const backwardMost = 14
 var tangledPackages = map[string]int{
 	"cmd/doorward":                   70,
 	"internal/daemon":                60,
-	"internal/downstream/authn":      35,
 	"internal/downstream/front":      50,
 	"internal/instructions/deliver":  75,
 	"internal/instructions/document": 20,

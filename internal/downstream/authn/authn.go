@@ -18,7 +18,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -26,53 +25,8 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
-	"github.com/doorward/doorward/internal/downstream/attest"
-	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
-
-var (
-	// ErrUnauthenticated is the one answer to every caller without an identity:
-	// 401.
-	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrMalformed: a token was presented in a way that two readers could read
-	// differently: 400 (RFC 6750, 3.1).
-	ErrMalformed = fmt.Errorf("%w: more than one Authorization header", ErrUnauthenticated)
-)
-
-// Caller is what is known of one connection. The fields are set once, before
-// the first Authenticate; a Caller belongs to one connection, for it remembers
-// who that turned out to be.
-type Caller struct {
-	Unix     *attest.Credentials // the Unix socket's peer; nil on TCP
-	Loopback bool                // TCP: the listener is a loopback one
-	Enforce  bool                // TCP: the listener asks for a token
-	Listener string              // the listener's address, to tell sources apart
-
-	// OwnerUID is the uid that owns a loopback caller's socket, by the
-	// kernel's table, when OwnerKnown. Observed: it refuses, never admits. On
-	// a listener that asks for a token it only tells failing callers apart.
-	OwnerUID   uint32
-	OwnerKnown bool
-
-	Remote netip.Addr // TCP: where the caller comes from
-
-	Spawn string // Unix: the started agent whose process tree it stands in; empty: none
-
-	// Observe looks at the program behind Unix, once, at the connection's first
-	// request. nil: the program is not observed.
-	Observe func() peer.Evidence
-
-	who  atomic.Pointer[principal.Principal] // who the connection itself is
-	seen atomic.Pointer[seen]                // the token presented last
-}
-
-// seen is a token that was accepted on this connection, by its digest.
-type seen struct {
-	table  *table
-	digest [sha256.Size]byte
-	cred   *credential
-}
 
 // Options configure an Authenticator.
 type Options struct {
@@ -219,15 +173,6 @@ func (a *Authenticator) token(c *Caller, client netip.Addr, authorization []stri
 		}
 	}
 	return a.unseen(c, sourceOf(c, client, kindOf(token)), t, digest, now)
-}
-
-// in is the credential in t. A token that was good on this connection costs
-// its source nothing when the table is a new one.
-func (s *seen) in(t *table) *credential {
-	if s.table == t {
-		return s.cred
-	}
-	return t.match(&s.digest)
 }
 
 // unseen checks a token that this connection did not present before. Of a

@@ -167,3 +167,7 @@ func digestOf(token string) [sha256.Size]byte {
 	}
 	return sha256.Sum256(buf[:copy(buf[:], token)])
 }
+
+// SpawnToken begins every token of a started agent. The prefix distinguishes such
+// a token, where it proves nothing, from a header that is ignored.
+const SpawnToken = "dwa_"

@@ -22,35 +22,6 @@ const (
 	factAudience   = "audience"
 )
 
-// ErrUnverifiable means that the issuer's keys are unavailable, so an access
-// token can be neither accepted nor rejected. The request is refused with 503.
-var ErrUnverifiable = errors.New("the keys of the issuer are not available")
-
-// Rejection is why an access token was refused: constant text for the record
-// of the operator. To its caller it is ErrUnauthenticated and nothing more.
-type Rejection string
-
-func (r Rejection) Error() string { return string(r) }
-
-// Is makes every Rejection an ErrUnauthenticated.
-func (r Rejection) Is(target error) bool { return target == ErrUnauthenticated }
-
-// The reasons, in the order in which they are looked for.
-const (
-	badForm      Rejection = "an access token that is malformed"
-	badAlgorithm Rejection = "an access token with an algorithm that is not accepted"
-	badType      Rejection = "a token that is not an access token"
-	badIssuer    Rejection = "an access token of another issuer"
-	badAudience  Rejection = "an access token for another audience"
-	badExpiry    Rejection = "an access token that has expired or does not expire"
-	badTime      Rejection = "an access token that is not valid yet"
-	badBinding   Rejection = "an access token that is bound to a key of its holder"
-	badSubject   Rejection = "an access token without a usable subject"
-	badScope     Rejection = "an access token whose scope is malformed"
-	badKey       Rejection = "an access token signed by an unknown key"
-	badSignature Rejection = "an access token with a wrong signature"
-)
-
 // OAuthOptions say whose access tokens are accepted, and what for.
 type OAuthOptions struct {
 	Issuer     string              // an https URL, exactly as tokens and metadata write it
@@ -163,6 +134,32 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 	return a.principal(local), nil
 }
 
+// signer is the thumbprint of the issuer's key that signed t.
+func (o *OAuth) signer(t *jwt) (string, error) {
+	now := o.now()
+	print, named := o.issuer.current(now).signed(t, o.url, now)
+	switch {
+	case print != "":
+		return print, nil
+	case named:
+		return "", badSignature
+	}
+	ring, since, err := o.issuer.renewed(now)
+	if err != nil {
+		return "", err
+	}
+	print, named = ring.signed(t, o.url, now)
+	switch {
+	case print != "":
+		return print, nil
+	case named:
+		return "", badSignature
+	case !since:
+		return "", ErrUnverifiable // the keys are older than the question
+	}
+	return "", badKey
+}
+
 // principal is whom the claims name.
 func (c *claims) principal(o *OAuth) *principal.Principal {
 	fact := func(name, value string) principal.Fact {
@@ -183,4 +180,47 @@ func (c *claims) principal(o *OAuth) *principal.Principal {
 // exactly this principal: a client that renews its token keeps its streams.
 func (o *OAuth) live(p *principal.Principal, now time.Time) bool {
 	return o.verified.live(p.Identity(), now) && o.issuer.current(now) != nil
+}
+
+// Scopes are the configured names, sorted.
+func (o *OAuth) Scopes() []string { return slices.Clone(o.scopes.names) }
+
+// Basic are the scopes that a client is asked to begin with: all but those
+// that grant the administration, which wants to be asked for by itself.
+func (o *OAuth) Basic() []string {
+	return slices.DeleteFunc(o.Scopes(), func(name string) bool { return slices.Contains(o.scopes.grants[name], wordAdmin) })
+}
+
+// Resource is this daemon's own URL, without a slash at its end.
+func (o *OAuth) Resource() string { return o.audience }
+
+// Issuer is the one whose tokens are accepted.
+func (o *OAuth) Issuer() string { return o.url }
+
+// StepUp names the scope that p lacks: the narrowest one that would make
+// allows true of the same caller, with the same token otherwise. Empty when p
+// did not come with an access token, when no scope would help, and when it is
+// not the scope that is in the way.
+func (o *OAuth) StepUp(p *principal.Principal, allows func(*principal.Principal) bool) string {
+	kind, _, _ := strings.Cut(p.Name(), ":")
+	if kind != principal.KindOAuth || allows(p) {
+		return ""
+	}
+	value := func(name string) string { f, _ := p.Fact(name); return f.Value }
+	has := strings.Fields(value(factOAuthScope))
+	for _, name := range o.scopes.narrow {
+		if slices.Contains(has, name) {
+			continue
+		}
+		c := claims{subject: value(factSubject), client: value(factClient),
+			scopes: sortedOnce(append(slices.Clone(has), name)), audiences: strings.Fields(value(factAudience))}
+		who := c.principal(o)
+		if p.Local() {
+			who = who.WithLocal()
+		}
+		if allows(who) {
+			return name
+		}
+	}
+	return ""
 }

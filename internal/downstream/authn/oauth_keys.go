@@ -154,32 +154,6 @@ func (k *signingKey) verifies(t *jwt, issuer string, now time.Time) bool {
 	return err == nil
 }
 
-// signer is the thumbprint of the issuer's key that signed t.
-func (o *OAuth) signer(t *jwt) (string, error) {
-	now := o.now()
-	print, named := o.issuer.current(now).signed(t, o.url, now)
-	switch {
-	case print != "":
-		return print, nil
-	case named:
-		return "", badSignature
-	}
-	ring, since, err := o.issuer.renewed(now)
-	if err != nil {
-		return "", err
-	}
-	print, named = ring.signed(t, o.url, now)
-	switch {
-	case print != "":
-		return print, nil
-	case named:
-		return "", badSignature
-	case !since:
-		return "", ErrUnverifiable // the keys are older than the question
-	}
-	return "", badKey
-}
-
 // wellKnown are the places of an issuer's metadata: RFC 8414 and OpenID
 // Connect discovery (AS Discovery, "Authorization Server Metadata Discovery").
 func wellKnown(issuer string) []string {

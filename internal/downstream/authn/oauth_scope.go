@@ -3,8 +3,6 @@ package authn
 import (
 	"slices"
 	"strings"
-
-	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // scopes is what each scope of the issuer grants. Scopes have no order of their
@@ -76,49 +74,6 @@ func serverOf(word string) string {
 		return server
 	case wordAgent, wordInstructions:
 		return kind
-	}
-	return ""
-}
-
-// Scopes are the configured names, sorted.
-func (o *OAuth) Scopes() []string { return slices.Clone(o.scopes.names) }
-
-// Basic are the scopes that a client is asked to begin with: all but those
-// that grant the administration, which wants to be asked for by itself.
-func (o *OAuth) Basic() []string {
-	return slices.DeleteFunc(o.Scopes(), func(name string) bool { return slices.Contains(o.scopes.grants[name], wordAdmin) })
-}
-
-// Resource is this daemon's own URL, without a slash at its end.
-func (o *OAuth) Resource() string { return o.audience }
-
-// Issuer is the one whose tokens are accepted.
-func (o *OAuth) Issuer() string { return o.url }
-
-// StepUp names the scope that p lacks: the narrowest one that would make
-// allows true of the same caller, with the same token otherwise. Empty when p
-// did not come with an access token, when no scope would help, and when it is
-// not the scope that is in the way.
-func (o *OAuth) StepUp(p *principal.Principal, allows func(*principal.Principal) bool) string {
-	kind, _, _ := strings.Cut(p.Name(), ":")
-	if kind != principal.KindOAuth || allows(p) {
-		return ""
-	}
-	value := func(name string) string { f, _ := p.Fact(name); return f.Value }
-	has := strings.Fields(value(factOAuthScope))
-	for _, name := range o.scopes.narrow {
-		if slices.Contains(has, name) {
-			continue
-		}
-		c := claims{subject: value(factSubject), client: value(factClient),
-			scopes: sortedOnce(append(slices.Clone(has), name)), audiences: strings.Fields(value(factAudience))}
-		who := c.principal(o)
-		if p.Local() {
-			who = who.WithLocal()
-		}
-		if allows(who) {
-			return name
-		}
 	}
 	return ""
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// SpawnToken begins every token of a started agent. The prefix distinguishes such
-// a token, where it proves nothing, from a header that is ignored.
-const SpawnToken = "dwa_"
-
 // Spawned is a started agent that runs.
 type Spawned struct {
 	ID       string
