@@ -14,7 +14,6 @@ package document
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,7 +22,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // Classes of documents.
@@ -58,41 +56,6 @@ const (
 
 // ErrUnknown: the view has no document of that name.
 var ErrUnknown = errors.New("no document of that name")
-
-// Problem is one thing that is wrong with a document, for the operator.
-type Problem struct {
-	File    string
-	Line    int // from 1
-	Text    string
-	Warning bool // worth saying; the document is served all the same
-}
-
-// String is the form for a terminal: FILE:LINE: TEXT.
-func (p Problem) String() string {
-	if p.Warning {
-		return fmt.Sprintf("%s:%d: warning: %s", p.File, p.Line, p.Text)
-	}
-	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
-}
-
-// Problems is an error when there is one in it.
-type Problems []Problem
-
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// sorted puts problems into the order of files and lines.
-func (ps Problems) sorted() Problems {
-	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Text, b.Text))
-	})
-	return ps
-}
 
 // Document is one instruction file.
 type Document struct {
@@ -149,41 +112,3 @@ var (
 // ValidName reports whether s is the form of a document's name. The labels of
 // its versions have the same form.
 func ValidName(s string) bool { return documentName.MatchString(s) }
-
-// Parse reads one file: Markdown behind a YAML header between two lines of
-// three hyphens. The error is Problems, in the order of the lines; file is only
-// repeated in it and in Document.File. A byte order mark in front and CRLF for
-// LF change nothing: Version is the SHA-256 of all bytes of the file with the
-// mark left out and LF for each CRLF.
-func Parse(file string, content []byte) (*Document, error) {
-	p := &parser{file: file}
-	d := &Document{File: file, Tier: Behavioural}
-	content = bytes.TrimPrefix(content, []byte("\ufeff"))
-	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
-	sum := sha256.Sum256(content)
-	d.Version = hex.EncodeToString(sum[:])
-	if header, body, line, ok := p.split(content); ok {
-		p.header(header, d)
-		p.body(body, line, d)
-		p.together(d)
-	}
-	if len(p.problems) > 0 {
-		return nil, p.problems.sorted()
-	}
-	return d, nil
-}
-
-// together checks what no key can answer for alone.
-func (p *parser) together(d *Document) {
-	switch template := d.Class == ClassTemplate; {
-	case d.Class == "" || d.Name == "":
-	case d.Name == VoiceName && d.Class != ClassVoice:
-		p.fail(d.line, `a document named voice is of class voice`)
-	case !template && d.Variables != nil:
-		p.fail(d.line, `only a document of class template has variables`)
-	case !template && d.Prompt:
-		p.fail(d.line, `only a document of class template is an MCP prompt`)
-	case d.Name == PreambleName && (!template || d.Variables != nil || d.Prompt || d.includes != nil):
-		p.fail(d.line, `a document named preamble is of class template, without variables, includes and mcp_prompt`)
-	}
-}

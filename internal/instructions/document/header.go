@@ -1,7 +1,6 @@
 package document
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,57 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
-
-// maxProblems is how many problems of one file are reported.
-const maxProblems = 20
-
-// parser is one reading of a file. It does not stop at a problem.
-type parser struct {
-	file     string
-	problems Problems
-}
-
-// maxShown is how much of a text a problem repeats.
-const maxShown = 64
-
-func (p *parser) fail(line int, format string, args ...any) {
-	if len(p.problems) < maxProblems {
-		p.problems = append(p.problems, Problem{File: p.file, Line: max(line, 1), Text: plaintext.Line(fmt.Sprintf(format, args...))})
-	}
-}
-
-// split finds the header. Both ends of it are lines of their own. line is the
-// number of the first line of body.
-func (p *parser) split(content []byte) (header, body string, line int, ok bool) {
-	text := string(content)
-	switch at := plainyaml.FirstInvalid(content); {
-	case len(content) > MaxBytes:
-		p.fail(1, "the file is larger than %d bytes", MaxBytes)
-		return "", "", 0, false
-	case at >= 0:
-		p.fail(1+strings.Count(text[:at], "\n"), "this is not UTF-8 text without NUL; save the file as UTF-8")
-		return "", "", 0, false
-	}
-	rest, found := strings.CutPrefix(text, "---\n")
-	if !found {
-		p.fail(1, "the first line is not ---: the file has no header")
-		return "", "", 0, false
-	}
-	if strings.HasPrefix(rest, "---\n") || rest == "---" {
-		p.fail(1, "the header is empty")
-		return "", "", 0, false
-	}
-	header, body, found = strings.Cut(rest, "\n---\n")
-	if !found {
-		if header, found = strings.CutSuffix(rest, "\n---"); !found {
-			p.fail(1, "the header does not end: a second line --- is missing")
-			return "", "", 0, false
-		}
-	}
-	// A line end in front lets YAML count the lines as the file does.
-	header = "\n" + header + "\n"
-	return header, body, 2 + strings.Count(header, "\n"), true
-}
 
 // header reads the YAML between the lines.
 func (p *parser) header(text string, d *Document) {

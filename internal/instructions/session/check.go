@@ -1,25 +1,6 @@
 package session
 
-import (
-	"errors"
-	"time"
-)
-
-// Why a token is refused.
-const (
-	Malformed = "malformed" // not a token
-	MAC       = "mac"       // not one that was given out here
-	Expired   = "expired"   // its time is over, or has not come
-	Revoked   = "revoked"   // its session has ended, or is not known
-	Binding   = "binding"   // another's: principal, process or installation
-)
-
-var errPayload = errors.New("not the payload of a token")
-
-// Invalid is why a token was refused. It never says anything of the token.
-type Invalid struct{ Reason string } // one of the constants above
-
-func (e *Invalid) Error() string { return "the session token is refused: " + e.Reason }
+import "time"
 
 // Check returns the session of a token, or an *Invalid. It reads memory only, and
 // for a bound session asks the kernel about processes.

@@ -9,10 +9,27 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
+
+// Why a token is refused.
+const (
+	Malformed = "malformed" // not a token
+	MAC       = "mac"       // not one that was given out here
+	Expired   = "expired"   // its time is over, or has not come
+	Revoked   = "revoked"   // its session has ended, or is not known
+	Binding   = "binding"   // another's: principal, process or installation
+)
+
+var errPayload = errors.New("not the payload of a token")
+
+// Invalid is why a token was refused. It never says anything of the token.
+type Invalid struct{ Reason string } // one of the constants above
+
+func (e *Invalid) Error() string { return "the session token is refused: " + e.Reason }
 
 const (
 	maxSubject  = 256 // bytes, as JSON writes them; a longer name is a digest in the token
