@@ -32,7 +32,6 @@ var tangledPackages = map[string]int{
 	"internal/instructions/deliver": 75,
 	"internal/instructions/library": 35,
 	"internal/messaging/agent":      45,
-	"internal/messaging/mail":       25,
 	"internal/trust/policy":         25,
 	"internal/upstream":             25,
 }

@@ -1,6 +1,9 @@
 package mail
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Codes of Error, stable: callers act on them.
 const (
@@ -52,3 +55,6 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// errSlot: another node that opened at the same moment has taken the slot.
+var errSlot = errors.New("mail: no slot for this node")

@@ -2,16 +2,6 @@ package mail
 
 import "fmt"
 
-// account is what the rows of a mailbox, kept and forgotten, say it must count.
-type account struct {
-	rows     tally
-	bytes    int64 // of open ones
-	seqs     int64 // numbered rows, kept and forgotten
-	top      int64 // the highest number
-	twice    int64 // numbers that stand more than once
-	accepted int64
-}
-
 // counted is a mailbox's row.
 type counted struct {
 	account
@@ -32,56 +22,6 @@ func (c counted) differs(a account) string {
 		return fmt.Sprintf("%d bytes are counted, and the open messages have %d", c.bytes, a.bytes)
 	}
 	return ""
-}
-
-// accounts reads what rows say, for all mailboxes or for one.
-func (j repairing) accounts(peer string) (map[string]*account, error) {
-	all := make(map[string]*account)
-	of := func(id string) *account {
-		if all[id] == nil {
-			all[id] = &account{}
-		}
-		return all[id]
-	}
-	err := j.Each(func(scan func(...any) error) error {
-		var id, state string
-		var n, bytes, seqs, top int64
-		if err := scan(&id, &state, &n, &bytes, &seqs, &top); err != nil {
-			return err
-		}
-		x := of(id)
-		x.rows.add(state, n)
-		x.seqs, x.top = x.seqs+seqs, max(x.top, top)
-		if !isFinalState(state) {
-			x.bytes += bytes
-		}
-		return nil
-	}, `SELECT peer_id, state, count(*), CAST(sum(bytes) AS BIGINT), CAST(sum(CASE WHEN seq > 0 THEN 1 ELSE 0 END) AS BIGINT), max(seq)
-		FROM deliveries WHERE ?1 = '' OR peer_id = ?1 GROUP BY peer_id, state`, peer)
-	if err != nil {
-		return nil, err
-	}
-	err = j.Each(func(scan func(...any) error) error {
-		var id string
-		var n int64
-		err := scan(&id, &n)
-		of(id).twice = n
-		return err
-	}, `SELECT peer_id, count(*) - count(DISTINCT seq) FROM deliveries WHERE seq > 0 AND (?1 = '' OR peer_id = ?1) GROUP BY peer_id`, peer)
-	if err != nil {
-		return nil, err
-	}
-	return all, j.Each(func(scan func(...any) error) error {
-		var id, state string
-		var n, seqs int64
-		if err := scan(&id, &state, &n, &seqs); err != nil {
-			return err
-		}
-		x := of(id)
-		x.rows.add(state, n)
-		x.seqs += seqs
-		return nil
-	}, `SELECT peer_id, state, rows_gone, seqs_gone FROM mail_forgotten WHERE ?1 = '' OR peer_id = ?1`, peer)
 }
 
 // mailboxes: accepted = the sum of all states, and the counters are what the

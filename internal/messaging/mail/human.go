@@ -9,13 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Desk is the operator's side of a book: the operator's own messages, and what
-// the operator does with those of others.
-type Desk struct{ b *Book }
-
-// Desk returns the operator's side.
-func (b *Book) Desk() Desk { return Desk{b} }
-
 // Inbox returns the messages for the operator of this node, and
 // acknowledges them when ack is set. It leases nothing, because the operator may
 // look repeatedly.

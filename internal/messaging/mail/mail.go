@@ -26,23 +26,6 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Owner is who acts: a principal in one session of one node.
-type Owner struct {
-	Principal string // qualified: Qualify(node, name)
-	Session   string // a digest, never an id
-	Node      string
-	Grade     string // attested or verified
-	Spawn     string // the spawn whose agent this is; empty for others
-	// Processes are the process that connected and the direct parent of a
-	// shim, as the peer package names process instances; kept with the peer
-	// for Agents.
-	Processes []string
-}
-
-// Qualify names a principal of a node for the whole database: a uid means
-// something on one kernel only.
-func Qualify(node, principal string) string { return node + " " + principal }
-
 // Limits bound the book; zero values are the defaults below. A
 // negative Duplicate, ReplyDepth or ThreadMessages switches that check off.
 type Limits struct {
@@ -195,6 +178,13 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	return nil, errSlot
 }
 
+// Desk is the operator's side of a book: the operator's own messages, and what
+// the operator does with those of others.
+type Desk struct{ b *Book }
+
+// Desk returns the operator's side.
+func (b *Book) Desk() Desk { return Desk{b} }
+
 // Note makes, of what an operation is about to have done, the audit record
 // that must be on disk before it is committed (store.Tx.Note). It may be
 // called more than once, and must not keep v. An operation whose Note is nil, or
@@ -212,14 +202,3 @@ func noted[T any](j *job, note Note[T], v *T) error {
 	j.Note(record)
 	return nil
 }
-
-// Topics of store signals: who waits for one is woken and looks.
-func TopicMailbox(peerID string) string { return "mailbox:" + peerID }
-func TopicMessage(id string) string     { return "message:" + id }
-func TopicSpawn(id string) string       { return "spawn:" + id }
-
-// TopicPeers is signalled when a peer was bound, renamed or released.
-const TopicPeers = "peers"
-
-// TopicHeld is signalled when a message was held.
-const TopicHeld = "held"

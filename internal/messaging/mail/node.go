@@ -3,7 +3,6 @@ package mail
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/doorward/doorward/internal/base/store"
 )
@@ -23,8 +22,6 @@ const (
 // the past, so the session is not live, and its next act renews the lease. A lease_until of
 // 0 is different: that session has ended for good.
 const expiredLease = 1
-
-var errSlot = errors.New("mail: no slot for this node")
 
 // sender is who a message comes from, as its envelope says.
 type sender struct {
@@ -106,30 +103,4 @@ func (j registering) insertPeer(p Peer, kind string) error {
 	}
 	_, err = j.Exec(`INSERT INTO outboxes (peer_id, last_notice, covered) VALUES (?1, 0, 0)`, p.ID)
 	return err
-}
-
-// ticker numbers changes: rising within a node, and different between nodes.
-type ticker struct {
-	mu   sync.Mutex
-	slot int64
-	last int64
-}
-
-const (
-	slotBits = 10
-	tickBits = 10 // numbers for a millisecond; a busier one borrows from the next
-)
-
-func (t *ticker) start(slot, last int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.slot = slot & (1<<slotBits - 1)
-	t.last = max(t.last, last>>slotBits)
-}
-
-func (t *ticker) next(now int64) int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = max(t.last+1, now<<tickBits)
-	return t.last<<slotBits | t.slot
 }

@@ -21,6 +21,23 @@ const (
 	LineageBroker     = "broker"
 )
 
+// Owner is who acts: a principal in one session of one node.
+type Owner struct {
+	Principal string // qualified: Qualify(node, name)
+	Session   string // a digest, never an id
+	Node      string
+	Grade     string // attested or verified
+	Spawn     string // the spawn whose agent this is; empty for others
+	// Processes are the process that connected and the direct parent of a
+	// shim, as the peer package names process instances; kept with the peer
+	// for Agents.
+	Processes []string
+}
+
+// Qualify names a principal of a node for the whole database: a uid means
+// something on one kernel only.
+func Qualify(node, principal string) string { return node + " " + principal }
+
 // Operator is the name of every node's operator, whose mailbox any peer may
 // write to. It is reserved.
 const Operator = "operator"
