@@ -30,7 +30,6 @@ var tangledPackages = map[string]int{
 	"internal/daemon":               60,
 	"internal/downstream/front":     50,
 	"internal/instructions/deliver": 75,
-	"internal/instructions/library": 35,
 	"internal/messaging/agent":      45,
 	"internal/trust/policy":         25,
 	"internal/upstream":             25,

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,50 +22,6 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/document"
 )
-
-const (
-	maxList  = 8 << 20  // bytes of a list
-	maxReply = 2 << 20  // bytes of one document as JSON, where a byte may take six
-	maxFar   = 64 << 20 // bytes of all texts
-	fetchers = 4        // requests at once
-)
-
-// farDocument is what was made of one entry of the remote's list.
-type farDocument struct {
-	listed Listed
-	doc    *document.Document // nil: refused
-	why    document.Problems
-	again  bool // the answer was wrong, not the document: it is asked for once more
-	came   bool // there was an answer
-	bytes  int64
-}
-
-// catalog is all that came of one list.
-type catalog struct {
-	docs    map[string]farDocument
-	refused document.Problems // entries that are no documents
-}
-
-// content returns the documents in the order of their names, and why others are
-// none.
-func (c catalog) content() (docs []*document.Document, problems document.Problems) {
-	problems = c.refused
-	for _, name := range slices.Sorted(maps.Keys(c.docs)) {
-		f := c.docs[name]
-		problems = append(slices.Clip(problems), f.why...)
-		if f.doc != nil {
-			docs = append(docs, f.doc)
-		}
-	}
-	return docs, problems
-}
-
-// begun is what has come of a list of which not everything came.
-type begun struct {
-	etag string // of the list; empty: nothing is kept
-	list []Listed
-	got  map[string]farDocument
-}
 
 // refresh asks for the list and, when it changed, for all documents in it: a text
 // changes with its includes, and its version does not. A failed request fails the

@@ -9,6 +9,19 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
+// State is how the library is.
+type State struct {
+	OK       bool              // false: nothing new may be made of the set
+	Reason   string            // why it is not OK, for the operator
+	Unused   bool              // nobody uses it: it is OK, and the set is empty
+	Problems document.Problems // what cost single documents, and what the set says of itself
+	// Withdrawn: it is not OK since the remote gives us nothing any more. Nothing of
+	// the set goes on, for those who had it neither.
+	Withdrawn bool
+	Since     time.Time // when OK, Reason and Unused became what they are
+	Remote    bool
+}
+
 // snapshot is what Set and Lookup read. It is replaced, never changed.
 type snapshot struct {
 	set    *document.Set

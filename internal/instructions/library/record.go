@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/doorward/doorward/internal/base/store"
 )
@@ -133,53 +132,4 @@ func (p *page) addVariant(c change) (state string, err error) {
 		return "", fmt.Errorf("noting what a file holds: %w", err)
 	}
 	return state, nil
-}
-
-// held is what a library has in memory. Its methods take mu, but for inMemory.
-type held struct{ l *Library }
-
-func (h held) isDamaged(e edition) bool {
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
-	_, damaged := h.l.damaged[e]
-	return damaged
-}
-
-// isPresent reports whether the directory has a file for a key, as far as it
-// was looked at.
-func (h held) isPresent(k key) bool {
-	return slices.Contains(h.presentKeys(k.name), k)
-}
-
-// presentKeys are those of a name that have a file, in order. Before the first
-// look that is what an earlier process found.
-func (h held) presentKeys(name string) (out []key) {
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
-	for k := range h.l.here {
-		if k.name == name {
-			out = append(out, k)
-		}
-	}
-	for k := range h.l.seen {
-		if h.l.here == nil && k.name == name {
-			out = append(out, k)
-		}
-	}
-	slices.SortFunc(out, key.compare)
-	return out
-}
-
-// current is the version that the directory holds of a key; empty when its
-// file cannot be used.
-func (h held) current(k key) string {
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
-	if h.l.here == nil {
-		return h.l.seen[k]
-	}
-	if d := h.l.here[k].doc; d != nil {
-		return d.Version
-	}
-	return ""
 }

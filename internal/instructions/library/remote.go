@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -39,6 +40,13 @@ const (
 	laterTime = 10 * time.Second
 	// retryFirst is the pause after a failed attempt; it doubles up to Every.
 	retryFirst = time.Second
+)
+
+const (
+	maxList  = 8 << 20  // bytes of a list
+	maxReply = 2 << 20  // bytes of one document as JSON, where a byte may take six
+	maxFar   = 64 << 20 // bytes of all texts
+	fetchers = 4        // requests at once
 )
 
 // farState is how the remote is.
@@ -89,6 +97,43 @@ type remote struct {
 	begun   begun
 }
 
+// catalog is all that came of one list.
+type catalog struct {
+	docs    map[string]farDocument
+	refused document.Problems // entries that are no documents
+}
+
+// content returns the documents in the order of their names, and why others are
+// none.
+func (c catalog) content() (docs []*document.Document, problems document.Problems) {
+	problems = c.refused
+	for _, name := range slices.Sorted(maps.Keys(c.docs)) {
+		f := c.docs[name]
+		problems = append(slices.Clip(problems), f.why...)
+		if f.doc != nil {
+			docs = append(docs, f.doc)
+		}
+	}
+	return docs, problems
+}
+
+// farDocument is what was made of one entry of the remote's list.
+type farDocument struct {
+	listed Listed
+	doc    *document.Document // nil: refused
+	why    document.Problems
+	again  bool // the answer was wrong, not the document: it is asked for once more
+	came   bool // there was an answer
+	bytes  int64
+}
+
+// begun is what has come of a list of which not everything came.
+type begun struct {
+	etag string // of the list; empty: nothing is kept
+	list []Listed
+	got  map[string]farDocument
+}
+
 func newRemote(o Remote) (*remote, error) {
 	base, err := egress.CheckURL(o.URL)
 	switch {
@@ -113,54 +158,4 @@ func newRemote(o Remote) (*remote, error) {
 func isHere(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback()
-}
-
-// follower keeps a library as another Doorward serves it.
-type follower struct{ l *Library }
-
-// run asks the remote until ctx ends.
-func (f follower) run(ctx context.Context) {
-	defer f.l.remote.client.CloseIdleConnections()
-	f.l.mu.Lock()
-	f.l.farState.from = f.l.remote.from
-	f.l.mu.Unlock()
-	retry := retryFirst
-	stale := time.AfterFunc(f.l.remote.Stale, func() {
-		f.l.watcher.settle(func() { f.l.farState.stale = time.Since(f.l.farState.answered) >= f.l.remote.Stale })
-	})
-	defer stale.Stop()
-	for first := true; ctx.Err() == nil; first = false {
-		err := f.l.remote.refresh(ctx, first)
-		if ctx.Err() != nil {
-			return
-		}
-		wait := f.l.remote.Every
-		if err != nil {
-			wait, retry = min(retry, f.l.remote.Every), min(2*retry, f.l.remote.Every)
-		} else {
-			retry = retryFirst
-			stale.Reset(f.l.remote.Stale)
-		}
-		f.l.watcher.settle(func() { f.came(err) })
-		if first {
-			close(f.l.ready)
-		}
-		pause(ctx, wait)
-	}
-}
-
-// came takes over what an attempt gave. The caller holds mu.
-func (f follower) came(err error) {
-	s := &f.l.farState
-	s.asked, s.trouble = true, ""
-	if err != nil {
-		s.trouble = err.Error()
-		if s.refused = s.refused || errors.Is(err, ErrCredential); s.refused {
-			f.l.far, s.problems = nil, nil
-		}
-		return
-	}
-	s.refused = false
-	s.answered, s.stale = time.Now(), false
-	f.l.far, s.problems = f.l.remote.catalog.content()
 }

@@ -104,3 +104,12 @@ func (p *patience) later(wait time.Duration) bool {
 	}
 	return true
 }
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

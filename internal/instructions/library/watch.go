@@ -302,15 +302,6 @@ func (w *watcher) changes(here map[key]present, v sight) (out []change) {
 	return out
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // Scan reads a directory once by the rules of the watch: its documents, in the
 // order of their files, and why other files are none. document.NewSet judges the
 // documents together.
