@@ -28,7 +28,6 @@ const backwardMost = 14
 var tangledPackages = map[string]int{
 	"cmd/doorward":                  70,
 	"internal/daemon":               60,
-	"internal/downstream/front":     50,
 	"internal/instructions/deliver": 75,
 	"internal/messaging/agent":      45,
 	"internal/trust/policy":         25,

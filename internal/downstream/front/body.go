@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // bodyLimit is how long a client may take to send a body that has been
@@ -69,6 +71,22 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, err
 	return buf, rc.SetReadDeadline(time.Time{})
 }
 
+// body reads the request's body, or answers why not.
+func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
+	buf, err := readBody(w, r, d.o.BodyBytes)
+	switch {
+	case err == nil:
+		return buf, true
+	case errors.Is(err, errTooLarge):
+		w.Header().Set("Connection", "close")
+		plain(w, http.StatusRequestEntityTooLarge)
+	default:
+		w.Header().Set("Connection", "close")
+		plain(w, http.StatusBadRequest)
+	}
+	return nil, false
+}
+
 func fill(buf *buffer, r io.Reader, limit int64) error {
 	for {
 		if len(buf.b) == cap(buf.b) {
@@ -86,4 +104,17 @@ func fill(buf *buffer, r io.Reader, limit int64) error {
 			return err
 		}
 	}
+}
+
+// inbound is one POST after its body has been read and parsed.
+type inbound struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	who    *principal.Principal
+	server string
+	size   int64
+	json   bool // what the client accepts
+	sse    bool
+	stream bool   // and prefers
+	header string // MCP-Protocol-Version
 }

@@ -2,16 +2,11 @@ package front
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Options are what the door needs from the rest of the house. The functions
@@ -73,6 +68,24 @@ type Options struct {
 	StreamTime time.Duration
 }
 
+// each is how many sessions a principal may have.
+func (o *Options) each(who *principal.Principal) int {
+	if o.Bounds == nil {
+		return o.SessionsPerPrincipal
+	}
+	n, _ := o.Bounds(who)
+	return n
+}
+
+// callsOf is how many calls a principal may have under way in a session.
+func (o *Options) callsOf(who *principal.Principal) int {
+	if o.Bounds == nil {
+		return o.CallsPerPrincipal
+	}
+	_, n := o.Bounds(who)
+	return n
+}
+
 // Door is the HTTP handler of every listener. Nothing is served beside it.
 type Door struct {
 	o        Options
@@ -81,36 +94,6 @@ type Door struct {
 	leases   sync.Map // *lease -> nil: what is under way for those who can lose it
 	stop     chan struct{}
 	closing  sync.Once
-}
-
-// New makes a door. Close ends its sessions.
-func New(o Options) *Door {
-	d := &Door{o: o, sessions: newSessions(o.Sessions, o.each, o.IdleSession), stop: make(chan struct{})}
-	d.earlier.door, d.earlier.keeper = d, o.Keeper
-	go d.sweep()
-	return d
-}
-
-// holdEvery is how often the right to a stream is looked at again: a revoked
-// token's streams end within five seconds.
-const holdEvery = 3 * time.Second
-
-func (d *Door) sweep() {
-	hold, keep := time.NewTicker(holdEvery), time.NewTicker(keepAlive)
-	defer hold.Stop()
-	defer keep.Stop()
-	for {
-		select {
-		case <-hold.C:
-			d.sweepLost()
-			d.hearAll()
-		case <-keep.C:
-			d.sessions.sweep()
-			d.beat()
-		case <-d.stop:
-			return
-		}
-	}
 }
 
 // Sessions is the number of open sessions.
@@ -139,232 +122,11 @@ func (d *Door) Close() {
 	})
 }
 
-// ServeHTTP checks a request in a fixed order: its form, Host and Origin,
-// authentication, path, method, and only then the body.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if d.o.Timed {
-		r = r.WithContext(context.WithValue(r.Context(), arrivedKey{}, time.Now()))
+func (d *Door) newSession(id string, who *principal.Principal, server string, over transport) *Session {
+	s := newSession(id, who, server, over, d.sessions.now())
+	s.place = placeOf(d.o.Keeper, s)
+	if s.most = d.o.callsOf(who); s.most <= 0 {
+		s.most = sessionCalls
 	}
-	if len(r.TransferEncoding) > 0 {
-		// net/http does not tell whether Content-Length was there as well. Then two
-		// readers can disagree where the body ends (RFC 9112, 6.3).
-		w.Header().Set("Connection", "close")
-	}
-	if !wellFormed(r) {
-		w.Header().Set("Connection", "close")
-		plain(w, http.StatusBadRequest)
-		return
-	}
-	if !d.o.Screen(r) {
-		refusals{d}.refuse(w, r, http.StatusForbidden, ErrOrigin)
-		return
-	}
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
-		return
-	}
-	if (refusals{d}).isMetadata(path) {
-		refusals{d}.metadata(w, r, path)
-		return
-	}
-	if d.o.Ahead != nil && d.o.Ahead(w, r, path) {
-		return
-	}
-	who, err := d.o.Authenticate(r)
-	if err != nil || !who.Valid() {
-		refusals{d}.unauthenticated(w, r, path, err)
-		return
-	}
-	d.route(w, r, who, path)
-}
-
-// wellFormed admits origin-form targets of HTTP/1.1 and 2 without an upgrade.
-func wellFormed(r *http.Request) bool {
-	return strings.HasPrefix(r.RequestURI, "/") && r.ProtoAtLeast(1, 1) && r.Host != "" &&
-		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
-}
-
-// route selects the handler by the path exactly as it was sent: no decoding, no
-// cleaning, no redirect, so that every reader of the path agrees on it.
-func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
-	face, server := splitPath(path)
-	if face != "mcp" && face != "sse" && face != "messages" {
-		d.other(w, r, who, path)
-		return
-	}
-	r, ok := d.withDelivery(w, r, who, path)
-	if !ok {
-		return
-	}
-	switch face {
-	case "mcp":
-		d.mcp(w, r, who, server)
-	case "sse":
-		sseFace{d}.open(w, r, who, server)
-	case "messages":
-		sseFace{d}.post(w, r, who, server)
-	}
-}
-
-// splitPath returns "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
-// What is not exactly of that form has no face.
-func splitPath(path string) (face, server string) {
-	rest, ok := strings.CutPrefix(path, "/")
-	if !ok {
-		return "", ""
-	}
-	face, server, more := strings.Cut(rest, "/")
-	if more && !serverName(server) {
-		return "", ""
-	}
-	return face, server
-}
-
-func serverName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// mcp serves /mcp and /mcp/{server} in both eras.
-func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	if !d.o.Handler.Known(who, server) {
-		if !(refusals{d}).lacksScope(w, r, who, server) {
-			fail(w, http.StatusNotFound, nil, errUnknownServer)
-		}
-		return
-	}
-	switch r.Method {
-	case http.MethodPost:
-		d.post(w, r, who, server)
-	case http.MethodGet:
-		streamable{d}.listen(w, r, who, server)
-	case http.MethodDelete:
-		streamable{d}.endSession(w, r, who, server)
-	default:
-		w.Header().Set("Allow", "POST, GET, DELETE")
-		plain(w, http.StatusMethodNotAllowed)
-	}
-}
-
-// inbound is one POST after its body has been read and parsed.
-type inbound struct {
-	w      http.ResponseWriter
-	r      *http.Request
-	who    *principal.Principal
-	server string
-	size   int64
-	json   bool // what the client accepts
-	sse    bool
-	stream bool   // and prefers
-	header string // MCP-Protocol-Version
-}
-
-// post reads, parses and classifies one POST to an MCP endpoint.
-func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
-	in := inbound{w: w, r: r, who: who, server: server}
-	if !isJSON(r.Header["Content-Type"]) {
-		plain(w, http.StatusUnsupportedMediaType)
-		return
-	}
-	if in.json, in.sse, in.stream = accepts(r.Header["Accept"]); !in.json && !in.sse {
-		plain(w, http.StatusNotAcceptable)
-		return
-	}
-	if !once(r.Header) {
-		fail(w, http.StatusBadRequest, nil, errHeaderOnce)
-		return
-	}
-	buf, ok := d.body(w, r)
-	if !ok {
-		return
-	}
-	defer bodies.put(buf)
-	in.size = int64(len(buf.b))
-	in.header = r.Header.Get("Mcp-Protocol-Version")
-	if len(buf.b) > 0 && firstByte(buf.b) == '[' {
-		streamable{d}.batch(&in, buf.b)
-		return
-	}
-	m, err := wire.Parse(buf.b, wire.FromClient)
-	if err != nil {
-		fail(w, http.StatusBadRequest, nil, syntax(err))
-		return
-	}
-	d.classify(&in, &m)
-}
-
-// body reads the request's body, or answers why not.
-func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
-	buf, err := readBody(w, r, d.o.BodyBytes)
-	switch {
-	case err == nil:
-		return buf, true
-	case errors.Is(err, errTooLarge):
-		w.Header().Set("Connection", "close")
-		plain(w, http.StatusRequestEntityTooLarge)
-	default:
-		w.Header().Set("Connection", "close")
-		plain(w, http.StatusBadRequest)
-	}
-	return nil, false
-}
-
-// classify settles the era from header and body together.
-func (d *Door) classify(in *inbound, m *wire.Message) {
-	meta := wire.GetPath(m.Params, "_meta", wire.MetaVersion)
-	version, _ := wire.Text(meta)
-	id := in.r.Header.Get("Mcp-Session-Id")
-	switch {
-	case protocol.LooksModern(in.header) || protocol.LooksModern(version):
-		d.modern(in, m, version)
-	case in.header != "" && !protocol.IsLegacyVersion(in.header):
-		fail(in.w, http.StatusBadRequest, m.ID, badVersion(in.header, version))
-	case m.Method == "initialize" && id == "":
-		streamable{d}.initialize(in, m)
-	case id != "":
-		streamable{d}.inSession(in, m, id)
-	case version != "":
-		fail(in.w, http.StatusBadRequest, m.ID, unsupported(version))
-	default:
-		fail(in.w, http.StatusBadRequest, m.ID, errNoVersion)
-	}
-}
-
-// badVersion is the answer to an unknown version. A modern client sends its
-// version in the header and the body, and is told the supported versions.
-func badVersion(header, meta string) *wire.Error {
-	if header == meta {
-		return unsupported(meta)
-	}
-	return errBadVersion
-}
-
-// unsupported is -32022 with what this route can serve.
-func unsupported(requested string) *wire.Error {
-	data := []byte(`{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":`)
-	data = append(rawjson.AppendQuote(data, requested), '}')
-	return &wire.Error{Code: CodeVersion, Message: "Unsupported protocol version", Data: data}
-}
-
-func syntax(err error) *wire.Error {
-	e := &wire.Error{Code: CodeParse, Message: "Parse error"}
-	var s *wire.SyntaxError
-	if errors.As(err, &s) && s.Code == CodeInvalidRequest {
-		e = &wire.Error{Code: CodeInvalidRequest, Message: "Invalid request"}
-	}
-	return e
-}
-
-// serve runs one request to its end on its stream.
-func (d *Door) serve(ctx context.Context, x *Exchange) {
-	x.stream.watch()
-	reply := d.ask(ctx, x)
-	x.stream.finish(x.Era, x.ID, reply)
-	x.stream.leave()
+	return s
 }

@@ -81,6 +81,13 @@ func (l *eventLog) nudge() {
 	l.mu.Unlock()
 }
 
+func (l *eventLog) heard() bool {
+	l.mu.Lock()
+	raw := l.raw
+	l.mu.Unlock()
+	return raw != nil && raw.heard()
+}
+
 // attach makes the answer of a POST the one connection that may write.
 func (l *eventLog) attach() (gen uint64) {
 	l.mu.Lock()

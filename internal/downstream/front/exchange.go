@@ -20,14 +20,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Era is the family of protocol versions that a client speaks.
-type Era uint8
-
-const (
-	Legacy Era = iota + 1 // an initialize handshake and a session
-	Modern                // version and capabilities in every request
-)
-
 // Exchange is one request or notification of a client on its way in, and the
 // ways back to that client. Nothing else passes between a face and the
 // Handler.
@@ -80,24 +72,6 @@ func (x *Exchange) Arrived() (at time.Time) {
 // arrivedKey is the time at which a request came in, in its context.
 type arrivedKey struct{}
 
-// Reply is the answer to a request: exactly one of Result and Error, unless
-// None says that nothing is to be sent (the client cancelled the request).
-type Reply struct {
-	Result     []byte // raw JSON, written as it is
-	Error      *wire.Error
-	Status     int // HTTP status when nothing has been streamed yet; 0: the default
-	RetryAfter int // seconds; 0: no header
-	// NeedScope is the scope of the issuer without which Error denies. Where
-	// the answer has a status of its own it is 403, with a challenge.
-	NeedScope string
-	None      bool
-	// Transient: the answer is for the connection that asked, and is not kept for
-	// a client that comes back for it.
-	Transient bool
-
-	challenge string // WWW-Authenticate
-}
-
 // Handler is what the faces hand exchanges to. It is implemented by relay.
 type Handler interface {
 	// Known reports whether who may use the route at all. False for a server
@@ -120,12 +94,23 @@ func (x *Exchange) Notify(method string, params []byte) {
 // requests that stay open (subscriptions/listen).
 func (x *Exchange) StartStream() { x.stream.begin() }
 
-// Ask puts a server's request to the client, on this exchange's own stream,
-// and waits for the answer. Only legacy clients can be asked: Session is nil
-// otherwise and Ask returns ErrCannotAsk.
-func (x *Exchange) Ask(ctx context.Context, method string, params []byte) (Reply, error) {
-	if x.Session == nil {
-		return Reply{}, ErrCannotAsk
+// ask hands a request to the Handler. Where a wider token is all that was
+// missing, the answer is 403 and says which (Authorization, "Scope Challenge
+// Handling").
+func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
+	reply := d.o.Handler.Request(ctx, x)
+	if reply.NeedScope == "" || d.o.Resource == nil {
+		return reply
 	}
-	return x.Session.ask(ctx, x.stream, method, params)
+	reply.Status = http.StatusForbidden
+	reply.challenge = refusals{d}.challenge(pathOf(x.Server), "insufficient_scope", reply.NeedScope)
+	return reply
+}
+
+// serve runs one request to its end on its stream.
+func (d *Door) serve(ctx context.Context, x *Exchange) {
+	x.stream.watch()
+	reply := d.ask(ctx, x)
+	x.stream.finish(x.Era, x.ID, reply)
+	x.stream.leave()
 }

@@ -1,10 +1,8 @@
 package front
 
 import (
-	"net/http"
-	"strconv"
+	"errors"
 
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -35,52 +33,11 @@ var (
 	errHeaderOnce     = &wire.Error{Code: CodeInvalidRequest, Message: "A protocol header appears more than once"}
 )
 
-// fail writes a JSON-RPC error with an HTTP status. id nil leaves the id out:
-// the request could not be attributed.
-func fail(w http.ResponseWriter, status int, id wire.ID, e *wire.Error) {
-	writeJSON(w, status, rawjson.AppendError(nil, id, e))
-}
-
-// writeJSON sends one complete JSON body.
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(status)
-	w.Write(body)
-}
-
-// Header values that every answer shares. They are never changed: net/http
-// only reads them.
-var (
-	jsonType   = []string{"application/json"}
-	streamType = []string{"text/event-stream"}
-	noCache    = []string{"no-cache, no-transform"}
-	noBuffer   = []string{"no"}
-)
-
-// statusOf is the HTTP status of a final answer when nothing has been
-// streamed: the codes of the contract's table, and for the modern era those
-// that the specification fixes (Overview, "Error Codes").
-func statusOf(era Era, e *wire.Error) int {
-	switch e.Code {
-	case 1502:
-		return http.StatusBadGateway
-	case 1503:
-		return http.StatusServiceUnavailable
-	case 1504:
-		return http.StatusGatewayTimeout
-	case 1429:
-		return http.StatusTooManyRequests
+func syntax(err error) *wire.Error {
+	e := &wire.Error{Code: CodeParse, Message: "Parse error"}
+	var s *wire.SyntaxError
+	if errors.As(err, &s) && s.Code == CodeInvalidRequest {
+		e = &wire.Error{Code: CodeInvalidRequest, Message: "Invalid request"}
 	}
-	if era != Modern {
-		return http.StatusOK
-	}
-	switch e.Code {
-	case CodeNoMethod:
-		return http.StatusNotFound
-	case CodeParse, CodeInvalidRequest, CodeInvalidParams, CodeHeaderMismatch, CodeNoCapability, CodeVersion:
-		return http.StatusBadRequest
-	}
-	return http.StatusOK
+	return e
 }

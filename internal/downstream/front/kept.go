@@ -2,8 +2,6 @@ package front
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -15,96 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
-
-// Keeper keeps entries for the next run of the daemon. Find fails with fs.ErrNotExist
-// where there is no entry of that name. What cannot be kept is the Keeper's to report.
-type Keeper interface {
-	Keep(name string, content []byte)
-	Find(name string) ([]byte, error)
-	Used(name string)
-	Drop(name string) bool
-}
-
-// kept is a session as it is kept for the next run.
-type kept struct {
-	Init  json.RawMessage `json:"init"`            // the client's initialize params
-	State json.RawMessage `json:"state,omitempty"` // what the Handler remembers
-}
-
-// nameOf is what a session is kept under: a digest of all that a request must have to
-// find it. Whoever lacks a part of it asks for another name.
-func nameOf(id string, who *principal.Principal, server string) string {
-	h := sha256.New()
-	for _, part := range []string{id, server, who.Key()} {
-		sum := sha256.Sum256([]byte(part))
-		h.Write(sum[:])
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// place is where one session is kept. The zero place keeps nothing.
-type place struct {
-	keeper Keeper
-	name   string
-	marked time.Time // when it was marked as used
-}
-
-// placeOf is the place of a session over Streamable HTTP. A session that belongs to one
-// process, on the Unix socket, has none: what that process executes after a restart would
-// have to be compared, and `doorward connect` begins anew by itself.
-func placeOf(keeper Keeper, s *Session) place {
-	if keeper == nil || s.transport != overStreamable || s.Who.Key() != s.Who.Name() {
-		return place{}
-	}
-	return place{keeper: keeper, name: nameOf(s.id, s.Who, s.Server)}
-}
-
-// keep writes a session down. It works without, until the daemon ends.
-func (p *place) keep(s *Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.keeper == nil || s.closed {
-		return
-	}
-	if text, err := json.Marshal(kept{Init: s.Init, State: s.Remembered()}); err == nil {
-		p.keeper.Keep(p.name, text)
-	}
-}
-
-// used says at most every usedEvery that the session is used.
-func (p *place) used(now time.Time) {
-	if p.keeper == nil || now.Sub(p.marked) < usedEvery {
-		return
-	}
-	p.marked = now
-	p.keeper.Used(p.name)
-}
-
-const usedEvery = 5 * time.Minute
-
-func (p *place) drop() {
-	if p.keeper != nil {
-		p.keeper.Drop(p.name)
-	}
-}
-
-// Remember keeps what the Handler has to know of the session after a restart; state is
-// one JSON value. An empty one says that the Handler cannot go on: the session ends with
-// the daemon, and its client begins anew.
-func (s *Session) Remember(state []byte) {
-	s.state.Store(state)
-	if len(state) == 0 {
-		s.place.drop()
-		return
-	}
-	s.place.keep(s)
-}
-
-// Remembered is what Remember was given last, also in an earlier run; nil: nothing.
-func (s *Session) Remembered() []byte {
-	state, _ := s.state.Load().([]byte)
-	return state
-}
 
 // earlier finds the sessions of earlier runs of the daemon. Without a Keeper there are
 // none.

@@ -3,7 +3,6 @@ package front
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -43,12 +42,6 @@ func (d *Door) unread(ctx context.Context) func() (int, error) {
 		return nil
 	}
 	return d.o.Unread(ctx)
-}
-
-// allRead reports that everything written to a connection has been read.
-func allRead(unread func() (int, error)) bool {
-	n, err := unread()
-	return err == nil && n == 0
 }
 
 // hearing returns whose sign of life it is when the answer of a POST is read.
@@ -110,41 +103,4 @@ func (d *Door) hearAll() {
 		}
 		return true
 	})
-}
-
-// heard reports that a stream of the session has been read since the last
-// keep-alive.
-func (s *Session) heard() bool {
-	heard := s.main.heard()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.logs {
-		heard = l.heard() || heard
-	}
-	return heard
-}
-
-func (l *eventLog) heard() bool {
-	l.mu.Lock()
-	raw := l.raw
-	l.mu.Unlock()
-	return raw != nil && raw.heard()
-}
-
-// reader is the client's end of a raw stream, as far as it can be measured.
-type reader struct {
-	unread func() (int, error) // nil: it cannot
-	due    atomic.Bool         // a keep-alive was written, and was not yet found read
-}
-
-// heard reports, once for a keep-alive, that it has been read.
-func (r *reader) heard() bool {
-	if r.unread == nil || !r.due.Swap(false) {
-		return false
-	}
-	if allRead(r.unread) {
-		return true
-	}
-	r.due.Store(true)
-	return false
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/sse"
@@ -92,4 +93,28 @@ func (s *rawStream) gone(f func()) {
 		conn.Close()
 		f()
 	}()
+}
+
+// reader is the client's end of a raw stream, as far as it can be measured.
+type reader struct {
+	unread func() (int, error) // nil: it cannot
+	due    atomic.Bool         // a keep-alive was written, and was not yet found read
+}
+
+// heard reports, once for a keep-alive, that it has been read.
+func (r *reader) heard() bool {
+	if r.unread == nil || !r.due.Swap(false) {
+		return false
+	}
+	if allRead(r.unread) {
+		return true
+	}
+	r.due.Store(true)
+	return false
+}
+
+// allRead reports that everything written to a connection has been read.
+func allRead(unread func() (int, error)) bool {
+	n, err := unread()
+	return err == nil && n == 0
 }

@@ -93,33 +93,6 @@ func (t *sessions) release(who *principal.Principal) {
 	t.mu.Unlock()
 }
 
-// each is how many sessions a principal may have.
-func (o *Options) each(who *principal.Principal) int {
-	if o.Bounds == nil {
-		return o.SessionsPerPrincipal
-	}
-	n, _ := o.Bounds(who)
-	return n
-}
-
-// callsOf is how many calls a principal may have under way in a session.
-func (o *Options) callsOf(who *principal.Principal) int {
-	if o.Bounds == nil {
-		return o.CallsPerPrincipal
-	}
-	_, n := o.Bounds(who)
-	return n
-}
-
-func (d *Door) newSession(id string, who *principal.Principal, server string, over transport) *Session {
-	s := newSession(id, who, server, over, d.sessions.now())
-	s.place = placeOf(d.o.Keeper, s)
-	if s.most = d.o.callsOf(who); s.most <= 0 {
-		s.most = sessionCalls
-	}
-	return s
-}
-
 // publish makes a reserved session reachable.
 func (t *sessions) publish(s *Session) {
 	t.mu.Lock()

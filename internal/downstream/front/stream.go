@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -259,6 +258,16 @@ func (s *stream) finishEmpty() {
 	}
 }
 
+// withdraw answers a request that ended because of its caller, not its server.
+func (s *stream) withdraw() {
+	if s.disowned == "" {
+		s.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	s.w.Header().Set("WWW-Authenticate", s.disowned)
+	plain(s.w, http.StatusUnauthorized)
+}
+
 func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 	status := http.StatusOK
 	if r.Error != nil {
@@ -280,13 +289,6 @@ func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 	}
 	writeJSON(s.w, status, buf.b)
 	bodies.put(buf)
-}
-
-func appendReply(dst []byte, id wire.ID, r Reply) []byte {
-	if r.Error != nil {
-		return rawjson.AppendError(dst, id, r.Error)
-	}
-	return rawjson.AppendResult(dst, id, r.Result)
 }
 
 // hold waits until the exchange is done or its stream has been open for the

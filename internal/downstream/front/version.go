@@ -8,6 +8,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
+// Era is the family of protocol versions that a client speaks.
+type Era uint8
+
+const (
+	Legacy Era = iota + 1 // an initialize handshake and a session
+	Modern                // version and capabilities in every request
+)
+
 // negotiated is the version that a session gets by the params of its initialize: the one
 // that they name where Doorward knows it, else the newest with a handshake (2025-11-25
 // Lifecycle, "Version Negotiation").
@@ -58,4 +66,11 @@ func (v *version) differs(header string) *wire.Error {
 func sameVersion(header, negotiated string) bool {
 	return header == "" || header == negotiated ||
 		header == protocol.V20250326 && negotiated == protocol.V20251125
+}
+
+// unsupported is -32022 with what this route can serve.
+func unsupported(requested string) *wire.Error {
+	data := []byte(`{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":`)
+	data = append(rawjson.AppendQuote(data, requested), '}')
+	return &wire.Error{Code: CodeVersion, Message: "Unsupported protocol version", Data: data}
 }

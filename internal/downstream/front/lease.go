@@ -1,0 +1,79 @@
+package front
+
+import (
+	"context"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// lease is something under way that ends when its principal is proved no more.
+type lease struct {
+	who *principal.Principal
+	cut func()
+}
+
+func (d *Door) watched(who *principal.Principal) bool { return d.o.Holds != nil && canLose(who) }
+
+func nothing() {}
+
+// lend enters what is under way for who; back takes it out again.
+func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
+	if !d.watched(who) {
+		return nothing
+	}
+	l := &lease{who, cut}
+	d.leases.Store(l, nil)
+	return func() { d.leases.Delete(l) }
+}
+
+// during lends a request: when the proof of its principal no longer holds it
+// ends, and its caller gets the answer that any further request would get.
+func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
+	if !d.watched(x.Who) {
+		return nothing
+	}
+	return d.lend(x.Who, func() {
+		x.stream.disown(refusals{d}.challenge(pathOf(x.Server), "invalid_token", refusals{d}.basic()))
+		cancel()
+	})
+}
+
+// disown says that the answer, if none has begun, is 401 with this challenge.
+func (s *stream) disown(challenge string) {
+	s.mu.Lock()
+	s.disowned = challenge
+	s.mu.Unlock()
+}
+
+// sweepLost ends what has lost its owner: calls of a principal whose proof no
+// longer holds, and sessions whose principal or program is gone. A program that
+// ends without closing its session would otherwise keep a place until the session
+// is idle.
+func (d *Door) sweepLost() {
+	d.leases.Range(func(k, _ any) bool {
+		if l := k.(*lease); !d.o.Holds(l.who) {
+			l.cut()
+		}
+		return true
+	})
+	d.Each(func(s *Session) bool {
+		if !d.owned(s) || !s.holds() {
+			d.sessions.remove(s)
+		}
+		return true
+	})
+}
+
+// owned reports whether a session still has an owner: by the credential that was
+// presented last, or by the one that opened it.
+func (d *Door) owned(s *Session) bool {
+	owner := s.Owner()
+	if d.o.Holds == nil || d.o.Holds(owner) {
+		return true
+	}
+	if owner == s.Who || !d.o.Holds(s.Who) {
+		return false
+	}
+	s.owner.CompareAndSwap(owner, s.Who)
+	return true
+}

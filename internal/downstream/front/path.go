@@ -1,0 +1,34 @@
+package front
+
+import "strings"
+
+// splitPath returns "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
+// What is not exactly of that form has no face.
+func splitPath(path string) (face, server string) {
+	rest, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return "", ""
+	}
+	face, server, more := strings.Cut(rest, "/")
+	if more && !serverName(server) {
+		return "", ""
+	}
+	return face, server
+}
+
+func pathOf(server string) string {
+	if server == "" {
+		return "/mcp"
+	}
+	return "/mcp/" + server
+}
+
+func serverName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return s != ""
+}

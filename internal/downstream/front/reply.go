@@ -1,0 +1,93 @@
+package front
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// Reply is the answer to a request: exactly one of Result and Error, unless
+// None says that nothing is to be sent (the client cancelled the request).
+type Reply struct {
+	Result     []byte // raw JSON, written as it is
+	Error      *wire.Error
+	Status     int // HTTP status when nothing has been streamed yet; 0: the default
+	RetryAfter int // seconds; 0: no header
+	// NeedScope is the scope of the issuer without which Error denies. Where
+	// the answer has a status of its own it is 403, with a challenge.
+	NeedScope string
+	None      bool
+	// Transient: the answer is for the connection that asked, and is not kept for
+	// a client that comes back for it.
+	Transient bool
+
+	challenge string // WWW-Authenticate
+}
+
+func appendReply(dst []byte, id wire.ID, r Reply) []byte {
+	if r.Error != nil {
+		return rawjson.AppendError(dst, id, r.Error)
+	}
+	return rawjson.AppendResult(dst, id, r.Result)
+}
+
+// fail writes a JSON-RPC error with an HTTP status. id nil leaves the id out:
+// the request could not be attributed.
+func fail(w http.ResponseWriter, status int, id wire.ID, e *wire.Error) {
+	writeJSON(w, status, rawjson.AppendError(nil, id, e))
+}
+
+// writeJSON sends one complete JSON body.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	w.Write(body)
+}
+
+// Header values that every answer shares. They are never changed: net/http
+// only reads them.
+var (
+	jsonType   = []string{"application/json"}
+	streamType = []string{"text/event-stream"}
+	noCache    = []string{"no-cache, no-transform"}
+	noBuffer   = []string{"no"}
+)
+
+// plain answers with a status and its constant text.
+func plain(w http.ResponseWriter, status int) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	w.Write([]byte(http.StatusText(status) + "\n"))
+}
+
+// statusOf is the HTTP status of a final answer when nothing has been
+// streamed: the codes of the contract's table, and for the modern era those
+// that the specification fixes (Overview, "Error Codes").
+func statusOf(era Era, e *wire.Error) int {
+	switch e.Code {
+	case 1502:
+		return http.StatusBadGateway
+	case 1503:
+		return http.StatusServiceUnavailable
+	case 1504:
+		return http.StatusGatewayTimeout
+	case 1429:
+		return http.StatusTooManyRequests
+	}
+	if era != Modern {
+		return http.StatusOK
+	}
+	switch e.Code {
+	case CodeNoMethod:
+		return http.StatusNotFound
+	case CodeParse, CodeInvalidRequest, CodeInvalidParams, CodeHeaderMismatch, CodeNoCapability, CodeVersion:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
