@@ -29,7 +29,6 @@ var tangledPackages = map[string]int{
 	"cmd/doorward":                  70,
 	"internal/daemon":               60,
 	"internal/instructions/deliver": 75,
-	"internal/messaging/agent":      45,
 	"internal/trust/policy":         25,
 	"internal/upstream":             25,
 }

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"cmp"
-	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -63,48 +60,12 @@ func shortPrincipal(qualified, node string) string {
 	return at + "/" + name
 }
 
-// sees reports whether the policy lets the caller know of a peer.
-func (c addressing) sees(me, p mail.Peer) bool {
-	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
-}
-
 // addressOf is how a peer's name is written by somebody in a namespace.
 func addressOf(name, namespace, mine string) string {
 	if namespace == "" || namespace == mine || name == mail.Operator {
 		return name
 	}
 	return name + "@" + namespace
-}
-
-// maxSuggestions is how many names an unknown one may call to mind.
-const maxSuggestions = 3
-
-// suggestions are names of visible peers that an unknown address may have meant.
-// They never reveal a peer that the caller may not see.
-func (c addressing) suggestions(ctx context.Context, me mail.Peer, address string) []string {
-	type guess struct {
-		name     string
-		distance int
-	}
-	wanted, _, _ := strings.Cut(address, "@")
-	var all []guess
-	peers, err := c.s.o.Book.Peers(ctx, me, me.Namespace, "", 256)
-	if err != nil {
-		return nil
-	}
-	for _, p := range peers {
-		if d := distance(wanted, p.Name); d <= 1+len(wanted)/3 && p.ID != me.ID && c.sees(me, p) {
-			all = append(all, guess{p.Name, d})
-		}
-	}
-	slices.SortFunc(all, func(a, b guess) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
-	})
-	var out []string
-	for _, g := range all[:min(len(all), maxSuggestions)] {
-		out = append(out, g.name)
-	}
-	return out
 }
 
 // distance is the number of single changes between two names.

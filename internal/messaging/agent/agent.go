@@ -41,9 +41,6 @@ const ServerName = "agent"
 // source of every record of messaging.
 const source = "agent_msg"
 
-// rulePrefix stands before the code in the rule of a refusal.
-const rulePrefix = "agent."
-
 // Signals are told by the store after each commit (store.DB).
 type Signals interface {
 	Listen(fn func(topic string)) (stop func())
@@ -206,3 +203,29 @@ func (s *Server) nudge() {
 	default:
 	}
 }
+
+// cursors makes cursors and opens them, under the key of the options.
+type cursors struct{ o *Options }
+
+// envelopes shows messages to the operator, with their signatures judged.
+type envelopes struct{ o *Options }
+
+// trail compares the book with the record of what was sent.
+type trail struct{ o *Options }
+
+// settings are the limits that callers meet.
+type settings struct{ o *Options }
+
+// capped is how long a call may wait, and whether that is less than it wants.
+func (s *settings) capped(ms int) (time.Duration, bool) {
+	want := time.Duration(ms) * time.Millisecond
+	return min(want, s.o.Limits.WaitCap), want > s.o.Limits.WaitCap
+}
+
+// assemble connects the parts of the server, which share its options.
+func (s *Server) assemble() {
+	s.cursors.o, s.envelopes.o, s.trail.o, s.settings.o = &s.o, &s.o, &s.o, &s.o
+}
+
+// wakeGap is the least time between two wakes of one stream.
+const wakeGap = 5 * time.Second

@@ -43,15 +43,6 @@ func (a *answer) encode(modern bool) ([]byte, error) {
 	return marshal(r)
 }
 
-// withBodies is an answer that holds texts of peers, in the form that the caller
-// wants: bodies stand in it once.
-func (c *call) withBodies(text string, n int, out any) *answer {
-	if c.args.str("format", "text") == "json" {
-		return &answer{text: messages(n) + ", in structuredContent.", out: out}
-	}
-	return &answer{text: text, out: out, bare: true}
-}
-
 // marshal is json.Marshal without escapes for HTML, which cost bytes and protect
 // nothing here.
 func marshal(v any) ([]byte, error) {
@@ -73,4 +64,24 @@ func stampOr(ms int64) string {
 		return ""
 	}
 	return stamp(ms)
+}
+
+func messages(n int) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", n)
+}
+
+// answer is the error as a tool's result.
+func (p *problem) answer() *answer {
+	f := p.failure()
+	text := f.Error.Code + ": " + f.Error.Message
+	if f.Error.RetryMS > 0 {
+		text += fmt.Sprintf(" (try again in %d ms)", f.Error.RetryMS)
+	}
+	if names, ok := p.details["suggestions"].([]string); ok && len(names) > 0 {
+		text += fmt.Sprintf("; did you mean %v?", names)
+	}
+	return &answer{text: text, out: f, failed: true}
 }

@@ -4,16 +4,28 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
-	"github.com/doorward/doorward/internal/upstream"
+)
+
+// verb is one tool: what it needs, and what it does.
+type verb struct {
+	name        string
+	action      string // of the policy, asked before do
+	pace        pacing // asked before the arguments are looked at
+	hints       string // of its annotations
+	description string
+	do          func(ctx context.Context, c *call) (*answer, error)
+
+	schemas
+}
+
+const (
+	actionRead  = "agent.read" // the right to one's own mailbox
+	actionSpawn = "agent.spawn"
 )
 
 // call is one call of a verb on its way through the checks.
@@ -36,133 +48,11 @@ type call struct {
 	starting   starting
 }
 
-var (
-	errNoPass = &wire.Error{Code: gate.CodeDenied, Message: "Denied by policy"}
-	errNoTool = &wire.Error{Code: -32602, Message: "Unknown tool"}
-)
+// addressing is a call that names other peers: who may be seen, and who is meant.
+type addressing struct{ *call }
 
-// call runs one tools/call. It checks, in this order, that the caller is local
-// and has passed the gate, the principal, the rate, the arguments and the policy;
-// then the verb does the rest in one transaction of the book. The gate's pass
-// alone says who calls.
-func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
-	pass, ok := gate.PassOf(ctx)
-	if !ok {
-		return upstream.Reply{Error: errNoPass}, nil
-	}
-	if pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
-		return upstream.Reply{Error: errNoPass}, pass.Refuse(rulePrefix+"FOREIGN_PASS", gate.CodeDenied).Err
-	}
-	name, _ := wire.GetString(r.Params, "name")
-	v := s.verbs[name]
-	if v == nil {
-		if refusal := pass.Refuse(rulePrefix+"UNKNOWN_TOOL", gate.CodeDenied); refusal.Err != nil {
-			return upstream.Reply{}, refusal.Err
-		}
-		return upstream.Reply{Error: errNoTool}, nil
-	}
-	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: wire.Get(r.Params, "arguments")}
-	c.addressing, c.starting = addressing{c}, starting{c}
-	c.namespace = namespaceOf(r)
-	c.progress = progressOf(r, on)
-	a, err := c.run(ctx)
-	if isHeld(err) {
-		return upstream.Reply{}, err
-	}
-	if err != nil {
-		if a, err = c.refused(err); err != nil {
-			return upstream.Reply{}, err
-		}
-	}
-	if cn.Context.Err() != nil && cn.digest != "" {
-		s.sessions.end(cn.who, cn.digest, true)
-		s.nudge()
-	}
-	c.tally(a)
-	out, err := a.encode(cn.modern)
-	if a.then != nil && err == nil && ctx.Err() == nil && !upstream.Left(ctx) {
-		a.then()
-	}
-	return upstream.Reply{Result: out}, err
-}
-
-// tally counts how sends end.
-func (c *call) tally(a *answer) {
-	if c.verb.pace != paceOfSends {
-		return
-	}
-	switch out := a.out.(type) {
-	case failure:
-		c.s.sends.Add(out.Error.Code)
-	case sendOut:
-		word := "accepted"
-		if out.Replay {
-			word = "replay"
-		}
-		c.s.sends.Add(word)
-	}
-}
-
-// run is the call up to its answer, or to why there is none.
-func (c *call) run(ctx context.Context) (*answer, error) {
-	who := c.pass.Act().Who
-	if !who.Valid() || !who.Local() {
-		return nil, refuse(Unauthenticated)
-	}
-	u := asCall
-	if c.namespace != "" {
-		u = asBridged
-	}
-	c.session = c.s.sessions.of(who, c.pass.Act().Session, u)
-	c.owner = c.s.sessions.ownerOf(c.session)
-	if err := c.withinPace(); err != nil {
-		return nil, err
-	}
-	var err error
-	if c.args, err = c.verb.parseArgs(c.raw); err != nil {
-		return nil, err
-	}
-	d := c.ask(c.verb.action, nil)
-	if !d.Allow {
-		return nil, denied(d.Rule)
-	}
-	c.pass, c.asked = c.pass.As(c.verb.action, ServerName+"/"+c.verb.name, d.Rule), d.Ask
-	return c.verb.do(ctx, c)
-}
-
-// refused records a refusal, once, and makes the answer of it. A call whose
-// client has left is recorded, unless what it has done is already, and answered
-// with the error of its context.
-func (c *call) refused(err error) (*answer, error) {
-	p := problemOf(err)
-	switch p.code {
-	case RateLimited:
-		c.s.stopped.count(c.pass, p.code, time.Now())
-		return p.answer(), nil
-	case cancelled:
-		if c.recorded {
-			return nil, p.err
-		}
-	case mail.AuditUnavailable, mail.StoreUnavailable, unexpected:
-		c.s.quiet.failed(c.verb.name, p.code, p.err, time.Now())
-	}
-	fields := append(slices.Clone(c.details), field("code", p.code))
-	if p.rule != "" {
-		fields = append(fields, field("policy", p.rule))
-	}
-	if p.uncertain {
-		fields = append(fields, field("outcome", "unknown"))
-	}
-	fields = append(fields, idFields("recipients", p.to)...)
-	if refusal := c.pass.Refuse(rulePrefix+p.code, gate.CodeDenied, fields...); refusal.Err != nil {
-		c.s.quiet.failed(c.verb.name, mail.AuditUnavailable, refusal.Err, time.Now())
-		p = &problem{code: mail.AuditUnavailable}
-	}
-	if p.code == cancelled {
-		return nil, p.err
-	}
-	return p.answer(), nil
-}
+// starting is a call that starts an agent, or asks about one that it started.
+type starting struct{ *call }
 
 // line is the record of what the call is about to have done: in a transaction
 // of the book, in front of its commit.
@@ -199,29 +89,35 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 	return p, nil
 }
 
-// namespaceOf is the label of the caller's project, as its shim sent it.
-func namespaceOf(r *upstream.Request) string {
-	if v := r.Headers[protocol.HeaderNamespace]; len(v) == 1 && protocol.ValidNamespace(v[0]) {
-		return v[0]
-	}
-	return ""
+// noPeer: the session has none, or has lost it.
+func noPeer(err error) bool {
+	return isRefusal(err, mail.NotRegistered) || isRefusal(err, mail.Fenced)
 }
 
-// progressOf tells the client that the call is under way, where it asked for
-// that.
-func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
-	if r.ProgressToken == nil || on == nil {
-		return func(int) {}
+// ask puts a question about the caller to the policy, with an addressee where
+// there is one; without, rules about addressees take no part. It leaves no
+// record: that is the call's. Acts other than send and spawn cannot wait for the
+// operator, so policy denies what it would have held.
+func (c *call) ask(action string, to *addressee) policy.Decision {
+	q := policy.Request{Who: c.pass.Act().Who, Action: action, Confirmed: c.pass.Act().Confirmed, Listing: to == nil && policy.HasArguments(action)}
+	q.Holds = c.pass.Act().Holds && (action == policy.AgentSend || action == actionSpawn)
+	if to != nil {
+		q.Args = to.args()
 	}
-	return func(n int) {
-		params := rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: r.ProgressToken},
-			rawjson.Edit{Key: "progress", Value: wire.IntID(int64(n))}, rawjson.Edit{Key: "message", Value: []byte(`"waiting"`)})
-		on(upstream.Event{Method: "notifications/progress", Params: params})
-	}
+	return c.s.o.Gate.Allows(q)
 }
 
 // isRefusal reports that err is the book's refusal with that code.
 func isRefusal(err error, code string) bool {
 	var e *mail.Error
 	return errors.As(err, &e) && e.Code == code
+}
+
+// withBodies is an answer that holds texts of peers, in the form that the caller
+// wants: bodies stand in it once.
+func (c *call) withBodies(text string, n int, out any) *answer {
+	if c.args.str("format", "text") == "json" {
+		return &answer{text: messages(n) + ", in structuredContent.", out: out}
+	}
+	return &answer{text: text, out: out, bare: true}
 }

@@ -2,9 +2,9 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -32,36 +32,11 @@ func (s *Server) Open(who *principal.Principal, session string, modern bool, on 
 	return c, s.hello(modern)
 }
 
-var errNoMethod = &wire.Error{Code: -32601, Message: "Method not found"}
-
-// Call implements upstream.Conn.
-func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
-	if c.Context.Err() != nil {
-		return upstream.Reply{}, fmt.Errorf("the agent server: %w", upstream.ErrNotSent)
-	}
-	if on == nil {
-		on = c.on
-	}
-	switch r.Method {
-	case "tools/call":
-		return c.s.call(ctx, c, r, on)
-	case "tools/list":
-		return c.list("tools", c.s.tools), nil
-	case "resources/list":
-		return c.list("resources", resourceList), nil
-	case "resources/templates/list":
-		return c.list("resourceTemplates", []byte("[]")), nil
-	case "resources/read":
-		return c.read(ctx, r)
-	case "resources/subscribe", "resources/unsubscribe":
-		return c.subscribe(ctx, r), nil
-	case "subscriptions/listen":
-		return c.listen(ctx, r, on)
-	case "ping":
-		return upstream.Reply{Result: []byte("{}")}, nil
-	}
-	return upstream.Reply{Error: errNoMethod}, nil
-}
+var (
+	errNoMethod = &wire.Error{Code: -32601, Message: "Method not found"}
+	errNoPass   = &wire.Error{Code: gate.CodeDenied, Message: "Denied by policy"}
+	errNoTool   = &wire.Error{Code: -32602, Message: "Unknown tool"}
+)
 
 // Close implements upstream.Conn. The connection of a session is the session:
 // its lease ends at once. One without a session stands for a process, whose

@@ -109,22 +109,6 @@ func (t *sessions) below(who *principal.Principal, processes []string) *session 
 	return nil
 }
 
-// agents reports whether one of the processes is an agent that is known here, or
-// was one.
-func (t *sessions) agents(processes []string) bool {
-	if t.formers.any(processes) {
-		return true
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, s := range t.byKey {
-		if s.peer != "" && slices.ContainsFunc(s.owner.Processes, func(p string) bool { return slices.Contains(processes, p) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // hookTells notes that a session is woken by hooks, and reports, once for each
 // newest message, that it is worth telling.
 func (t *sessions) hookTells(s *session, newest int64) bool {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 type inboxOut struct {
@@ -45,40 +44,6 @@ func inbox(ctx context.Context, c *call) (*answer, error) {
 	out := c.batch(b, end == endTimeout)
 	out.then = r.next(c, b)
 	return out, nil
-}
-
-// take asks the book once. Where nothing was done the call has no record yet.
-func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
-	noted := false
-	f.Quiet = true
-	b, err := c.s.o.Book.Inbox(ctx, c.owner, f, func(v *mail.Batch) any {
-		noted = true
-		return c.line(inboxFields(v)...)
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.recorded = c.recorded || noted
-	c.as(b.Peer)
-	for i := range b.Messages {
-		c.s.dueBy(b.Messages[i].LeaseExpiresAt)
-	}
-	return b, nil
-}
-
-func inboxFields(v *mail.Batch) []audit.Field {
-	var ids []string
-	var size int64
-	for i := range v.Messages {
-		ids = append(ids, v.Messages[i].ID)
-		size += int64(len(v.Messages[i].Body))
-	}
-	fields := append(peerFields(v.Peer), number("confirmed", int64(v.Acked)), number("given", int64(len(ids))))
-	fields = append(fields, idFields("messages", ids)...)
-	if len(v.Counts.Notices) > 0 {
-		fields = append(fields, number("notices", int64(len(v.Counts.Notices))))
-	}
-	return append(fields, number("size", size))
 }
 
 // waitForMail is inbox with a wait: it asks at once, and again each time that

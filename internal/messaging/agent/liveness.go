@@ -5,19 +5,6 @@ import (
 	"slices"
 )
 
-// lives reports whether it, or a sibling that joined it, has not ended.
-func (s *session) lives() bool {
-	if !s.ended {
-		return true
-	}
-	for _, m := range s.members {
-		if !m.ended {
-			return true
-		}
-	}
-	return false
-}
-
 // dead are the sessions that have ended, looked at now. They stay in the table
 // until forget.
 func (t *sessions) dead() []string {
@@ -85,14 +72,6 @@ func (t *sessions) drop(key string, s *session) {
 	}
 	if s.witness != nil {
 		s.witness.Release()
-	}
-}
-
-// former remembers the processes of a session that has had a name. The caller
-// holds mu.
-func (t *sessions) former(s *session) {
-	if s.peer != "" {
-		t.formers.add(s.owner.Processes)
 	}
 }
 

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,25 +31,6 @@ type lull struct {
 
 func newLulls(write func(...*audit.Record) error) *lulls {
 	return &lulls{write: write, open: make(map[string]*lull)}
-}
-
-// nothing records a call that found nothing, by itself or with its equals.
-func (c *call) nothing(end ending, waited int64) error {
-	fields := []audit.Field{field("ended", string(end)), number("waited_ms", waited), number("given", 0)}
-	parts := []string{c.pass.Act().Who.Key(), c.owner.Session, c.verb.name, c.pass.Rule()}
-	for _, f := range c.details {
-		parts = append(parts, f.Name, f.Value)
-	}
-	key := strings.Join(parts, "\x00")
-	line := func() *audit.Record { return c.pass.Line(slices.Concat(c.details, fields)...) }
-	if end != endShutdown && c.s.lulls.counts(key, waited, line) {
-		return nil
-	}
-	if err := c.write(fields...); err != nil {
-		return err
-	}
-	c.s.lulls.begin(key, time.Now())
-	return nil
 }
 
 // counts reports whether a call is summed up with those before it, and counts it then.

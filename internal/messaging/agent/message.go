@@ -140,3 +140,12 @@ func (f *fence) counts(pending, held int, m missedOut) {
 	}
 	f.say(line)
 }
+
+// missedOut is what a recipient did not get.
+type missedOut struct {
+	Evicted int `json:"evicted"`
+	Expired int `json:"expired"`
+	Dead    int `json:"dead"`
+	Refused int `json:"refused"`
+	Purged  int `json:"purged"`
+}

@@ -209,6 +209,22 @@ func (o *Operator) AgentShell(ctx context.Context, processes []string, complete 
 	return nil
 }
 
+// agents reports whether one of the processes is an agent that is known here, or
+// was one.
+func (t *sessions) agents(processes []string) bool {
+	if t.formers.any(processes) {
+		return true
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, s := range t.byKey {
+		if s.peer != "" && slices.ContainsFunc(s.owner.Processes, func(p string) bool { return slices.Contains(processes, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // fail records that a command was refused after all, gives its pass back, and
 // returns why.
 func (a *act) fail(err error) error {

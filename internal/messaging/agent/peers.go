@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
@@ -110,4 +112,40 @@ func peersText(me mail.Peer, out peersOut) string {
 		f.say("There are more: page_token=" + token(out.Next))
 	}
 	return f.String()
+}
+
+// sees reports whether the policy lets the caller know of a peer.
+func (c addressing) sees(me, p mail.Peer) bool {
+	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
+}
+
+// maxSuggestions is how many names an unknown one may call to mind.
+const maxSuggestions = 3
+
+// suggestions are names of visible peers that an unknown address may have meant.
+// They never reveal a peer that the caller may not see.
+func (c addressing) suggestions(ctx context.Context, me mail.Peer, address string) []string {
+	type guess struct {
+		name     string
+		distance int
+	}
+	wanted, _, _ := strings.Cut(address, "@")
+	var all []guess
+	peers, err := c.s.o.Book.Peers(ctx, me, me.Namespace, "", 256)
+	if err != nil {
+		return nil
+	}
+	for _, p := range peers {
+		if d := distance(wanted, p.Name); d <= 1+len(wanted)/3 && p.ID != me.ID && c.sees(me, p) {
+			all = append(all, guess{p.Name, d})
+		}
+	}
+	slices.SortFunc(all, func(a, b guess) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
+	})
+	var out []string
+	for _, g := range all[:min(len(all), maxSuggestions)] {
+		out = append(out, g.name)
+	}
+	return out
 }

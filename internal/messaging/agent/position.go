@@ -46,6 +46,25 @@ type reading struct {
 	ours bool      // it passes no cursor and takes: its answer is the next position
 }
 
+// take asks the book once. Where nothing was done the call has no record yet.
+func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
+	noted := false
+	f.Quiet = true
+	b, err := c.s.o.Book.Inbox(ctx, c.owner, f, func(v *mail.Batch) any {
+		noted = true
+		return c.line(inboxFields(v)...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.recorded = c.recorded || noted
+	c.as(b.Peer)
+	for i := range b.Messages {
+		c.s.dueBy(b.Messages[i].LeaseExpiresAt)
+	}
+	return b, nil
+}
+
 // reading is what the arguments ask for, from where the session stands. Behind a
 // message that was cut, the rest is asked for with it.
 func (c *call) reading() (r reading, err error) {
@@ -105,4 +124,11 @@ func (r *reading) next(c *call, b *mail.Batch) func() {
 		return nil
 	}
 	return func() { c.s.sessions.moveTo(c.session, p) }
+}
+
+// receiptOf is the receipt of an answer with these counts.
+func receiptOf(n mail.Counts, p mail.Peer) mail.Receipt {
+	r := n.Receipt
+	r.PeerID, r.Epoch = p.ID, p.Epoch
+	return r
 }

@@ -49,6 +49,9 @@ func (t *sessions) standing(peer string, live bool) standing {
 	return out
 }
 
+// wake is how a peer will be told of mail, as far as this node knows.
+func (t *sessions) wake(peer string, live bool) string { return t.standing(peer, live).wake }
+
 // held reports that the process behind a session is known to live.
 func (s *session) held() bool { return s.witness != nil && s.witness.Holds() }
 

@@ -165,15 +165,5 @@ func (p *problem) failure() failure {
 	return f
 }
 
-// answer is the error as a tool's result.
-func (p *problem) answer() *answer {
-	f := p.failure()
-	text := f.Error.Code + ": " + f.Error.Message
-	if f.Error.RetryMS > 0 {
-		text += fmt.Sprintf(" (try again in %d ms)", f.Error.RetryMS)
-	}
-	if names, ok := p.details["suggestions"].([]string); ok && len(names) > 0 {
-		text += fmt.Sprintf("; did you mean %v?", names)
-	}
-	return &answer{text: text, out: f, failed: true}
-}
+// rulePrefix stands before the code in the rule of a refusal.
+const rulePrefix = "agent."

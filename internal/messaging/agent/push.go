@@ -24,12 +24,6 @@ var (
 	errNoURI     = &wire.Error{Code: -32602, Message: "Resource not found"}
 )
 
-// wakeGap is the least time between two wakes of one stream.
-const wakeGap = 5 * time.Second
-
-// topicSession is signalled here when a session got a peer.
-func topicSession(session string) string { return "session:" + session }
-
 // mayRead reports whether the caller may read its mailbox now. The call itself
 // has been recorded.
 func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
@@ -109,11 +103,6 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 			Kind: m.Kind, SentAt: stamp(m.SentAt)})
 	}
 	return state, nil
-}
-
-// noPeer: the session has none, or has lost it.
-func noPeer(err error) bool {
-	return isRefusal(err, mail.NotRegistered) || isRefusal(err, mail.Fenced)
 }
 
 // subscribe begins or ends the push of a legacy session. Doing it twice is the

@@ -35,26 +35,6 @@ const (
 	paceOfRegisters        // of the principal: wide enough for all of its agents at once
 )
 
-// withinPace charges the call, or refuses it. One that was held was charged before.
-func (c *call) withinPace() error {
-	if c.pass.Given != nil {
-		return nil
-	}
-	t, l := c.s.sessions, c.s.o.Limits
-	var wait time.Duration
-	text := "too many sends of this peer"
-	switch c.verb.pace {
-	case paceOfSends:
-		wait = t.paces.admit(t.paceOf(c.session), l.SendsPerMinute, l.Burst)
-	case paceOfRegisters:
-		wait, text = t.paces.admit("register\x00"+c.owner.Principal, l.RegistersPerMinute, l.RegisterBurst), "too many registrations of this principal"
-	}
-	if wait > 0 {
-		return &problem{code: RateLimited, retry: wait, text: text}
-	}
-	return nil
-}
-
 // paces are how fast agents and principals act. Its lock is that of the sessions,
 // since a session that gets a name takes its pace along.
 type paces struct {
@@ -71,20 +51,6 @@ func (t *paces) admit(key string, perMinute, burst int) (wait time.Duration) {
 	wait = p.admit(t.clock(), perMinute, burst)
 	t.of[key] = p
 	return wait
-}
-
-// paceOf is the key that the sends of a session are charged to.
-func (t *sessions) paceOf(s *session) string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return s.paceKey()
-}
-
-func (s *session) paceKey() string {
-	if s.name != "" {
-		return "name\x00" + s.name
-	}
-	return "session\x00" + s.owner.Principal + "\x00" + s.owner.Session
 }
 
 // rename attaches a session to a name, or to none, and with it to the name's

@@ -45,6 +45,21 @@ func idFields(name string, ids []string) []audit.Field {
 	return out
 }
 
+func inboxFields(v *mail.Batch) []audit.Field {
+	var ids []string
+	var size int64
+	for i := range v.Messages {
+		ids = append(ids, v.Messages[i].ID)
+		size += int64(len(v.Messages[i].Body))
+	}
+	fields := append(peerFields(v.Peer), number("confirmed", int64(v.Acked)), number("given", int64(len(ids))))
+	fields = append(fields, idFields("messages", ids)...)
+	if len(v.Counts.Notices) > 0 {
+		fields = append(fields, number("notices", int64(len(v.Counts.Notices))))
+	}
+	return append(fields, number("size", size))
+}
+
 // Upkeep is the record of what the book does by itself, for mail.Options.
 func Upkeep(u *mail.Upkeep) any {
 	r := &audit.Record{Kind: audit.Event, Source: source, Action: "agent.upkeep." + u.What, Resource: ServerName, Count: u.Rows}

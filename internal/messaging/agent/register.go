@@ -10,15 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// missedOut is what a recipient did not get.
-type missedOut struct {
-	Evicted int `json:"evicted"`
-	Expired int `json:"expired"`
-	Dead    int `json:"dead"`
-	Refused int `json:"refused"`
-	Purged  int `json:"purged"`
-}
-
 type registerOut struct {
 	PeerID    string         `json:"peer_id"`
 	Name      string         `json:"name"`
@@ -130,20 +121,6 @@ func (c *call) registered(v *mail.Registered) *answer {
 		text += fmt.Sprintf(" You took over from an earlier session of yours that has ended, with %s.", messages(v.Takeover.Inherited))
 	}
 	return &answer{text: text + "\nNext: inbox with wait_ms=25000.", out: out}
-}
-
-// receiptOf is the receipt of an answer with these counts.
-func receiptOf(n mail.Counts, p mail.Peer) mail.Receipt {
-	r := n.Receipt
-	r.PeerID, r.Epoch = p.ID, p.Epoch
-	return r
-}
-
-func messages(n int) string {
-	if n == 1 {
-		return "1 message"
-	}
-	return fmt.Sprintf("%d messages", n)
 }
 
 func (s *settings) leaseSeconds() int {

@@ -75,6 +75,19 @@ type session struct {
 	hookTold int64 // the newest message that a hook has told of
 }
 
+// lives reports whether it, or a sibling that joined it, has not ended.
+func (s *session) lives() bool {
+	if !s.ended {
+		return true
+	}
+	for _, m := range s.members {
+		if !m.ended {
+			return true
+		}
+	}
+	return false
+}
+
 // How many calls may wait at once: of one session, and of all sessions of one
 // principal.
 const (
@@ -319,4 +332,26 @@ func (t *sessions) ownerOf(s *session) mail.Owner {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return s.owner
+}
+
+// paceOf is the key that the sends of a session are charged to.
+func (t *sessions) paceOf(s *session) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.paceKey()
+}
+
+func (s *session) paceKey() string {
+	if s.name != "" {
+		return "name\x00" + s.name
+	}
+	return "session\x00" + s.owner.Principal + "\x00" + s.owner.Session
+}
+
+// former remembers the processes of a session that has had a name. The caller
+// holds mu.
+func (t *sessions) former(s *session) {
+	if s.peer != "" {
+		t.formers.add(s.owner.Processes)
+	}
 }

@@ -68,3 +68,6 @@ func wakeAll(ws map[*waiter]struct{}) {
 		}
 	}
 }
+
+// topicSession is signalled here when a session got a peer.
+func topicSession(session string) string { return "session:" + session }

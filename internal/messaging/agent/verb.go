@@ -1,28 +1,10 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
-)
-
-// verb is one tool: what it needs, and what it does.
-type verb struct {
-	name        string
-	action      string // of the policy, asked before do
-	pace        pacing // asked before the arguments are looked at
-	hints       string // of its annotations
-	description string
-	do          func(ctx context.Context, c *call) (*answer, error)
-
-	schemas
-}
-
-const (
-	actionRead  = "agent.read" // the right to one's own mailbox
-	actionSpawn = "agent.spawn"
 )
 
 // The table of verbs is the one way to any of them: tools/list is made of it,
@@ -97,17 +79,4 @@ func (v *verb) tool() []byte {
 		rawjson.Edit{Key: "description", Value: rawjson.AppendQuote(nil, v.description)},
 		rawjson.Edit{Key: "inputSchema", Value: v.listed},
 		rawjson.Edit{Key: "annotations", Value: hints})
-}
-
-// ask puts a question about the caller to the policy, with an addressee where
-// there is one; without, rules about addressees take no part. It leaves no
-// record: that is the call's. Acts other than send and spawn cannot wait for the
-// operator, so policy denies what it would have held.
-func (c *call) ask(action string, to *addressee) policy.Decision {
-	q := policy.Request{Who: c.pass.Act().Who, Action: action, Confirmed: c.pass.Act().Confirmed, Listing: to == nil && policy.HasArguments(action)}
-	q.Holds = c.pass.Act().Holds && (action == policy.AgentSend || action == actionSpawn)
-	if to != nil {
-		q.Args = to.args()
-	}
-	return c.s.o.Gate.Allows(q)
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
@@ -17,12 +19,6 @@ const (
 	endTimeout  ending = "timeout"
 	endShutdown ending = "shutdown"
 )
-
-// capped is how long a call may wait, and whether that is less than it wants.
-func (s *settings) capped(ms int) (time.Duration, bool) {
-	want := time.Duration(ms) * time.Millisecond
-	return min(want, s.o.Limits.WaitCap), want > s.o.Limits.WaitCap
-}
 
 // progressEvery is how often a call that waits says so, where its client wants
 // to hear it.
@@ -76,6 +72,25 @@ func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
 		return false, denied(d.Rule)
 	}
 	return look()
+}
+
+// nothing records a call that found nothing, by itself or with its equals.
+func (c *call) nothing(end ending, waited int64) error {
+	fields := []audit.Field{field("ended", string(end)), number("waited_ms", waited), number("given", 0)}
+	parts := []string{c.pass.Act().Who.Key(), c.owner.Session, c.verb.name, c.pass.Rule()}
+	for _, f := range c.details {
+		parts = append(parts, f.Name, f.Value)
+	}
+	key := strings.Join(parts, "\x00")
+	line := func() *audit.Record { return c.pass.Line(slices.Concat(c.details, fields)...) }
+	if end != endShutdown && c.s.lulls.counts(key, waited, line) {
+		return nil
+	}
+	if err := c.write(fields...); err != nil {
+		return err
+	}
+	c.s.lulls.begin(key, time.Now())
+	return nil
 }
 
 type waitOut struct {

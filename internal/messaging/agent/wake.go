@@ -28,6 +28,3 @@ func (t *sessions) wokenBy(s *session) string {
 	}
 	return wakeNone
 }
-
-// wake is how a peer will be told of mail, as far as this node knows.
-func (t *sessions) wake(peer string, live bool) string { return t.standing(peer, live).wake }
