@@ -16,10 +16,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// spawnToken begins the token of a started agent, which counts at the door
-// alone (authn.SpawnToken).
-const spawnToken = "dwa_"
-
 // factSession names the fact by which a principal is known to come from a
 // session token: its id, verified.
 const factSession = "session"
@@ -39,12 +35,6 @@ const unjudged = "unjudged"
 // told why hear that it is over; no session has that id.
 const endedSession = "ended"
 
-var (
-	errTwice   = errors.New("more than one token, or one in two headers")
-	errPlace   = errors.New("a token that is not valid for its bearer")
-	errNoToken = errors.New("no token")
-)
-
 // web is what the routes remember between requests.
 type web struct {
 	pace    pace          // of POST /auth/session
@@ -56,6 +46,14 @@ type web struct {
 	// makers are the principals that made sessions by a bearer token, by session:
 	// what policy reads of them is in no row.
 	makers map[string]*principal.Principal
+}
+
+// credentials judges what proves a reader: session tokens, bearer tokens, and the
+// principals behind them.
+type credentials struct {
+	o       *Options
+	web     *web
+	bearers bearers
 }
 
 // made remembers who made a session that lives.
@@ -89,62 +87,6 @@ func (v *web) forget(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.makers, id)
-}
-
-// shown is what a request shows beside the connection that it came by: one
-// token at most.
-type shown struct {
-	session string // a session token
-	bearer  string // any other token
-	wrong   bool   // a token that no reader of ours could take
-
-	beside bool // it came in Doorward-Session
-}
-
-// shownBy reads the two headers that can bear a token. Each may be there once,
-// and one of them at most: two readers could take different ones. A started
-// agent needs Authorization for its own token, which the door has looked at.
-func shownBy(h http.Header, started bool) (shown, error) {
-	authorization, beside := h["Authorization"], h[protocol.HeaderSession]
-	if len(authorization) > 1 || len(beside) > 1 {
-		return shown{}, errTwice
-	}
-	if started {
-		authorization = nil
-	}
-	switch {
-	case len(authorization) > 0 && len(beside) > 0:
-		return shown{}, errTwice
-	case len(beside) > 0:
-		token := tokenOf(beside[0])
-		token.beside = true
-		return token, nil
-	case len(authorization) > 0:
-		token, ok := bearerOf(authorization[0])
-		if !ok {
-			return shown{wrong: true}, nil
-		}
-		return tokenOf(token), nil
-	}
-	return shown{}, nil
-}
-
-func tokenOf(token string) shown {
-	switch {
-	case strings.HasPrefix(token, session.Prefix):
-		return shown{session: token}
-	case token == "", strings.HasPrefix(token, spawnToken):
-		return shown{wrong: true}
-	}
-	return shown{bearer: token}
-}
-
-// bearerOf is the token of an Authorization header of the scheme Bearer, in any
-// case.
-func bearerOf(v string) (token string, ok bool) {
-	scheme, token, ok := strings.Cut(v, " ")
-	token = strings.Trim(token, " ")
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
 // Authenticate says who shows a session token over TCP, where it authenticates
@@ -240,11 +182,26 @@ func makerOf(who *principal.Principal) string {
 	return ""
 }
 
+// byBearer reports whether a token of its own proves a principal.
+func byBearer(who *principal.Principal) bool {
+	kind, _, _ := strings.Cut(who.Name(), ":")
+	return kind == principal.KindToken || kind == principal.KindOAuth
+}
+
 // stands reports whether what a session was made with is still good, as far as
 // that is a bearer token.
 func (s *credentials) stands(found *session.Session) bool {
 	return !byBearer(principal.New(found.Subject)) || s.standing(found) != nil
 }
+
+// lives reports whether a session of delivery has not ended, and the bearer
+// token that it was made with, if any, is still good.
+func (s *credentials) lives(id string) bool {
+	found, ok := s.o.Sessions.Find(id)
+	return ok && found.Ended.IsZero() && s.o.Now().Before(found.Expires.Add(session.Tolerance)) && s.stands(&found)
+}
+
+func (s *credentials) holds(who *principal.Principal) bool { return s.o.Holds == nil || s.o.Holds(who) }
 
 // Delivery returns the delivery session, or the bearer token, in the header
 // Doorward-Session of an MCP request, as an id for gate.Act.Delivery; empty without

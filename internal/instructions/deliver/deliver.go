@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/instructions/document"
@@ -14,33 +16,13 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// nameSession is the composed text in records, refs, prompts and resources. No
-// document has that name.
-const nameSession = "session"
-
-// MaxComposed is the most bytes of the composed text that a reader can ask for,
-// minComposed the fewest.
-const (
-	MaxComposed = 65536
-	minComposed = document.MinBytes
-)
-
-// order is what a reader asks for.
-type order struct {
-	action         string // actionRead or actionRender
-	name           string
-	max            int    // bytes of the composed text; 0: the document of that name
-	source         bool   // as it is written, not as a model is to read it
-	version, label string // empty: production
-	vars           []byte // raw, of actionRender
-}
-
-// composed is the order of the composed text.
-func composed(max int) order {
-	if max <= 0 {
-		max = GreetingBytes
-	}
-	return order{action: actionRead, name: nameSession, max: min(max, MaxComposed)}
+// deliveries makes texts for readers, each with its decision and its record.
+type deliveries struct {
+	o       *Options
+	log     *slog.Logger
+	readers *readers
+	counts  *counts
+	failed  atomic.Int64 // when a ref was last not noted, in Unix seconds
 }
 
 // Instructions delivers the composed text, of at most max bytes; 0 is

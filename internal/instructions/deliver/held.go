@@ -33,13 +33,6 @@ func approved(ctx context.Context, s *deliveries, p gate.Pass, r *Reader, o orde
 	return p.Hold(ask, o.name, ordered(o, names, v.Revision()))
 }
 
-// atOnce is the reader where nothing can wait for the operator: it sees nothing that is held.
-func (r *Reader) atOnce() *Reader {
-	in := *r
-	in.Holds = false
-	return &in
-}
-
 // textsOf are the documents whose texts an order gives.
 func textsOf(v sight, o order) (names []string) {
 	if o.max == 0 {

@@ -1,23 +1,13 @@
 package deliver
 
 import (
-	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
-	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-)
-
-const (
-	prefix      = "/auth/"
-	prefixAdmin = prefix + "admin/"
-	pathHealth  = prefix + "health"
-	pathSession = prefix + "session"
 )
 
 // Ahead answers what comes before anybody is authenticated, and reports whether
@@ -39,22 +29,6 @@ func Ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.Write([]byte(`{"status":"ok"}`))
 	return true
-}
-
-// request is one request on its way.
-type request struct {
-	s     *Server
-	w     http.ResponseWriter
-	r     *http.Request
-	who   *principal.Principal // as the door knows him
-	unix  bool
-	shown shown
-	path  string
-
-	reader *Reader // by the token that was shown; nil: none was
-	name   string  // of a document or a session, from the path
-	query  url.Values
-	body   []byte
 }
 
 // Serve answers every path under /auth/ to a caller whom the door has
@@ -235,26 +209,6 @@ func (q *request) admitted(n need) error {
 	return nil
 }
 
-// unknown is the 401, the same for every failed check. The record says which
-// credential was shown and why it does not count.
-func (q *request) unknown(err error) error {
-	var invalid *session.Invalid
-	reason := "bearer"
-	switch {
-	case errors.Is(err, errNoToken):
-		q.s.web.missing.Add(1)
-		return unauthenticated()
-	case errors.As(err, &invalid):
-		reason = invalid.Reason
-	case errors.Is(err, errPlace):
-		reason = "place"
-	}
-	if q.s.o.Refused != nil {
-		q.s.o.Refused(q.r, reason)
-	}
-	return unauthenticated()
-}
-
 // notHere refuses an operator's path to a caller over TCP: it is not there, and
 // that somebody looked is recorded.
 func (q *request) notHere() error {
@@ -291,6 +245,3 @@ func (s *Server) complain(err error) {
 		s.log.Error("a request under /auth/ failed", "err", err)
 	}
 }
-
-// Missing counts the requests that needed a token and showed none.
-func (s *Server) Missing() uint64 { return s.web.missing.Load() }

@@ -51,9 +51,43 @@ func (s *readers) newLists(a gate.Act) *listen {
 	return l
 }
 
+// hearer is for whom a listen hears now; nil: for somebody without a token. A
+// bearer token that came beside the connection counts as long as it holds, not
+// as long as it is remembered.
+func (s *readers) hearer(l *listen) *Reader {
+	r, _ := s.readerOf(l.act)
+	if l.bearer != nil {
+		r = s.bearerReader(l.bearer)
+	}
+	if r != nil && r.Session == nil && !s.credentials.holds(r.Who) {
+		return nil
+	}
+	return r
+}
+
 // same reports whether an act would be told what l is.
 func (l *listen) same(a gate.Act) bool {
 	return l.act.Delivery == a.Delivery && l.act.Who.Identity() == a.Who.Identity()
+}
+
+// meet notes what a listen that has just begun can see: nothing of it has
+// changed yet.
+func (c *conn) meet(l *listen) {
+	now := c.s.readers.seenBy(c.s.readers.hearer(l))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.met {
+		c.note(l, now)
+	}
+}
+
+// note keeps what a listen can see, unless its session has ended meanwhile:
+// forget has been here then. The caller holds mu.
+func (c *conn) note(l *listen, is seen) {
+	l.seen, l.met = is, true
+	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.credentials.lives(id) {
+		l.seen = seen{}
+	}
 }
 
 // bear attaches a legacy session's list changes to the latest act of its client,
@@ -252,4 +286,12 @@ func (l *listen) take() []upstream.Event {
 	out := l.wait
 	l.wait = nil
 	return out
+}
+
+// over ends a listen whose token could not be verified. nil: it goes on.
+func (s *storage) over(l *listen) <-chan struct{} {
+	if s.late == nil || l.act.Delivery != unjudged {
+		return nil
+	}
+	return s.late.begin
 }

@@ -13,30 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ErrShell is wrapped where a command of the operator's came from below a
-// registered agent, or from a process whose ancestors cannot all be told: an
-// agent's shell must not act as the human.
-var ErrShell = errors.New("AGENT_SHELL")
-
-// ErrOffline refuses what takes a daemon that runs.
-var ErrOffline = errors.New("there are sessions only in a running daemon")
-
-// Why a command was refused as that of an agent's shell.
-const (
-	whyAgent   = "agent"   // one is above it
-	whyUnknown = "unknown" // what is above it cannot be told
-)
-
-// shellError is an ErrShell with the reason.
-type shellError struct {
-	why string
-	err error
-}
-
-func (e *shellError) Error() string   { return ErrShell.Error() + ": " + e.err.Error() }
-func (e *shellError) Is(t error) bool { return t == ErrShell }
-func (e *shellError) Unwrap() error   { return e.err }
-
 // Caller is who asks for something of the operator's.
 type Caller struct {
 	Who *principal.Principal

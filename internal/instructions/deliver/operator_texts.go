@@ -107,14 +107,6 @@ func (o *Operator) store() (StoreState, []Mistake) {
 	return StoreState{OK: state.OK, Unused: state.Unused, Reason: state.Reason, Since: stamp(state.Since), Remote: state.Remote}, mistakes(state.Problems)
 }
 
-func mistakes(all document.Problems) []Mistake {
-	out := []Mistake{}
-	for _, p := range all {
-		out = append(out, Mistake{File: p.File, Line: p.Line, Text: p.Text, Warning: p.Warning})
-	}
-	return out
-}
-
 // Versions lists those of one name.
 func (o *Operator) Versions(ctx context.Context, by Caller, name string) (*Versions, error) {
 	c, err := o.enter(ctx, by, "versions")

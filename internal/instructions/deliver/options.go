@@ -15,6 +15,7 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -25,7 +26,6 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/instructions/watermark"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -63,6 +63,18 @@ type Library interface {
 	Set() (*document.Set, library.State)
 	Lookup(name, ref string) ([]*document.Document, error)
 	Deliver(ctx context.Context, d library.Delivery) error
+}
+
+// Keeper keeps the sessions (session.Keeper).
+type Keeper interface {
+	Check(token string, c session.Caller) (*session.Session, error)
+	Find(id string) (session.Session, bool)
+	Sessions() []session.Session
+	Done(id string) <-chan struct{}
+	Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error)
+	Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error)
+	End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error)
+	Stats() session.Stats
 }
 
 // Options are what the server is built from.
@@ -151,31 +163,40 @@ func (r *Reader) connection() *principal.Principal {
 	return r.Who
 }
 
-// decide asks policy about a reader. It asks for the connection's principal and
-// for the maker of the session, and both must be allowed: neither lends the other
-// a right. The rule that refuses is returned, or the first one that has the act held.
-func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
-	q.Who, q.Holds = r.Who, r.Holds
-	d := s.o.Gate.Allows(q)
-	if d.Allow && r.Beside != nil {
-		ask := d.Ask
-		q.Who = r.Beside
-		if d = s.o.Gate.Allows(q); d.Ask.Rule == "" {
-			d.Ask = ask
-		}
-	}
-	return d
+// atOnce is the reader where nothing can wait for the operator: it sees nothing that is held.
+func (r *Reader) atOnce() *Reader {
+	in := *r
+	in.Holds = false
+	return &in
 }
 
-// may reports whether policy lets the reader have a document of that tier. It
-// is asked for each document of a view, without a record: the delivery has one.
-func (s *readers) may(r *Reader, d *document.Document, tier string) bool {
-	for _, t := range r.Scope {
-		if t == tier {
-			return s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
-		}
+// nameSession is the composed text in records, refs, prompts and resources. No
+// document has that name.
+const nameSession = "session"
+
+// MaxComposed is the most bytes of the composed text that a reader can ask for,
+// minComposed the fewest.
+const (
+	MaxComposed = 65536
+	minComposed = document.MinBytes
+)
+
+// order is what a reader asks for.
+type order struct {
+	action         string // actionRead or actionRender
+	name           string
+	max            int    // bytes of the composed text; 0: the document of that name
+	source         bool   // as it is written, not as a model is to read it
+	version, label string // empty: production
+	vars           []byte // raw, of actionRender
+}
+
+// composed is the order of the composed text.
+func composed(max int) order {
+	if max <= 0 {
+		max = GreetingBytes
 	}
-	return false
+	return order{action: actionRead, name: nameSession, max: min(max, MaxComposed)}
 }
 
 // Text is one delivered text. With Degraded set it is the generic one.
@@ -192,3 +213,26 @@ type Text struct {
 	Degraded string
 	Document *document.Document // of a template
 }
+
+var (
+	// ErrNotFound: there is no such text for this reader, whatever there is for
+	// others.
+	ErrNotFound = errors.New("no such text for this reader")
+	// ErrStore: the store is not to be had, and the reader was given nothing
+	// before.
+	ErrStore = errors.New("the instruction store is not available")
+	// ErrEnded: the reader's session has ended since the door looked.
+	ErrEnded = errors.New("the session has ended")
+)
+
+const (
+	// patience is the longest that anybody waits for the store, and how long after
+	// the start somebody does. With what comes after, a greeting takes less than
+	// the two seconds that it may.
+	patience = 1500 * time.Millisecond
+	// sweepEvery is within the five seconds in which what belongs to an ended
+	// session has to be gone, whatever was missed before.
+	sweepEvery = 3 * time.Second
+	// refsKept is how long a ref is known, as long as the row of its session.
+	refsKept = 30 * 24 * time.Hour
+)

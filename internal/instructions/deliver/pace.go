@@ -40,3 +40,9 @@ func (p *pace) sweep(from time.Time) {
 		}
 	}
 }
+
+// A principal makes at most so many sessions in any such span.
+const (
+	sessionsMost = 10
+	sessionsSpan = time.Minute
+)

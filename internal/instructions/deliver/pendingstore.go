@@ -12,18 +12,6 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 )
 
-// Keeper keeps the sessions (session.Keeper).
-type Keeper interface {
-	Check(token string, c session.Caller) (*session.Session, error)
-	Find(id string) (session.Session, bool)
-	Sessions() []session.Session
-	Done(id string) <-chan struct{}
-	Issue(ctx context.Context, r session.Request, note session.Note) (string, *session.Session, error)
-	Renew(ctx context.Context, s *session.Session, note session.Note) (string, *session.Session, error)
-	End(ctx context.Context, id, reason string, note session.Note) (*session.Session, error)
-	Stats() session.Stats
-}
-
 // Stored is what delivery lives on in its database.
 type Stored struct {
 	Shelf    *library.Library
@@ -51,54 +39,6 @@ func newLate(wanted bool, now time.Time) *late {
 	l.state.Store(&library.State{OK: !wanted, Unused: !wanted, Since: now})
 	return l
 }
-
-// Lacks says why the store is not there yet, for the operator.
-func (s *Server) Lacks(reason string) {
-	if s.storage.late == nil {
-		return
-	}
-	now := *s.storage.late.state.Load()
-	if now.Unused {
-		return
-	}
-	now.Reason = reason
-	s.storage.late.state.Store(&now)
-}
-
-// Equip gives the server its store, which it has from now on. Run has to run from
-// then on, and Again has to be called as soon as anybody may have listened.
-func (s *Server) Equip(st Stored) {
-	s.storage.late.there.Store(&st)
-	s.storage.begins()
-	s.conns.afresh()
-	s.nudge()
-}
-
-// Again wakes the listeners from before the store was open, which could not be
-// told apart then: each is told of the resources that it named. The relay has
-// told them before that all lists have changed. A listen with a token that could
-// not be verified ends, and its client opens it again. Only the first call after
-// Equip has an effect.
-func (s *Server) Again() {
-	if s.storage.late == nil || s.storage.Away() {
-		return
-	}
-	s.storage.late.again.Do(func() {
-		s.conns.again()
-		close(s.storage.late.begin)
-	})
-}
-
-// over ends a listen whose token could not be verified. nil: it goes on.
-func (s *storage) over(l *listen) <-chan struct{} {
-	if s.late == nil || l.act.Delivery != unjudged {
-		return nil
-	}
-	return s.late.begin
-}
-
-// Away reports whether the store is not there yet.
-func (s *storage) Away() bool { return s.late != nil && s.late.there.Load() == nil }
 
 // wait is the error of what takes the store.
 func (l *late) wait(what string) error {

@@ -14,6 +14,32 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
+// ErrShell is wrapped where a command of the operator's came from below a
+// registered agent, or from a process whose ancestors cannot all be told: an
+// agent's shell must not act as the human.
+var ErrShell = errors.New("AGENT_SHELL")
+
+// ErrOffline refuses what takes a daemon that runs.
+var ErrOffline = errors.New("there are sessions only in a running daemon")
+
+// Why a command was refused as that of an agent's shell.
+const (
+	whyAgent   = "agent"   // one is above it
+	whyUnknown = "unknown" // what is above it cannot be told
+)
+
+// shellError is an ErrShell with the reason.
+type shellError struct {
+	why string
+	err error
+}
+
+func (e *shellError) Error() string { return ErrShell.Error() + ": " + e.err.Error() }
+
+func (e *shellError) Is(t error) bool { return t == ErrShell }
+
+func (e *shellError) Unwrap() error { return e.err }
+
 // problem is the body of a failure under /auth/ (RFC 9457). Everything in it is
 // constant but Variable, a name from the schema of a text that the caller may
 // read, and Problems, which an operator alone gets. So two failures of one kind
@@ -39,6 +65,14 @@ type Mistake struct {
 	Text string `json:"text"`
 
 	Warning bool `json:"warning,omitempty"` // worth saying; nothing is kept back for it
+}
+
+func mistakes(all document.Problems) []Mistake {
+	out := []Mistake{}
+	for _, p := range all {
+		out = append(out, Mistake{File: p.File, Line: p.Line, Text: p.Text, Warning: p.Warning})
+	}
+	return out
 }
 
 func (p *problem) Error() string { return p.Code }

@@ -4,68 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
-
-// The descriptions, for lists, of the two texts with names of their own.
-const (
-	aboutSession = "The instructions for this session"
-	aboutVoice   = "The voice to write in"
-)
-
-// prompts is the array of prompts/list; without a view, what every caller may
-// have.
-func prompts(v seen) []byte {
-	out := append([]byte{'['}, entry("name", nameSession, aboutSession, nil)...)
-	if !v.whole {
-		return append(out, ']')
-	}
-	if v.view.Find(document.VoiceName) != nil {
-		out = append(append(out, ','), entry("name", document.VoiceName, aboutVoice, nil)...)
-	}
-	for _, d := range v.view.Documents() {
-		if d.Prompt {
-			out = append(append(out, ','), entry("name", d.Name, d.Description, promptArguments(d))...)
-		}
-	}
-	return append(out, ']')
-}
-
-// entry is an element of a list.
-func entry(key, name, description string, more []rawjson.Edit) []byte {
-	edits := []rawjson.Edit{{Key: key, Value: rawjson.AppendQuote(nil, name)}}
-	if description != "" {
-		edits = append(edits, rawjson.Edit{Key: "description", Value: rawjson.AppendQuote(nil, description)})
-	}
-	return rawjson.Set(nil, append(edits, more...)...)
-}
-
-// promptArguments is what a client asks its user for: the variables of a
-// document.
-func promptArguments(d *document.Document) []rawjson.Edit {
-	schema := d.Schema()
-	needed := make(map[string]bool)
-	for v := range wire.Elements(wire.Get(schema, "required")) {
-		name, _ := wire.Text(v)
-		needed[name] = true
-	}
-	var out []byte
-	for name, v := range wire.Members(wire.Get(schema, "properties")) {
-		about, _ := wire.GetString(v, "description")
-		out = append(append(out, ','), entry("name", name, about,
-			[]rawjson.Edit{{Key: "required", Value: strconv.AppendBool(nil, needed[name])}})...)
-	}
-	if out == nil {
-		return nil
-	}
-	out[0] = '['
-	return []rawjson.Edit{{Key: "arguments", Value: append(out, ']')}}
-}
 
 // prompt serves prompts/get. The relay has recorded it; the delivery has a
 // record of its own.

@@ -2,12 +2,10 @@ package deliver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/instructions/document"
@@ -18,76 +16,17 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
+// readers says who reads and what of the set each may have now.
+type readers struct {
+	o           *Options
+	storage     *storage
+	credentials *credentials
+	cache       cache
+	rules       atomic.Uint64 // counts the policies
+}
+
 // factLauncher is the verified fact of what an agent was started with: its role.
 const factLauncher = "launcher"
-
-// bearerMark begins the ids of bearer tokens where the id of a session could
-// stand. No session's id has a colon.
-const bearerMark = "bearer:"
-
-// bearers are the bearer tokens that were shown beside a connection of another
-// kind, as a CI job on the Unix socket does, each proved at the door with every
-// request that shows it.
-type bearers struct {
-	mu sync.Mutex
-	of map[string]bearing
-}
-
-type bearing struct {
-	who   *principal.Principal
-	until time.Time
-}
-
-// bearersKept bounds the tokens that are remembered; the oldest go first.
-const bearersKept = 256
-
-// bearer is the id by which a request bears who, whose token was proved just
-// now. It depends on everything that is known of the token, so that two tokens
-// of one name do not lend each other their rights.
-func (s *credentials) bearer(who *principal.Principal) (id string) {
-	sum := sha256.Sum256([]byte(who.Identity()))
-	id = bearerMark + hex.EncodeToString(sum[:8])
-	s.bearers.add(id, bearing{who, s.o.Now().Add(bearerKept)})
-	return id
-}
-
-func (b *bearers) add(id string, is bearing) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.of == nil {
-		b.of = make(map[string]bearing)
-	}
-	if _, known := b.of[id]; !known && len(b.of) >= bearersKept {
-		oldest := ""
-		for k, v := range b.of {
-			if oldest == "" || v.until.Before(b.of[oldest].until) {
-				oldest = k
-			}
-		}
-		delete(b.of, oldest)
-	}
-	b.of[id] = is
-}
-
-// find returns the session of an id; nil: it has ended or never was.
-func (b *bearers) find(id string, now time.Time) *principal.Principal {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if is, ok := b.of[id]; ok && now.Before(is.until) {
-		return is.who
-	}
-	return nil
-}
-
-func (b *bearers) sweep(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, is := range b.of {
-		if !now.Before(is.until) {
-			delete(b.of, id)
-		}
-	}
-}
 
 // readerOf returns the reader of an act; nil, and why, where the act has none.
 func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
@@ -141,19 +80,11 @@ func attested(who *principal.Principal) bool {
 	return kind == principal.KindUID || kind == principal.KindSpawn
 }
 
-// byBearer reports whether a token of its own proves a principal.
-func byBearer(who *principal.Principal) bool {
-	kind, _, _ := strings.Cut(who.Name(), ":")
-	return kind == principal.KindToken || kind == principal.KindOAuth
-}
-
 // bearerReader is the reader that a bearer token's own principal is: without a
 // session, in the tiers that policy gives it now.
 func (s *readers) bearerReader(who *principal.Principal) *Reader {
 	return &Reader{Who: who, Scope: s.credentials.tiers(who)}
 }
-
-func (s *credentials) holds(who *principal.Principal) bool { return s.o.Holds == nil || s.o.Holds(who) }
 
 // alive reports whether a reader may still be given something.
 func (s *readers) alive(r *Reader) bool { return r.Session == nil || s.credentials.lives(r.Session.ID) }
@@ -268,4 +199,31 @@ func (s *readers) Degraded(r *Reader) string {
 		return Unreachable
 	}
 	return ""
+}
+
+// decide asks policy about a reader. It asks for the connection's principal and
+// for the maker of the session, and both must be allowed: neither lends the other
+// a right. The rule that refuses is returned, or the first one that has the act held.
+func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
+	q.Who, q.Holds = r.Who, r.Holds
+	d := s.o.Gate.Allows(q)
+	if d.Allow && r.Beside != nil {
+		ask := d.Ask
+		q.Who = r.Beside
+		if d = s.o.Gate.Allows(q); d.Ask.Rule == "" {
+			d.Ask = ask
+		}
+	}
+	return d
+}
+
+// may reports whether policy lets the reader have a document of that tier. It
+// is asked for each document of a view, without a record: the delivery has one.
+func (s *readers) may(r *Reader, d *document.Document, tier string) bool {
+	for _, t := range r.Scope {
+		if t == tier {
+			return s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
+		}
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +40,14 @@ type recall struct {
 
 	mu    sync.Mutex
 	kinds map[watermark.Delivery]*library.Delivered // the newest
+}
+
+// leaks finds the refs of delivered texts in what leaves.
+type leaks struct {
+	o      *Options
+	log    *slog.Logger
+	counts *counts
+	recall recall
 }
 
 // recollect makes the refs known that the record tells of, the newest first.

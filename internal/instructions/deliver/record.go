@@ -2,8 +2,10 @@ package deliver
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
@@ -82,4 +84,26 @@ func ruleOf(err error) string {
 		return rulePrefix + "invalid_variables"
 	}
 	return rulePrefix + "failed"
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// sessionFields are what a record says of a session: nothing from which its
+// token could be made.
+func sessionFields(s *session.Session) []audit.Field {
+	out := []audit.Field{field("session", s.ID), field("scope", strings.Join(s.Scope, ",")), field("subject", s.Subject), field("expires", stamp(s.Expires))}
+	for _, f := range []audit.Field{field("project", s.Project), field("bind", s.Bind)} {
+		if f.Value != "" {
+			out = append(out, f)
+		}
+	}
+	if s.CI {
+		out = append(out, field("ci", fmt.Sprint(s.CI)))
+	}
+	return out
 }

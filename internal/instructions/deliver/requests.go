@@ -1,5 +1,30 @@
 package deliver
 
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/doorward/doorward/internal/instructions/session"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// request is one request on its way.
+type request struct {
+	s     *Server
+	w     http.ResponseWriter
+	r     *http.Request
+	who   *principal.Principal // as the door knows him
+	unix  bool
+	shown shown
+	path  string
+
+	reader *Reader // by the token that was shown; nil: none was
+	name   string  // of a document or a session, from the path
+	query  url.Values
+	body   []byte
+}
+
 // operatorRequest is a request for the operator's side.
 type operatorRequest struct{ *request }
 
@@ -29,4 +54,24 @@ func texts(fn func(textRequest) error) func(*request) error {
 
 func streams(fn func(eventRequest) error) func(*request) error {
 	return func(q *request) error { return fn(eventRequest{q}) }
+}
+
+// unknown is the 401, the same for every failed check. The record says which
+// credential was shown and why it does not count.
+func (q *request) unknown(err error) error {
+	var invalid *session.Invalid
+	reason := "bearer"
+	switch {
+	case errors.Is(err, errNoToken):
+		q.s.web.missing.Add(1)
+		return unauthenticated()
+	case errors.As(err, &invalid):
+		reason = invalid.Reason
+	case errors.Is(err, errPlace):
+		reason = "place"
+	}
+	if q.s.o.Refused != nil {
+		q.s.o.Refused(q.r, reason)
+	}
+	return unauthenticated()
 }

@@ -3,61 +3,12 @@ package deliver
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
-
-// The resources: the composed text, the voice, and each document by its name,
-// under two schemes that mean the same.
-const (
-	uriScheme    = "instr://"
-	uriLong      = "instructions://"
-	uriTemplates = "templates/"
-)
-
-// nameAt is the name of the text under a URI; false: there is none of that form.
-func nameAt(uri string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(uri, uriScheme)
-	if !ok {
-		rest, ok = strings.CutPrefix(uri, uriLong)
-	}
-	if !ok {
-		return "", false
-	}
-	if rest == nameSession || rest == document.VoiceName {
-		return rest, true
-	}
-	name, ok = strings.CutPrefix(rest, uriTemplates)
-	return name, ok && document.ValidName(name) && name != nameSession
-}
-
-// resources is the array of resources/list; without a view, what every caller may
-// have.
-func resources(v seen) []byte {
-	out := append([]byte{'['}, resource(nameSession, nameSession, aboutSession)...)
-	if !v.whole {
-		return append(out, ']')
-	}
-	if v.view.Find(document.VoiceName) != nil {
-		out = append(append(out, ','), resource(document.VoiceName, document.VoiceName, aboutVoice)...)
-	}
-	for _, d := range v.view.Documents() {
-		if d.Name != document.VoiceName && d.Name != document.PreambleName {
-			out = append(append(out, ','), resource(uriTemplates+d.Name, d.Name, d.Description)...)
-		}
-	}
-	return append(out, ']')
-}
-
-func resource(path, name, about string) []byte {
-	return entry("uri", uriScheme+path, about, []rawjson.Edit{{Key: "name", Value: rawjson.AppendQuote(nil, name)},
-		{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}})
-}
 
 // read serves resources/read. The relay has recorded it; the delivery has a
 // record of its own. A document is read as it is, with the names of its

@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,6 +24,14 @@ const unseen = time.Minute
 type owed struct {
 	mu   sync.Mutex
 	wait []*audit.Record
+}
+
+// ends ends the sessions whose maker holds no more, and records it.
+type ends struct {
+	o           *Options
+	log         *slog.Logger
+	credentials *credentials
+	owed        owed
 }
 
 // owe makes the record of an end that the database did not take with it, now or

@@ -8,6 +8,13 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
+const (
+	prefix      = "/auth/"
+	prefixAdmin = prefix + "admin/"
+	pathHealth  = prefix + "health"
+	pathSession = prefix + "session"
+)
+
 // need is who may ask.
 type need uint8
 

@@ -19,8 +19,3 @@ var toolList = []byte(`[` +
 	`"store":{"type":"string","enum":["ok","unreachable","unused"]},` +
 	`"fail_closed":{"type":"boolean"}},"required":["state","scope","store","fail_closed"],"additionalProperties":false},` +
 	`"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}]`)
-
-// resourceTemplates is the same for all callers too.
-var resourceTemplates = []byte(`[{"uriTemplate":"` + uriScheme + uriTemplates + `{name}","name":"templates","title":"A text by its name","mimeType":"` + markdown + `"}]`)
-
-const markdown = "text/markdown"

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,29 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/instructions/watermark"
-)
-
-var (
-	// ErrNotFound: there is no such text for this reader, whatever there is for
-	// others.
-	ErrNotFound = errors.New("no such text for this reader")
-	// ErrStore: the store is not to be had, and the reader was given nothing
-	// before.
-	ErrStore = errors.New("the instruction store is not available")
-	// ErrEnded: the reader's session has ended since the door looked.
-	ErrEnded = errors.New("the session has ended")
-)
-
-const (
-	// patience is the longest that anybody waits for the store, and how long after
-	// the start somebody does. With what comes after, a greeting takes less than
-	// the two seconds that it may.
-	patience = 1500 * time.Millisecond
-	// sweepEvery is within the five seconds in which what belongs to an ended
-	// session has to be gone, whatever was missed before.
-	sweepEvery = 3 * time.Second
-	// refsKept is how long a ref is known, as long as the row of its session.
-	refsKept = 30 * 24 * time.Hour
 )
 
 // Server delivers. Its methods may be called at once by many.
@@ -80,6 +56,16 @@ func New(o Options) *Server {
 		go s.leaks.recollect(s.closing, o.Records(s.closing))
 	}
 	return s
+}
+
+// assemble connects the parts of the server, which share its options.
+func (s *Server) assemble() {
+	s.storage.o = &s.o
+	s.credentials.o, s.credentials.web = &s.o, &s.web
+	s.readers.o, s.readers.storage, s.readers.credentials = &s.o, &s.storage, &s.credentials
+	s.deliveries.o, s.deliveries.log, s.deliveries.readers, s.deliveries.counts = &s.o, s.log, &s.readers, &s.counts
+	s.leaks.o, s.leaks.log, s.leaks.counts = &s.o, s.log, &s.counts
+	s.ends.o, s.ends.log, s.ends.credentials = &s.o, s.log, &s.credentials
 }
 
 // Run tells those who listen of what changes, and clears away what ended
@@ -183,44 +169,48 @@ func (s *ends) sweepFiles(ctx context.Context) {
 	}
 }
 
-// lives reports whether a session of delivery has not ended, and the bearer
-// token that it was made with, if any, is still good.
-func (s *credentials) lives(id string) bool {
-	found, ok := s.o.Sessions.Find(id)
-	return ok && found.Ended.IsZero() && s.o.Now().Before(found.Expires.Add(session.Tolerance)) && s.stands(&found)
-}
-
 // Used reports whether there is a store at all.
 func (s *Server) Used() bool { return s.storage.Used() }
 
 // Away reports whether the store is not there yet.
 func (s *Server) Away() bool { return s.storage.Away() }
 
-// Used reports whether there is a store at all: a directory that is there, one
-// that should be, or a remote one.
-func (s *storage) Used() bool {
-	_, state := s.o.Library.Set()
-	return !state.Unused
-}
-
-// begins notes that the library begins now.
-func (s *storage) begins() {
-	now := time.Now()
-	s.begun.Store(&now)
-}
-
-// settle waits for the library's first look, or its first attempt at another
-// store, but not for long: after it the state says all. That time is one for all
-// requests together, so that a store which answers slowly, or never, costs them
-// a moment at the start and nothing later.
-func (s *storage) settle(ctx context.Context) {
-	end := s.begun.Load().Add(patience)
-	if s.settled.Load() || !time.Now().Before(end) {
+// Lacks says why the store is not there yet, for the operator.
+func (s *Server) Lacks(reason string) {
+	if s.storage.late == nil {
 		return
 	}
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	if s.o.Library.Ready(ctx) == nil {
-		s.settled.Store(true)
+	now := *s.storage.late.state.Load()
+	if now.Unused {
+		return
 	}
+	now.Reason = reason
+	s.storage.late.state.Store(&now)
 }
+
+// Equip gives the server its store, which it has from now on. Run has to run from
+// then on, and Again has to be called as soon as anybody may have listened.
+func (s *Server) Equip(st Stored) {
+	s.storage.late.there.Store(&st)
+	s.storage.begins()
+	s.conns.afresh()
+	s.nudge()
+}
+
+// Again wakes the listeners from before the store was open, which could not be
+// told apart then: each is told of the resources that it named. The relay has
+// told them before that all lists have changed. A listen with a token that could
+// not be verified ends, and its client opens it again. Only the first call after
+// Equip has an effect.
+func (s *Server) Again() {
+	if s.storage.late == nil || s.storage.Away() {
+		return
+	}
+	s.storage.late.again.Do(func() {
+		s.conns.again()
+		close(s.storage.late.begin)
+	})
+}
+
+// Missing counts the requests that needed a token and showed none.
+func (s *Server) Missing() uint64 { return s.web.missing.Load() }

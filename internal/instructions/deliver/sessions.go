@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,12 +11,6 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
-)
-
-// A principal makes at most so many sessions in any such span.
-const (
-	sessionsMost = 10
-	sessionsSpan = time.Minute
 )
 
 // maxTTL is the longest that a session may be asked for, in seconds.
@@ -52,13 +45,6 @@ type Issued struct {
 
 func issued(token string, s *session.Session) *Issued {
 	return &Issued{Token: token, SessionID: s.ID, Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Scope: orEmpty(s.Scope)}
-}
-
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 // openSession makes a session for whom the connection is, or for the bearer of
@@ -219,21 +205,6 @@ func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...au
 // stood in front of a commit which failed is taken back by the store's owner.
 func (s *deliveries) unmade(pass gate.Pass, why error) error {
 	return s.turned(pass, rulePrefix+ruleWord(why), why)
-}
-
-// sessionFields are what a record says of a session: nothing from which its
-// token could be made.
-func sessionFields(s *session.Session) []audit.Field {
-	out := []audit.Field{field("session", s.ID), field("scope", strings.Join(s.Scope, ",")), field("subject", s.Subject), field("expires", stamp(s.Expires))}
-	for _, f := range []audit.Field{field("project", s.Project), field("bind", s.Bind)} {
-		if f.Value != "" {
-			out = append(out, f)
-		}
-	}
-	if s.CI {
-		out = append(out, field("ci", fmt.Sprint(s.CI)))
-	}
-	return out
 }
 
 // own is what the bearer of a session's token is told of it.

@@ -15,52 +15,6 @@ const (
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// seen is what a listener could see when it was checked last. The zero value is
-// what every caller can see.
-type seen struct {
-	view  sight
-	whole bool // there is a view
-}
-
-func (s *readers) seenBy(r *Reader) seen {
-	v, ok := s.glance(r)
-	return seen{v, ok}
-}
-
-// hearer is for whom a listen hears now; nil: for somebody without a token. A
-// bearer token that came beside the connection counts as long as it holds, not
-// as long as it is remembered.
-func (s *readers) hearer(l *listen) *Reader {
-	r, _ := s.readerOf(l.act)
-	if l.bearer != nil {
-		r = s.bearerReader(l.bearer)
-	}
-	if r != nil && r.Session == nil && !s.credentials.holds(r.Who) {
-		return nil
-	}
-	return r
-}
-
-// meet notes what a listen that has just begun can see: nothing of it has
-// changed yet.
-func (c *conn) meet(l *listen) {
-	now := c.s.readers.seenBy(c.s.readers.hearer(l))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !l.met {
-		c.note(l, now)
-	}
-}
-
-// note keeps what a listen can see, unless its session has ended meanwhile:
-// forget has been here then. The caller holds mu.
-func (c *conn) note(l *listen, is seen) {
-	l.seen, l.met = is, true
-	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.credentials.lives(id) {
-		l.seen = seen{}
-	}
-}
-
 // forget drops what a session could see; its listens are told that it has gone.
 func (c *conn) forget(id string) {
 	c.mu.Lock()
@@ -141,29 +95,6 @@ func (n *changes) between(was, is seen, uris map[string]bool) {
 			n.uris[uri] = true
 		}
 	}
-}
-
-func (v seen) revision() string {
-	if !v.whole {
-		return ""
-	}
-	return v.view.Revision()
-}
-
-// textAt is what stands under a URI, for comparing. No text has a NUL in it.
-func (v seen) textAt(uri string) string {
-	name, _ := nameAt(uri)
-	if !v.whole {
-		return "\x00"
-	}
-	if name == nameSession {
-		return v.view.Revision()
-	}
-	text, err := v.view.Text(name)
-	if err != nil {
-		return "\x00"
-	}
-	return v.view.Preamble() + "\x00" + text
 }
 
 // tell puts changes where the client can hear them: on its listen, or on the

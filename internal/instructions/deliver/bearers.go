@@ -1,0 +1,78 @@
+package deliver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// bearerMark begins the ids of bearer tokens where the id of a session could
+// stand. No session's id has a colon.
+const bearerMark = "bearer:"
+
+// bearers are the bearer tokens that were shown beside a connection of another
+// kind, as a CI job on the Unix socket does, each proved at the door with every
+// request that shows it.
+type bearers struct {
+	mu sync.Mutex
+	of map[string]bearing
+}
+
+type bearing struct {
+	who   *principal.Principal
+	until time.Time
+}
+
+// bearersKept bounds the tokens that are remembered; the oldest go first.
+const bearersKept = 256
+
+// bearer is the id by which a request bears who, whose token was proved just
+// now. It depends on everything that is known of the token, so that two tokens
+// of one name do not lend each other their rights.
+func (s *credentials) bearer(who *principal.Principal) (id string) {
+	sum := sha256.Sum256([]byte(who.Identity()))
+	id = bearerMark + hex.EncodeToString(sum[:8])
+	s.bearers.add(id, bearing{who, s.o.Now().Add(bearerKept)})
+	return id
+}
+
+func (b *bearers) add(id string, is bearing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil {
+		b.of = make(map[string]bearing)
+	}
+	if _, known := b.of[id]; !known && len(b.of) >= bearersKept {
+		oldest := ""
+		for k, v := range b.of {
+			if oldest == "" || v.until.Before(b.of[oldest].until) {
+				oldest = k
+			}
+		}
+		delete(b.of, oldest)
+	}
+	b.of[id] = is
+}
+
+// find returns the session of an id; nil: it has ended or never was.
+func (b *bearers) find(id string, now time.Time) *principal.Principal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if is, ok := b.of[id]; ok && now.Before(is.until) {
+		return is.who
+	}
+	return nil
+}
+
+func (b *bearers) sweep(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, is := range b.of {
+		if !now.Before(is.until) {
+			delete(b.of, id)
+		}
+	}
+}
