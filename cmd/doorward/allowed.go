@@ -135,28 +135,24 @@ type vetting struct{ o *options }
 
 // vet tells whether the content of ./doorward.yaml was allowed.
 func (v vetting) vet(content []byte) error {
-	a, err := v.allowance()
-	switch {
-	case err != nil:
-		return err
-	case a == nil:
-		return errNotAllowed
-	case a.Config != digest(content):
-		return errChanged
-	}
-	return nil
+	return v.differs(errChanged, func(a *allowance) bool { return a.Config != digest(content) })
 }
 
 // vetPolicy tells the same of the policy file that it names.
 func (v vetting) vetPolicy(c *config.Config) error {
+	return v.differs(errPolicy, func(a *allowance) bool { return a.Policy != policyDigest(c) })
+}
+
+// differs is changed where what was allowed is not what is there.
+func (v vetting) differs(changed error, from func(*allowance) bool) error {
 	a, err := v.allowance()
 	switch {
 	case err != nil:
 		return err
 	case a == nil:
 		return errNotAllowed
-	case a.Policy != policyDigest(c):
-		return errPolicy
+	case from(a):
+		return changed
 	}
 	return nil
 }

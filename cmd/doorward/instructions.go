@@ -27,35 +27,37 @@ func newInstructions() *cobra.Command {
 }
 
 // instructionsOperator is what the commands need of the documents, from a
-// daemon or from the store without one (instruct.Operator).
+// daemon or from the store without one (deliver.Operator). by is who asks, where
+// there is no daemon to tell.
 type instructionsOperator interface {
 	// List returns each name and audience that is in the directory, has a label
 	// or waits, and the problems of the directory.
-	List(ctx context.Context) (*deliver.Listing, error)
+	List(ctx context.Context, by deliver.Caller) (*deliver.Listing, error)
 	// Versions are those of one name, newest first.
-	Versions(ctx context.Context, name string) (*deliver.Versions, error)
+	Versions(ctx context.Context, by deliver.Caller, name string) (*deliver.Versions, error)
 	// Show gives one version with its text, the whole file. ref is a label or the
 	// beginning of a version.
-	Show(ctx context.Context, name, ref string) (*deliver.Shown, error)
-	// Put writes a document into the directory.
-	Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error)
+	Show(ctx context.Context, by deliver.Caller, name, ref string) (*deliver.Shown, error)
+	// Put writes a document into the directory. The commands replace no version.
+	Put(ctx context.Context, by deliver.Caller, name, content, replace string) (*deliver.VersionInfo, error)
 	// Promote gives a label, empty for production, to a version; empty: to what
 	// the directory holds.
-	Promote(ctx context.Context, name, version, label string) (*library.Act, error)
-	Rollback(ctx context.Context, name string) (*library.Act, error)
+	Promote(ctx context.Context, by deliver.Caller, name, version, label string) (*library.Act, error)
+	Rollback(ctx context.Context, by deliver.Caller, name string) (*library.Act, error)
 	// Revoke withdraws one version, or with "" the name.
-	Revoke(ctx context.Context, name, version string) (*library.Act, error)
+	Revoke(ctx context.Context, by deliver.Caller, name, version string) (*library.Act, error)
 	// Access is who read what, newest first.
-	Access(ctx context.Context) (*deliver.Accessed, error)
+	Access(ctx context.Context, by deliver.Caller) (*deliver.Accessed, error)
 	// Canary says which delivery a ref is from.
-	Canary(ctx context.Context, ref string) (*deliver.Access, error)
+	Canary(ctx context.Context, by deliver.Caller, ref string) (*deliver.Access, error)
 }
 
 // instructor is one run of a command on documents.
 type instructor struct {
 	o     *invocation
 	shelf instructionsOperator
-	end   func() // closes the store; nil with a daemon
+	by    deliver.Caller // without a daemon
+	end   func()         // closes the store; nil with a daemon
 }
 
 func newInstructor() *instructor { return &instructor{o: newInvocation()} }
@@ -67,7 +69,7 @@ func (i *instructor) command(use, short, example string, least, most int, run fu
 		if err := i.open(ctx); err != nil {
 			return err
 		}
-		return run(ctx, args)
+		return storeFailure(run(ctx, args))
 	})
 }
 
@@ -80,8 +82,7 @@ func (i *instructor) open(ctx context.Context) error {
 	err = c.Reach(ctx)
 	if errors.Is(err, client.ErrNoDaemon) {
 		fmt.Fprintln(stderr(), "doorward: no daemon is running: the store is used directly")
-		i.shelf, i.end, err = offlineInstructions(ctx, i.o.options)
-		return err
+		return i.openOffline(ctx)
 	}
 	i.shelf = shelfOfDaemon{i.o}
 	return err
@@ -101,13 +102,13 @@ func newDocumentList() *cobra.Command {
 	return i.command("list [NAME] [--json]", "list the documents, or the versions of one", "doorward instructions list", 0, 1,
 		func(ctx context.Context, args []string) error {
 			if len(args) == 1 {
-				versions, err := i.shelf.Versions(ctx, args[0])
+				versions, err := i.shelf.Versions(ctx, i.by, args[0])
 				if err != nil {
 					return err
 				}
 				return i.o.print(versions, versionsText(versions.Versions))
 			}
-			all, err := i.shelf.List(ctx)
+			all, err := i.shelf.List(ctx, i.by)
 			if err != nil {
 				return err
 			}
@@ -138,7 +139,7 @@ func newDocumentShow() *cobra.Command {
 	label := i.o.set.String("label", "", "a label instead of production")
 	c := i.command("show NAME [--version V | --label L] [--json]", "print a document", "doorward instructions show review --label next", 1, 1,
 		func(ctx context.Context, args []string) error {
-			doc, err := i.shelf.Show(ctx, args[0], cmp.Or(*version, *label, library.Production))
+			doc, err := i.shelf.Show(ctx, i.by, args[0], cmp.Or(*version, *label, library.Production))
 			if err != nil {
 				return err
 			}
@@ -183,7 +184,7 @@ func newDocumentDiff() *cobra.Command {
 func (i *instructor) two(ctx context.Context, name string, refs []string) (from, to *deliver.Shown, err error) {
 	switch len(refs) {
 	case 0:
-		all, err := i.shelf.Versions(ctx, name)
+		all, err := i.shelf.Versions(ctx, i.by, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -193,10 +194,10 @@ func (i *instructor) two(ctx context.Context, name string, refs []string) (from,
 	case 1:
 		refs = []string{refs[0], library.Production}
 	}
-	if from, err = i.shelf.Show(ctx, name, refs[0]); err != nil {
+	if from, err = i.shelf.Show(ctx, i.by, name, refs[0]); err != nil {
 		return nil, nil, err
 	}
-	to, err = i.shelf.Show(ctx, name, refs[1])
+	to, err = i.shelf.Show(ctx, i.by, name, refs[1])
 	return from, to, err
 }
 
@@ -223,7 +224,7 @@ func newAccess() *cobra.Command {
 	i := newInstructor()
 	return i.command("access [--json]", "list deliveries: reader, document and time", "doorward instructions access", 0, 0,
 		func(ctx context.Context, _ []string) error {
-			reads, err := i.shelf.Access(ctx)
+			reads, err := i.shelf.Access(ctx, i.by)
 			if err != nil {
 				return err
 			}
@@ -236,7 +237,7 @@ func newCanary() *cobra.Command {
 	i := newInstructor()
 	return i.command("canary REF [--json]", "find the delivery that a reference in a text is from", "doorward instructions canary 0123456789abcdef", 1, 1,
 		func(ctx context.Context, args []string) error {
-			leak, err := i.shelf.Canary(ctx, strings.ToLower(strings.TrimSpace(args[0])))
+			leak, err := i.shelf.Canary(ctx, i.by, strings.ToLower(strings.TrimSpace(args[0])))
 			if err != nil {
 				return err
 			}

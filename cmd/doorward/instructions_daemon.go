@@ -26,22 +26,22 @@ func templatePath(name, act string) string {
 	return path
 }
 
-func (s shelfOfDaemon) List(ctx context.Context) (*deliver.Listing, error) {
+func (s shelfOfDaemon) List(ctx context.Context, _ deliver.Caller) (*deliver.Listing, error) {
 	all := &deliver.Listing{}
 	return all, s.o.daemon.auth(ctx, http.MethodGet, pathTemplates, nil, all)
 }
 
-func (s shelfOfDaemon) Versions(ctx context.Context, name string) (*deliver.Versions, error) {
+func (s shelfOfDaemon) Versions(ctx context.Context, _ deliver.Caller, name string) (*deliver.Versions, error) {
 	all := &deliver.Versions{}
 	return all, s.o.daemon.auth(ctx, http.MethodGet, templatePath(name, ""), nil, all)
 }
 
-func (s shelfOfDaemon) Show(ctx context.Context, name, ref string) (*deliver.Shown, error) {
+func (s shelfOfDaemon) Show(ctx context.Context, _ deliver.Caller, name, ref string) (*deliver.Shown, error) {
 	doc := &deliver.Shown{}
 	return doc, s.o.daemon.auth(ctx, http.MethodGet, templatePath(name, "")+"?"+url.Values{"version": {ref}}.Encode(), nil, doc)
 }
 
-func (s shelfOfDaemon) Put(ctx context.Context, name, content string) (*deliver.VersionInfo, error) {
+func (s shelfOfDaemon) Put(ctx context.Context, _ deliver.Caller, name, content, _ string) (*deliver.VersionInfo, error) {
 	v := &deliver.VersionInfo{}
 	return v, s.o.daemon.auth(ctx, http.MethodPut, templatePath(name, ""), map[string]string{"content": content}, v)
 }
@@ -51,24 +51,24 @@ func (s shelfOfDaemon) act(ctx context.Context, name, what string, in any) (*lib
 	return a, s.o.daemon.auth(ctx, http.MethodPost, templatePath(name, what), in, a)
 }
 
-func (s shelfOfDaemon) Promote(ctx context.Context, name, version, label string) (*library.Act, error) {
+func (s shelfOfDaemon) Promote(ctx context.Context, _ deliver.Caller, name, version, label string) (*library.Act, error) {
 	return s.act(ctx, name, "promote", map[string]string{"version": version, "label": label})
 }
 
-func (s shelfOfDaemon) Rollback(ctx context.Context, name string) (*library.Act, error) {
+func (s shelfOfDaemon) Rollback(ctx context.Context, _ deliver.Caller, name string) (*library.Act, error) {
 	return s.act(ctx, name, "rollback", struct{}{})
 }
 
-func (s shelfOfDaemon) Revoke(ctx context.Context, name, version string) (*library.Act, error) {
+func (s shelfOfDaemon) Revoke(ctx context.Context, _ deliver.Caller, name, version string) (*library.Act, error) {
 	return s.act(ctx, name, "revoke", map[string]string{"version": version})
 }
 
-func (s shelfOfDaemon) Access(ctx context.Context) (*deliver.Accessed, error) {
+func (s shelfOfDaemon) Access(ctx context.Context, _ deliver.Caller) (*deliver.Accessed, error) {
 	all := &deliver.Accessed{}
 	return all, s.o.daemon.auth(ctx, http.MethodGet, "/auth/admin/access", nil, all)
 }
 
-func (s shelfOfDaemon) Canary(ctx context.Context, ref string) (*deliver.Access, error) {
+func (s shelfOfDaemon) Canary(ctx context.Context, _ deliver.Caller, ref string) (*deliver.Access, error) {
 	leak := &deliver.Access{}
 	return leak, s.o.daemon.auth(ctx, http.MethodPost, "/auth/admin/canary", map[string]string{"ref": ref}, leak)
 }
@@ -79,7 +79,7 @@ func newPromote() *cobra.Command {
 	label := i.o.set.String("label", "", "label to set instead of production")
 	return i.command("promote NAME [VERSION] [--label L] [--json]", "give a version the label production", "doorward instructions promote review", 1, 2,
 		func(ctx context.Context, args []string) error {
-			return i.moved(i.shelf.Promote(ctx, args[0], strings.Join(args[1:], ""), *label))
+			return i.moved(i.shelf.Promote(ctx, i.by, args[0], strings.Join(args[1:], ""), *label))
 		})
 }
 
@@ -87,7 +87,7 @@ func newPromote() *cobra.Command {
 func newRollback() *cobra.Command {
 	i := newInstructor()
 	return i.command("rollback NAME [--json]", "make the previous version production again", "doorward instructions rollback review", 1, 1,
-		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, args[0])) })
+		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, i.by, args[0])) })
 }
 
 // newDocumentRevoke withdraws a version, or all versions of a name.
@@ -95,7 +95,7 @@ func newDocumentRevoke() *cobra.Command {
 	i := newInstructor()
 	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all versions of a name", "doorward instructions revoke review 3f2a", 1, 2,
 		func(ctx context.Context, args []string) error {
-			return i.moved(i.shelf.Revoke(ctx, args[0], strings.Join(args[1:], "")))
+			return i.moved(i.shelf.Revoke(ctx, i.by, args[0], strings.Join(args[1:], "")))
 		})
 }
 

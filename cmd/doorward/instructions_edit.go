@@ -41,9 +41,9 @@ func (i *instructor) edit(ctx context.Context, name, version string) error {
 	if err := i.open(ctx); err != nil {
 		return err
 	}
-	all, err := i.shelf.Versions(ctx, name)
+	all, err := i.shelf.Versions(ctx, i.by, name)
 	if err != nil {
-		return err
+		return storeFailure(err)
 	}
 	file, err := fileOf(all.Versions, version)
 	if err != nil {

@@ -204,9 +204,9 @@ func (i *instructor) importAll(ctx context.Context, from string, replace bool) e
 
 // put writes what is new or, with replace, different.
 func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) error {
-	all, err := i.shelf.List(ctx)
+	all, err := i.shelf.List(ctx, i.by)
 	if err != nil {
-		return err
+		return storeFailure(err)
 	}
 	fresh, unchanged, taken := sorted(drafts, all.Templates)
 	if len(taken) > 0 && !replace {
@@ -214,9 +214,9 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 	}
 	out := imported{Imported: []deliver.VersionInfo{}, Unchanged: unchanged}
 	for _, d := range fresh {
-		v, err := i.shelf.Put(ctx, d.doc.Name, string(d.content))
+		v, err := i.shelf.Put(ctx, i.by, d.doc.Name, string(d.content), "")
 		if err != nil {
-			return errors.Join(err, i.o.print(out, importedText(out)))
+			return errors.Join(storeFailure(err), i.o.print(out, importedText(out)))
 		}
 		out.Imported = append(out.Imported, *v)
 	}
