@@ -345,7 +345,7 @@ func (res *results) judgeMail() []verdict {
 		start.Unit = "ms"
 		memory := res.atMost(what+"resident memory for 100,000 stored", 5, heavier)
 		memory.Unit = "MB"
-		all = append(all, res.atLeast(fmt.Sprintf("%ssends per second, %d senders, of the bare loop's", what, maxSenders), 0.5, share), start, memory)
+		all = append(all, res.atLeast(fmt.Sprintf("%ssends per second, %d senders, of the bare loop's", what, maxSenders), 0.8, share), start, memory)
 	}
 	return all
 }

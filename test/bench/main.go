@@ -290,6 +290,7 @@ func (r *run) startAll(t *tools) []*path {
 		return nil
 	}
 	add(pathReverse, func() (*path, error) { return t.startReverse(direct.upstream) })
+	add(pathRelay, func() (*path, error) { return t.startProxy(pathRelay, modeRelay, direct.upstream) })
 	if t.doorward != "" {
 		add(pathHTTP, func() (*path, error) { return t.startDoorwardHTTP(direct.upstream) })
 		add(pathStdio, func() (*path, error) { return t.startDoorwardStdio(pathStdio, t.fixture, t.fixtureArgs(), usual) })

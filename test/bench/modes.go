@@ -13,6 +13,7 @@ import (
 // The benchmark starts itself again as what it compares with, under these first arguments.
 const (
 	modeReverseProxy = "mode-reverse-proxy" // then the URL of the upstream
+	modeRelay        = "mode-relay"         // then the URL of the upstream
 	modeBridge       = "mode-bridge"        // then the command of the stdio server, one a session
 	modeBridgeShared = "mode-bridge-shared" // the same, one server for all sessions
 	modeBook         = "mode-book"          // then the directory of the messages
@@ -26,10 +27,13 @@ func runMode(args []string) (bool, error) {
 		return false, nil
 	}
 	switch args[0] {
-	case modeReverseProxy:
+	case modeReverseProxy, modeRelay:
 		target, err := url.Parse(args[1])
 		if err != nil {
 			return true, fmt.Errorf("reading the upstream's URL: %w", err)
+		}
+		if args[0] == modeRelay {
+			return true, serveMode(newBareRelay(target))
 		}
 		return true, serveMode(newReverseProxy(target))
 	case modeBridge, modeBridgeShared:

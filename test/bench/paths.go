@@ -17,6 +17,7 @@ import (
 const (
 	pathDirect  = "direct"         // the generator at the HTTP server itself
 	pathReverse = "reverse proxy"  // httputil.ReverseProxy in front of that server
+	pathRelay   = "bare relay"     // HTTP to HTTP without a single check: the ceiling
 	pathHTTP    = "doorward http"  // Doorward in front of that server
 	pathStdio   = "doorward stdio" // Doorward in front of the same tools on stdio, a server a session
 	pathShared  = "doorward stdio shared"
@@ -88,11 +89,16 @@ func (t *tools) fixtureArgs() []string {
 }
 
 func (t *tools) startReverse(upstream *process) (*path, error) {
-	p, err := start(1, announced, t.self, os.Environ(), modeReverseProxy, "http://"+upstream.addr)
+	return t.startProxy(pathReverse, modeReverseProxy, upstream)
+}
+
+// startProxy starts a hidden mode in front of an HTTP server.
+func (t *tools) startProxy(name, mode string, upstream *process) (*path, error) {
+	p, err := start(1, announced, t.self, os.Environ(), mode, "http://"+upstream.addr)
 	if err != nil {
 		return nil, err
 	}
-	return &path{name: pathReverse, entry: endpoint{p.addr, "/mcp"}, proxy: p, upstream: upstream}, nil
+	return &path{name: name, entry: endpoint{p.addr, "/mcp"}, proxy: p, upstream: upstream}, nil
 }
 
 func (t *tools) startBridge(name, mode string) (*path, error) {

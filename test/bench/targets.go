@@ -21,39 +21,48 @@ func (v verdict) pass() bool {
 	return v.Measured <= v.Bound
 }
 
-// stdioShare is how many calls a second a stdio upstream must reach, of what the reverse proxy reaches in
-// front of the same tools over HTTP, by the number of sessions.
-var stdioShare = map[int]float64{1: 1.3, 8: 1.5, 64: 1.8}
+// shares are the calls a second that a path must reach, by the number of sessions: of what the reverse proxy
+// reaches in front of the same tools over HTTP, and of a program that reads the same messages and checks nothing.
+type shares struct{ reverse, bare map[int]float64 }
+
+var (
+	httpShares  = shares{map[int]float64{1: 1.05, 8: 1.15, 64: 1.45}, map[int]float64{1: 0.95, 8: 0.95, 64: 0.98}}
+	stdioShares = shares{map[int]float64{1: 1.5, 8: 1.65, 64: 2.2}, map[int]float64{1: 0.92, 8: 0.90, 64: 0.90}}
+)
 
 // judge holds the run against the targets.
 func (res *results) judge() []verdict {
-	var all []verdict
-	for _, n := range []int{1, 8, 64} {
-		all = append(all,
-			res.atLeast(fmt.Sprintf("HTTP upstream, calls per second, %d sessions", n), 0.9, res.share(pathHTTP, n, perSecond)),
-			res.atMost(fmt.Sprintf("HTTP upstream, p50, %d sessions", n), 1.2, res.share(pathHTTP, n, p50)))
-	}
-	all = append(all,
-		res.atMost("HTTP upstream, CPU per call, 64 sessions", 1.25, res.share(pathHTTP, 64, cpuAll)),
-		res.atMost("HTTP upstream, time of a 1 MiB result", 1.5, res.bigShare(pathHTTP)))
-	all = append(all, res.judgeStdio("stdio upstream, one server for all sessions", pathShared)...)
-	all = append(all, res.judgeStdio("stdio upstream, a server a session", pathStdio)...)
-	all = append(all, res.judgeIdentity())
+	all := res.judgeCalls("HTTP upstream", pathHTTP, pathRelay, httpShares, 0.58)
+	all = append(all, res.judgeCalls("stdio upstream, one server for all sessions", pathShared, pathOne, stdioShares, 0.42)...)
+	all = append(all, res.judgeOpening(pathHTTP, "HTTP upstream", 1), res.judgeOpening(pathShared, "stdio upstream, a server that runs", 1), res.judgeIdentity())
 	all = append(append(all, res.judgeMemory()...), res.judgeMail()...)
 	return append(append(all, res.judgeInstructions()...), res.judgeBeside()...)
 }
 
-// judgeStdio applies the same targets to both ways of running stdio servers. A server a session pays for
-// as many runtimes, heaps and cold caches as there are sessions; the bare bridge shows how much of a miss
-// is the servers' own.
-func (res *results) judgeStdio(what, name string) []verdict {
+// judgeCalls judges calls a second, the processor time of the proxy alone, and large results.
+func (res *results) judgeCalls(what, name, bare string, of shares, processor float64) []verdict {
 	var all []verdict
 	for _, n := range []int{1, 8, 64} {
-		all = append(all, res.atLeast(fmt.Sprintf("%s, calls per second, %d sessions", what, n), stdioShare[n], res.share(name, n, perSecond)))
+		all = append(all,
+			res.atLeast(fmt.Sprintf("%s, calls per second, %d sessions", what, n), of.reverse[n], res.share(name, pathReverse, n, perSecond)),
+			res.atLeast(fmt.Sprintf("%s, calls per second, %d sessions, of the %s", what, n, bare), of.bare[n], res.share(name, bare, n, perSecond)))
 	}
 	return append(all,
-		res.atMost(what+", CPU per call, 64 sessions", 0.65, res.share(name, 64, cpuAll)),
-		res.atMost(what+", time of a 1 MiB result", 1.5, res.bigShare(name)))
+		res.atMost(what+", CPU of the proxy per call, 64 sessions", processor, res.share(name, pathReverse, 64, cpuProxy)),
+		res.atMost(what+", time of a 1 MiB result", 1.2, res.bigShare(name)))
+}
+
+// judgeOpening judges the time in which a session is opened.
+func (res *results) judgeOpening(name, what string, most float64) verdict {
+	took := 0.0
+	for _, o := range res.Openings {
+		if n := len(o.Samples); o.Path == name && n > 0 {
+			took = o.Samples[n/2].Seconds() * 1e3
+		}
+	}
+	v := res.atMost("opening a session, "+what, most, took)
+	v.Unit = "ms"
+	return v
 }
 
 func (res *results) judgeMemory() []verdict {
@@ -61,7 +70,7 @@ func (res *results) judgeMemory() []verdict {
 	for _, t := range []struct {
 		path, name string
 		limit      float64
-	}{{pathHTTP, "HTTP upstream", 80}, {pathStdio, "stdio upstream, children not counted", 45}} {
+	}{{pathHTTP, "HTTP upstream", 30}, {pathStdio, "stdio upstream, children not counted", 20}} {
 		started, session := 0.0, 0.0
 		for _, c := range res.Idle {
 			if c.Path == t.path {
@@ -85,13 +94,13 @@ func (res *results) atMost(target string, bound, measured float64) verdict {
 	return verdict{Target: target, Bound: bound, Measured: measured, Known: measured != 0}
 }
 
-// share is a figure of a path by that of the reverse proxy, 0 when either was not measured.
-func (res *results) share(name string, sessions int, figure func(window) float64) float64 {
+// share is a figure of a path by that of another one, 0 when either was not measured.
+func (res *results) share(name, of string, sessions int, figure func(window) float64) float64 {
 	c := find(res.Load, name, sessions)
 	if c == nil {
 		return 0
 	}
-	return c.ratio(find(res.Load, pathReverse, sessions), figure)
+	return c.ratio(find(res.Load, of, sessions), figure)
 }
 
 func (res *results) bigShare(name string) float64 {
