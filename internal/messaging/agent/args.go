@@ -40,19 +40,48 @@ func (s schemas) parseArgs(raw []byte) (args, error) {
 		return nil, err
 	}
 	if err := schema.Validate(map[string]any(a)); err != nil {
-		return nil, misfit(err)
+		return nil, s.misfit(a, err)
 	}
 	return a, exact(a)
 }
 
 var atProperty = regexp.MustCompile(`/properties/([a-z_]+)`)
 
-// misfit names the argument that does not fit, and nothing of its value.
-func misfit(err error) *problem {
-	if m := atProperty.FindStringSubmatch(err.Error()); m != nil {
-		return refusef(mail.InvalidArgument, "the argument %s does not fit the schema", m[1])
+// longSchema is the length from which the schema of an argument is not repeated.
+const longSchema = 300
+
+// misfit says which argument is missing, or which does not fit and what would; nothing of
+// its value.
+func (s schemas) misfit(a args, err error) *problem {
+	var required []string
+	_ = json.Unmarshal(wire.Get(s.input, "required"), &required) // without it nothing is missing
+	for _, name := range required {
+		if !a.has(name) {
+			return refusef(mail.InvalidArgument, "the argument %s is missing", name)
+		}
 	}
-	return refuse(mail.InvalidArgument)
+	m := atProperty.FindStringSubmatch(err.Error())
+	if m == nil {
+		return refuse(mail.InvalidArgument)
+	}
+	if want := s.wanted(m[1]); want != "" {
+		return refusef(mail.InvalidArgument, "the argument %s does not fit its schema %s", m[1], want)
+	}
+	return refusef(mail.InvalidArgument, "the argument %s does not fit its schema", m[1])
+}
+
+// wanted is the schema of an argument without its description; empty: it is long.
+func (s schemas) wanted(name string) string {
+	var property map[string]any
+	if json.Unmarshal(wire.GetPath(s.input, "properties", name), &property) != nil {
+		return ""
+	}
+	delete(property, "description")
+	b, err := json.Marshal(property)
+	if err != nil || len(b) > longSchema {
+		return ""
+	}
+	return string(b)
 }
 
 // exact refuses numbers that two readers would read differently.

@@ -244,3 +244,27 @@ func closed(raw []byte) []byte {
 	}
 	return raw
 }
+
+// TestAMisfitSaysWhatFits: the caller can mend the call from the answer alone.
+func TestAMisfitSaysWhatFits(t *testing.T) {
+	t.Parallel()
+	s, err := loadSchemas(100, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ tool, args, want string }{
+		{"send", `{"to":"a","body":"x","ttl_s":59}`, `the argument ttl_s does not fit its schema {"default":3600,"maximum":604800,"minimum":60,"type":"integer"}`},
+		{"send", `{"to":"a"}`, "the argument body is missing"},
+		{"inbox", `{"max":"all"}`, `the argument max does not fit its schema {"default":20,"maximum":50,"minimum":1,"type":"integer"}`},
+		{"ack", `{"message_ids":["secret"]}`, `the argument message_ids does not fit its schema`},
+	} {
+		_, err := s[c.tool].parseArgs([]byte(c.args))
+		if err == nil {
+			t.Errorf("%s %s is accepted", c.tool, c.args)
+			continue
+		}
+		if got := problemOf(err).text; !strings.HasPrefix(got, c.want) || strings.Contains(got, "secret") {
+			t.Errorf("%s %s: %q, want %q", c.tool, c.args, got, c.want)
+		}
+	}
+}
