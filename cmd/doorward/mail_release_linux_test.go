@@ -69,6 +69,7 @@ var attempts = []attempt{
 	{"/admin/v1/audit/prune", `{"days":9000}`},
 	{"/admin/v1/ui", `{}`},
 	{"POST /decisions/call", "n=N&preview=PREVIEW&decision=approve&for=once"},
+	{"POST /decisions/call", "n=N&preview=PREVIEW&decision=approve&for=forever"},
 	{"POST /decisions/call", "n=N&preview=PREVIEW&decision=approve&for=once&ceremony=A&answer={}"},
 	{"POST /decisions/message", "do=approve&message=ID"},
 	{"POST /decisions/message", "do=requeue&message=ID"},

@@ -253,8 +253,11 @@ func (h heldActs) Settle(ctx context.Context, by console.Caller, n uint64, v con
 	}
 	defer pass.Leave("ok", 0)
 	err = h.settle(ctx, by.Who, n, v.Preview, approval.Verdict{Approve: v.Decision == "approve", For: v.For, Why: v.Why, Passkey: v.Passkey})
-	if errors.Is(err, approval.ErrSettled) {
+	switch {
+	case errors.Is(err, approval.ErrSettled):
 		return admin.ErrStale
+	case errors.Is(err, approval.ErrVerdict):
+		return console.ErrVerdict
 	}
 	return err
 }

@@ -11,6 +11,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -77,11 +78,14 @@ type Servers interface {
 	Restart(server string) (ended int, err error)
 }
 
+// ErrVerdict says that a decision is none of those that exist.
+var ErrVerdict = errors.New("no such decision")
+
 // Approvals is the queue of held calls and messages.
 type Approvals interface {
 	Pending(ctx context.Context, by Caller) ([]Held, error)
 	// Settle decides question n. It is an error when the question is not open
-	// or the caller may not decide.
+	// or the caller may not decide, and [ErrVerdict] for a form that no page has.
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 

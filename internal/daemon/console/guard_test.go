@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,5 +96,13 @@ func TestEveryAnswerForbidsWhatIsNotTheConsoles(t *testing.T) {
 	}
 	if strings.Contains(policy, "unsafe") || h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%v", h)
+	}
+}
+
+// TestAForgedDecisionIsABadRequest: it is no failure of the daemon.
+func TestAForgedDecisionIsABadRequest(t *testing.T) {
+	t.Parallel()
+	if status, _ := failure(fmt.Errorf("deciding: %w", ErrVerdict)); status != http.StatusBadRequest {
+		t.Errorf("status %d", status)
 	}
 }

@@ -152,7 +152,7 @@ func failure(err error) (status int, text string) {
 		return http.StatusNotFound, "There is no such page or item."
 	case errors.Is(err, errOrigin):
 		return http.StatusForbidden, "The form does not belong to this session. Open the page again."
-	case errors.Is(err, errForm):
+	case errors.Is(err, errForm), errors.Is(err, ErrVerdict):
 		return http.StatusBadRequest, "The form cannot be read."
 	case errors.Is(err, admin.ErrPasskey):
 		return http.StatusForbidden, "An approval takes a passkey: approve it on the page Decisions."
