@@ -14,9 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/downstream/authn"
 	"github.com/doorward/doorward/internal/downstream/listen"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
@@ -78,7 +78,7 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 		if err != nil || len(names) == 0 {
 			continue
 		}
-		for _, p := range policy.Unmatched(s.Doorward.Tools.Deny, names) {
+		for _, p := range policycheck.Unmatched(s.Doorward.Tools.Deny, names) {
 			key := "mcpServers." + name + ".doorward.tools.deny"
 			out = append(out, config.Problem{File: o.configFile(), Line: config.LineOf(o.configFile(), key), Key: key, Warning: true,
 				Problem: fmt.Sprintf("%q matches no tool of this server; list the permitted tools in tools.allow", p)})

@@ -10,6 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -125,7 +126,7 @@ func (f *definitions) unmatched(rules *policy.Set, server string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return rules.Unmatched(server, names)
+	return policycheck.Unmatched(rules.Denied(server), names)
 }
 
 // PinsDir is where the manifests of what was approved are.

@@ -72,7 +72,7 @@ func (s *Set) heldByList(q Request) Ask {
 // compares like a deny list: a name that looks like a held one is held.
 func (s *Set) named(q Request) int {
 	return slices.IndexFunc(s.lists[q.Server].Held, func(pattern string) bool {
-		return pattern != HeldDestructive && pattern != HeldWrites && denies(pattern, q.Name)
+		return pattern != HeldDestructive && pattern != HeldWrites && Denies(pattern, q.Name)
 	})
 }
 

@@ -89,9 +89,6 @@ func likeIn(pattern string, form func(literal string) string) types.Pattern {
 	return types.NewPattern(parts...)
 }
 
-// The attributes of a tool that hold the forms of its name (lookalike.Shown).
-const attrFolded, attrStroked = "folded", "stroked"
-
 // looksLike is likes for a pattern that denies: a name that looks like one that
 // is denied is denied too, since a server may take it for that one.
 func looksLike(pattern string) ast.Node {
@@ -118,24 +115,12 @@ func hasLooks(pattern string) bool {
 	})
 }
 
-// Unmatched are the patterns of a deny list that deny none of some names.
-func Unmatched(patterns, names []string) []string {
-	var out []string
-	for _, p := range patterns {
-		if !slices.ContainsFunc(names, func(name string) bool { return denies(p, name) }) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
+// Denied is the deny list of a server.
+func (s *Set) Denied(server string) []string { return s.lists[server].Tools.Deny }
 
-// Unmatched is Unmatched for the deny list of a server.
-func (s *Set) Unmatched(server string, names []string) []string {
-	return Unmatched(s.lists[server].Tools.Deny, names)
-}
-
-// denies is looksLike outside of Cedar.
-func denies(pattern, name string) bool {
+// Denies reports whether a pattern of a deny list denies a name: looksLike outside of
+// Cedar.
+func Denies(pattern, name string) bool {
 	if like(pattern).Match(types.String(name)) {
 		return true
 	}

@@ -26,6 +26,9 @@ const (
 	TypeDoorward  = "Doorward"  // Doorward::"doorward", what is on no server
 )
 
+// The attributes of a tool that hold the forms of its name (lookalike.Shown).
+const attrFolded, attrStroked = "folded", "stroked"
+
 // Itself is the one entity of its type.
 const Itself = "doorward"
 

@@ -1,0 +1,158 @@
+package policy
+
+// From the lists and the file to a Set. Invariant: a Set is made only where no problem is
+// more than a warning, and all rules of the file, the lists and the default are in it.
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// Options are what a Set is compiled from.
+type Options struct {
+	UID     uint32 // the daemon's own user
+	Servers map[string]ServerRules
+	File    string // the operator's policy file, for names and problems; empty: none
+	Text    []byte // what stands in it
+}
+
+// New is Compile without a policy file, which finds no problems.
+func New(uid uint32, servers map[string]ServerRules) *Set {
+	s, problems := Compile(Options{UID: uid, Servers: servers})
+	if s == nil {
+		panic("policy: the built-in rules: " + problems[0].Text)
+	}
+	return s
+}
+
+// Compile builds a Set. It is nil when one of the problems is more than a
+// warning.
+func Compile(o Options) (*Set, []Problem) {
+	own, problems := o.own()
+	builtin, broken := load(defaultFile, defaultText)
+	if problems = append(broken, problems...); Fatal(problems) {
+		return nil, problems
+	}
+	lists := compileLists(o.Servers)
+	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), cache: newCache(), lists: o.Servers}
+	s.arrange(o.Servers, inOrder(own, builtin, lists))
+	return s, problems
+}
+
+// own are the rules of the operator's file.
+func (o Options) own() ([]*rule, []Problem) {
+	if o.File == "" {
+		return nil, nil
+	}
+	rules, problems := load(o.File, o.Text)
+	for _, r := range rules {
+		problems = append(problems, r.unfounded(o.File)...)
+	}
+	return rules, problems
+}
+
+// unfounded refuses what a rule may not rest on: a permit on an observed fact, and
+// any rule on the context as a whole, which does not show its grades.
+func (r *rule) unfounded(file string) (found []Problem) {
+	say := func(text string) {
+		p := Problem{File: file, Line: r.line, Text: text}
+		if !strings.HasPrefix(r.name, r.at) {
+			p.Key = Clip(r.name)
+		}
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+	}
+	for _, c := range r.syntax.Conditions {
+		Paths(c.Body, func(p Path) {
+			switch {
+			case p.Variable != "context":
+			case len(p.Steps) == 0:
+				say("a rule may not use context as a whole, since it does not show which facts it rests on; name them, as in context.attested.uid")
+			case r.permit && p.Steps[0] == principal.Observed.String():
+				say("a permit may not rest on an observed fact; write a forbid")
+			}
+		})
+	}
+	return found
+}
+
+// Statement is one rule as it was read.
+type Statement struct {
+	Name, At string // At: FILE:LINE; empty for a rule that is in no file
+	Line     int
+	Facts    []string // that it reads
+	Args     bool     // it reads arguments
+	Syntax   *ast.Policy
+}
+
+// Statements are the rules of the operator's file, and those that the servers' own
+// lists are compiled to.
+func (o Options) Statements() (own, lists []Statement) {
+	rules, _ := o.own()
+	return statements(rules), statements(compileLists(o.Servers))
+}
+
+func statements(rules []*rule) (all []Statement) {
+	for _, r := range rules {
+		all = append(all, Statement{r.name, r.at, r.line, r.facts, r.args != nil, r.syntax})
+	}
+	return all
+}
+
+// Default is the text of the default policy.
+func Default() []byte { return bytes.Clone(defaultText) }
+
+// inOrder sorts the rules into the order in which they are named when several
+// decide: of permits the operator's own first; of forbids last, because a rule
+// that cannot be changed is the stronger reason.
+func inOrder(own, builtin, lists []*rule) []*rule {
+	var permits, forbids []*rule
+	for _, r := range own {
+		if r.permit {
+			permits = append(permits, r)
+		} else {
+			forbids = append(forbids, r)
+		}
+	}
+	return slices.Concat(permits, builtin, lists, forbids)
+}
+
+// arrange indexes the rules by server, so that a decision costs no more for
+// the lists of all the others.
+func (s *Set) arrange(servers map[string]ServerRules, rules []*rule) {
+	s.rules = make(map[cedar.PolicyID]*rule, len(rules))
+	s.servers = make(map[string][]*rule, len(servers))
+	for i, r := range rules {
+		r.order = i
+		s.rules[cedar.PolicyID(r.name)] = r
+		s.facts = append(s.facts, r.facts...)
+		if r.server == "" {
+			s.general = append(s.general, r)
+		}
+	}
+	for name := range servers {
+		for _, r := range rules {
+			if r.server == "" || r.server == name {
+				s.servers[name] = append(s.servers[name], r)
+			}
+		}
+	}
+}
+
+// rulesFor are the rules that can apply to an act on a server. A server that
+// is not configured is denied by default.unknown-server whatever else a rule
+// says of it.
+func (s *Set) rulesFor(server string) []*rule {
+	if rules, ok := s.servers[server]; ok {
+		return rules
+	}
+	return s.general
+}
