@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -97,10 +99,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	defer l.opening.Unlock()
 	l.mu.Lock()
 	line, ready, now, level := l.init, l.ready, l.id, l.level
-	subs := make([][]byte, 0, len(l.uris))
-	for _, sub := range l.uris {
-		subs = append(subs, sub)
-	}
+	subs := slices.Collect(maps.Values(l.uris))
 	l.mu.Unlock()
 	if now != forgotten {
 		return nil

@@ -54,12 +54,7 @@ func TokenFromEnv(env func(string) (string, bool)) (token, variable string, err 
 
 // presentable reports whether a header can carry a token without a doubt.
 func presentable(token string) bool {
-	for i := 0; i < len(token); i++ {
-		if token[i] <= ' ' || token[i] > '~' {
-			return false
-		}
-	}
-	return token != "" && len(token) <= maxToken
+	return token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // TokenFromFile finds the newest session file in the runtime directory that is

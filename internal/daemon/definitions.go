@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/secret"
@@ -105,9 +107,7 @@ func processOf(s *config.Server) *pin.Process {
 		return nil
 	}
 	p := &pin.Process{Path: s.Path, Dir: s.Cwd, Args: revealed(s.Args), Shown: secret.Shown(revealed(s.Written)), Follow: true}
-	for name := range s.Env {
-		p.Env = append(p.Env, name)
-	}
+	p.Env = slices.Collect(maps.Keys(s.Env))
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/authn"
@@ -81,12 +82,7 @@ func screen(r *http.Request) bool {
 // sameSite refuses what a browser says comes from another site and hides its
 // Origin.
 func sameSite(v []string) bool {
-	for _, s := range v {
-		if s != "same-origin" && s != "none" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(s string) bool { return s != "same-origin" && s != "none" })
 }
 
 // authenticate says who is calling, and notes which process speaks MCP.

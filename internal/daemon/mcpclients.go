@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -99,11 +100,7 @@ func (c *clients) add(all []string) {
 
 // forget drops those that have ended. The caller holds mu.
 func (c *clients) forget() {
-	for process := range c.known {
-		if peer.Gone(process) {
-			delete(c.known, process)
-		}
-	}
+	maps.DeleteFunc(c.known, func(process string, _ []string) bool { return peer.Gone(process) })
 }
 
 // above reports whether one of the processes is a client that runs, or started

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 
@@ -105,11 +106,7 @@ func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
 
 // prune forgets the processes that have ended: they adopt nothing any more.
 func (o *orphans) prune() {
-	for p := range o.heard {
-		if peer.Gone(p) {
-			delete(o.heard, p)
-		}
-	}
+	maps.DeleteFunc(o.heard, func(p string, _ map[uint32]oldest) bool { return peer.Gone(p) })
 }
 
 func (o *orphans) save() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -207,12 +208,7 @@ func isSessionID(id string) bool {
 	if id == "" || len(id) > maxSessionID {
 		return false
 	}
-	for i := range len(id) {
-		if id[i] < 0x21 || id[i] > 0x7e {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e })
 }
 
 // Done implements Conn.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -100,9 +101,7 @@ func (c *httpConn) modernHeader(method string, params []byte, extra http.Header)
 			h[name] = values
 		}
 	}
-	for name, values := range base {
-		h[name] = values
-	}
+	maps.Copy(h, base)
 	values := make([]string, 0, 3)
 	set := func(name, value string) {
 		values = append(values, value)

@@ -31,12 +31,8 @@ func (s *said) begin() {
 // reportsFault reports a line that reads like the reason of an end.
 func reportsFault(line string) bool {
 	line = strings.ToLower(line)
-	for _, word := range []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"} {
-		if strings.Contains(line, word) {
-			return true
-		}
-	}
-	return false
+	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"}
+	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
 }
 
 // clipped bounds a line.

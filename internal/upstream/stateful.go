@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -39,12 +40,7 @@ func Stateful(command string, args []string) bool {
 	if stateful[filepath.Base(command)] {
 		return true
 	}
-	for _, arg := range args {
-		if stateful[packageOf(arg)] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(args, func(arg string) bool { return stateful[packageOf(arg)] })
 }
 
 // packageOf is the name of a package without its version, tag or extras; of a path to

@@ -73,12 +73,7 @@ func isMarked(v string) bool {
 
 // isHeaderSafe reports that v is all visible ASCII, space and tab.
 func isHeaderSafe(v string) bool {
-	for i := range len(v) {
-		if (v[i] < ' ' || v[i] > '~') && v[i] != '\t' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(v, func(r rune) bool { return (r < ' ' || r > '~') && r != '\t' })
 }
 
 // NameMember is the member of params that Mcp-Name repeats for a method, or

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -127,12 +128,7 @@ func (s *splice) finish() []byte {
 
 // overruled reports whether a later edit has the same key as edit i.
 func (s *splice) overruled(i int) bool {
-	for _, e := range s.edits[i+1:] {
-		if e.Key == s.edits[i].Key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.edits[i+1:], func(e Edit) bool { return e.Key == s.edits[i].Key })
 }
 
 // SetIn applies the edits to the object that is the member key of obj. A

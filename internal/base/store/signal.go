@@ -1,6 +1,10 @@
 package store
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // hub hands the topics of commits to the listeners, from a goroutine of its
 // own: a listener that is slow holds up other listeners and no writer. What
@@ -74,10 +78,7 @@ func (h *hub) deliver() {
 	topics := h.waiting
 	h.waiting = nil
 	clear(h.has)
-	ids := make([]int, 0, len(h.fns))
-	for id := range h.fns {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(h.fns))
 	h.mu.Unlock()
 	for _, t := range topics {
 		for _, id := range ids {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
@@ -53,22 +54,12 @@ func (p Problem) String() string {
 // Fatal tells whether the configuration as a whole is unusable: some problem is neither a warning nor confined to one
 // server. Load returns a nil Config exactly then.
 func Fatal(ps []Problem) bool {
-	for _, p := range ps {
-		if !p.Warning && p.Server == "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning && p.Server == "" })
 }
 
 // OK tells whether there is nothing but warnings: what `doorward check` exits 0 for.
 func OK(ps []Problem) bool {
-	for _, p := range ps {
-		if !p.Warning {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
 // report collects the problems of one file, with the lines of its keys.

@@ -76,10 +76,7 @@ func (k checker) server(n *yaml.Node, key string, s *Server) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	given := map[string]*yaml.Node{}
-	for name, child := range pairs(n) {
-		given[name] = child
-	}
+	given := maps.Collect(pairs(n))
 	k.patterns(key+".doorward.tools.allow", s.Doorward.Tools.Allow)
 	k.patterns(key+".doorward.tools.deny", s.Doorward.Tools.Deny)
 	if !k.settleKind(key, given, s) {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 	"time"
@@ -86,9 +87,7 @@ func chosen(in url.Values) url.Values {
 
 func with(in url.Values, name, value string) string {
 	out := make(url.Values, len(in)+1)
-	for k, v := range in {
-		out[k] = v
-	}
+	maps.Copy(out, in)
 	out.Set(name, value)
 	return out.Encode()
 }

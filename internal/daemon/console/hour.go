@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -149,11 +150,7 @@ func (h *hour) client(program, principal string) *clientUse {
 }
 
 func (h *hour) forget(since time.Time) {
-	for at := range h.minutes {
-		if at < since.Unix()/60 {
-			delete(h.minutes, at)
-		}
-	}
+	maps.DeleteFunc(h.minutes, func(at int64, _ *minute) bool { return at < since.Unix()/60 })
 	for key, c := range h.clients {
 		if c.Last.Before(since) {
 			delete(h.clients, key)

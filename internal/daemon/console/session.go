@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -183,11 +184,7 @@ func (b *book) end(s *session) {
 // sweep forgets what is too old. The caller holds mu.
 func (b *book) sweep() {
 	now := b.now()
-	for k, c := range b.codes {
-		if !now.Before(c.until) {
-			delete(b.codes, k)
-		}
-	}
+	maps.DeleteFunc(b.codes, func(_ digest, c *code) bool { return !now.Before(c.until) })
 	for _, s := range b.sessions {
 		if now.Sub(s.seen) > silence {
 			b.end(s)

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -267,11 +268,7 @@ func (b *Book) save(next kept) error {
 // begin keeps a ceremony for its answer. The caller holds mu.
 func (b *Book) begin(c *ceremony, v Visit, data *webauthn.SessionData, options any) Ceremony {
 	c.began, c.session, c.data = b.now(), v.Session, *data
-	for id, o := range b.open {
-		if b.now().Sub(o.began) > life {
-			delete(b.open, id)
-		}
-	}
+	maps.DeleteFunc(b.open, func(_ string, o *ceremony) bool { return b.now().Sub(o.began) > life })
 	if len(b.open) >= mostOpen {
 		delete(b.open, b.eldest())
 	}

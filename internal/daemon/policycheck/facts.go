@@ -2,7 +2,6 @@ package policycheck
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -38,8 +37,6 @@ func attributes(variable string) map[string]policy.Form {
 	}
 	return nil
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // written is a path as a person writes it.
 func written(p policy.Path) string {

@@ -1,6 +1,7 @@
 package policycheck
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,7 +59,7 @@ func (l *linter) attribute(p policy.Path) {
 	l.narrowed = l.narrowed || p.Variable == "principal" && !slices.Contains([]string{"local", "stranger"}, p.Steps[0])
 	switch _, ok := known[p.Steps[0]]; {
 	case !ok:
-		l.fail("a %s has no %s; %s", p.Variable, policy.Clip(p.Steps[0]), oneOf("it has", sortedKeys(known)))
+		l.fail("a %s has no %s; %s", p.Variable, policy.Clip(p.Steps[0]), oneOf("it has", slices.Sorted(maps.Keys(known))))
 	case len(p.Steps) > 1:
 		l.fail("%s.%s has no members", p.Variable, p.Steps[0])
 	}

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,10 +26,8 @@ var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "cancel
 	"denied", "limited", "unavailable", "pending", other}
 
 func resultIndex(word string) int {
-	for i, r := range results {
-		if r == word {
-			return i
-		}
+	if i := slices.Index(results[:], word); i >= 0 {
+		return i
 	}
 	return len(results) - 1
 }

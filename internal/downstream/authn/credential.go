@@ -127,12 +127,7 @@ func Usable(text string) (token string, err error) {
 
 // isVisible: visible ASCII, no white space.
 func isVisible(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // bearer takes the token out of the Authorization values: exactly one, of the

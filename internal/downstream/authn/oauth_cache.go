@@ -2,6 +2,7 @@ package authn
 
 import (
 	"crypto/sha256"
+	"maps"
 	"sync"
 	"time"
 
@@ -93,11 +94,7 @@ func (v *verified) put(digest [sha256.Size]byte, t *accessToken, now time.Time) 
 
 // sweep needs mu.
 func (v *verified) sweep(now time.Time) {
-	for id, t := range v.proved {
-		if !t.holds(now) {
-			delete(v.proved, id)
-		}
-	}
+	maps.DeleteFunc(v.proved, func(_ string, t *accessToken) bool { return !t.holds(now) })
 	v.sweepAt = max(1024, 2*len(v.proved))
 }
 
@@ -113,15 +110,7 @@ func (v *verified) withdraw(r *keyring) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, generation := range []map[[sha256.Size]byte]*accessToken{v.young, v.old} {
-		for digest, t := range generation {
-			if !r.prints[t.key] {
-				delete(generation, digest)
-			}
-		}
+		maps.DeleteFunc(generation, func(_ [32]byte, t *accessToken) bool { return !r.prints[t.key] })
 	}
-	for id, t := range v.proved {
-		if !r.prints[t.key] {
-			delete(v.proved, id)
-		}
-	}
+	maps.DeleteFunc(v.proved, func(_ string, t *accessToken) bool { return !r.prints[t.key] })
 }

@@ -2,7 +2,9 @@ package front
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,10 +104,7 @@ func (d *Door) Sessions() int { return d.sessions.count() }
 // Each calls f for every open session until it returns false.
 func (d *Door) Each(f func(*Session) bool) {
 	d.sessions.mu.RLock()
-	all := make([]*Session, 0, len(d.sessions.byID))
-	for _, s := range d.sessions.byID {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(d.sessions.byID))
 	d.sessions.mu.RUnlock()
 	for _, s := range all {
 		if !f(s) {

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,10 +247,7 @@ func (s *Session) close() {
 	}
 	s.closed = true
 	a := s.attached
-	logs := make([]*eventLog, 0, len(s.logs))
-	for _, l := range s.logs {
-		logs = append(logs, l)
-	}
+	logs := slices.Collect(maps.Values(s.logs))
 	s.mu.Unlock()
 	s.end()
 	s.letGo()

@@ -1,6 +1,8 @@
 package front
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -202,10 +204,7 @@ func (t *sessions) count() int {
 func (t *sessions) close() {
 	t.mu.Lock()
 	t.closed = true
-	all := make([]*Session, 0, len(t.byID))
-	for _, s := range t.byID {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(t.byID))
 	t.mu.Unlock()
 	for _, s := range all {
 		t.remove(s)

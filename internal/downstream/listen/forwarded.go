@@ -3,6 +3,7 @@ package listen
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -38,12 +39,7 @@ func (o *Origin) Client(h http.Header) netip.Addr {
 // trusts reports whether an address is that of a trusted proxy.
 func (l *Listener) trusts(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	for _, p := range l.TrustedProxies {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // nearest returns the last address in a list that is not a trusted proxy's. Each

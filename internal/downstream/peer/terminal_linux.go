@@ -2,6 +2,7 @@ package peer
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +26,5 @@ func Terminal(c *attest.Credentials) bool {
 		return false
 	}
 	leader := "/" + string(f[3]) + "@"
-	for _, process := range chain {
-		if strings.Contains(process, leader) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(chain, func(process string) bool { return strings.Contains(process, leader) })
 }

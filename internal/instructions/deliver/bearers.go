@@ -3,6 +3,7 @@ package deliver
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"sync"
 	"time"
 
@@ -70,9 +71,5 @@ func (b *bearers) find(id string, now time.Time) *principal.Principal {
 func (b *bearers) sweep(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, is := range b.of {
-		if !now.Before(is.until) {
-			delete(b.of, id)
-		}
-	}
+	maps.DeleteFunc(b.of, func(_ string, is bearing) bool { return !now.Before(is.until) })
 }

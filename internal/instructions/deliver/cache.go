@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -77,11 +78,7 @@ func (c *cache) renew(set *document.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, h := range c.held {
-		for on, v := range h.views {
-			if v.set != set {
-				delete(h.views, on)
-			}
-		}
+		maps.DeleteFunc(h.views, func(_ string, v sight) bool { return v.set != set })
 	}
 }
 
@@ -96,9 +93,7 @@ func (c *cache) drop(key string) {
 func (c *cache) sweep(now time.Time, lives func(session string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, h := range c.held {
-		if h.until.IsZero() && !lives(key) || !h.until.IsZero() && !now.Before(h.until) {
-			delete(c.held, key)
-		}
-	}
+	maps.DeleteFunc(c.held, func(key string, h *held) bool {
+		return h.until.IsZero() && !lives(key) || !h.until.IsZero() && !now.Before(h.until)
+	})
 }

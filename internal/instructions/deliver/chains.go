@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -59,11 +60,7 @@ func (c *chains) keep(instance string, processes []string, now time.Time) {
 		c.of = make(map[string]chain)
 	}
 	if len(c.of) >= chainsMax {
-		for k, v := range c.of {
-			if !now.Before(v.until) {
-				delete(c.of, k)
-			}
-		}
+		maps.DeleteFunc(c.of, func(_ string, v chain) bool { return !now.Before(v.until) })
 	}
 	if len(c.of) < chainsMax {
 		c.of[instance] = chain{processes, now.Add(chainKept)}

@@ -1,6 +1,10 @@
 package deliver
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // The events of a stream.
 const (
@@ -91,10 +95,7 @@ func (t *ears) shut() {
 // get nothing at the moment is told when it can.
 func (t *ears) look(revision func(*Reader) string) {
 	t.mu.Lock()
-	open := make([]*ear, 0, len(t.all))
-	for e := range t.all {
-		open = append(open, e)
-	}
+	open := slices.Collect(maps.Keys(t.all))
 	t.mu.Unlock()
 	for _, e := range open {
 		now := revision(e.r) // asks the policy: not under the lock

@@ -220,10 +220,5 @@ func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
 // may reports whether policy lets the reader have a document of that tier. It
 // is asked for each document of a view, without a record: the delivery has one.
 func (s *readers) may(r *Reader, d *document.Document, tier string) bool {
-	for _, t := range r.Scope {
-		if t == tier {
-			return s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
-		}
-	}
-	return false
+	return slices.Contains(r.Scope, tier) && s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
 }

@@ -33,12 +33,7 @@ func isDigest(s string) bool { return len(s) >= 12 && len(s) <= 64 && isHex(s) }
 func isSession(s string) bool { return len(s) == 16 && isHex(s) }
 
 func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // queryOf are the parameters of a request: each of them known, there once, and

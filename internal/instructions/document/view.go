@@ -89,12 +89,7 @@ func (c *chooser) of(name string) *Document {
 
 // whole reports whether all that d includes can be had.
 func (c *chooser) whole(d *Document) bool {
-	for _, name := range d.includes {
-		if c.of(name) == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.includes, func(name string) bool { return c.of(name) == nil })
 }
 
 // digest is the SHA-256 over name and version of each document, in the order of

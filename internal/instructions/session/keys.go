@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -122,12 +123,9 @@ func parseRing(b []byte) (*ring, error) {
 }
 
 func (r *ring) has(k key) bool {
-	for _, other := range r.keys {
-		if other.id == k.id || subtle.ConstantTimeCompare(other.secret, k.secret) == 1 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.keys, func(other key) bool {
+		return other.id == k.id || subtle.ConstantTimeCompare(other.secret, k.secret) == 1
+	})
 }
 
 func (d keyDoc) key() (key, bool) {

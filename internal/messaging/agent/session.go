@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,12 +81,7 @@ func (s *session) lives() bool {
 	if !s.ended {
 		return true
 	}
-	for _, m := range s.members {
-		if !m.ended {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.members, func(m *session) bool { return !m.ended })
 }
 
 // How many calls may wait at once: of one session, and of all sessions of one

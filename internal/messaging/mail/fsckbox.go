@@ -1,6 +1,10 @@
 package mail
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // counted is a mailbox's row.
 type counted struct {
@@ -47,10 +51,10 @@ func (a *audit) mailboxes() error {
 		return nil
 	}, `SELECT m.peer_id, m.accepted, m.bytes, m.last_seq, `+tallyColumns+` FROM mailboxes m`)
 	a.check.States = sum.byState()
-	for _, id := range sortedKeys(boxes) {
+	for _, id := range slices.Sorted(maps.Keys(boxes)) {
 		a.mailbox(id, boxes[id], all[id])
 	}
-	for _, id := range sortedKeys(all) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := boxes[id]; !ok {
 			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "there are deliveries and no mailbox")
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -82,7 +83,7 @@ func (j *job) signal(topic string) {
 }
 
 func (j *job) flush() error {
-	for _, id := range sortedKeys(j.boxes) {
+	for _, id := range slices.Sorted(maps.Keys(j.boxes)) {
 		if err := j.mailboxes.save(j.boxes[id]); err != nil {
 			return err
 		}
@@ -224,12 +225,3 @@ func labelMap(text string) map[string]string {
 func joinIDs(ids []string) string { return strings.Join(ids, " ") }
 
 func splitIDs(text string) []string { return strings.Fields(text) }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
@@ -136,7 +138,7 @@ func (j sweeping) settleAll(peers []string) error {
 		return err
 	}
 	left := sweepBatch
-	for _, peer := range sortedKeys(j.boxes) {
+	for _, peer := range slices.Sorted(maps.Keys(j.boxes)) {
 		n, err := j.mailboxes.settle(j.boxes[peer], left)
 		if err != nil {
 			return err

@@ -3,20 +3,14 @@ package era
 import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"slices"
 )
 
 // Levels are the severities of log messages, least first (RFC 5424).
 var Levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
 
 // Severity is the rank of a raw log level, -1 for an invalid one.
-func Severity(raw []byte) int {
-	for i, l := range Levels {
-		if string(raw) == l {
-			return i
-		}
-	}
-	return -1
-}
+func Severity(raw []byte) int { return slices.Index(Levels, string(raw)) }
 
 // LevelOf is the log level that a modern request names, raw; nil: none.
 func LevelOf(x *front.Exchange) []byte {

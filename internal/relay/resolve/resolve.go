@@ -12,6 +12,7 @@ package resolve
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -233,12 +234,7 @@ func misread(method string) bool {
 	if wire.IsNotification(strings.ToLower(bare)) {
 		return true
 	}
-	for _, known := range requests {
-		if method != known && strings.EqualFold(bare, known) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(requests, func(known string) bool { return method != known && strings.EqualFold(bare, known) })
 }
 
 // requests are the requests of all revisions, of clients and of servers.

@@ -1,6 +1,8 @@
 package subscribe
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/doorward/doorward/internal/base/protocol"
@@ -37,10 +39,7 @@ func (a *Audience) Join(ear func(method string)) (leave func()) {
 func (a *Audience) All() []func(string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := make([]func(string), 0, len(a.ears))
-	for _, ear := range a.ears {
-		out = append(out, ear)
-	}
+	out := slices.Collect(maps.Values(a.ears))
 	return out
 }
 

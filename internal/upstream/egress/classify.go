@@ -1,6 +1,9 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Class is what an address is for, by the IANA special-purpose address registries and the clouds' documentation.
 type Class uint8
@@ -47,18 +50,10 @@ func rows(class Class, prefixes ...string) []row {
 	return out
 }
 
-func concat(groups ...[]row) []row {
-	var out []row
-	for _, g := range groups {
-		out = append(out, g...)
-	}
-	return out
-}
-
 // table is the one list of addresses that are not plain global unicast; the first row that contains an address decides, and
 // so metadata services come before the ranges they hide in. IANA IPv4 and IPv6 special-purpose registries and the clouds'
 // documentation, as of 2026-11.
-var table = concat(
+var table = slices.Concat(
 	rows(Metadata,
 		"169.254.169.254/32",                                     // most clouds
 		"169.254.170.2/32", "169.254.170.23/32", "fd00:ec2::/32", // AWS
@@ -137,10 +132,5 @@ func carriesMetadata(a netip.Addr) bool {
 
 func metadata4(b [4]byte) bool {
 	a := netip.AddrFrom4(b)
-	for _, r := range table {
-		if r.class == Metadata && r.prefix.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(table, func(r row) bool { return r.class == Metadata && r.prefix.Contains(a) })
 }

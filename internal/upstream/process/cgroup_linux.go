@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -89,12 +90,9 @@ func alone(dir, name string) bool {
 	if err != nil {
 		return false
 	}
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != name && !strings.HasPrefix(e.Name(), serverGroup) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return e.IsDir() && e.Name() != name && !strings.HasPrefix(e.Name(), serverGroup)
+	})
 }
 
 // settle moves the daemon into a cgroup below, since one with processes of its own cannot be divided.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 )
@@ -32,12 +33,7 @@ func profiles() map[string]Profile {
 
 // ProfileNames are the names of all profiles, sorted.
 func ProfileNames() []string {
-	var names []string
-	for name := range profiles() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(profiles()))
 }
 
 // Grant adds to the sandbox what words grant: paths, and the names of profiles.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,9 +112,7 @@ func Environment(declared map[string]string) []string {
 	if vars["PATH"] == "" {
 		vars["PATH"] = fallbackPath
 	}
-	for name, v := range declared {
-		vars[name] = v
-	}
+	maps.Copy(vars, declared)
 	env := make([]string, 0, len(vars))
 	for name, v := range vars {
 		env = append(env, name+"="+v)

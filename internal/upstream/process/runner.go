@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,10 +197,7 @@ func (r *Runner) shut() []*Process {
 func (r *Runner) snapshot() []*Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]*Process, 0, len(r.live))
-	for p := range r.live {
-		all = append(all, p)
-	}
+	all := slices.Collect(maps.Keys(r.live))
 	return all
 }
 

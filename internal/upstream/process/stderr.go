@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -92,7 +93,7 @@ type lineSink struct {
 func (s *lineSink) write(b []byte) {
 	for len(b) > 0 {
 		chunk, rest, whole := b, []byte(nil), false
-		if i := indexNewline(b); i >= 0 {
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
 			chunk, rest, whole = b[:i], b[i+1:], true
 		}
 		s.add(chunk)
@@ -101,15 +102,6 @@ func (s *lineSink) write(b []byte) {
 		}
 		b = rest
 	}
-}
-
-func indexNewline(b []byte) int {
-	for i, c := range b {
-		if c == '\n' {
-			return i
-		}
-	}
-	return -1
 }
 
 func (s *lineSink) add(b []byte) {

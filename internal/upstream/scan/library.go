@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,15 +153,7 @@ func (s *source) refresh(now time.Time) {
 }
 
 func (s *Set) equal(o *Set) bool {
-	if len(s.rules) != len(o.rules) {
-		return false
-	}
-	for i := range s.rules {
-		if s.rules[i].name != o.rules[i].name || s.rules[i].re.String() != o.rules[i].re.String() {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(s.rules, o.rules, func(a, b rule) bool { return a.name == b.name && a.re.String() == b.re.String() })
 }
 
 func lookAt(path string) look {

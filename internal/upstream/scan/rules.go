@@ -160,12 +160,7 @@ func (s *Set) labels(text []byte) (out []match) {
 }
 
 func inside(labels []match, m match) bool {
-	for _, l := range labels {
-		if m.start >= l.start && m.end <= l.end {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(labels, func(l match) bool { return m.start >= l.start && m.end <= l.end })
 }
 
 // rounds is how often a text is looked at again: what is left around a cut

@@ -142,10 +142,7 @@ func union(lists ...[]string) []string {
 }
 
 func isScope(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < 0x21 || c > 0x7e || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxScope
+	return s != "" && len(s) <= maxScope && !strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x21 || r > 0x7e || r == '"' || r == '\\'
+	})
 }

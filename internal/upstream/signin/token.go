@@ -133,12 +133,9 @@ func readExpiry(v jsontext.Value, now time.Time) time.Time {
 
 // isToken68: visible ASCII that no header reads as anything else.
 func isToken68(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < 0x21 || c > 0x7e || c == '"' || c == ',' || c == '\\' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxToken
+	return s != "" && len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x21 || r > 0x7e || r == '"' || r == ',' || r == '\\'
+	})
 }
 
 // revoke tells the authorization server that a token is no longer needed (RFC 7009).
