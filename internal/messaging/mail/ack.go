@@ -11,21 +11,13 @@ import (
 // Ack confirms or rejects messages that o's peer was given. The note reaches the
 // sender. Any other id is unknown, also one of another peer.
 func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
-	var out *Confirmed
-	err := b.write(ctx, func(j *job) error {
+	return perform(ctx, b, note, func(j *job) (*Confirmed, error) {
 		p, err := j.directory.fence(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if out, err = j.mailboxes.confirm(p, ids, rejected, text); err != nil {
-			return err
-		}
-		return noted(j, note, out)
+		return j.mailboxes.confirm(p, ids, rejected, text)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (j mailboxes) confirm(p Peer, ids []string, rejected bool, text string) (*Confirmed, error) {

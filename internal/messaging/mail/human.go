@@ -13,33 +13,28 @@ import (
 // acknowledges them when ack is set. It leases nothing, because the operator may
 // look repeatedly.
 func (d Desk) Inbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, error) {
-	var out *Batch
-	err := d.b.write(ctx, func(j *job) error {
-		out = &Batch{}
+	return perform(ctx, d.b, note, func(j *job) (*Batch, error) {
+		out := &Batch{}
 		p, g, err := j.directory.look(`peers.peer_id = ?1`, d.b.operator.id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		f := Fetch{Max: inboxMax, MaxBytes: 8 << 20}
 		if err := j.receiving.show(p, f, out); err != nil {
-			return err
+			return nil, err
 		}
 		if out.Counts, err = j.mailboxes.counts(p, g, Receipt{}); err != nil {
-			return err
+			return nil, err
 		}
 		if ack {
 			if err := j.receiving.readAll(p, out); err != nil {
-				return err
+				return nil, err
 			}
 			out.Counts.Pending -= out.Acked
 		}
 		out.Peer = p
-		return noted(j, note, out)
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // readAll acknowledges what the operator was shown.

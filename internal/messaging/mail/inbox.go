@@ -42,19 +42,12 @@ func (b *Book) Inbox(ctx context.Context, o Owner, f Fetch, note Note[Batch]) (*
 	if idle && f.Quiet && out.empty() {
 		return out, nil
 	}
-	err = b.write(ctx, func(j *job) (err error) {
+	return perform(ctx, b, note, func(j *job) (*Batch, error) {
 		if idle {
-			return noted(j, note, out)
+			return out, nil
 		}
-		if out, err = j.receiving.fetch(o, f); err != nil {
-			return err
-		}
-		return noted(j, note, out)
+		return j.receiving.fetch(o, f)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // empty: nothing was confirmed, and nothing is given.

@@ -202,3 +202,18 @@ func noted[T any](j *job, note Note[T], v *T) error {
 	j.Note(record)
 	return nil
 }
+
+// perform is write for an act whose result is noted and returned.
+func perform[T any](ctx context.Context, b *Book, note Note[T], act func(*job) (*T, error)) (*T, error) {
+	var out *T
+	err := b.write(ctx, func(j *job) (err error) {
+		if out, err = act(j); err != nil {
+			return err
+		}
+		return noted(j, note, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -25,34 +25,29 @@ func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []str
 	if err := r.check(o); err != nil {
 		return nil, err
 	}
-	var out *Registered
-	err := b.write(ctx, func(j *job) error {
-		out = &Registered{}
+	return perform(ctx, b, note, func(j *job) (*Registered, error) {
+		out := &Registered{}
 		if _, err := j.directory.endSessions(dead); err != nil {
-			return err
+			return nil, err
 		}
 		if err := j.registering.register(o, r, out); err != nil {
-			return err
+			return nil, err
 		}
 		if err := j.flush(); err != nil {
-			return err
+			return nil, err
 		}
 		p, g, err := j.directory.look(`peers.peer_id = ?1`, out.Peer.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if out.Counts, err = j.mailboxes.counts(p, g, Receipt{}); err != nil {
-			return err
+			return nil, err
 		}
 		out.Counts.Receipt.Notice = g.covered // its answer shows none
 		p.Lineage, p.Pending, p.Held = LineageSelf, 0, 0
 		out.Peer = p
-		return noted(j, note, out)
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (r Registration) check(o Owner) error {

@@ -11,32 +11,27 @@ import (
 // Unregister releases the name of o's peer and leaves a tombstone; its waiting
 // messages expire. Released is false when there was none.
 func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*Released, error) {
-	var out *Released
-	err := b.write(ctx, func(j *job) error {
-		out = &Released{}
+	return perform(ctx, b, note, func(j *job) (*Released, error) {
+		out := &Released{}
 		// A session's row comes before its peer's, as in Register.
 		_, err := j.Exec(`UPDATE peer_sessions SET changed_at = ?3 WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session, j.now)
 		if err != nil {
-			return fmt.Errorf("locking the session: %w", err)
+			return nil, fmt.Errorf("locking the session: %w", err)
 		}
 		p, err := j.directory.fence(o)
 		var e *Error
 		switch {
 		case errors.As(err, &e) && e.Code == NotRegistered:
 		case err != nil:
-			return err
+			return nil, err
 		default:
 			if out.Pending, err = j.releasing.release(p, reasonReleased); err != nil {
-				return err
+				return nil, err
 			}
 			out.Peer, out.Released = p, true
 		}
-		return noted(j, note, out)
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // release takes a peer, whose row is locked, out of service: no session owns
@@ -118,23 +113,17 @@ func (j releasing) agent(peerID string) (Peer, error) {
 
 // Retire releases a peer's name as Unregister does.
 func (d Desk) Retire(ctx context.Context, peerID string, note Note[Released]) (*Released, error) {
-	var out *Released
-	err := d.b.write(ctx, func(j *job) error {
+	return perform(ctx, d.b, note, func(j *job) (*Released, error) {
 		p, err := j.releasing.agent(peerID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		n, err := j.releasing.release(p, reasonReleased)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out = &Released{Peer: p, Released: true, Pending: n}
-		return noted(j, note, out)
+		return &Released{Peer: p, Released: true, Pending: n}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // Transfer gives a name to another principal, with its mail; epoch+1. Its
@@ -144,26 +133,20 @@ func (d Desk) Transfer(ctx context.Context, peerID, principal string, note Note[
 	if principal == "" {
 		return nil, refuse(InvalidArgument)
 	}
-	var out *Peer
-	err := d.b.write(ctx, func(j *job) error {
+	return perform(ctx, d.b, note, func(j *job) (*Peer, error) {
 		before, err := j.releasing.agent(peerID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if before.Spawn != "" {
-			return refuse(InvalidArgument)
+			return nil, refuse(InvalidArgument)
 		}
 		p, err := j.releasing.transfer(before, principal)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out = &p
-		return noted(j, note, out)
+		return &p, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (j releasing) transfer(before Peer, principal string) (Peer, error) {

@@ -25,22 +25,18 @@ func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Se
 	if err := d.check(b.o.Limits); err != nil {
 		return nil, err
 	}
-	var out *Sent
-	err := b.write(ctx, func(j *job) error {
+	return perform(ctx, b, note, func(j *job) (*Sent, error) {
 		p, err := j.directory.fence(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if out, err = j.sending.send(p.sender(kindAgent), d); err != nil {
-			return err
+		out, err := j.sending.send(p.sender(kindAgent), d)
+		if err != nil {
+			return nil, err
 		}
 		out.From = p
-		return noted(j, note, out)
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // Send sends a message of the operator of the node, without a sending peer. It is
@@ -52,23 +48,19 @@ func (k Desk) Send(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error)
 	for i := range d.To {
 		d.To[i].Authority, d.To[i].Hold = AuthorityOperator, false
 	}
-	var out *Sent
-	err := k.b.write(ctx, func(j *job) error {
+	return perform(ctx, k.b, note, func(j *job) (*Sent, error) {
 		// The fence of a sender without a session: its sends are serialised.
 		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, k.b.operator.id, j.now)
-		if err == nil {
-			out, err = j.sending.send(k.b.operator, d)
-		}
 		if err != nil {
-			return err
+			return nil, err
+		}
+		out, err := j.sending.send(k.b.operator, d)
+		if err != nil {
+			return nil, err
 		}
 		out.From = k.b.operator.peer(k.b.o.Node)
-		return noted(j, note, out)
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // check refuses what no caller should ask, and makes To the draft's own.

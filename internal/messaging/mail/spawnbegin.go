@@ -28,21 +28,13 @@ func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[
 			return nil, err
 		}
 	}
-	var out *Spawn
-	err := b.write(ctx, func(j *job) error {
+	return perform(ctx, b, note, func(j *job) (*Spawn, error) {
 		p, err := j.directory.fence(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if out, err = j.spawning.beginSpawn(p, d); err != nil {
-			return err
-		}
-		return noted(j, note, out)
+		return j.spawning.beginSpawn(p, d)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 func (j spawning) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
