@@ -119,14 +119,13 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
-		case <-tick.C:
+		case <-tick:
 			if slices.Equal(stampsOf(files), seen) {
 				continue
 			}

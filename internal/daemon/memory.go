@@ -49,11 +49,10 @@ func startPacer(work func() uint64) *pacer {
 }
 
 func (p *pacer) run() {
-	tick := time.NewTicker(paceEvery)
-	defer tick.Stop()
+	tick := time.Tick(paceEvery)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			p.pace()
 		case <-p.stop:
 			return

@@ -56,13 +56,12 @@ const placeEvery = time.Second
 // watch reports when a directory is not where it was, and when it is again.
 // What is read there is refused meanwhile by those who read it.
 func (p places) watch(ctx context.Context, log *slog.Logger, record *audit.Log) {
-	tick := time.NewTicker(placeEvery)
-	defer tick.Stop()
+	tick := time.Tick(placeEvery)
 	for moved := false; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		err := p.check()
 		switch {

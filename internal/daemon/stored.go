@@ -42,13 +42,12 @@ const retryTime = 5 * time.Second
 
 // again does something until it is done, or ctx ends.
 func again(ctx context.Context, done func() bool) {
-	tick := time.NewTicker(retryTime)
-	defer tick.Stop()
+	tick := time.Tick(retryTime)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if done() {
 			return

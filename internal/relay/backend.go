@@ -93,12 +93,10 @@ func (b *backend) alone(ctx context.Context) (done func()) {
 	if b.Kind != upstream.KindStdio || b.spoken.Load() != 0 {
 		return func() {}
 	}
-	patience := time.NewTimer(coldTime)
-	defer patience.Stop()
 	select {
 	case b.turn <- struct{}{}:
 		return func() { <-b.turn }
-	case <-patience.C:
+	case <-time.After(coldTime):
 	case <-ctx.Done():
 	}
 	return func() {}

@@ -255,14 +255,13 @@ func reportWait(ctx context.Context, x *front.Exchange, token []byte, n uint64) 
 	if token == nil {
 		return
 	}
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
+	tick := time.Tick(progressEvery)
 	for i := 1; ; i++ {
 		x.Notify("notifications/progress", rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: token},
 			rawjson.Edit{Key: "progress", Value: strconv.AppendFloat(nil, float64(i)/1e6, 'f', 6, 64)},
 			rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("waiting for the operator's approval, number %d", n))}))
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -167,11 +167,10 @@ func (r *Relay) Close() {
 }
 
 func (r *Relay) sweep() {
-	tick := time.NewTicker(time.Minute)
-	defer tick.Stop()
+	tick := time.Tick(time.Minute)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			r.sessions.rest(time.Now().Add(-poolIdle))
 			for _, b := range r.table.Load().sorted {
 				b.sweep(time.Now().Add(-poolIdle))

@@ -150,12 +150,11 @@ func (s *subscription) openAll(ctx context.Context, ears []*ear) {
 	for _, e := range ears {
 		go e.persist(ctx, settled)
 	}
-	limit := time.NewTimer(ackTime)
-	defer limit.Stop()
+	limit := time.After(ackTime)
 	for range ears {
 		select {
 		case <-settled:
-		case <-limit.C:
+		case <-limit:
 			return
 		case <-ctx.Done():
 			return

@@ -95,8 +95,6 @@ func (e either) modernFirst(ctx context.Context) (Greeting, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	found := begin(func() ([]byte, error) { return e.conn.discovered(ctx, e.meta) })
-	patience := time.NewTimer(e.conn.srv.deps.ProbeTimeout)
-	defer patience.Stop()
 	select {
 	case h := <-found:
 		var f *fault
@@ -108,7 +106,7 @@ func (e either) modernFirst(ctx context.Context) (Greeting, error) {
 		}
 		result, err := e.initialized(ctx)
 		return Greeting{Result: result, Only: true}, err
-	case <-patience.C:
+	case <-time.After(e.conn.srv.deps.ProbeTimeout):
 	}
 	return e.both(ctx, found)
 }

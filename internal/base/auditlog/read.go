@@ -124,8 +124,7 @@ func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) e
 	if err := c.find(); err != nil {
 		return fmt.Errorf("following the audit log: %w", err)
 	}
-	ticker := time.NewTicker(settleDelay)
-	defer ticker.Stop()
+	ticker := time.Tick(settleDelay)
 	for {
 		if err := c.read(ctx, fn); err != nil {
 			return err
@@ -133,7 +132,7 @@ func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) e
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }

@@ -73,23 +73,20 @@ func (p *postgres) hear(ctx context.Context, ready func()) error {
 // remind gives the empty topic from time to time: a signal that was lost is
 // made up for by looking.
 func (p *postgres) remind(ctx context.Context) {
-	t := time.NewTicker(remindEvery)
-	defer t.Stop()
+	t := time.Tick(remindEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-t:
 			p.hub.publish("")
 		}
 	}
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(d):
 	}
 }

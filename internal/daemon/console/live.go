@@ -37,8 +37,7 @@ func (c *Console) live(q *request) error {
 	q.w.Header().Set("Content-Type", "text/event-stream")
 	l := &liveStream{request: q, rc: http.NewResponseController(q.w), seq: q.after(), said: time.Now()}
 	defer l.rc.SetWriteDeadline(time.Time{})
-	tick := time.NewTicker(liveEvery)
-	defer tick.Stop()
+	tick := time.Tick(liveEvery)
 	for ok := l.send(": open\n\n"); ok; {
 		select {
 		case <-q.ctx.Done():
@@ -48,7 +47,7 @@ func (c *Console) live(q *request) error {
 		case <-q.s.over:
 			l.send("event: over\ndata:\n\n")
 			return nil
-		case <-tick.C:
+		case <-tick:
 			ok = l.look()
 		}
 	}

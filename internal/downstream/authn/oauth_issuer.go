@@ -78,11 +78,9 @@ func (s *issuer) renewed(now time.Time) (r *keyring, since bool, err error) {
 	if f == nil {
 		return nil, false, ErrUnverifiable
 	}
-	timer := time.NewTimer(s.waits)
-	defer timer.Stop()
 	select {
 	case <-f.done:
-	case <-timer.C:
+	case <-time.After(s.waits):
 		return nil, false, ErrUnverifiable
 	}
 	if f.err != nil {

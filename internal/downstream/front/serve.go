@@ -24,15 +24,13 @@ func New(o Options) *Door {
 const holdEvery = 3 * time.Second
 
 func (d *Door) sweep() {
-	hold, keep := time.NewTicker(holdEvery), time.NewTicker(keepAlive)
-	defer hold.Stop()
-	defer keep.Stop()
+	hold, keep := time.Tick(holdEvery), time.Tick(keepAlive)
 	for {
 		select {
-		case <-hold.C:
+		case <-hold:
 			d.sweepLost()
 			d.hearAll()
-		case <-keep.C:
+		case <-keep:
 			d.sessions.sweep()
 			d.beat()
 		case <-d.stop:

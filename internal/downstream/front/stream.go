@@ -296,12 +296,10 @@ func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 // has not begun is begun first, since there is nothing to come back to
 // otherwise; a client that takes no stream waits.
 func (s *stream) hold(done <-chan struct{}, limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return
-	case <-timer.C:
+	case <-time.After(limit):
 	}
 	if s.prefer {
 		s.begin()

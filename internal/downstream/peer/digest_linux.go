@@ -61,12 +61,10 @@ func (d *digests) of(ctx context.Context, f exeFile, id fileID) string {
 		return e.sum
 	default:
 	}
-	timer := time.NewTimer(d.limits.Time)
-	defer timer.Stop()
 	select {
 	case <-e.ready:
 		return e.sum
-	case <-timer.C:
+	case <-time.After(d.limits.Time):
 	case <-ctx.Done():
 	}
 	return ""
@@ -123,12 +121,10 @@ func (a fileID) settled(now time.Time) bool {
 // hash reads the file once a slot is free, and looks again after it: what
 // changed meanwhile has no digest.
 func (d *digests) hash(f exeFile, id fileID, deadline time.Time) (string, bool) {
-	free := time.NewTimer(time.Until(deadline))
-	defer free.Stop()
 	select {
 	case d.slots <- struct{}{}:
 		defer func() { <-d.slots }()
-	case <-free.C:
+	case <-time.After(time.Until(deadline)):
 		return "", false
 	}
 	if id.mount != 0 && !isLocal(f.fd) {

@@ -132,10 +132,8 @@ func (h *Holders) take(idle bool) (fresh []*wanted, ended bool) {
 
 // pause waits, or until something is wanted.
 func (h *Holders) pause(most time.Duration) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(most):
 	case <-h.wake:
 	}
 }

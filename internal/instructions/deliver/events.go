@@ -48,9 +48,7 @@ func (q eventRequest) events() error {
 // hear passes events on until something ends the stream, and says what in one
 // word.
 func (q eventRequest) hear(e *stream, events <-chan Event) (result string) {
-	keep, hold := time.NewTicker(eventsAlive), time.NewTicker(eventsHold)
-	defer keep.Stop()
-	defer hold.Stop()
+	keep, hold := time.Tick(eventsAlive), time.Tick(eventsHold)
 	var over <-chan struct{}
 	if q.reader.Session != nil {
 		over = q.s.o.Sessions.Done(q.reader.Session.ID)
@@ -72,12 +70,12 @@ func (q eventRequest) hear(e *stream, events <-chan Event) (result string) {
 				return "revoked"
 			}
 			alive = e.event(said)
-		case <-hold.C:
+		case <-hold:
 			if !q.holds() {
 				e.event(Event{Name: EventRevoked})
 				return "revoked"
 			}
-		case <-keep.C:
+		case <-keep:
 			alive = e.send([]byte(": keep-alive\n\n"))
 		}
 		if !alive {

@@ -196,11 +196,9 @@ func (s *leaks) recalled(ctx context.Context, until time.Time) {
 		return
 	default:
 	}
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
 	select {
 	case <-s.recall.read:
-	case <-t.C:
+	case <-time.After(time.Until(until)):
 	case <-ctx.Done():
 	}
 }

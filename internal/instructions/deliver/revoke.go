@@ -62,14 +62,13 @@ func (s *ends) pay() {
 // sweepSessions ends the sessions whose maker holds no more, and makes the
 // records that wait.
 func (s *ends) sweepSessions(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	tick := time.Tick(sweepEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			s.pay() // what waits after this is lost with the process
 			return
-		case <-tick.C:
+		case <-tick:
 			s.revoke(ctx)
 			s.pay()
 		}

@@ -75,15 +75,14 @@ func (s *Server) Run(ctx context.Context) {
 	files.Go(func() { s.ends.sweepFiles(ctx) })    // a slow file system delays no message
 	files.Go(func() { s.ends.sweepSessions(ctx) }) // nor does a slow database
 	defer files.Wait()
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	tick := time.Tick(sweepEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.kick:
 			s.spread()
-		case <-tick.C:
+		case <-tick:
 			s.sweep()
 		}
 	}
@@ -153,8 +152,7 @@ func (s *ends) sweepFiles(ctx context.Context) {
 	if s.o.RuntimeDir == "" {
 		return
 	}
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	tick := time.Tick(sweepEvery)
 	for last := ""; ; {
 		_, err := credential.Sweep(s.o.RuntimeDir, func(id string) bool { return !s.credentials.lives(id) })
 		if err != nil && err.Error() != last {
@@ -164,7 +162,7 @@ func (s *ends) sweepFiles(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -47,8 +47,7 @@ func (l *Library) tend(ctx context.Context) {
 		}
 	})
 	defer stop()
-	t := time.NewTicker(l.tendEvery)
-	defer t.Stop()
+	t := time.Tick(l.tendEvery)
 	labels := outage{log: l.o.Log, begin: "the labels of instructions cannot be read; the last known ones remain in force", end: "the labels of instructions can be read again"}
 	counts := outage{log: l.o.Log, begin: "deliveries cannot be stored yet", end: "deliveries are stored again"}
 	for ctx.Err() == nil {
@@ -56,7 +55,7 @@ func (l *Library) tend(ctx context.Context) {
 		case <-ctx.Done():
 		case <-l.heard:
 			labels.see(ctx, l.again(ctx))
-		case <-t.C:
+		case <-t:
 			if l.owes.Load() {
 				labels.see(ctx, l.again(ctx))
 			}

@@ -45,8 +45,7 @@ func (w *watcher) run(ctx context.Context) {
 	w.look(ctx, s, true)
 	w.l.dormant.Store(w.unused())
 	close(w.l.ready)
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
+	t := time.Tick(lookEvery)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -55,7 +54,7 @@ func (w *watcher) run(ctx context.Context) {
 				w.look(ctx, s, true)
 			}
 			close(done)
-		case <-t.C:
+		case <-t:
 			if !w.l.dormant.Load() {
 				w.look(ctx, s, false)
 			}

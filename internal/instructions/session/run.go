@@ -30,14 +30,13 @@ func (k *Keeper) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { upkeep{k}.write(ctx) })
 	defer wg.Wait()
-	t := time.NewTicker(turn)
-	defer t.Stop()
+	t := time.Tick(turn)
 	for {
 		upkeep{k}.turn()
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-t:
 		case <-k.poke:
 		}
 	}
@@ -110,8 +109,7 @@ func (u upkeep) gone() map[string]bool {
 
 // write does what waits for a disk.
 func (u upkeep) write(ctx context.Context) {
-	t := time.NewTicker(tidy)
-	defer t.Stop()
+	t := time.Tick(tidy)
 	var failed <-chan time.Time // nil: nothing waits
 	for {
 		err := u.save(ctx)
@@ -128,7 +126,7 @@ func (u upkeep) write(ctx context.Context) {
 			continue
 		case <-failed:
 			continue
-		case <-t.C:
+		case <-t:
 		}
 		if err := u.tidy(ctx); err != nil && ctx.Err() == nil {
 			u.k.o.Log.Error("ended sessions could not be removed", slog.Any("error", err))

@@ -267,9 +267,7 @@ func newest(n mail.Counts, waiting []mail.Pointer) (seq, notice int64) {
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	var timer <-chan time.Time
 	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(d)
 	}
 	select {
 	case <-ctx.Done():

@@ -11,15 +11,14 @@ const sweepEvery = time.Minute
 // Run looks after what happens by itself, until ctx ends: leases of sessions
 // are extended and ended, messages expire, summaries are recorded.
 func (s *Server) Run(ctx context.Context) {
-	tick := time.NewTicker(s.o.tick)
-	defer tick.Stop()
+	tick := time.Tick(s.o.tick)
 	for {
 		select {
 		case <-ctx.Done():
 			s.endGone(ctx)
 			return
 		case <-s.kick:
-		case <-tick.C:
+		case <-tick:
 		}
 		s.round(ctx)
 	}

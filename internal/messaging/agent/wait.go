@@ -37,9 +37,7 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 	wake, part := c.s.signals.join(topics...)
 	defer part()
 	begin := time.Now()
-	timer, tick := time.NewTimer(limit), time.NewTicker(progressEvery)
-	defer timer.Stop()
-	defer tick.Stop()
+	timer, tick := time.After(limit), time.Tick(progressEvery)
 	if found, err := look(); err != nil || found {
 		return endFound, err
 	}
@@ -51,9 +49,9 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 			if found, err := c.lookAgain(look); err != nil || found {
 				return endFound, err
 			}
-		case <-tick.C:
+		case <-tick:
 			c.progress(int(time.Since(begin).Seconds()))
-		case <-timer.C: // a signal may have come with it
+		case <-timer: // a signal may have come with it
 			if found, err := c.lookAgain(look); err != nil || found {
 				return endFound, err
 			}

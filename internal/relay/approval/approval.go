@@ -148,8 +148,7 @@ func New(o Options, saved []Grant) *Queue {
 // an equal one, and waits. It returns after wait at the latest, with the number of the
 // question. asked is called with that number once the caller waits.
 func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func() bool, asked func(n uint64)) (Answer, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	timer := time.After(wait)
 	for {
 		w := &waiter{answer: make(chan Answer, 1), left: left}
 		a, at, err := q.attach(c, w)
@@ -162,7 +161,7 @@ func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func
 			if a != (Answer{}) {
 				return a, nil
 			}
-		case <-timer.C:
+		case <-timer:
 			return q.leave(at, w), nil
 		case <-ctx.Done():
 			q.leave(at, w)

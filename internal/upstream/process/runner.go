@@ -172,12 +172,10 @@ func (r *Runner) Close(ctx context.Context) error {
 	for _, p := range r.snapshot() {
 		p.Kill()
 	}
-	patience := time.NewTimer(r.o.LastWatch + time.Second)
-	defer patience.Stop()
 	select {
 	case <-r.empty:
 		return nil
-	case <-patience.C:
+	case <-time.After(r.o.LastWatch + time.Second):
 		return fmt.Errorf("ending child processes: %w: still there: %s", ctx.Err(), r.names())
 	}
 }
