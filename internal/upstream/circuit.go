@@ -105,18 +105,3 @@ func (c *circuit) open(now time.Time) (failures int, wait time.Duration, open bo
 	defer c.mu.Unlock()
 	return c.failures, max(0, c.until.Sub(now)), !c.until.IsZero()
 }
-
-// shortWait is the longest wait before the next start of a program that Circuit does not report. A program that ended once
-// has such a wait; a program that keeps ending has a longer one.
-const shortWait = time.Second
-
-// Circuit tells whether calls are refused because the server cannot be reached, or because its children keep ending, and
-// for how long; with no time left, the next call is let through to see.
-func (s *Server) Circuit() (open bool, wait time.Duration) {
-	if s.def.Kind == KindStdio {
-		wait = s.backoff.longest(time.Now())
-		return wait > shortWait, wait
-	}
-	_, wait, open = s.circuit.open(time.Now())
-	return open, wait
-}

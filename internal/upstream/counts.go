@@ -19,15 +19,6 @@ type counters struct {
 	garbage, unknown, late, stray, violations, dropped atomic.Int64
 }
 
-// Counts is a snapshot; it never goes back.
-func (s *Server) Counts() Counts {
-	c := &s.counts
-	return Counts{
-		Garbage: c.garbage.Load(), Unknown: c.unknown.Load(), Late: c.late.Load(),
-		Stray: c.stray.Load(), Violations: c.violations.Load(), Dropped: c.dropped.Load(),
-	}
-}
-
 // LogValue returns the counts as attributes.
 func (c Counts) LogValue() slog.Value {
 	return slog.GroupValue(

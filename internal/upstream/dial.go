@@ -160,19 +160,6 @@ func discover(meta []byte) *Request {
 	return &Request{Method: methodDiscover, Params: rawjson.Set(nil, rawjson.Edit{Key: "_meta", Value: meta})}
 }
 
-// JSON-RPC codes that only a server of the modern era sends ("Error codes").
-const (
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
-	codeMethodNotFound     = -32601
-	codeInvalidParams      = -32602
-)
-
-func isModernCode(code int64) bool {
-	return code == codeHeaderMismatch || code == codeMissingCapability || code == codeUnsupportedVersion
-}
-
 // judgeDiscovery reads the era of a server from its answer to server/discover.
 // nil: the server is modern, in a revision known here.
 func judgeDiscovery(reply Reply) error {

@@ -5,11 +5,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -288,4 +290,33 @@ func (c *httpConn) answerOwn(ev Event) {
 	if err := c.Answer(ctx, ev.ID, ownAnswer(ev)); err != nil {
 		c.srv.log.Debug("answer not sent", slog.Any("error", err))
 	}
+}
+
+// modernHeader is the header of one modern request: what the body says, said
+// again (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*.
+// Nothing else of the client's gets in.
+func (c *httpConn) modernHeader(method string, params []byte, extra http.Header) http.Header {
+	base := c.who.Load().request.Header
+	h := make(http.Header, len(base)+len(extra)+3)
+	for name, values := range extra {
+		if name = http.CanonicalHeaderKey(name); strings.HasPrefix(name, headerParam) {
+			h[name] = values
+		}
+	}
+	maps.Copy(h, base)
+	values := make([]string, 0, 3)
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if v, ok := wire.Text(wire.GetPath(params, "_meta", wire.MetaVersion)); ok {
+		set(headerVersion, protocol.EncodeHeader(v))
+	}
+	set(headerMethod, protocol.EncodeHeader(method))
+	if key := protocol.NameMember(method); key != "" {
+		if name, ok := wire.GetString(params, key); ok {
+			set(headerName, protocol.EncodeHeader(name))
+		}
+	}
+	return h
 }

@@ -3,11 +3,9 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -16,7 +14,6 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
-	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // httpCall is one request in flight over HTTP.
@@ -332,47 +329,6 @@ func (c *httpConn) sendCancelled(id int64) {
 	if err := c.Notify(ctx, methodCancelled, cancelledParams(id)); err != nil {
 		c.srv.log.Debug("cancellation not sent", slog.Any("error", err))
 	}
-}
-
-// netFault classifies an error of an exchange made under ctx, which comes from
-// the caller's context parent. A request that was not provably unsent counts as
-// lost.
-func netFault(parent, ctx context.Context, err error) error {
-	var f *fault
-	var timeout net.Error
-	switch {
-	case parent.Err() != nil:
-		return parent.Err()
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return newFault(ErrTimeout, "")
-	case ctx.Err() != nil:
-		return errClosed
-	case errors.As(err, &f):
-		return err
-	case isConnecting(err):
-		return newFaultf(ErrNotSent, "connecting to the server", err)
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return newFaultf(ErrTimeout, "", err)
-	}
-	return newFaultf(ErrLost, "talking to the server", err)
-}
-
-// isConnecting reports an error that came before there was a connection to send
-// anything on.
-func isConnecting(err error) bool {
-	var dial *net.OpError
-	var certificate *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	switch {
-	case errors.Is(err, egress.ErrForbidden), errors.As(err, &certificate), errors.As(err, &record):
-		return true
-	}
-	if errors.As(err, &dial) {
-		return dial.Op == "dial"
-	}
-	// No limit but that of the TLS handshake runs in the transport.
-	var late net.Error
-	return errors.As(err, &late) && late.Timeout() && !isContext(err)
 }
 
 // isMedia compares the type of a response without its parameters.

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"sync"
 )
@@ -150,4 +151,53 @@ func (l *lineReader) giveBack() {
 func (l *lineReader) close() {
 	l.giveBack()
 	l.start, l.end, l.scanned = 0, 0, 0
+}
+
+const (
+	longEnd = 4 << 10 // bytes kept of each end of a long line
+	endless = 16      // so many times the limit, a line counts as one without end
+)
+
+// longLine is a line above the limit: how long it was, and its two ends.
+type longLine struct {
+	size       int
+	head, tail []byte
+}
+
+func (l *longLine) Error() string { return fmt.Sprintf("a line of %d bytes", l.size) }
+
+func newLongLine(b []byte) *longLine {
+	return &longLine{size: len(b), head: bytes.Clone(b[:min(len(b), longEnd)]), tail: bytes.Clone(b[max(0, len(b)-longEnd):])}
+}
+
+// grow takes what follows.
+func (l *longLine) grow(b []byte) {
+	l.size += len(b)
+	l.tail = append(l.tail, b[max(0, len(b)-longEnd):]...)
+	if over := len(l.tail) - longEnd; over > 0 {
+		l.tail = append(l.tail[:0], l.tail[over:]...)
+	}
+}
+
+// pass reads up to the end of the line that fills the buffer.
+func (l *lineReader) pass() error {
+	long := newLongLine(l.buf[l.start:l.end])
+	l.giveBack()
+	l.start, l.end, l.scanned = 0, 0, 0
+	buf := midBuffers.Get().(*[midBuffer]byte)
+	l.buf = buf[:]
+	for l.err == nil {
+		n, err := l.r.Read(l.buf)
+		l.err = err
+		if at := bytes.IndexByte(l.buf[:n], '\n'); at >= 0 {
+			long.grow(l.buf[:at])
+			l.start, l.end = at+1, n
+			return long
+		}
+		long.grow(l.buf[:n])
+		if long.size/endless > l.max {
+			return newFault(ErrTooLarge, fmt.Sprintf("a line of more than %d bytes that does not end", long.size))
+		}
+	}
+	return long
 }

@@ -25,3 +25,16 @@ func ofSession(method string) bool {
 	}
 	return false
 }
+
+// JSON-RPC codes that only a server of the modern era sends ("Error codes").
+const (
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+)
+
+func isModernCode(code int64) bool {
+	return code == codeHeaderMismatch || code == codeMissingCapability || code == codeUnsupportedVersion
+}

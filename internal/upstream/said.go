@@ -71,23 +71,3 @@ func (s *said) ended(how string) {
 	defer s.mu.Unlock()
 	s.end = how
 }
-
-// LastWords returns how the last process of a stdio server ended, "" while none has, and
-// the last lines that its processes wrote to standard error: at most 5, each of at most
-// 200 bytes, and before them the first that reads like an error.
-func (s *Server) LastWords() (end string, lines []string) {
-	s.said.mu.Lock()
-	defer s.said.mu.Unlock()
-	if f := s.said.fault; f != "" && !slices.Contains(s.said.lines, f) {
-		lines = append(lines, f)
-	}
-	return s.said.end, append(lines, s.said.lines...)
-}
-
-// Stray returns how many lines on standard output, or events, were no messages, and the
-// last line of them, of at most 200 bytes.
-func (s *Server) Stray() (n int64, last string) {
-	s.said.mu.Lock()
-	defer s.said.mu.Unlock()
-	return s.counts.garbage.Load(), s.said.stray
-}

@@ -194,3 +194,7 @@ func (s *Server) enterStream() (leave func(), err error) {
 	}
 	return func() { s.streams.Add(-1) }, nil
 }
+
+func isCredential(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}

@@ -117,10 +117,6 @@ func (c *sseConn) expectEndpoint(resp *http.Response) error {
 	return nil
 }
 
-func isCredential(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden
-}
-
 // resolveEndpoint resolves what the server announced against the configured
 // URL. Only path and query may be its own.
 func resolveEndpoint(base *url.URL, announced string) (*url.URL, error) {
