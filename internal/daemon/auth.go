@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -31,4 +32,28 @@ func Credential(a *authn.Authenticator, config *config.Config) listen.Credential
 	c := a.Configured()
 	return listen.Credential{Set: c.Set || config.OAuth.Issuer != "", Made: c.Made,
 		Unusable: strings.Join(c.Unusable, "; "), Problem: strings.Join(c.Problems, "; ")}
+}
+
+// openOAuth makes what verifies the issuer's tokens; nothing where none is
+// configured.
+func (d *Daemon) openOAuth() error {
+	c := d.o.Config.OAuth
+	if c.Issuer == "" {
+		return nil
+	}
+	client, err := issuerClient(c, d.o.Config.Egress.Proxy)
+	if err != nil {
+		return fmt.Errorf("oauth.issuer: %w", err)
+	}
+	o, err := authn.NewOAuth(authn.OAuthOptions{Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
+		Algorithms: c.Algorithms, Client: client, OnProblem: func(text string) { d.log.Error(text) }})
+	if err != nil {
+		return err
+	}
+	d.issuer.oauth = o
+	d.onClose(func() {
+		o.Close()
+		client.CloseIdleConnections()
+	})
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,37 +270,4 @@ func KeptMarks(ctx context.Context, o Options) (all []audit.Mark, err error) {
 		return err
 	})
 	return all, err
-}
-
-// AcceptAudit makes the log as it is what the database keeps, and records that.
-// No daemon may run.
-func AcceptAudit(ctx context.Context, o Options) (err error) {
-	d := &Daemon{o: o, log: o.Log, offline: true}
-	defer d.Close()
-	for _, step := range []func() error{d.openState, d.openAudit} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	db, err := openStore(ctx, o, store.Options{Log: o.Log})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	k := d.checkpoints
-	k.kept = true
-	return db.Write(ctx, func(tx *store.Tx) error {
-		was, err := k.expected(tx)
-		if err != nil {
-			return err
-		}
-		r := &audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.accepted"}
-		if len(was) > 0 {
-			r.Detail = []audit.Field{{Name: "records", Value: strconv.FormatUint(was[0].Seq, 10)}, {Name: "digest", Value: was[0].Hash}}
-		}
-		if _, err := d.audit.Append(r); err != nil {
-			return err
-		}
-		return errors.Join(k.forget(tx, keptMissing), k.forget(tx, keptLast))
-	})
 }

@@ -28,33 +28,6 @@ const sourceConsole = "ui"
 // through the gate, and gives it what its pages show.
 type consoleHost struct{ d *Daemon }
 
-// open makes the web console.
-func (h consoleHost) open() error {
-	a := api(h)
-	keys, err := openPasskeys(h.d.o.StateDir, h.d.audit.Append)
-	if err != nil {
-		return err
-	}
-	h.d.passkeys = keys
-	c, err := console.New(console.Options{Passkeys: keys, PasskeyRequired: needsPasskey(h.d),
-		Enter: h.enter, Allows: h.allows, Event: h.event,
-		Refused: func(r *http.Request, reason string) { h.d.callers.events.request(r, sourceConsole, "http", reason) },
-		Status:  a.status, Refusals: h.d.gate.Refused, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
-		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
-		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
-		Approvals: heldActs(h),
-		Agents:    h.agents, StopAgent: h.stopAgent,
-		Instructions: func() console.Instructions { return h.d.instructing.server.Operator() },
-		Policy:       a.policyText, Decide: a.decide, Servers: consoleServers(h), Log: h.d.log,
-	})
-	if err != nil {
-		return fmt.Errorf("making the console: %w", err)
-	}
-	h.d.console = c
-	h.d.onClose(c.Close)
-	return nil
-}
-
 // ahead serves what needs no principal of its own: the console, whose cookie
 // says in whose name it acts, and the routes of callers.ahead.
 func (h consoleHost) ahead(w http.ResponseWriter, r *http.Request, path string) bool {

@@ -21,20 +21,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// openDefinitions opens what was approved of the servers, and the content rules.
-func (d *Daemon) openDefinitions() error {
-	f := &definitions{log: d.log, audit: d.audit}
-	book, err := pin.Open(pin.Options{Dir: PinsDir(d.o.StateDir), Log: d.log, Note: f.note})
-	if err != nil {
-		return err
-	}
-	d.onClose(book.Close)
-	f.pins, f.scans = book, scan.NewLibrary(f.patternsRead)
-	d.agents = &agents{o: d.o, runner: d.runner, pins: book, daemonKey: d.proof.public()}
-	f.agents, d.definitions = d.agents, f
-	return nil
-}
-
 // definitions judges what the servers offer: by pins, and by content rules.
 type definitions struct {
 	log    *slog.Logger

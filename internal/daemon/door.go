@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/authn"
@@ -14,6 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
@@ -152,4 +154,47 @@ func (s *callers) refusedAtDoor(r *http.Request, _ int, reason error) {
 		text = rejected.Error()
 	}
 	s.events.request(r, source, "http", text)
+}
+
+// above are the process behind a request on the Unix socket and all above it.
+func above(r *http.Request) (processes []string, complete bool) {
+	o := listen.From(r.Context())
+	if o == nil || o.Peer == nil {
+		return nil, false
+	}
+	all, err := peer.Ancestors(o.Peer)
+	return all, err == nil
+}
+
+// held is above for a connection over TCP on this machine.
+func held(r *http.Request) (processes []string, told bool) {
+	o := listen.From(r.Context())
+	if o == nil || o.Peer != nil {
+		return nil, false
+	}
+	h, err := o.Holder()
+	if err != nil {
+		return nil, !errors.Is(err, peer.ErrUnavailable)
+	}
+	all, err := peer.AncestorsOf(h)
+	if err != nil {
+		return []string{h.Process}, true // what is above it cannot be told
+	}
+	return all, true
+}
+
+// showsSession reports whether a request over TCP bears a session token where
+// one authenticates: on the routes of instruction delivery alone.
+func showsSession(r *http.Request) bool {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {
+		return false
+	}
+	scheme, token, ok := strings.Cut(r.Header["Authorization"][0], " ")
+	return ok && strings.EqualFold(scheme, "bearer") && strings.HasPrefix(strings.TrimLeft(token, " "), session.Prefix)
+}
+
+func overUnix(r *http.Request) bool {
+	o := listen.From(r.Context())
+	return o != nil && o.Peer != nil
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
@@ -9,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
-	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
-	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
@@ -102,15 +97,6 @@ func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 		out = append(out, s)
 	}
 	return out
-}
-
-// nodeName returns the name of a daemon among those that share a database.
-func nodeName(c *config.Config) string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
-	}
-	return cmp.Or(c.Store.Node, host)
 }
 
 // mailKeys are the secrets of messaging. They outlive a restart.
@@ -210,79 +196,6 @@ func recordSpawn(s *mail.Spawn) any {
 }
 
 var _ spawn.Book = (*mail.Book)(nil)
-
-// mailPaths are the operator's side of one messaging server.
-func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
-	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Person: a.mustBePerson, Holds: a.d.callers.auth.Holds,
-		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
-			return s.Hook(ctx, who, "", processes)
-		}}})
-}
-
-// addMailPaths puts the operator's side of messaging in its places. While its
-// database is away they answer 503.
-func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
-	if !a.d.o.Config.Agent.Enabled {
-		return
-	}
-	for path := range a.mailPaths(nil) {
-		if paths[path] != nil {
-			continue
-		}
-		paths[path] = func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-			m := a.d.messaging.Load()
-			if m == nil {
-				w.Header().Set("Retry-After", strconv.Itoa(int(retryTime/time.Second)))
-				http.Error(w, "messaging is off until its database can be used", http.StatusServiceUnavailable)
-				return
-			}
-			m.paths[path](w, r, who)
-		}
-	}
-}
-
-// measure is what /metrics shows beside the status.
-func (a api) measure(ctx context.Context) admin.Measures {
-	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.gate.Refused(), Instructions: a.d.instructing.measure()}
-	m := a.d.messaging.Load()
-	if m == nil {
-		return out
-	}
-	all, err := m.server.Measure(ctx)
-	if err != nil {
-		a.d.log.Warn("messaging could not be measured", "err", err)
-		return out
-	}
-	out.Agent = &admin.AgentMeasures{Accepted: all.Accepted, States: all.States, Peers: all.Peers, Waits: all.Waits, Sends: all.Sends}
-	return out
-}
-
-// above are the process behind a request on the Unix socket and all above it.
-func above(r *http.Request) (processes []string, complete bool) {
-	o := listen.From(r.Context())
-	if o == nil || o.Peer == nil {
-		return nil, false
-	}
-	all, err := peer.Ancestors(o.Peer)
-	return all, err == nil
-}
-
-// held is above for a connection over TCP on this machine.
-func held(r *http.Request) (processes []string, told bool) {
-	o := listen.From(r.Context())
-	if o == nil || o.Peer != nil {
-		return nil, false
-	}
-	h, err := o.Holder()
-	if err != nil {
-		return nil, !errors.Is(err, peer.ErrUnavailable)
-	}
-	all, err := peer.AncestorsOf(h)
-	if err != nil {
-		return []string{h.Process}, true // what is above it cannot be told
-	}
-	return all, true
-}
 
 // seen tells messaging of a sign of life.
 func (d *Daemon) seen(who *principal.Principal, session string) {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,30 +15,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
-
-// openOAuth makes what verifies the issuer's tokens; nothing where none is
-// configured.
-func (d *Daemon) openOAuth() error {
-	c := d.o.Config.OAuth
-	if c.Issuer == "" {
-		return nil
-	}
-	client, err := issuerClient(c, d.o.Config.Egress.Proxy)
-	if err != nil {
-		return fmt.Errorf("oauth.issuer: %w", err)
-	}
-	o, err := authn.NewOAuth(authn.OAuthOptions{Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
-		Algorithms: c.Algorithms, Client: client, OnProblem: func(text string) { d.log.Error(text) }})
-	if err != nil {
-		return err
-	}
-	d.issuer.oauth = o
-	d.onClose(func() {
-		o.Close()
-		client.CloseIdleConnections()
-	})
-	return nil
-}
 
 // issuerTime bounds each step of a connection to the issuer; authn bounds the
 // whole.

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -78,4 +81,84 @@ func (d *Daemon) openRules() error {
 	d.policy.Store(rules)
 	d.gate = gate.New(rules.set, d.audit, gate.Limits{CallsPerSecond: d.o.Config.Limits.CallsPerSecond})
 	return nil
+}
+
+// AcceptAudit makes the log as it is what the database keeps, and records that.
+// No daemon may run.
+func AcceptAudit(ctx context.Context, o Options) (err error) {
+	d := &Daemon{o: o, log: o.Log, offline: true}
+	defer d.Close()
+	for _, step := range []func() error{d.openState, d.openAudit} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	db, err := openStore(ctx, o, store.Options{Log: o.Log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	k := d.checkpoints
+	k.kept = true
+	return db.Write(ctx, func(tx *store.Tx) error {
+		was, err := k.expected(tx)
+		if err != nil {
+			return err
+		}
+		r := &audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.accepted"}
+		if len(was) > 0 {
+			r.Detail = []audit.Field{{Name: "records", Value: strconv.FormatUint(was[0].Seq, 10)}, {Name: "digest", Value: was[0].Hash}}
+		}
+		if _, err := d.audit.Append(r); err != nil {
+			return err
+		}
+		return errors.Join(k.forget(tx, keptMissing), k.forget(tx, keptLast))
+	})
+}
+
+func (d *Daemon) openPruning(ctx context.Context) error {
+	for _, step := range []func() error{d.openState, d.openAudit} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	db, err := openStore(ctx, d.o, store.Options{Log: d.log})
+	if err != nil {
+		return err
+	}
+	d.onClose(func() {
+		if err := db.Close(); err != nil {
+			d.log.Error("closing the store", "err", err)
+		}
+	})
+	stop, err := d.checkpoints.keep(ctx, db)
+	if err != nil {
+		return err
+	}
+	d.onClose(stop)
+	return d.retention.finish()
+}
+
+// Pruning removes records where no daemon runs.
+type Pruning struct{ d *Daemon }
+
+// OpenPruning opens the log and the database for it. A daemon that runs on the state
+// directory is an error. Call end when done.
+func OpenPruning(ctx context.Context, o Options) (p Pruning, end func(), err error) {
+	p.d = &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
+	if err := p.d.openPruning(ctx); err != nil {
+		p.d.Close()
+		return p, nil, fmt.Errorf("opening the audit log to prune it: %w", err)
+	}
+	return p, p.d.Close, nil
+}
+
+// Turn closes the open segment.
+func (p Pruning) Turn() error { return p.d.retention.turn(nil) }
+
+// Through removes the segments up to n for the operator, who is this process's own
+// user, and returns the number of the first record that stays.
+func (p Pruning) Through(ctx context.Context, n int) (begins uint64, err error) {
+	b, err := p.d.retention.prune(ctx, n, principal.New(principal.UID(p.d.uid)).WithLocal())
+	return b.Seq + 1, err
 }

@@ -2,40 +2,12 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
-	"github.com/doorward/doorward/internal/downstream/listen"
-	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
-
-// openPlaces pins the state and the runtime directory. Keys, tokens and
-// approvals lie in the one, the socket in the other: a tree that is put in
-// their place could pass for this daemon.
-func (d *Daemon) openPlaces() error {
-	files := []string{filepath.Join(d.o.StateDir, "doorward.db")}
-	if d.o.RuntimeDir != "" && !d.offline && d.o.Config.Listen.Unix == "auto" {
-		dir, err := peer.PrivateDir(d.o.RuntimeDir)
-		if err != nil {
-			return nil // the listener will be refused, and says so
-		}
-		dir.Close()
-		files = append(files, filepath.Join(d.o.RuntimeDir, listen.SocketName))
-	}
-	for _, file := range files {
-		place, err := durable.Pin(file)
-		if err != nil {
-			return fmt.Errorf("state directory: %w", err)
-		}
-		d.places = append(d.places, place)
-		d.onClose(place.Close)
-	}
-	return nil
-}
 
 // places are directories that must be reached by the paths they had at start.
 type places []*durable.Pinned

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -46,22 +44,6 @@ func policyOptions(c *config.Config, uid uint32) policy.Options {
 type rules struct {
 	set  *policy.Set
 	text string
-}
-
-// compilePolicy is Policy for the daemon itself. cmd/doorward has shown the
-// problems of the same text before; here they are one error.
-func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
-	set, problems := Policy(c, d.uid)
-	if set != nil {
-		return &rules{set, PolicyText(c)}, nil
-	}
-	var all []error
-	for _, p := range problems {
-		if !p.Warning {
-			all = append(all, fmt.Errorf("%s:%d: %s", p.File, p.Line, p.Text))
-		}
-	}
-	return nil, fmt.Errorf("the policy: %w", errors.Join(all...))
 }
 
 // policyText is the policy in force.

@@ -3,12 +3,9 @@ package daemon
 import (
 	"crypto/ed25519"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 
-	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
@@ -22,19 +19,6 @@ const (
 
 // proof is the key by which clients of the socket recognise the daemon.
 type proof ed25519.PrivateKey
-
-// openProof reads the key, or makes it, and publishes its public half.
-func (d *Daemon) openProof() error {
-	seed, err := sealKey(filepath.Join(d.o.StateDir, proofName))
-	if err != nil {
-		return err
-	}
-	d.proof = proof(ed25519.NewKeyFromSeed(seed))
-	if err := durable.ReplaceAt(filepath.Join(d.o.StateDir, PublicProofName), []byte(d.proof.public()+"\n")); err != nil {
-		return fmt.Errorf("publishing the daemon's key: %w", err)
-	}
-	return nil
-}
 
 // public is the public half as clients read it.
 func (p proof) public() string {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/retain"
@@ -221,51 +218,4 @@ func (r *retention) order(ctx context.Context, who *principal.Principal, body []
 		done.Problem = err.Error()
 	}
 	return done, http.StatusOK
-}
-
-// Pruning removes records where no daemon runs.
-type Pruning struct{ d *Daemon }
-
-// OpenPruning opens the log and the database for it. A daemon that runs on the state
-// directory is an error. Call end when done.
-func OpenPruning(ctx context.Context, o Options) (p Pruning, end func(), err error) {
-	p.d = &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
-	if err := p.d.openPruning(ctx); err != nil {
-		p.d.Close()
-		return p, nil, fmt.Errorf("opening the audit log to prune it: %w", err)
-	}
-	return p, p.d.Close, nil
-}
-
-func (d *Daemon) openPruning(ctx context.Context) error {
-	for _, step := range []func() error{d.openState, d.openAudit} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	db, err := openStore(ctx, d.o, store.Options{Log: d.log})
-	if err != nil {
-		return err
-	}
-	d.onClose(func() {
-		if err := db.Close(); err != nil {
-			d.log.Error("closing the store", "err", err)
-		}
-	})
-	stop, err := d.checkpoints.keep(ctx, db)
-	if err != nil {
-		return err
-	}
-	d.onClose(stop)
-	return d.retention.finish()
-}
-
-// Turn closes the open segment.
-func (p Pruning) Turn() error { return p.d.retention.turn(nil) }
-
-// Through removes the segments up to n for the operator, who is this process's own
-// user, and returns the number of the first record that stays.
-func (p Pruning) Through(ctx context.Context, n int) (begins uint64, err error) {
-	b, err := p.d.retention.prune(ctx, n, principal.New(principal.UID(p.d.uid)).WithLocal())
-	return b.Seq + 1, err
 }

@@ -37,9 +37,3 @@ func (s *said) of(server string) []string {
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines[server])
 }
-
-// heard takes a line that a server wrote to standard error.
-func (d *Daemon) heard(server, line string) {
-	d.said.note(server, line)
-	d.unseen.note(server, line)
-}

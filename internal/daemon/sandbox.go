@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -191,35 +190,6 @@ func (set *serverSet) containment() *containment {
 		all[name] = contained{server: s, box: sandboxOf(set.config, serverHome(name), s)}
 	}
 	return &all
-}
-
-// describe fills in how a server is contained: by what was found out when it was
-// configured, and for each of its processes by what holds there.
-func (a api) describe(s *admin.Server, children []process.Child) {
-	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}
-	if in := (*a.d.contained.Load())[s.Name]; in.box.Mode != "" {
-		box := in.box
-		s.Unseen = a.d.unseen.of(s.Name, in.server, box)
-		measures, err := a.d.runner.Check(box)
-		s.Sandbox, s.Containment = process.Summary(box.Mode, measures), measuresOf(measures)
-		if err != nil {
-			s.Sandbox = box.Mode + " (refused)"
-		}
-	}
-	for _, c := range children {
-		if c.Server == s.Name {
-			s.Processes = append(s.Processes, admin.Process{PID: c.PID, Sandbox: process.Summary(c.Mode, c.Measures),
-				Containment: measuresOf(c.Measures)})
-		}
-	}
-}
-
-func measuresOf(from []process.Measure) []admin.Measure {
-	all := make([]admin.Measure, 0, len(from))
-	for _, m := range from {
-		all = append(all, admin.Measure{Name: m.Name, State: m.State, Detail: m.Detail})
-	}
-	return all
 }
 
 // absolute is a path that means the same wherever a process stands.

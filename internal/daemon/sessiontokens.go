@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/downstream/authn"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/instructions/deliver"
-	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -52,17 +50,6 @@ func (s *callers) unjudged(r *http.Request) error {
 	return err
 }
 
-// showsSession reports whether a request over TCP bears a session token where
-// one authenticates: on the routes of instruction delivery alone.
-func showsSession(r *http.Request) bool {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {
-		return false
-	}
-	scheme, token, ok := strings.Cut(r.Header["Authorization"][0], " ")
-	return ok && strings.EqualFold(scheme, "bearer") && strings.HasPrefix(strings.TrimLeft(token, " "), session.Prefix)
-}
-
 // bearerNamed and standing ask about principals; a command without a daemon
 // has none but its own user.
 func (s *callers) bearerNamed(name string) *principal.Principal {
@@ -85,11 +72,6 @@ func instanceOf(r *http.Request) string {
 		return o.Peer.Instance
 	}
 	return ""
-}
-
-func overUnix(r *http.Request) bool {
-	o := listen.From(r.Context())
-	return o != nil && o.Peer != nil
 }
 
 // bearer is whose a bearer token is that was shown beside what authenticates

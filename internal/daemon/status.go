@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sort"
+	"strconv"
+	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/downstream/listen"
@@ -14,11 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
-
-// api answers the requests that are served beside MCP: the state of the daemon,
-// and what the operator asks and changes.
-type api struct{ d *Daemon }
 
 // paths are what is served beside MCP.
 func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
@@ -107,4 +107,79 @@ func (a api) builtinTrouble(name string) string {
 		return ""
 	}
 	return *why
+}
+
+// mailPaths are the operator's side of one messaging server.
+func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
+	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Person: a.mustBePerson, Holds: a.d.callers.auth.Holds,
+		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
+			return s.Hook(ctx, who, "", processes)
+		}}})
+}
+
+// addMailPaths puts the operator's side of messaging in its places. While its
+// database is away they answer 503.
+func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
+	if !a.d.o.Config.Agent.Enabled {
+		return
+	}
+	for path := range a.mailPaths(nil) {
+		if paths[path] != nil {
+			continue
+		}
+		paths[path] = func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
+			m := a.d.messaging.Load()
+			if m == nil {
+				w.Header().Set("Retry-After", strconv.Itoa(int(retryTime/time.Second)))
+				http.Error(w, "messaging is off until its database can be used", http.StatusServiceUnavailable)
+				return
+			}
+			m.paths[path](w, r, who)
+		}
+	}
+}
+
+// measure is what /metrics shows beside the status.
+func (a api) measure(ctx context.Context) admin.Measures {
+	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.gate.Refused(), Instructions: a.d.instructing.measure()}
+	m := a.d.messaging.Load()
+	if m == nil {
+		return out
+	}
+	all, err := m.server.Measure(ctx)
+	if err != nil {
+		a.d.log.Warn("messaging could not be measured", "err", err)
+		return out
+	}
+	out.Agent = &admin.AgentMeasures{Accepted: all.Accepted, States: all.States, Peers: all.Peers, Waits: all.Waits, Sends: all.Sends}
+	return out
+}
+
+// describe fills in how a server is contained: by what was found out when it was
+// configured, and for each of its processes by what holds there.
+func (a api) describe(s *admin.Server, children []process.Child) {
+	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}
+	if in := (*a.d.contained.Load())[s.Name]; in.box.Mode != "" {
+		box := in.box
+		s.Unseen = a.d.unseen.of(s.Name, in.server, box)
+		measures, err := a.d.runner.Check(box)
+		s.Sandbox, s.Containment = process.Summary(box.Mode, measures), measuresOf(measures)
+		if err != nil {
+			s.Sandbox = box.Mode + " (refused)"
+		}
+	}
+	for _, c := range children {
+		if c.Server == s.Name {
+			s.Processes = append(s.Processes, admin.Process{PID: c.PID, Sandbox: process.Summary(c.Mode, c.Measures),
+				Containment: measuresOf(c.Measures)})
+		}
+	}
+}
+
+func measuresOf(from []process.Measure) []admin.Measure {
+	all := make([]admin.Measure, 0, len(from))
+	for _, m := range from {
+		all = append(all, admin.Measure{Name: m.Name, State: m.State, Detail: m.Detail})
+	}
+	return all
 }
