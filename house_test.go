@@ -12,6 +12,7 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -222,6 +223,26 @@ func uses(t *testing.T, p pkg) map[string]bool {
 	return used
 }
 
+// callsAtImport reports whether a declaration is `var _ = f()`.
+func callsAtImport(d ast.Decl) bool {
+	g, ok := d.(*ast.GenDecl)
+	if !ok || g.Tok != token.VAR {
+		return false
+	}
+	return slices.ContainsFunc(g.Specs, func(s ast.Spec) bool {
+		v := s.(*ast.ValueSpec)
+		if len(v.Values) != 1 || v.Names[0].Name != "_" {
+			return false
+		}
+		call, ok := v.Values[0].(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		_, conversion := call.Fun.(*ast.ParenExpr)
+		return !conversion
+	})
+}
+
 func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -233,6 +254,9 @@ func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 			for _, d := range file.Decls {
 				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
 					t.Errorf("%s/%s has an init: nothing happens by being imported", p.ImportPath, name)
+				}
+				if callsAtImport(d) && name != "early.go" {
+					t.Errorf("%s/%s calls a function for nothing but what it does: nothing happens by being imported", p.ImportPath, name)
 				}
 			}
 			for _, c := range file.Comments {

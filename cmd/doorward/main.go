@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // The exit statuses of the command line.
@@ -59,9 +58,6 @@ func newRoot() *cobra.Command {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "child-supervisor" {
-		os.Exit(process.Supervise(os.Args[2:]))
-	}
 	// The HTTP client logs unsolicited responses of servers there, unescaped.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,20 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// TestMain lets the test binary play the supervisor of children, and the child
-// that is nothing but a pipe to a server played by the test.
+// TestMain lets the test binary play the child that is nothing but a pipe to a server
+// played by the test.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "child-supervisor":
-			os.Exit(process.Supervise(os.Args[2:]))
-		case "pump":
-			os.Exit(pump(os.Args[2]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == "pump" {
+		os.Exit(pump(os.Args[2]))
 	}
 	code := m.Run()
 	if builtDir != "" {

@@ -16,16 +16,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// TestMain lets the test binary play the supervisor of children and the
-// servers that misbehave.
+// TestMain lets the test binary play the servers that misbehave.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "child-supervisor":
-			os.Exit(process.Supervise(os.Args[2:]))
-		case "fake-server":
-			os.Exit(fakeServer(os.Args[2:]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == "fake-server" {
+		os.Exit(fakeServer(os.Args[2:]))
 	}
 	code := m.Run()
 	os.RemoveAll(scratch)

@@ -32,13 +32,13 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// The test binary is its own cast: a supervisor, an agent that does what its
+// The test binary is its own cast: an agent that does what its
 // prompt says, a daemon to be killed, or somebody at the door.
 func TestMain(m *testing.M) {
 	log.SetFlags(0)
 	if len(os.Args) > 1 {
 		roles := map[string]func([]string) int{
-			"child-supervisor": process.Supervise, "as-agent": asAgent, "as-caller": asCaller, "as-daemon": asDaemon, "as-orphan": asOrphan,
+			"as-agent": asAgent, "as-caller": asCaller, "as-daemon": asDaemon, "as-orphan": asOrphan,
 		}
 		if role, ok := roles[os.Args[1]]; ok {
 			os.Exit(role(os.Args[2:]))

@@ -24,7 +24,7 @@ func startInner(c call) (int, error) {
 	}
 	defer unix.Close(alive[0]) // the other end stays open for as long as this process lives
 	files := []uintptr{0, 1, 2, uintptr(alive[0]), reportFD}
-	argv := append([]string{"doorward", "child-supervisor", innerWord, "--"}, c.argv...)
+	argv := append([]string{"doorward", subcommand, innerWord, "--"}, c.argv...)
 	pid, err := 0, error(nil)
 	for _, p := range attempts(*c.plan) {
 		attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: innerAttr(p)}
@@ -97,7 +97,7 @@ func filtered() bool {
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
 }
 
-// inner runs the second stage and returns its exit status. See [Supervise].
+// inner runs the second stage and returns its exit status. See [supervise].
 func inner(c call) int {
 	nameSelf("doorward-jail")
 	p, err := readPlan()

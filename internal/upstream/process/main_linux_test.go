@@ -32,7 +32,6 @@ func TestMain(m *testing.M) {
 	log.SetFlags(0)
 	if len(os.Args) > 1 {
 		roles := map[string]func(args []string) int{
-			"child-supervisor": Supervise,
 			"as-echo":          asEcho,
 			"as-stubborn":      asStubborn,
 			"as-parent":        asParent,

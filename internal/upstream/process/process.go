@@ -49,7 +49,7 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := []string{"doorward", "child-supervisor"}
+	argv := []string{"doorward", subcommand}
 	var group *cgroup
 	if plan != nil {
 		if group = r.groups.make(plan.Limits); group != nil {

@@ -17,8 +17,8 @@ var ErrOutside = errors.New("outside of the directories that are allowed")
 // errUnsupported is the answer to every start: on Windows there is the client side alone.
 var errUnsupported = errors.New("stdio servers are not supported on Windows")
 
-// Supervise is the supervisor's part, which does not exist here.
-func Supervise([]string) int { return 1 }
+// supervise is the supervisor's part, which does not exist here.
+func supervise([]string) int { return 1 }
 
 // OpenFolder is not to be had here.
 func OpenFolder(string, []string) (*os.File, string, error) { return nil, "", errUnsupported }

@@ -84,7 +84,7 @@ func readPlan() (*plan, error) {
 	}
 }
 
-// Supervise is the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
+// supervise is the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
 // exit status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
 // Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, which begins with the plan where there is one, 4 with a
@@ -95,7 +95,7 @@ func readPlan() (*plan, error) {
 // With a plan it runs twice, one below the other. The first is the one that the daemon knows; the second, marked by --inner,
 // is process 1 of the server's own namespaces: it shuts itself in as the plan says, and starts the server. When it ends the
 // kernel kills everything that is left there.
-func Supervise(args []string) int {
+func supervise(args []string) int {
 	// The parent-death signal of the server fires when the thread that forked it ends, not the process (golang/go#27505).
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1)
