@@ -126,7 +126,7 @@ var only = []struct {
 	{"net/http.DefaultTransport", "", "only egress dials; the default transport honours HTTP_PROXY"},
 	{"net/http.DefaultServeMux", "", "imports register handlers on it"},
 	{module + "internal/trust/policy.Compile", "daemon/policycheck", "a file that a person wrote is checked before it decides"},
-	{"os.Exit", "cmd/doorward", "the exit status is decided in one place"},
+	{"os.Exit", "cmd/doorward upstream/process", "the exit status is decided in one place, and a supervisor ends before main begins"},
 	{"github.com/ncruces/go-sqlite3", "base/store", "only store knows which database it is"},
 	{"github.com/ncruces/go-sqlite3/driver", "base/store", "only store knows which database it is"},
 	{"github.com/jackc/pgx/v5", "base/store", "only store knows which database it is"},
