@@ -1,99 +1,10 @@
 package main
 
-import (
-	"context"
-	"errors"
-	"net/http"
-	"net/url"
-
-	"github.com/spf13/cobra"
-
-	"github.com/doorward/doorward/client"
-	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/messaging/mail"
-)
+import "github.com/spf13/cobra"
 
 // newAgent is the operator's side of messaging. The daemon refuses it to the
 // shells of agents.
 func newAgent() *cobra.Command {
 	return group("agent", "manage the messages of agents",
 		newPeers(), newSend(), newInbox(), newTail(), newTrace(), newHold(), newTransfer(), newStop(), newFsck(), newHook())
-}
-
-// pathAgent is the operator's side of messaging in the local API.
-const pathAgent = "/admin/v1/agent/"
-
-// mail reads a resource of messaging.
-func (l *daemonLink) mail(ctx context.Context, what string, q url.Values, out any) error {
-	path := pathAgent + what
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	return agentFailure(l.ask(ctx, path, out))
-}
-
-// mailPost performs an act of messaging.
-func (l *daemonLink) mailPost(ctx context.Context, what string, in, out any) error {
-	return agentFailure(l.tell(ctx, pathAgent+what, in, out))
-}
-
-// agentFailure says what a refusal means, and what to do about it.
-func agentFailure(err error) error {
-	var e *client.AdminError
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch {
-	case e.Code == "AGENT_SHELL":
-		return shellFailure(e.Why)
-	case e.Code == mail.PasskeyRequired:
-		return fail(exitRefused, "%w", errPasskey)
-	case e.Status == http.StatusForbidden:
-		return fail(exitRefused, "refused: this is for administrators (audit record %d)", e.Ref)
-	case e.Status == http.StatusNotFound && e.Code == "":
-		return fail(exitFailed, "this daemon has no messaging: it is older than this command, or agent.enabled is false")
-	case e.Code == "":
-		return fail(exitFailed, "%w", err)
-	}
-	if text := mailFailures()[e.Code]; text != "" {
-		return fail(exitFailed, "%s (%s)", text, e.Code)
-	}
-	return fail(exitFailed, "%w", err)
-}
-
-// shellFailure is the refusal of an operator's act whose caller is below a
-// registered agent, or may be.
-func shellFailure(why string) error {
-	if why == admin.WhyUnknown {
-		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
-			"run it in a terminal of the machine that the daemon runs on, with /proc readable, through its Unix socket")
-	}
-	if why == admin.WhyOrphan {
-		return fail(exitRefused, "refused (AGENT_SHELL): a process above this command may have been left behind, or asked for, by a program that speaks MCP; "+
-			"use a terminal that was open before those programs began, or log in anew")
-	}
-	return fail(exitRefused, "refused (AGENT_SHELL): this command was started by a registered agent, which may not act as the operator; "+
-		"run it in a terminal that no agent has opened")
-}
-
-// mailFailures are the codes that an operator meets, in words.
-func mailFailures() map[string]string {
-	return map[string]string{
-		mail.UnknownRecipient:    "there is no such peer: `doorward agent peers` lists them",
-		mail.UnknownMessage:      "there is no such message, or its state does not permit this",
-		mail.InvalidArgument:     "the daemon does not accept that argument",
-		mail.RecipientRefuses:    "the peer accepts no messages",
-		mail.MailboxFull:         "the mailbox is full: nothing was stored",
-		mail.SenderQuota:         "too many of your messages are already waiting there: nothing was stored",
-		mail.DuplicateSuppressed: "the same text was sent to this peer a moment ago: nothing was stored",
-		mail.NameOwned:           "the name belongs to another principal",
-		mail.NameInUse:           "the name is in use by a live session",
-		mail.NameInvalid:         "the name is not valid for a peer",
-		mail.NameReserved:        "the name is reserved",
-		mail.StoreUnavailable:    "the store does not answer: nothing was done",
-		mail.AuditUnavailable:    "the audit log cannot be written: nothing was done",
-		"TOO_LARGE":              "the text is too long: see agent.message_bytes",
-		"INVALID_BODY":           "the text is empty or not UTF-8",
-		"RATE_LIMITED":           "too many at once: try again in a moment",
-	}
 }

@@ -9,19 +9,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
-
-// hookTime bounds a hook: its client waits for it.
-const hookTime = 2 * time.Second
-
-// hookInput bounds what a client may say of the event.
-const hookInput = 4 << 20
 
 // hook runs the command that tells a client, at one of its events, how many
 // messages wait for its agent. It exits with 0 in every case, because some

@@ -215,9 +215,6 @@ func newApprove() *cobra.Command {
 		})
 }
 
-// errPasskey is the refusal of an approval on the command line that takes a passkey.
-var errPasskey = errors.New("refused: this takes a passkey (approvals.presence), and only the console can ask for one: the page Decisions")
-
 // openDecisions opens the console where that is what an approval takes.
 func openDecisions(ctx context.Context, o *invocation, why error) error {
 	if !errors.Is(why, errPasskey) {

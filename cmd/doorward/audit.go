@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -301,4 +303,16 @@ func (o *invocation) daemonOptions(state string) daemon.Options {
 	}
 	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}
+}
+
+// verifier reads the public key of a file, or of the state directory.
+func (o *invocation) verifier(file string) (note.Verifier, error) {
+	if file == "" {
+		state, err := o.stateDir()
+		if err != nil {
+			return nil, err
+		}
+		file = filepath.Join(state, auditkey.PublicName)
+	}
+	return auditkey.LoadVerifier(file)
 }

@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/retain"
 )
 
@@ -199,18 +196,6 @@ func (p *pruner) order(ctx context.Context, ask admin.Prune) (begins uint64, err
 		return 0, errors.New(done.Problem)
 	}
 	return done.Begins, nil
-}
-
-// verifier reads the public key of a file, or of the state directory.
-func (o *invocation) verifier(file string) (note.Verifier, error) {
-	if file == "" {
-		state, err := o.stateDir()
-		if err != nil {
-			return nil, err
-		}
-		file = filepath.Join(state, auditkey.PublicName)
-	}
-	return auditkey.LoadVerifier(file)
 }
 
 // verifyArchive checks an archive with the public key alone.

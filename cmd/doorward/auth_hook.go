@@ -28,45 +28,6 @@ func sessionHooks() []string { return []string{"SessionStart", "SubagentStart"} 
 // guidance itself.
 const guidanceText = "Guidance from Doorward is available to this session: call the tool instructions__read."
 
-// hookEvent is what a client says of an event. All of it is claimed.
-type hookEvent struct {
-	Name   string `json:"hook_event_name"`
-	CWD    string `json:"cwd"`
-	Source string `json:"source"` // startup, resume, clear or compact
-}
-
-// readHook reads what a client says, and does not wait for one that never ends.
-func readHook(ctx context.Context, in io.Reader) (e hookEvent) {
-	said := make(chan hookEvent, 1)
-	go func() {
-		var e hookEvent
-		b, _ := io.ReadAll(io.LimitReader(in, hookInput))
-		if json.Unmarshal(b, &e) != nil {
-			e = hookEvent{} // half of it, or garbage, says nothing
-		}
-		_, _ = io.Copy(io.Discard, in) // the client need not find its pipe broken
-		said <- e
-	}()
-	select {
-	case e = <-said:
-	case <-ctx.Done():
-	case <-time.After(hookTime / 4):
-	}
-	return e
-}
-
-// stdin reads a hook's input; a terminal gives none.
-func stdin() io.Reader {
-	if fi, err := os.Stdin.Stat(); err != nil || fi.Mode()&os.ModeCharDevice != 0 {
-		return eof{}
-	}
-	return os.Stdin
-}
-
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
 // newSessionStart makes a session for the agent whose hook this is, or whose step
 // of CI, and keeps it in a file. It ends well whatever happens, and in time:
 // without a session guidance is missing, and nothing else.
@@ -206,17 +167,6 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 		}
 	}
 	return k, nil
-}
-
-// sessionDir is where session files are: in the runtime directory. An agent that
-// the daemon started and contained cannot write there; its files are in the
-// directory for what is temporary, under its own name.
-func (o *options) sessionDir() (string, error) {
-	dir, err := o.runtimeDir()
-	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && isReadOnly(dir) {
-		dir = filepath.Join(os.TempDir(), "doorward-"+filepath.Base(token))
-	}
-	return dir, err
 }
 
 // errNoAgent: a session would end with this command, before anybody used it.

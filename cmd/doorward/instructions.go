@@ -3,15 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/instructions/library"
@@ -24,76 +21,6 @@ func newInstructions() *cobra.Command {
 	return group("instructions", "manage the documents delivered to sessions: versions, labels, readers",
 		newDocumentList(), newDocumentShow(), newDocumentDiff(), newDocumentVerify(), newPromote(), newRollback(),
 		newDocumentRevoke(), newDocumentEdit(), newDocumentImport(), newAccess(), newCanary())
-}
-
-// instructionsOperator is what the commands need of the documents, from a
-// daemon or from the store without one (deliver.Operator). by is who asks, where
-// there is no daemon to tell.
-type instructionsOperator interface {
-	// List returns each name and audience that is in the directory, has a label
-	// or waits, and the problems of the directory.
-	List(ctx context.Context, by deliver.Caller) (*deliver.Listing, error)
-	// Versions are those of one name, newest first.
-	Versions(ctx context.Context, by deliver.Caller, name string) (*deliver.Versions, error)
-	// Show gives one version with its text, the whole file. ref is a label or the
-	// beginning of a version.
-	Show(ctx context.Context, by deliver.Caller, name, ref string) (*deliver.Shown, error)
-	// Put writes a document into the directory. The commands replace no version.
-	Put(ctx context.Context, by deliver.Caller, name, content, replace string) (*deliver.VersionInfo, error)
-	// Promote gives a label, empty for production, to a version; empty: to what
-	// the directory holds.
-	Promote(ctx context.Context, by deliver.Caller, name, version, label string) (*library.Act, error)
-	Rollback(ctx context.Context, by deliver.Caller, name string) (*library.Act, error)
-	// Revoke withdraws one version, or with "" the name.
-	Revoke(ctx context.Context, by deliver.Caller, name, version string) (*library.Act, error)
-	// Access is who read what, newest first.
-	Access(ctx context.Context, by deliver.Caller) (*deliver.Accessed, error)
-	// Canary says which delivery a ref is from.
-	Canary(ctx context.Context, by deliver.Caller, ref string) (*deliver.Access, error)
-}
-
-// instructor is one run of a command on documents.
-type instructor struct {
-	o     *invocation
-	shelf instructionsOperator
-	by    deliver.Caller // without a daemon
-	end   func()         // closes the store; nil with a daemon
-}
-
-func newInstructor() *instructor { return &instructor{o: newInvocation()} }
-
-// command makes a command that opens the documents before it runs.
-func (i *instructor) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
-	return i.o.command(use, short, example, least, most, func(ctx context.Context, args []string) error {
-		defer i.close()
-		if err := i.open(ctx); err != nil {
-			return err
-		}
-		return storeFailure(run(ctx, args))
-	})
-}
-
-// open finds the documents: at the daemon, or without one in the store.
-func (i *instructor) open(ctx context.Context) error {
-	c, err := i.o.daemon.connect()
-	if err != nil {
-		return err
-	}
-	err = c.Reach(ctx)
-	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(stderr(), "doorward: no daemon is running: the store is used directly")
-		return i.openOffline(ctx)
-	}
-	i.shelf = shelfOfDaemon{i.o}
-	return err
-}
-
-func (i *instructor) close() {
-	if i.end != nil {
-		i.end()
-		i.end = nil
-	}
-	i.o.daemon.close()
 }
 
 // newDocumentList lists the documents, or the versions of one.
@@ -153,15 +80,6 @@ func newDocumentShow() *cobra.Command {
 		return number(c, args)
 	}
 	return c
-}
-
-// printExactly is print for a document: a file or a pipe gets every byte of it.
-func (i *instructor) printExactly(v any, text string) error {
-	if i.o.json {
-		return i.o.print(v, text)
-	}
-	_, err := io.WriteString(exactly(), text)
-	return err
 }
 
 // newDocumentDiff shows the difference between two versions. The default is

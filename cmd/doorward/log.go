@@ -181,14 +181,6 @@ func colourOf(outcome string) colour {
 	return map[string]colour{"error": red, "denied": red, "pending": yellow}[outcome]
 }
 
-// fit cuts a text to a number of characters.
-func fit(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
-}
-
 func sizeOf(n int64) string {
 	switch {
 	case n < 10_000:

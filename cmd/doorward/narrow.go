@@ -130,3 +130,11 @@ func serverNarrow(b *strings.Builder, v admin.Server, width int) {
 		say(1, "withheld: %d; doorward trust %s shows them", n, v.Name)
 	}
 }
+
+// fit cuts a text to a number of characters.
+func fit(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}

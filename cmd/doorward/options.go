@@ -14,6 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
+// version is set by the release build.
+var version = "0.1.0-dev"
+
 // options are the flags that several commands share.
 type options struct {
 	set     *pflag.FlagSet
@@ -156,4 +159,15 @@ func (o *options) dial() (*client.Client, error) {
 		c.Authorize(token.Reveal())
 	}
 	return c, nil
+}
+
+// sessionDir is where session files are: in the runtime directory. An agent that
+// the daemon started and contained cannot write there; its files are in the
+// directory for what is temporary, under its own name.
+func (o *options) sessionDir() (string, error) {
+	dir, err := o.runtimeDir()
+	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && isReadOnly(dir) {
+		dir = filepath.Join(os.TempDir(), "doorward-"+filepath.Base(token))
+	}
+	return dir, err
 }

@@ -141,10 +141,3 @@ func shown(all []authn.Token) []tokenLine {
 	}
 	return out
 }
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}

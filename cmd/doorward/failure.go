@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/doorward/doorward/client"
+)
+
+// The exit statuses of the command line.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRefused = 3
+	exitAway    = 4
+)
+
+// failure is an error with its exit status. A quiet failure is not printed,
+// because its command has already reported it.
+type failure struct {
+	status int
+	err    error
+	quiet  bool
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(status int, format string, a ...any) error {
+	return &failure{status: status, err: fmt.Errorf(format, a...)}
+}
+
+var (
+	errUsage       = errors.New("wrong usage")
+	errNoTokenFile = fmt.Errorf("%w: --token-file names no file", errUsage)
+)
+
+// report prints the error of a command and returns the exit status.
+func report(c *cobra.Command, err error) int {
+	var f *failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage):
+		sayError(err)
+		fmt.Fprintf(stderr(), "doorward: hint: %s (see %s --help)\n", c.UseLine(), c.CommandPath())
+		return exitUsage
+	case errors.As(err, &f):
+		if !f.quiet {
+			sayError(f.err)
+		}
+		return f.status
+	}
+	sayError(err)
+	if errors.Is(err, client.ErrNoDaemon) {
+		fmt.Fprintln(stderr(), "doorward: hint: start it with `doorward serve`")
+		return exitAway
+	}
+	if errors.Is(err, client.ErrNotOurs) {
+		fmt.Fprintln(stderr(), "doorward: hint: set the state directory of the intended daemon with --state-dir or DOORWARD_STATE_DIR, and check which process listens there")
+	}
+	return exitFailed
+}
+
+// sayError indents the further lines of an error, so that none of them looks
+// like a line of this program.
+func sayError(err error) {
+	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+}
