@@ -156,11 +156,12 @@ func TestANameThatIsOnNoListIsLookedForAgain(t *testing.T) {
 	m := h.modern("/mcp/s", "uid:1000")
 	m.tool("add", "")
 	s.setList("tools/list", badTools)
+	begun := time.Now()
 	for range 20 {
 		m.tool("other", "")
 	}
-	if n := len(s.got("tools/list")); n > 2 {
-		t.Errorf("a flood of unknown names asked the server %d times", n)
+	if n, seconds := len(s.got("tools/list")), int(time.Since(begun).Seconds()); n > 2+seconds {
+		t.Errorf("a flood of unknown names asked the server %d times in %d s", n, seconds)
 	}
 	eventually(t, "it is found and withheld", func() bool {
 		m.tool("evil", "")
