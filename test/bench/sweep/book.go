@@ -24,7 +24,7 @@ type book struct {
 }
 
 func open(path, model string) (*book, error) {
-	db, err := driver.Open("file:" + path + "?_txlock=immediate&_pragma=busy_timeout(20000)")
+	db, err := driver.Open("file:" + path + "?_txlock=immediate&_pragma=busy_timeout(120000)")
 	if err != nil {
 		return nil, err
 	}

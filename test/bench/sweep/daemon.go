@@ -90,20 +90,26 @@ func (d *daemon) join(ctx context.Context, name string) (*agent, error) {
 	return a, a.use(ctx, "register", map[string]any{"name": name, "namespace": "sweep"}, new(any))
 }
 
-// use calls a tool and decodes its answer.
+// use calls a tool and decodes its answer. While the database beside the daemon is held for
+// too long, it is called again.
 func (a *agent) use(ctx context.Context, tool string, args map[string]any, into any) error {
-	r, err := a.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		return fmt.Errorf("calling %s: %w", tool, err)
+	for {
+		r, err := a.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+		if err != nil {
+			return fmt.Errorf("calling %s: %w", tool, err)
+		}
+		b, err := json.Marshal(r.StructuredContent)
+		if err != nil {
+			return fmt.Errorf("calling %s: %w", tool, err)
+		}
+		if !r.IsError {
+			return json.Unmarshal(b, into)
+		}
+		if !strings.Contains(string(b), "STORE_UNAVAILABLE") {
+			return fmt.Errorf("calling %s: %s", tool, b)
+		}
+		time.Sleep(time.Second)
 	}
-	b, err := json.Marshal(r.StructuredContent)
-	if err != nil {
-		return fmt.Errorf("calling %s: %w", tool, err)
-	}
-	if r.IsError {
-		return fmt.Errorf("calling %s: %s", tool, b)
-	}
-	return json.Unmarshal(b, into)
 }
 
 // sent is the answer to a send.
