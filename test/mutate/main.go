@@ -17,6 +17,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "run only these tests")
 	flag.StringVar(&o.skip, "skip", "", "leave these tests out")
 	flag.IntVar(&o.cpu, "cpu", 60, "seconds of processor time after which a run counts as endless")
+	flag.StringVar(&o.match, "match", "", "try only the mutants whose lines match, as keys.go:24:")
 	flag.BoolVar(&o.short, "short", true, "run the short tests")
 	least := flag.Float64("killed", 0, "fail below this percentage")
 	flag.Parse()

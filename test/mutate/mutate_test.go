@@ -17,7 +17,7 @@ func TestMutantsOfAPackageAreKilledOrLive(t *testing.T) {
 	want := []string{
 		"LIVED CONDITIONALS_BOUNDARY at sample.go:9:7: < becomes <=",
 		"UNREACHED INVERT_NEGATIVES at sample.go:25:36: - becomes +",
-		"sample: 11 mutants, 9 killed, 1 lived, 1 unreached, 90.0 %",
+		"sample: 11 of 11 mutants, 9 killed, 1 lived, 1 unreached, 90.0 %",
 	}
 	if got := strings.Split(strings.TrimSpace(out.String()), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%.1f %%:\n%s", percent, out.String())

@@ -26,9 +26,9 @@ import (
 var acting string
 
 type options struct {
-	run, skip string
-	cpu       int
-	short     bool
+	run, skip, match string
+	cpu              int
+	short            bool
 }
 
 // measured is one package with its mutants.
@@ -48,6 +48,10 @@ type measured struct {
 // measure runs the tests for each mutant of a package and prints those that live. It
 // returns how many percent were killed of those that a test reaches.
 func measure(path string, o options, out io.Writer) (percent float64, err error) {
+	match, err := regexp.Compile(o.match)
+	if err != nil {
+		return 0, fmt.Errorf("-match: %w", err)
+	}
 	m := &measured{o: o, path: path, overlay: map[string]string{}}
 	if m.work, err = os.MkdirTemp("", "mutate"); err != nil {
 		return 0, err
@@ -63,10 +67,14 @@ func measure(path string, o options, out io.Writer) (percent float64, err error)
 	if err != nil {
 		return 0, err
 	}
-	killed, lived := 0, 0
+	killed, lived, unreached := 0, 0, 0
 	for i, mu := range m.mutants {
+		if !match.MatchString(mu.String()) {
+			continue
+		}
 		switch dead, err := m.try(i+1, mu, reached); {
 		case errors.Is(err, errUnreached):
+			unreached++
 			fmt.Fprintln(out, "UNREACHED", mu)
 		case err != nil:
 			return 0, err
@@ -78,7 +86,8 @@ func measure(path string, o options, out io.Writer) (percent float64, err error)
 		}
 	}
 	percent = 100 * float64(killed) / float64(max(killed+lived, 1))
-	fmt.Fprintf(out, "%s: %d mutants, %d killed, %d lived, %d unreached, %.1f %%\n", base(path), len(m.mutants), killed, lived, len(m.mutants)-killed-lived, percent)
+	fmt.Fprintf(out, "%s: %d of %d mutants, %d killed, %d lived, %d unreached, %.1f %%\n",
+		base(path), killed+lived+unreached, len(m.mutants), killed, lived, unreached, percent)
 	return percent, nil
 }
 

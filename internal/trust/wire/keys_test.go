@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -100,15 +101,44 @@ func TestFoldingIsEqualFold(t *testing.T) {
 func TestHasControl(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r < 0x300; r++ {
-		kind := hasEscape // as those below the space are written
+		kinds := []textKind{hasEscape} // as those below the space are written
 		switch {
 		case r >= utf8.RuneSelf:
-			kind = hasWide
+			kinds = []textKind{hasWide, hasWide | hasEscape}
 		case r >= ' ':
-			kind = 0
+			kinds = []textKind{0, hasEscape}
 		}
-		if got := hasControl([]byte("a"+string(r)+"b"), kind); got != unicode.IsControl(r) {
-			t.Errorf("%U: %v", r, got)
+		for _, kind := range kinds {
+			for _, text := range []string{string(r), string(r) + "b", "a" + string(r) + "b", "a" + string(r)} {
+				if got := hasControl([]byte(text), kind); got != unicode.IsControl(r) {
+					t.Errorf("%U in %q of kind %d: %v", r, text, kind, got)
+				}
+			}
+		}
+	}
+}
+
+// Containers beside each other are not inside each other.
+func TestSiblingsDoNotNest(t *testing.T) {
+	t.Parallel()
+	for _, e := range []string{`[]`, `[ ]`, `[1]`, `{}`, `{ }`, `{"a":1}`, `[{}]`, `{"a":[]}`} {
+		text := strings.Repeat("[", maxDepth-2) + strings.Repeat(e+",", 3*maxDepth) + "0" + strings.Repeat("]", maxDepth-2)
+		if err := ValidateValue([]byte(text)); err != nil {
+			t.Errorf("many of %s: %v", e, err)
+		}
+	}
+}
+
+// A scanner that one message has blown up is not kept; one that is kept is cleared.
+func TestScannersThatGrewAreNotKept(t *testing.T) {
+	const keep = 4096
+	for _, c := range []struct {
+		keys, decoded, folded int
+		kept                  bool
+	}{{64, 0, 0, true}, {keep, keep, keep, true}, {keep + 1, 0, 0, false}, {0, keep + 1, 0, false}, {0, 0, keep + 1, false}} {
+		s := &scanner{seed: maphash.MakeSeed(), b: []byte("x"), keys: make([]key, 0, c.keys), decoded: make([]byte, 0, c.decoded), folded: make([]byte, 0, c.folded)}
+		if s.release(); (s.b == nil) != c.kept {
+			t.Errorf("%+v: cleared %v", c, s.b == nil)
 		}
 	}
 }

@@ -87,7 +87,14 @@ var refusals = []struct {
 	{"in a result", `{"jsonrpc":"2.0","id":1,"result":{"content":[],"content":[]}}`, -32700, reasonDuplicate},
 	{"in error data", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":{"a":1,"a":2}}}`, -32700, reasonDuplicate},
 
+	// Texts that end early.
+	{"an open string", "\"ä", -32700, reasonEOF},
+	{"an open object", `{`, -32700, reasonEOF},
+	{"a key alone", `{"a"`, -32700, reasonEOF},
+	{"a byte order mark alone", "\uFEFF", -32700, reasonBOM},
+
 	// Depth.
+	{"objects too deep", strings.Repeat(`{"a":`, maxDepth) + `{}`, -32700, reasonDepth},
 	{"too deep", withParams(nested(maxDepth)), -32700, reasonDepth},
 	{"far too deep", strings.Repeat("[", 1_000_000), -32700, reasonDepth},
 
@@ -99,6 +106,7 @@ var refusals = []struct {
 	{"no version", `{"id":1,"method":"ping"}`, -32600, reasonVersion},
 	{"other version", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, -32600, reasonVersion},
 	{"version as a number", `{"jsonrpc":2.0,"id":1,"method":"ping"}`, -32600, reasonVersion},
+	{"version in an array", `{"jsonrpc":[2.0],"id":1,"method":"ping"}`, -32600, reasonVersion},
 	{"version null", `{"jsonrpc":null,"id":1,"method":"ping"}`, -32600, reasonVersion},
 	{"version with a space", `{"jsonrpc":"2.0 ","id":1,"method":"ping"}`, -32600, reasonVersion},
 	{"id alone", `{"jsonrpc":"2.0","id":1}`, -32600, reasonNoKind},
@@ -235,6 +243,27 @@ func TestParseRefusesEveryVariant(t *testing.T) {
 					t.Errorf("%s: %v", text, err)
 				}
 			}
+		}
+	}
+}
+
+// Six members lead to a level of their own. The objects in all others are the sender's,
+// and may have keys that differ in case alone.
+func TestLevelsBelowALevel(t *testing.T) {
+	t.Parallel()
+	below := map[level]map[string]level{
+		levelEnvelope: {"params": levelParams, "result": levelResult, "error": levelError},
+		levelParams:   {"_meta": levelMeta, "arguments": levelArguments},
+		levelResult:   {"_meta": levelMeta},
+	}
+	for lv, v := range vocabularies {
+		for i, k := range v.keys {
+			if got, want := level(lv).child(field(i+1)), below[level(lv)][k]; got != want {
+				t.Errorf("%s of level %d leads to level %d, want %d", k, lv, got, want)
+			}
+		}
+		if got := level(lv).child(fieldNone); got != levelNone {
+			t.Errorf("a strange key of level %d leads to level %d", lv, got)
 		}
 	}
 }

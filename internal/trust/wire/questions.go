@@ -27,7 +27,7 @@ func HoldsQuestions(raw []byte) bool {
 		}
 		start := p + n
 		p = StringEnd(raw, start)
-		if p-start >= 2 && isKey(raw[p:]) && isQuestions(unescaped(raw[start+1:p-1])) {
+		if isKey(raw[p:]) && isQuestions(unescaped(raw[start+1:p-1])) {
 			return true
 		}
 	}

@@ -42,6 +42,21 @@ func TestHoldsQuestions(t *testing.T) {
 	}
 }
 
+// TestResembles: a name is known in any case, and with its words separated.
+func TestResembles(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"aToZAndBack", "atozandback", "A_TO_Z_AND_BACK", "a_to_z_and_back", "a-to-Z-and-back", "a_to-z_and-back"} {
+		if !Resembles(key, "aToZAndBack") {
+			t.Errorf("%s is not taken for the name", key)
+		}
+	}
+	for _, key := range []string{"a_to_zandback", "a_toz_and_back", "_a_to_z_and_back", "a_to_z_and_back_", "a to z and back", "atozandbac"} {
+		if Resembles(key, "aToZAndBack") {
+			t.Errorf("%s is taken for the name", key)
+		}
+	}
+}
+
 // Whatever Parse calls plain has no such member for the other way either.
 func TestPlainMessagesHoldNoQuestions(t *testing.T) {
 	t.Parallel()

@@ -8,10 +8,11 @@ import (
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	const obj = ` { "a" : 1 , "b":"x\"}{,:\\", "c":{"a":2,"d":[{"a":3},"]"]} ,"e\u0066":true,"g":null,"":[ ],"ä":-1.5e+3 } `
+	const obj = ` { "a" : 1 , "b":"x\"}{,:\\", "c":{"a":2,"d":[{"a":3},"]"]} ,"e\u0066":true,"\u0068i":"h","\u0041bc":0,"g":null,"":[ ],"ä":-1.5e+3 } `
 	cases := map[string]string{
 		"a": `1`, "b": `"x\"}{,:\\"`, "c": `{"a":2,"d":[{"a":3},"]"]}`, "ef": `true`, "g": `null`, "": `[ ]`, "ä": `-1.5e+3`,
-		"d": "", "A": "", `e\u0066`: "", "aa": "", "x": "",
+		"hi": `"h"`, "Abc": `0`,
+		"d": "", "A": "", `e\u0066`: "", `\u0041bc`: "", "aa": "", "x": "",
 	}
 	for key, want := range cases {
 		got := Get([]byte(obj), key)
