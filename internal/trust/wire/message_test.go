@@ -90,6 +90,14 @@ var refusals = []struct {
 	// Texts that end early.
 	{"an open string", "\"ä", -32700, reasonEOF},
 	{"an open object", `{`, -32700, reasonEOF},
+	{"half a surrogate pair", `"\ud83d`, -32700, reasonSurrogate},
+	{"half a surrogate pair and a backslash", `"\ud83d\`, -32700, reasonSurrogate},
+	{"a surrogate pair but for a digit", `"\ud83d\ude0`, -32700, reasonSurrogate},
+	{"an escape but for a digit", `"\u004`, -32700, reasonEscape},
+	{"a sign alone", `-`, -32700, reasonNumber},
+	{"a point without digits", `1.`, -32700, reasonNumber},
+	{"an exponent without digits", `1e`, -32700, reasonNumber},
+	{"a signed exponent without digits", `1e+`, -32700, reasonNumber},
 	{"a key alone", `{"a"`, -32700, reasonEOF},
 	{"a byte order mark alone", "\uFEFF", -32700, reasonBOM},
 

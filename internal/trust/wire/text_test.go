@@ -77,3 +77,38 @@ func TestSurrogates(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersEverywhere: a number is read alone, at the end of a text and inside one, and
+// its length is bounded whatever stands before it.
+func TestNumbersEverywhere(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("7", maxNumber)
+	for _, number := range []string{"0", "-0", "7", "-70", "0.5", "1.25", "1e5", "1E+5", "1.5e-7", long, "-" + long[1:], "0." + long[2:]} {
+		for _, around := range [][2]string{{"", ""}, {" ", ""}, {"", " "}, {"[", "]"}, {`{"a":`, "}"}, {"[" + long + ",", "]"}} {
+			if err := ValidateValue([]byte(around[0] + number + around[1])); err != nil {
+				t.Errorf("%.20q in %.20q: %v", number, around, err)
+			}
+			if got := reasonOf(ValidateValue([]byte(around[0] + long + number + "1" + around[1]))); got == "" {
+				t.Errorf("%.20q behind a long number in %.20q is accepted", number, around)
+			}
+		}
+	}
+}
+
+// TestHexDigits: each digit of an escape counts, in either case.
+func TestHexDigits(t *testing.T) {
+	t.Parallel()
+	for r := rune(0); r < 0xD800; r += 7 {
+		for _, form := range []string{`"\u%04x"`, `"\u%04X"`} {
+			raw := fmt.Sprintf(form, r)
+			if got, ok := Text([]byte(raw)); !ok || got != string(r) || ValidateValue([]byte(raw)) != nil {
+				t.Errorf("%s is %q", raw, got)
+			}
+		}
+	}
+	for _, c := range "/:@G`g" {
+		if got := reasonOf(ValidateValue([]byte(`"\u00` + string(c) + `0"`))); got != reasonEscape {
+			t.Errorf("digit %c: %q", c, got)
+		}
+	}
+}
