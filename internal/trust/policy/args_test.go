@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -269,6 +270,39 @@ func TestNeed(t *testing.T) {
 		s := with(t, `@id("r") forbid (principal, action == Action::"tools/call", resource) when { `+condition+` };`)
 		if got := s.rules["r"].args; got == nil || got.all != want.all || !slices.Equal(got.names, want.names) {
 			t.Errorf("%s: %+v, want %+v", condition, got, want)
+		}
+	}
+}
+
+// TestBoundsOfArguments: each bound is the most that is read, of objects and of arrays.
+func TestBoundsOfArguments(t *testing.T) {
+	t.Parallel()
+	inside := func(open, close string, n int) string { return strings.Repeat(open, n) + strings.Repeat(close, n) }
+	for name, c := range map[string]struct {
+		most int
+		text func(n int) string
+	}{
+		"objects inside each other": {maxArgDepth, func(n int) string { return strings.Repeat(`{"a":`, n-1) + "{}" + strings.Repeat("}", n-1) }},
+		"arrays inside each other":  {maxArgDepth, func(n int) string { return `{"a":` + inside("[", "]", n-1) + "}" }},
+		"values":                    {maxArgValues, func(n int) string { return `{"a":[` + strings.Repeat("1,", n-2) + "2]}" }},
+		"members": {maxArgValues, func(n int) string {
+			text := `{"a":0`
+			for i := range n - 1 {
+				text += fmt.Sprintf(`,"b%d":1`, i)
+			}
+			return text + "}"
+		}},
+		"arrays in an array": {maxArgSets, func(n int) string { return `{"a":[` + strings.Repeat("[],", n) + "0]}" }},
+	} {
+		read := func(n int) error {
+			_, err := arguments([]byte(c.text(n)), &need{all: true})
+			return err
+		}
+		if err := read(c.most); err != nil {
+			t.Errorf("%d %s: %v", c.most, name, err)
+		}
+		if err := read(c.most + 1); !errors.Is(err, errTooMuch) {
+			t.Errorf("%d %s: %v", c.most+1, name, err)
 		}
 	}
 }
