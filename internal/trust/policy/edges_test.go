@@ -121,3 +121,111 @@ func TestOpenBracketsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryPathIsFound: no way to write an expression hides what a rule rests on.
+func TestEveryPathIsFound(t *testing.T) {
+	t.Parallel()
+	for condition, want := range map[string]string{
+		`context.observed.exe == "x"`:                                      "observed fact",
+		`context["observed"].exe == "x"`:                                   "observed fact",
+		`(if true then context.observed else context.attested).exe == "x"`: "observed fact",
+		`context.observed has exe`:                                         "observed fact",
+		`{"a": context.observed.exe}.a == "x"`:                             "observed fact",
+		`["x"].contains(context.observed.exe)`:                             "observed fact",
+		`context.attested.uid == 1 || !(context.observed.pid > 1)`:         "observed fact",
+		`context == {}`: "context as a whole",
+		`(if true then context else context).attested.uid == 1`:                      "context as a whole",
+		`{"a": context}.a.attested.uid == 1`:                                         "context as a whole",
+		`principal == context`:                                                       "context as a whole",
+		`principal.name == "x" && resource.name == "y" && context.attested.uid == 1`: "",
+	} {
+		set, problems := Compile(Options{UID: 1000, File: "p.cedar", Text: []byte(`permit (principal, action, resource) when { ` + condition + ` };`)})
+		if (set == nil) != (want != "") || want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Text, want)) {
+			t.Errorf("%s: %+v, want %q", condition, problems, want)
+		}
+	}
+}
+
+// TestClausesAddUp: a rule needs the arguments and facts of all its clauses.
+func TestClausesAddUp(t *testing.T) {
+	t.Parallel()
+	s := with(t, `@id("r") forbid (principal, action == Action::"tools/call", resource)
+when { context.args.a == 1 && resource.name == "x" } unless { context.attested.uid == 1 } when { context.args.b == 2 && context.attested.gid == 3 };`)
+	r := s.rules["r"]
+	if r.args == nil || r.args.all || strings.Join(r.args.names, " ") != "a b" || strings.Join(r.facts, " ") != "uid gid" {
+		t.Errorf("it reads the facts %v and the arguments %+v", r.facts, r.args)
+	}
+}
+
+// TestTheFirstRuleInOrderIsNamed, of several that decide, hold or are asked about two
+// resources.
+func TestTheFirstRuleInOrderIsNamed(t *testing.T) {
+	t.Parallel()
+	ask := func(file string, q Request) Decision {
+		q.Who, q.Server, q.Holds = principal.New("token:a"), "notes", true
+		return with(t, file).Decide(q)
+	}
+	const both = `
+@id("careful") @ask("first") permit (principal, action == Action::"tools/call", resource == Tool::"notes/x");
+@id("large") @ask("second") permit (principal, action == Action::"tools/call", resource == Tool::"notes/x") when { context.args.n > 1 };
+@id("third") @ask("third") permit (principal, action == Action::"tools/call", resource == Tool::"notes/x");`
+	for _, args := range []string{`{"n":0}`, `not JSON`} {
+		if d := ask(both, Request{Action: ActionCall, Name: "x", Args: []byte(args)}); !d.Allow || d.Ask.Rule != "careful" {
+			t.Errorf("%s: %+v", args, d)
+		}
+	}
+	const prompt, resource = `resource == Prompt::"notes/x"`, `resource == Resource::"notes/x"`
+	for _, effect := range []string{"permit", "forbid"} {
+		for _, order := range [][2]string{{prompt, resource}, {resource, prompt}} {
+			file := `@id("one") ` + effect + ` (principal, action, ` + order[0] + `); @id("two") ` + effect + ` (principal, action, ` + order[1] + `);`
+			if d := ask(file, Request{Action: ActionComplete, Name: "x"}); d.Rule != "one" || d.Allow != (effect == "permit") {
+				t.Errorf("%s: %+v", file, d)
+			}
+		}
+	}
+}
+
+// TestAPermitThatFailsBeforeItsArgumentsIsNone, and takes nothing away.
+func TestAPermitThatFailsBeforeItsArgumentsIsNone(t *testing.T) {
+	t.Parallel()
+	s := with(t, `@id("wide") permit (principal == Principal::"token:a", action, resource);
+@id("p") permit (principal, action == Action::"tools/call", resource) when { context.attested.label == "x" } when { context.args.a == 1 };`)
+	if d := s.Decide(callOf(principal.New("token:a"), "x", `{"a":1}`)); !d.Allow || d.Rule != "wide" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestWhatIsAboutTheServer: a method without an object, and one whose object has no type.
+func TestWhatIsAboutTheServer(t *testing.T) {
+	t.Parallel()
+	s := with(t, `@id("server") forbid (principal, action, resource == Server::"notes");
+@id("resource") forbid (principal, action, resource == Resource::"notes/x");`)
+	for _, c := range []struct{ action, name, rule string }{
+		{"resources/list", "", "server"}, {"resources/read", "x", "resource"}, {"tasks/get", "x", "server"}, {"strange/method", "x", "server"}, {"ping", "", "server"},
+	} {
+		q := Request{Who: principal.New("uid:1000").WithLocal(), Action: c.action, Server: "notes", Name: c.name}
+		if d := s.Decide(q); d.Allow || d.Rule != c.rule {
+			t.Errorf("%s of %q: %+v, want %s", c.action, c.name, d, c.rule)
+		}
+	}
+}
+
+// TestWordsOfNoScopeGrantNothing: a word that is not exactly one of the known forms.
+func TestWordsOfNoScopeGrantNothing(t *testing.T) {
+	t.Parallel()
+	s := with(t, "")
+	for word, want := range map[string]bool{"tool:notes/read": true, "server:notes": true,
+		"prompt:notes/read": false, "xtool:notes/read": false, ":notes/read": false, "notes/read": false, "tool:notes": false, "tool:notes/": false,
+		"tool:/read": false, "server:": false, "server": false, "Server:notes": false, "tool:notes/read/x": false, "": false} {
+		who := principal.New("token:t", principal.Fact{Name: "scope", Value: word, Grade: principal.Verified}).WithLocal()
+		if d := s.Decide(callOf(who, "read", "")); d.Allow != want {
+			t.Errorf("%q: %+v", word, d)
+		}
+	}
+	for _, word := range []string{"prompt:files/x", "tool:files", "files/x"} {
+		who := principal.New("token:t", principal.Fact{Name: "scope", Value: word, Grade: principal.Verified}).WithLocal()
+		if d := s.Decide(Request{Who: who, Action: "tools/list", Server: "files"}); d.Allow {
+			t.Errorf("%q opens a session: %+v", word, d)
+		}
+	}
+}
