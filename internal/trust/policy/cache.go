@@ -51,16 +51,7 @@ func newCache() cache {
 
 // hash says where the places of k are. The seed is random, so that a caller cannot choose
 // names that share them with another caller's.
-func (c *cache) hash(k *key) uint64 {
-	h := maphash.String(c.seed, k.who)
-	h = h*31 + maphash.String(c.seed, k.action)
-	h = h*31 + maphash.String(c.seed, k.server)
-	h = h*31 + maphash.String(c.seed, k.name)
-	if k.confirmed {
-		h++
-	}
-	return h ^ h>>32
-}
+func (c *cache) hash(k *key) uint64 { return maphash.Comparable(c.seed, *k) }
 
 // places are those of a hash.
 func (c *cache) places(hash uint64) []atomic.Pointer[entry] {

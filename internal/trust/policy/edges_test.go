@@ -114,7 +114,8 @@ func TestOpenBracketsAreCounted(t *testing.T) {
 		deep: 0, deep + "(": 1, "\n\n" + deep + "[": 3, deep + ")" + "{": 0, deep + "]}": 0, strings.Repeat("()", 3*maxNesting): 0,
 		`"` + deep + `((("`: 0, `"\"` + deep + `((("`: 0, `"a"` + deep + "(": 1, `"\\"` + deep + "(": 1,
 		"// " + deep + "(((": 0, "// x\n" + deep + "(": 2, "/* " + deep + "(\n*/": 0, "/* \n */" + deep + "(": 2, "/" + deep + "(": 1, deep + "/": 0,
-		`"a` + "\n" + deep + "(": 2,
+		`"a` + "\n" + deep + "(": 2, strings.Repeat("(/", maxNesting) + "(": 1, strings.Repeat("(* ", maxNesting) + "(": 1,
+		"//\n" + deep + "(": 2, "/**/" + deep + "(": 1, "// " + deep + "(((\n" + deep: 0, "/* " + deep + "((( */" + deep: 0,
 	} {
 		if got := tooDeep([]byte(text)); got != want {
 			t.Errorf("%.20q…%.20q: line %d, want %d", text, text[max(0, len(text)-10):], got, want)
@@ -154,6 +155,10 @@ when { context.args.a == 1 && resource.name == "x" } unless { context.attested.u
 	r := s.rules["r"]
 	if r.args == nil || r.args.all || strings.Join(r.args.names, " ") != "a b" || strings.Join(r.facts, " ") != "uid gid" {
 		t.Errorf("it reads the facts %v and the arguments %+v", r.facts, r.args)
+	}
+	own, _ := Options{File: "p.cedar", Text: []byte(`forbid (principal, action, resource) when { context.args.a == 1 }; forbid (principal, action, resource);`)}.Statements()
+	if len(own) != 2 || !own[0].Args || own[1].Args {
+		t.Errorf("as statements: %+v", own)
 	}
 }
 

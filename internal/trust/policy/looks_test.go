@@ -122,3 +122,21 @@ func TestDeniesAgreesWithTheDecisions(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAPatternDenies: a pattern of invisible characters means exactly those, and an
+// empty one nothing else.
+func TestWhatAPatternDenies(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, name string
+		denied        bool
+	}{
+		{"delete_*", "delete_note", true}, {"delete_*", "DELETE_note", true}, {"delete_*", "de\u200blete_note", true}, {"delete_*", "undelete_note", false},
+		{"\u202e*", "read_note", false}, {"\u202e*", "\u202eread_note", true}, {"\u200b", "", false}, {"\u200b", "\u200b", true},
+		{"", "", true}, {"", "\u200b", false}, {"", "a", false}, {"*", "", true}, {"*", "\u200b", true}, {"**", "a", true}, {"a*\u200b", "a", false},
+	} {
+		if got := Denies(c.pattern, c.name); got != c.denied {
+			t.Errorf("%q denies %q: %v", c.pattern, c.name, got)
+		}
+	}
+}
