@@ -112,3 +112,15 @@ func TestHexDigits(t *testing.T) {
 		}
 	}
 }
+
+// TestUTF8BehindWideText: what stands in front of a bad sequence does not make it good.
+func TestUTF8BehindWideText(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"é", "漢", "😀", "ꀀ", "\u07ff"} {
+		for _, bad := range []string{"\xe1A\x80", "\xe1\x80A", "\xc3A", "\xe2\x82", "\xf0\x9fA\x80", "\x80", "\xed\xa0\x80"} {
+			if got := reasonOf(ValidateValue([]byte(`"` + before + bad + `"`))); got != reasonUTF8 {
+				t.Errorf("%q behind %s: %q", bad, before, got)
+			}
+		}
+	}
+}
