@@ -23,10 +23,6 @@ import (
 // read one by one; with more references against the order they are read all at once.
 const backwardMost = 14
 
-// tangledPackages exceed backwardMost, each with the most that it may have. A number is
-// lowered when the package is split, and never raised.
-var tangledPackages = map[string]int{}
-
 // TestFilesOfAPackageHaveAnOrder counts the references of a file to names that a later
 // file declares, each name once for each file that uses it, in the best order that is
 // found by moving single files.
@@ -35,13 +31,7 @@ func TestFilesOfAPackageHaveAnOrder(t *testing.T) {
 	export := exportData(t)
 	for _, p := range packages(t) {
 		n := backward(references(t, p, export), p.GoFiles)
-		most, tangled := tangledPackages[p.ImportPath]
-		switch {
-		case tangled && n > most:
-			t.Errorf("%s has %d backward references between its files, and had %d: move what is used to a lower file or package", p.ImportPath, n, most)
-		case tangled && n <= backwardMost:
-			t.Errorf("%s has %d backward references between its files: take it out of tangledPackages", p.ImportPath, n)
-		case !tangled && n > backwardMost:
+		if n > backwardMost {
 			t.Errorf("%s has %d backward references between its files, and %d are the most: split it by job", p.ImportPath, n, backwardMost)
 		}
 	}

@@ -43,11 +43,11 @@ func TestNoticesGoThroughEgress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tell(approval.Question{N: 1, Expires: time.Now().Add(500 * time.Millisecond), Server: "s", Tool: "t", Args: `{}`})
 		wait := 20 * time.Second
 		if !allowed {
 			wait = time.Second
 		}
+		tell(approval.Question{N: 1, Expires: time.Now().Add(wait / 2), Server: "s", Tool: "t", Args: `{}`})
 		select {
 		case signed := <-got:
 			if !allowed || !signed {
