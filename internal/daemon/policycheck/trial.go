@@ -83,8 +83,8 @@ func (t *Trial) Fact(grade, name string, values ...string) error {
 }
 
 func factOf(grade, name string, values []string) (principal.Fact, error) {
-	g, ok := gradeOf(grade)
-	if !ok {
+	var g principal.Grade
+	if g.UnmarshalText([]byte(grade)) != nil || !g.MayRestrict() {
 		return principal.Fact{}, fmt.Errorf("there is no grade %s for a rule; there are attested, verified, observed", policy.Clip(grade))
 	}
 	f, ok := policy.KnownFacts[name]
@@ -102,14 +102,4 @@ func factOf(grade, name string, values []string) (principal.Fact, error) {
 		return principal.Fact{}, fmt.Errorf("the fact %s is %s", name, word(f.Form))
 	}
 	return principal.Fact{Name: name, Value: value, Grade: g}, nil
-}
-
-// gradeOf is the grade of a name, of those that a rule can read.
-func gradeOf(name string) (principal.Grade, bool) {
-	for g := principal.Observed; g <= principal.Attested; g++ {
-		if g.String() == name {
-			return g, true
-		}
-	}
-	return 0, false
 }

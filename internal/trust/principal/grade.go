@@ -2,6 +2,8 @@ package principal
 
 // Grades. Invariant: an unknown grade decides nothing.
 
+import "fmt"
+
 // Grade is how good the evidence for a fact is. Grades are ordered: a better
 // one compares greater.
 type Grade uint8
@@ -38,3 +40,14 @@ func (g Grade) MayRestrict() bool { return g.known() >= Observed }
 
 // MarshalText returns the lower-case name; it never fails.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText accepts exactly the names that MarshalText returns.
+func (g *Grade) UnmarshalText(b []byte) error {
+	for i, name := range gradeNames {
+		if string(b) == name {
+			*g = Grade(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no such grade: %.32q", b)
+}

@@ -95,8 +95,15 @@ func TestGrades(t *testing.T) {
 		if g.String() != want.name || g.MayAllow() != want.allow || g.MayRestrict() != want.restrict {
 			t.Errorf("grade %d: %s allow=%v restrict=%v, want %+v", g, g, g.MayAllow(), g.MayRestrict(), want)
 		}
-		if b, err := g.MarshalText(); err != nil || string(b) != want.name {
-			t.Errorf("grade %d is %s as text: %v", g, b, err)
+		var back principal.Grade
+		if b, err := g.MarshalText(); err != nil || back.UnmarshalText(b) != nil || back.String() != want.name {
+			t.Errorf("grade %d does not survive text: %s %v", g, b, err)
+		}
+	}
+	var g principal.Grade
+	for _, bad := range []string{"", "Attested", "ATTESTED", "attested ", "5"} {
+		if g.UnmarshalText([]byte(bad)) == nil {
+			t.Errorf("%q was taken as grade %v", bad, g)
 		}
 	}
 }
