@@ -58,7 +58,21 @@ mcpServers:
 	if status != 0 || at < 0 {
 		t.Fatalf("token new: status %d\n%s", status, out)
 	}
-	return &heldHouse{t: t, d: d, c: d.client("unix"), web: d.client("tcp"), token: strings.Fields(out[at:])[0]}
+	h := &heldHouse{t: t, d: d, c: d.client("unix"), web: d.client("tcp"), token: strings.Fields(out[at:])[0]}
+	if !poll(mailSoon, h.known) {
+		t.Fatal("the token is not taken")
+	}
+	return h
+}
+
+// known reports whether the daemon takes the token: for 100 ms it may not have looked.
+func (h *heldHouse) known() bool {
+	resp := h.operator(http.MethodGet, "/admin/v1/approvals", "")
+	if resp == nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // call calls the held tool. It always comes back: with an answer, or with the end of the
