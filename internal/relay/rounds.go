@@ -117,6 +117,13 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []question.
 		all.Go(func() { l.askOne(ctx, x, &inputs[i], urls) })
 	}
 	all.Wait()
+	if s := x.Session; s != nil && s.Context().Err() != nil {
+		select {
+		case <-ctx.Done(): // a session that ends cancels its calls, a moment later
+		case <-time.After(time.Second):
+		}
+		return nil, nil, context.Canceled
+	}
 	edits := make([]rawjson.Edit, 0, len(inputs))
 	for _, in := range inputs {
 		if errors.Is(in.Err, failure.ErrNotGiven) {
