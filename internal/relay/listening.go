@@ -73,11 +73,12 @@ func (l *listening) run() {
 		}
 	}
 	close(l.ended)
-	if l.ctx.Err() == nil {
+	ended := l.ctx.Err() == nil
+	l.cancel() // its successor may be acknowledged before reopen returns, and sees by this that there is a gap
+	if ended {
 		h.log.Info("server ended its listen", "server", h.b.Name, "acknowledged", ok, "err", err)
 		h.reopen(l, ok, before != nil)
 	}
-	l.cancel()
 }
 
 // stop ends a listen and waits, for a bounded time, for the server to be told.

@@ -48,6 +48,7 @@ func TestARequestOfAnotherProcessIsNotServed(t *testing.T) {
 				t.Errorf("the second request: %s, want %s", got, want)
 			}
 			if want == "closed" {
+				eventually(t, "the refusal is told", func() bool { return len(h.list()) > 0 && l.Refused()[ReasonOtherWriter] > 0 })
 				if got := h.list(); len(got) != 1 || got[0] != ReasonOtherWriter || l.Refused()[ReasonOtherWriter] != 1 || served.Load() != 1 {
 					t.Errorf("heard %q, counted %v, served %d", got, l.Refused(), served.Load())
 				}
