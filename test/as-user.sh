@@ -30,10 +30,14 @@ processes() {
 
 # caches gives the user copies of the downloaded Go modules and of what is
 # compiled, so that nothing is downloaded, and the libraries are not compiled again.
+# A cache of builds that has grown beyond half of the free space is left out.
 caches() {
 	mkdir -p "$home/go/pkg" "$home/.cache"
 	[ ! -d "$(go env GOMODCACHE)" ] || cp -a "$(go env GOMODCACHE)" "$home/go/pkg/mod"
-	[ ! -d "$(go env GOCACHE)" ] || cp -a "$(go env GOCACHE)" "$home/.cache/go-build"
+	built=$(go env GOCACHE)
+	[ -d "$built" ] || return 0
+	free=$(df -Pk "$home" | awk 'NR == 2 {print int($4 / 2)}')
+	[ "$(du -sk "$built" | cut -f 1)" -gt "$free" ] || cp -a "$built" "$home/.cache/go-build"
 }
 
 # path is PATH without the directories that the user may not enter.

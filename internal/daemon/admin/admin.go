@@ -158,12 +158,20 @@ type Options struct {
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
 
+// isMethod reports whether r has the method, and otherwise refuses it.
+func isMethod(w http.ResponseWriter, r *http.Request, method string) bool {
+	if r.Method == method {
+		return true
+	}
+	w.Header().Set("Allow", method)
+	answer(w, http.StatusMethodNotAllowed, nil)
+	return false
+}
+
 // guarded wraps what only an administrator may see.
 func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", "GET")
-			answer(w, http.StatusMethodNotAllowed, nil)
+		if !isMethod(w, r, http.MethodGet) {
 			return
 		}
 		leave, err := o.Enter(r, who, what)
@@ -200,9 +208,7 @@ func (o Options) posted(what string, f func(context.Context, *principal.Principa
 // postedBy is posted for what depends on the process behind the request.
 func (o Options) postedBy(what string, f func(*http.Request, *principal.Principal, []byte) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-		if r.Method != http.MethodPost {
-			w.Header().Set("Allow", "POST")
-			answer(w, http.StatusMethodNotAllowed, nil)
+		if !isMethod(w, r, http.MethodPost) {
 			return
 		}
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {

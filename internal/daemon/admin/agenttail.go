@@ -26,9 +26,7 @@ const (
 // point, because that would show earlier events. It ends with the caller, with
 // the daemon, or with an event `end` that states why.
 func (o Options) tail(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", "GET")
-		answer(w, http.StatusMethodNotAllowed, nil)
+	if !isMethod(w, r, http.MethodGet) {
 		return
 	}
 	q, err := query(r, []string{"peer"})

@@ -47,9 +47,7 @@ func NewRegistry(status func() Status, measure func(context.Context) Measures) *
 func (o Options) metrics() handler {
 	serve := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{DisableCompression: true})
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", "GET")
-			answer(w, http.StatusMethodNotAllowed, nil)
+		if !isMethod(w, r, http.MethodGet) {
 			return
 		}
 		leave, err := o.Enter(r, who, "metrics")

@@ -35,9 +35,7 @@ func Paths(o Options) map[string]handler {
 }
 
 func whoami(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", "GET")
-		answer(w, http.StatusMethodNotAllowed, nil)
+	if !isMethod(w, r, http.MethodGet) {
 		return
 	}
 	answer(w, http.StatusOK, Whoami{Principal: who.Name(), Facts: who.FactsJSON()})

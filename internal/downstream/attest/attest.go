@@ -11,7 +11,11 @@
 // process while it ran.
 package attest
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"net"
+)
 
 var (
 	// ErrUnsupported: this operating system has no peer credentials that
@@ -71,4 +75,21 @@ func (c *Credentials) Close() error {
 		return nil
 	}
 	return c.process.close()
+}
+
+// ofSocket is what read learns from the descriptor of c.
+func ofSocket(c *net.UnixConn, read func(fd int) (*Credentials, error)) (*Credentials, error) {
+	if c == nil {
+		return nil, errors.New("reading peer credentials: no connection")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	var creds *Credentials
+	var inner error
+	if err := raw.Control(func(fd uintptr) { creds, inner = read(int(fd)) }); err != nil {
+		return nil, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	return creds, inner
 }

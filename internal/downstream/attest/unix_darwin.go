@@ -18,19 +18,7 @@ import (
 // now (LOCAL_PEERTOKEN), so they are observed; there is no handle on a process
 // here.
 func OfUnix(c *net.UnixConn) (*Credentials, error) {
-	if c == nil {
-		return nil, errors.New("reading peer credentials: no connection")
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("reading peer credentials: %w", err)
-	}
-	var creds *Credentials
-	var inner error
-	if err := raw.Control(func(fd uintptr) { creds, inner = attest(int(fd)) }); err != nil {
-		return nil, fmt.Errorf("reading peer credentials: %w", err)
-	}
-	return creds, inner
+	return ofSocket(c, attest)
 }
 
 func attest(fd int) (*Credentials, error) {

@@ -28,20 +28,7 @@ const noUID = ^uint32(0)
 // overflow uid, otherwise the system call that failed. The caller must Close
 // the result.
 func OfUnix(c *net.UnixConn) (*Credentials, error) {
-	if c == nil {
-		return nil, errors.New("reading peer credentials: no connection")
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("reading peer credentials: %w", err)
-	}
-	var creds *Credentials
-	var inner error
-	err = raw.Control(func(fd uintptr) { creds, inner = attest(int(fd), peerPidfd) })
-	if err != nil {
-		return nil, fmt.Errorf("reading peer credentials: %w", err)
-	}
-	return creds, inner
+	return ofSocket(c, func(fd int) (*Credentials, error) { return attest(fd, peerPidfd) })
 }
 
 // attest does OfUnix for a descriptor; pidfd is a parameter so that the way of

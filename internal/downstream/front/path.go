@@ -3,7 +3,7 @@ package front
 import "strings"
 
 // splitPath returns "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
-// What is not exactly of that form has no face.
+// A path of any other form has neither.
 func splitPath(path string) (face, server string) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {

@@ -227,7 +227,7 @@ func parseNetlink(b []byte) ([]netlinkMessage, error) {
 
 // diagError marks the errors that mean that this system does not tell, and
 // will not: no such family (systemd's RestrictAddressFamilies), not permitted,
-// not implemented. Everything else stays what it is.
+// or no such call. Every other error stays what it is.
 func diagError(err error) error {
 	for _, lasting := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT,
 		unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL} {

@@ -222,6 +222,12 @@ func TestTimeIsLinear(t *testing.T) {
 				return best
 			}
 			many, one := cost(small, 16), cost(large, 1)
+			for range 10 { // on a busy machine one of them may have been disturbed each time
+				if one <= 8*many {
+					break
+				}
+				many, one = cost(small, 16), cost(large, 1)
+			}
 			if one > 8*many {
 				t.Errorf("16 times %d bytes took %v, %d bytes %v", len(small), many, len(large), one)
 			}
