@@ -30,8 +30,9 @@ const (
 type pacer struct {
 	work    func() uint64 // counts acts; standing still means idle
 	last    uint64
-	wait    int  // looks until memory may be given back again; 0: now
-	started bool // what the start left over has been given back
+	wait    int    // looks until memory may be given back again; 0: now
+	kept    uint64 // dead memory that remained after the last time, between live objects
+	started bool   // what the start left over has been given back
 	samples []metrics.Sample
 	stop    chan struct{}
 }
@@ -60,25 +61,29 @@ func (p *pacer) run() {
 	}
 }
 
-func (p *pacer) pace() {
+// read is the live heap, and the memory of the process that holds nothing.
+func (p *pacer) read() (live, dead uint64) {
 	metrics.Read(p.samples)
-	live := p.samples[0].Value.Uint64()
-	dead := p.samples[1].Value.Uint64() - min(live, p.samples[1].Value.Uint64()) + p.samples[2].Value.Uint64() + p.samples[3].Value.Uint64()
+	live = p.samples[0].Value.Uint64()
+	objects := p.samples[1].Value.Uint64()
+	return live, objects - min(live, objects) + p.samples[2].Value.Uint64() + p.samples[3].Value.Uint64()
+}
+
+func (p *pacer) pace() {
+	live, dead := p.read()
 	debug.SetGCPercent(percentFor(live))
 	now := p.work()
 	idle := now == p.last
 	p.last = now
+	p.wait, p.kept = max(0, p.wait-1), min(p.kept, dead)
 	switch {
 	case !idle:
-		p.wait = 0
 	case !p.started:
 		p.started = true
 		runtime.GC()
 		debug.FreeOSMemory()
 		_ = peer.Unmap() // only memory would be won
-	case p.wait > 0:
-		p.wait--
-	case dead > worthFreeing:
+	case p.wait == 0 && dead > p.kept+worthFreeing:
 		p.wait = betweenTrims
 		// Each collection halves the stacks that idle goroutines no longer
 		// need; FreeOSMemory is a third one.
@@ -86,6 +91,7 @@ func (p *pacer) pace() {
 		runtime.GC()
 		debug.FreeOSMemory()
 		_ = peer.Unmap() // only memory would be won
+		_, p.kept = p.read()
 	}
 }
 

@@ -1,9 +1,10 @@
 package era
 
 import (
+	"slices"
+
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
-	"slices"
 )
 
 // Levels are the severities of log messages, least first (RFC 5424).

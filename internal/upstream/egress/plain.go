@@ -166,7 +166,8 @@ func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 const maxInterim = 5
 
 // bufferFor is the read buffer of a connection that is dialed for a request. A stream of
-// events keeps its own for as long as its session lives, and little comes on it.
+// events keeps its own for as long as its session lives, and little comes on it. The
+// line with the size of a chunk, its extensions included, has to fit (net/http/internal).
 func bufferFor(req *http.Request) int {
 	if req.Method == http.MethodGet {
 		return streamBytes
@@ -229,7 +230,7 @@ func (p *plain) release(c *plainConn) {
 	c.since = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shut || len(p.free) >= p.max {
+	if p.shut || len(p.free) >= p.max || c.r.Size() < bufferBytes {
 		c.Close()
 		return
 	}
