@@ -143,7 +143,8 @@ func (v vetting) vetPolicy(c *config.Config) error {
 	return v.differs(errPolicy, func(a *allowance) bool { return a.Policy != policyDigest(c) })
 }
 
-// differs is changed where what was allowed is not what is there.
+// differs returns changed if the allowance does not match the file, and errNotAllowed if there
+// is no allowance.
 func (v vetting) differs(changed error, from func(*allowance) bool) error {
 	a, err := v.allowance()
 	switch {

@@ -65,7 +65,8 @@ mcpServers:
 	return h
 }
 
-// known reports whether the daemon takes the token: for 100 ms it may not have looked.
+// known reports whether the daemon accepts the token. It rereads tokens for an unknown one at
+// most every 100 ms.
 func (h *heldHouse) known() bool {
 	resp := h.operator(http.MethodGet, "/admin/v1/approvals", "")
 	if resp == nil {
@@ -191,7 +192,7 @@ func (w *heldWatch) look() []string {
 	return w.note(buf[:n])
 }
 
-// all notes the steps of further files too, once the daemon has ended.
+// all adds the steps of later files. Call it after the daemon has ended.
 func (w *heldWatch) all(t *testing.T) []string {
 	t.Helper()
 	w.look()
@@ -206,7 +207,7 @@ func (w *heldWatch) all(t *testing.T) []string {
 			if err != nil {
 				t.Error(err)
 			}
-			w.rest = nil // a record that was cut off stands whole in the next file, or nowhere
+			w.rest = nil // a truncated record is complete in the next file or missing
 			w.note(b)
 		}
 	}
@@ -330,7 +331,7 @@ func (h *heldHouse) executions() map[int]int {
 	return count
 }
 
-// killedBehind reports a round in which the daemon was killed after n records.
+// killedBehind reports whether the daemon was killed after exactly n records in some round.
 func (h *heldHouse) killedBehind(n int) bool {
 	return slices.ContainsFunc(h.rounds, func(r heldRound) bool { return len(r.steps) == n })
 }

@@ -37,8 +37,7 @@ func (i *instructor) openOffline(ctx context.Context) error {
 	return nil
 }
 
-// storeFailure says what a refusal of the store means, where there is no daemon to
-// say it.
+// storeFailure gives an error of the store its text and exit status when no daemon runs.
 func storeFailure(err error) error {
 	var refusal *gate.Refusal
 	var problems document.Problems

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestASupervisorDoesNotInitialiseTheProgram: each server has two supervisors, so what they
-// initialise is paid for twice in memory and in time.
+// TestASupervisorDoesNotInitialiseTheProgram verifies that a supervisor does not initialise
+// package daemon. A contained server has two supervisors, and each would spend that memory
+// and time.
 func TestASupervisorDoesNotInitialiseTheProgram(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -20,8 +20,8 @@ const (
 	paceEvery   = time.Second
 	// worthFreeing is how much dead memory an idle daemon gives back.
 	worthFreeing = 6 << 20
-	// betweenTrims are the looks between two times that an idle daemon gives memory
-	// back: idle sessions leave garbage too, with each keep-alive.
+	// betweenTrims is how many seconds lie at least between two times that an idle
+	// daemon gives memory back. Idle sessions produce garbage with each keep-alive.
 	betweenTrims = 10
 )
 
@@ -82,7 +82,7 @@ func (p *pacer) pace() {
 		p.started = true
 		runtime.GC()
 		debug.FreeOSMemory()
-		_ = peer.Unmap() // only memory would be won
+		_ = peer.Unmap() // a failure only keeps the pages resident
 	case p.wait == 0 && dead > p.kept+worthFreeing:
 		p.wait = betweenTrims
 		// Each collection halves the stacks that idle goroutines no longer
@@ -90,7 +90,7 @@ func (p *pacer) pace() {
 		runtime.GC()
 		runtime.GC()
 		debug.FreeOSMemory()
-		_ = peer.Unmap() // only memory would be won
+		_ = peer.Unmap() // a failure only keeps the pages resident
 		_, p.kept = p.read()
 	}
 }

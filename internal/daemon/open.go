@@ -26,7 +26,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// New opens the state and wires the rooms. Nothing listens yet.
+// New opens the state and builds the parts of the daemon. It opens no listener.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
@@ -249,7 +249,7 @@ func (d *Daemon) openDoor() error {
 }
 
 // idleSession is how long a session without an open stream outlives its last
-// request. Agents pause for lunch.
+// request. It covers pauses of an agent.
 const idleSession = 2 * time.Hour
 
 // open makes the web console.

@@ -74,7 +74,7 @@ func (l *listening) run() {
 	}
 	close(l.ended)
 	ended := l.ctx.Err() == nil
-	l.cancel() // its successor may be acknowledged before reopen returns, and sees by this that there is a gap
+	l.cancel() // before reopen, so that a successor that is acknowledged early detects the gap
 	if ended {
 		h.log.Info("server ended its listen", "server", h.b.Name, "acknowledged", ok, "err", err)
 		h.reopen(l, ok, before != nil)

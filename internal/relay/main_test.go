@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary play the child that is nothing but a pipe to a server
-// played by the test.
+// TestMain runs pump if the first argument is "pump": a child that joins its stdio to a
+// socket of the test. Otherwise it runs the tests and fails if they leave something behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pump" {
 		os.Exit(pump(os.Args[2]))

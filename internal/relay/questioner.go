@@ -265,7 +265,7 @@ func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	a.asked(c, x, e)
 }
 
-// refuse answers a question for which there is no one client to ask, and records it.
+// refuse refuses and records a question that cannot be assigned to one client.
 func (a *questioner) refuse(c *liveConn, e upstream.Event) {
 	if _, pass, err := a.questions.decide(question.Client{X: front.Exchange{Who: a.who}}, e.Method, e.Params); err == nil {
 		pass.Leave("unsupported", 0)

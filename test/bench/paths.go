@@ -47,7 +47,8 @@ type tools struct {
 }
 
 // settleTime is the age from which a program's digest is remembered: a younger file may change and still
-// look the same, so it is read again at each start. Nobody builds his server a second before he calls it.
+// look the same, so it is read again at each start. A server is rarely built within a second
+// of its first call.
 const settleTime = 2500 * time.Millisecond
 
 // buildTools compiles the servers into dir. The Go tool is at hand wherever `go run` started this.

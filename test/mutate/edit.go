@@ -8,7 +8,9 @@ import (
 
 // edits are the changes of one text, by offset.
 type edits struct {
-	closes, opens map[int]string // in front of what stands there; the first is the outer
+	// closes and opens are texts to insert before an offset, the closes first. Of the opens
+	// the outermost comes first, of the closes the innermost.
+	closes, opens map[int]string
 	replaced      map[int]swap
 }
 
@@ -42,7 +44,7 @@ func (e edits) apply(text []byte) []byte {
 	return out.Bytes()
 }
 
-// only changes the operator of one mutant.
+// only returns text with the operator of one mutant replaced.
 func only(m mutant, text []byte) []byte {
 	at := m.where.Offset
 	return slices.Concat(text[:at], []byte(m.to.String()), text[at+len(m.op.String()):])

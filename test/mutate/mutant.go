@@ -63,7 +63,8 @@ func (s *schema) walk(n ast.Node) {
 	}
 }
 
-// fixes reports a node in which Go wants constants.
+// fixes reports whether Go requires constants inside n: a declaration of constants, or an array
+// type with its length.
 func fixes(n ast.Node) bool {
 	d, ok := n.(*ast.GenDecl)
 	_, array := n.(*ast.ArrayType)
@@ -82,7 +83,7 @@ func children(n ast.Node, visit func(ast.Node)) {
 	})
 }
 
-// mutate opens the mutants of a node and returns what closes them behind it.
+// mutate inserts the start of the mutated call before n and returns the text to insert after n.
 func (s *schema) mutate(n ast.Node) (closing string) {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
@@ -157,7 +158,8 @@ func (s *schema) step(n *ast.IncDecStmt) {
 	s.edits.replace(s.file.Offset(n.TokPos), 2, ")")
 }
 
-// explicit is the type argument of a constant, whose operands do not show it.
+// explicit returns the type argument for a constant expression, whose operands do not show its
+// type, and "" for any other.
 func (s *schema) explicit(e ast.Expr) string {
 	tv := s.info.Types[e]
 	if tv.Value == nil {

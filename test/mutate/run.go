@@ -42,7 +42,7 @@ type measured struct {
 	overlay map[string]string
 	mutants []mutant
 	binary  string
-	fast    string // the tests that take little of the time together, as an expression
+	fast    string // pattern of the fast tests for -test.run
 }
 
 // measure runs the tests for each mutant of a package and prints those that live. It
@@ -104,8 +104,8 @@ func (m *measured) try(id int, mu mutant, reached map[int]bool) (bool, error) {
 	return m.fails(m.binary, "MUTANT="+strconv.Itoa(id)), nil
 }
 
-// tryBuilt is try with a build of its own. What does not compile is no mutant, and
-// counts as not reached.
+// tryBuilt tests a mutant in a binary of its own. A mutant that does not compile counts as
+// unreached.
 func (m *measured) tryBuilt(mu mutant) (bool, error) {
 	text, err := os.ReadFile(mu.where.Filename)
 	if err != nil {
@@ -131,8 +131,8 @@ func (m *measured) fails(binary string, env ...string) bool {
 	return err != nil
 }
 
-// runTests bounds the time of the processor, since on a busy machine the clock says
-// little, and the clock for what waits for ever.
+// runTests limits processor time, because elapsed time depends on the load, and elapsed time
+// to 5 minutes, for tests that block.
 func (m *measured) runTests(binary, run string, env ...string) ([]byte, error) {
 	args := []string{"-c", "ulimit -t " + strconv.Itoa(m.o.cpu) + "; exec \"$@\"", "sh", binary,
 		"-test.failfast", "-test.v", "-test.timeout=5m", "-test.short=" + strconv.FormatBool(m.o.short), "-test.run=" + run}
@@ -168,7 +168,8 @@ func (m *measured) baseline() (map[int]bool, error) {
 	return reached, nil
 }
 
-// fastTests are those that take a tenth of the time that all take, together.
+// fastTests selects the fastest tests that together take at most a tenth of the total time. It
+// returns a pattern for -test.run.
 func fastTests(out string) string {
 	type test struct {
 		name    string

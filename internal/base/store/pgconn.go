@@ -180,7 +180,7 @@ func (c *pgConn) stmt(query string, args []any) (*pgStmt, error) {
 	oids := make([]uint32, len(args))
 	key := make([]byte, 0, 4*len(args)+len(query))
 	for i, a := range args {
-		if t, ok := c.types.TypeForValue(a); ok { // but for NULL: what the statement needs there
+		if t, ok := c.types.TypeForValue(a); ok { // for NULL the server infers the type
 			oids[i] = t.OID
 		}
 		key = binary.BigEndian.AppendUint32(key, oids[i])
@@ -257,7 +257,7 @@ func (c *pgConn) encode(s *pgStmt, args []any) (_ [][]byte, err error) {
 	return params, nil
 }
 
-// formatOf is binary for the types of values.go; another one has its text.
+// formatOf returns binary for the types of values.go and text for all others.
 func formatOf(oid uint32) int16 {
 	switch oid {
 	case pgtype.BoolOID, pgtype.ByteaOID, pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.Float4OID, pgtype.Float8OID:

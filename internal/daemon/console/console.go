@@ -78,14 +78,14 @@ type Servers interface {
 	Restart(server string) (ended int, err error)
 }
 
-// ErrVerdict says that a decision is none of those that exist.
+// ErrVerdict means that a form names an unknown decision.
 var ErrVerdict = errors.New("no such decision")
 
 // Approvals is the queue of held calls and messages.
 type Approvals interface {
 	Pending(ctx context.Context, by Caller) ([]Held, error)
-	// Settle decides question n. It is an error when the question is not open
-	// or the caller may not decide, and [ErrVerdict] for a form that no page has.
+	// Settle decides question n. It fails if the question is not open or the
+	// caller may not decide, and with [ErrVerdict] if d is unknown.
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 

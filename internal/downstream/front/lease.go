@@ -6,7 +6,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// lease is something under way that ends when its principal is proved no more.
+// lease is a running request or stream that ends when its principal's credential becomes
+// invalid.
 type lease struct {
 	who *principal.Principal
 	cut func()
@@ -16,7 +17,7 @@ func (d *Door) watched(who *principal.Principal) bool { return d.o.Holds != nil 
 
 func nothing() {}
 
-// lend enters what is under way for who; back takes it out again.
+// lend registers a lease for who; back removes it.
 func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
 	if !d.watched(who) {
 		return nothing
@@ -38,7 +39,7 @@ func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 	})
 }
 
-// disown says that the answer, if none has begun, is 401 with this challenge.
+// disown sets the challenge of the 401 to send if no answer has begun.
 func (s *stream) disown(challenge string) {
 	s.mu.Lock()
 	s.disowned = challenge

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Keeper keeps entries for the next run of the daemon. Find fails with fs.ErrNotExist
-// where there is no entry of that name. What cannot be kept is the Keeper's to report.
+// Keeper stores sessions for the next run of the daemon. Find returns fs.ErrNotExist for an
+// unknown name. Keeper reports its own write errors.
 type Keeper interface {
 	Keep(name string, content []byte)
 	Find(name string) ([]byte, error)
@@ -24,8 +24,8 @@ type kept struct {
 	State json.RawMessage `json:"state,omitempty"` // what the Handler remembers
 }
 
-// nameOf is what a session is kept under: a digest of all that a request must have to
-// find it. Whoever lacks a part of it asks for another name.
+// nameOf returns the key of a stored session: a digest of id, server and principal. A
+// request that differs in one of them finds nothing.
 func nameOf(id string, who *principal.Principal, server string) string {
 	h := sha256.New()
 	for _, part := range []string{id, server, who.Key()} {
@@ -35,7 +35,7 @@ func nameOf(id string, who *principal.Principal, server string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// place is where one session is kept. The zero place keeps nothing.
+// place is the stored copy of one session. The zero place stores nothing.
 type place struct {
 	keeper Keeper
 	name   string

@@ -14,7 +14,7 @@ type request struct {
 	s     *Server
 	w     http.ResponseWriter
 	r     *http.Request
-	who   *principal.Principal // as the door knows him
+	who   *principal.Principal // the authenticated principal
 	unix  bool
 	shown shown
 	path  string

@@ -31,10 +31,9 @@ func (s *storage) begins() {
 	s.begun.Store(&now)
 }
 
-// settle waits for the library's first look, or its first attempt at another
-// store, but not for long: after it the state says all. That time is one for all
-// requests together, so that a store which answers slowly, or never, costs them
-// a moment at the start and nothing later.
+// settle waits once, for a bounded time shared by all requests, for the first look of the
+// library or the first attempt at the remote. A store that answers slowly, or never, delays
+// requests only within patience of the start.
 func (s *storage) settle(ctx context.Context) {
 	end := s.begun.Load().Add(patience)
 	if s.settled.Load() || !time.Now().Before(end) {

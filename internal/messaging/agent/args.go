@@ -47,11 +47,11 @@ func (s schemas) parseArgs(raw []byte) (args, error) {
 
 var atProperty = regexp.MustCompile(`/properties/([a-z_]+)`)
 
-// longSchema is the length from which the schema of an argument is not repeated.
+// longSchema is the length in bytes above which an error omits the schema of an argument.
 const longSchema = 300
 
-// misfit says which argument is missing, or which does not fit and what would; nothing of
-// its value.
+// misfit names the missing argument, or the one that fails its schema with that schema. It
+// never quotes a value.
 func (s schemas) misfit(a args, err error) *problem {
 	var required []string
 	_ = json.Unmarshal(wire.Get(s.input, "required"), &required) // without it nothing is missing
@@ -70,7 +70,8 @@ func (s schemas) misfit(a args, err error) *problem {
 	return refusef(mail.InvalidArgument, "the argument %s does not fit its schema", m[1])
 }
 
-// wanted is the schema of an argument without its description; empty: it is long.
+// wanted returns the schema of an argument without its description, or "" if it is longer
+// than longSchema.
 func (s schemas) wanted(name string) string {
 	var property map[string]any
 	if json.Unmarshal(wire.GetPath(s.input, "properties", name), &property) != nil {

@@ -41,7 +41,7 @@ func (o *Operator) OnHeld(ctx context.Context, look func()) {
 type Decision struct {
 	MessageID, Preview, Passkey string
 	Approve                     bool
-	Mailboxes                   []string // by peer id, for which an approval is
+	Mailboxes                   []string // peer ids of the mailboxes that an approval covers; nil: all
 	Why                         string   // told to the sender of what is refused
 }
 

@@ -112,10 +112,9 @@ func (d Desk) settled(ctx context.Context, messageID string, in []string, note N
 	return out, nil
 }
 
-// Approve lets a held message through. passkey is the key that signed it; empty: none
-// did, which is refused where the book asks for one. It is let into the mailboxes of
-// shown alone, since more may be held by then; nil: into all. Requeue sends a dead or
-// expired one again under a new id.
+// Approve queues a held message in the mailboxes of shown, which are peer ids; nil means all.
+// Further mailboxes may hold it since it was shown. passkey is the key that signed the
+// approval; an empty one is refused if the book requires a passkey.
 func (d Desk) Approve(ctx context.Context, messageID, passkey string, shown []string, note Note[Settled]) ([]Settled, error) {
 	if d.b.o.Passkey && passkey == "" {
 		return nil, refuse(PasskeyRequired)

@@ -203,7 +203,7 @@ func noted[T any](j *job, note Note[T], v *T) error {
 	return nil
 }
 
-// perform is write for an act whose result is noted and returned.
+// perform runs act in a transaction, passes its result to note, and returns it.
 func perform[T any](ctx context.Context, b *Book, note Note[T], act func(*job) (*T, error)) (*T, error) {
 	var out *T
 	err := b.write(ctx, func(j *job) (err error) {

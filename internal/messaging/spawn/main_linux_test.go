@@ -32,8 +32,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// The test binary is its own cast: an agent that does what its
-// prompt says, a daemon to be killed, or somebody at the door.
+// TestMain runs the test binary as an agent, a caller, a daemon or an orphan, by its first
+// argument.
 func TestMain(m *testing.M) {
 	log.SetFlags(0)
 	if len(os.Args) > 1 {

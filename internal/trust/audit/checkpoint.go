@@ -22,8 +22,8 @@ import (
 // Origin is the name of the key and the first line of every checkpoint.
 const Origin = "doorward/audit"
 
-// Key signs checkpoints and beginnings. Its halves belong together and have the name
-// Origin. Neither of them shows what it signs with.
+// Key signs checkpoints and beginnings. Signer and Verifier are one key pair named Origin.
+// Printing either does not reveal the private key.
 type Key struct {
 	Signer   note.Signer
 	Verifier note.Verifier

@@ -1,7 +1,8 @@
 package policy
 
-// From the lists and the file to a Set. Invariant: a Set is made only where no problem is
-// more than a warning, and all rules of the file, the lists and the default are in it.
+// Compilation of the lists and the policy file into a Set. Invariant: a Set is made only where
+// no problem is more than a warning, and all rules of the file, the lists and the default are
+// in it.
 
 import (
 	"bytes"

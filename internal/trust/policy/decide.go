@@ -1,7 +1,7 @@
 package policy
 
-// The decision. Invariant: a caller that is not valid may do nothing, and a started agent
-// nothing that one of its ancestors may not.
+// Decision about a request. Invariant: a caller that is not valid may do nothing, and a
+// started agent nothing that one of its ancestors may not.
 
 import "github.com/doorward/doorward/internal/trust/principal"
 

@@ -44,7 +44,7 @@ func TestWordsForClaimsAreNoNames(t *testing.T) {
 	}
 }
 
-// TestAVerdictIsFoundUnderItsOwnKey, also where two keys have one hash.
+// TestAVerdictIsFoundUnderItsOwnKey verifies that verdicts with equal hashes are kept apart.
 func TestAVerdictIsFoundUnderItsOwnKey(t *testing.T) {
 	t.Parallel()
 	c := newCache()
@@ -162,8 +162,8 @@ when { context.args.a == 1 && resource.name == "x" } unless { context.attested.u
 	}
 }
 
-// TestTheFirstRuleInOrderIsNamed, of several that decide, hold or are asked about two
-// resources.
+// TestTheFirstRuleInOrderIsNamed verifies which of several matching rules a decision names:
+// rules that hold a call, with and without arguments, and rules about two resources.
 func TestTheFirstRuleInOrderIsNamed(t *testing.T) {
 	t.Parallel()
 	ask := func(file string, q Request) Decision {
@@ -190,7 +190,8 @@ func TestTheFirstRuleInOrderIsNamed(t *testing.T) {
 	}
 }
 
-// TestAPermitThatFailsBeforeItsArgumentsIsNone, and takes nothing away.
+// TestAPermitThatFailsBeforeItsArgumentsIsNone verifies that such a permit neither permits
+// the act nor changes the decision of another rule.
 func TestAPermitThatFailsBeforeItsArgumentsIsNone(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("wide") permit (principal == Principal::"token:a", action, resource);

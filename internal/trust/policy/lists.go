@@ -118,8 +118,8 @@ func hasLooks(pattern string) bool {
 // Denied is the deny list of a server.
 func (s *Set) Denied(server string) []string { return s.lists[server].Tools.Deny }
 
-// Denies reports whether a pattern of a deny list denies a name: looksLike outside of
-// Cedar.
+// Denies reports whether a pattern of a deny list denies name. It does without Cedar what the
+// rule that looksLike compiles does.
 func Denies(pattern, name string) bool {
 	if like(pattern).Match(types.String(name)) {
 		return true

@@ -18,8 +18,8 @@ func with(f findings, group string, held map[string]*Withheld) findings {
 	return f
 }
 
-// found makes withheld the whole of what is withheld of a group on a connection;
-// nil is for who has none. Of connections that have ended it takes the place. The
+// found replaces the findings of one group on one connection; v is nil without a
+// connection. It drops the findings of the group that are kept for ended connections. The
 // caller holds mu.
 func (r *record) found(v *View, group string, withheld []*Withheld) {
 	held := make(map[string]*Withheld, len(withheld))
@@ -32,9 +32,8 @@ func (r *record) found(v *View, group string, withheld []*Withheld) {
 	r.publish()
 }
 
-// unite makes open the union of what is withheld of a group on all connections.
-// Where they differ, first is what is shown, and then what was. The caller holds
-// mu and publishes.
+// unite sets open to the union of the findings of a group over all connections. If they
+// differ, first wins, then the finding in force. The caller holds mu and publishes.
 func (r *record) unite(group string, first map[string]*Withheld) {
 	all := maps.Clone(first)
 	if all == nil {

@@ -142,7 +142,7 @@ func (j *jail) refuse(err error) int {
 	return refuse(exitSupervisor, err)
 }
 
-// complete holds strict to its word: less than all of it is nothing.
+// complete fails in strict mode if a measure is not enforced, limits aside.
 func (j *jail) complete() error {
 	if j.plan.Mode != Strict {
 		return nil
@@ -159,8 +159,8 @@ func (j *jail) complete() error {
 	return nil
 }
 
-// confine takes from this thread, and with it from the server, what it does not need. The order matters: what comes first is
-// still needed for what follows.
+// confine removes from this thread, and with it from the server, the privileges that the server does not need. Later steps
+// need what earlier ones keep, so the order is fixed.
 func (j *jail) confine() error {
 	preferAsVictim()
 	j.limit()

@@ -17,7 +17,7 @@ var ErrOutside = errors.New("outside of the directories that are allowed")
 // errUnsupported is the answer to every start: on Windows there is the client side alone.
 var errUnsupported = errors.New("stdio servers are not supported on Windows")
 
-// supervise is the supervisor's part, which does not exist here.
+// supervise fails: Windows has no supervisor.
 func supervise([]string) int { return 1 }
 
 // OpenFolder is not to be had here.

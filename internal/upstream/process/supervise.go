@@ -84,7 +84,7 @@ func readPlan() (*plan, error) {
 	}
 }
 
-// supervise is the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
+// supervise runs the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
 // exit status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
 // Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, which begins with the plan where there is one, 4 with a

@@ -34,13 +34,13 @@ func open(path, model string) (*book, error) {
 func (b *book) close() { _ = b.db.Close() }
 
 const (
-	// batch is how many deliveries one transaction adds: the daemon waits for it.
+	// batch is the number of deliveries of one transaction. It is small because the daemon waits meanwhile.
 	batch  = 2000
 	number = `WITH RECURSIVE c(i) AS (SELECT ?2 + 1 UNION ALL SELECT i + 1 FROM c WHERE i < ?2 + ?3) `
 	id     = `substr(message_id, 1, 18) || substr('00000000' || c.i, -8)`
 )
 
-// copies are the statements that add deliveries: final for longer than their rows are kept.
+// copies are the statements that add confirmed deliveries whose retention has ended.
 var copies = []string{
 	`INSERT INTO messages ` + number + `SELECT ` + id + `, ` + id + `, '', 0, kind, priority, subject, body, bytes, sha256, repeats, refs, 1, ttl,
 		ack_deadline, sender_id, from_name, from_namespace, from_principal, from_grade, from_epoch FROM messages, c WHERE message_id = ?1`,
@@ -74,14 +74,14 @@ func (b *book) add(ctx context.Context, n int) error {
 	return nil
 }
 
-// left is how many deliveries are due to be forgotten.
+// left counts the deliveries whose deletion is due.
 func (b *book) left() (n int64, err error) {
 	err = b.db.QueryRow(`SELECT count(*) FROM deliveries WHERE state = 'acked' AND due < 1000000000`).Scan(&n)
 	return n, err
 }
 
-// look notes how long open deliveries stay overdue, ten times a second. One that is never seen overdue counts as
-// on time when it is gone.
+// look samples open deliveries ten times a second and records how late each was when last seen; one that was never
+// seen overdue was on time.
 func (b *book) look(ctx context.Context, into *late) error {
 	type row struct {
 		id  string
@@ -119,7 +119,7 @@ func (b *book) look(ctx context.Context, into *late) error {
 	}
 }
 
-// sound checks that the books of a daemon that has stopped balance.
+// sound runs fsck on the database of a stopped daemon, and fails if the books do not balance.
 func sound(dir string) error {
 	ctx := context.Background()
 	db, err := store.Open(ctx, store.Options{Dir: dir, Migrations: product.Migrations(), Record: func([]any) error { return nil }})

@@ -77,7 +77,7 @@ func (d *daemon) processor() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// agent is a registered session of the server agent, by a bridge of its own.
+// agent is a registered session of the server agent through its own "doorward connect".
 type agent struct{ *mcp.ClientSession }
 
 func (d *daemon) join(ctx context.Context, name string) (*agent, error) {
@@ -90,8 +90,8 @@ func (d *daemon) join(ctx context.Context, name string) (*agent, error) {
 	return a, a.use(ctx, "register", map[string]any{"name": name, "namespace": "sweep"}, new(any))
 }
 
-// use calls a tool and decodes its answer. While the database beside the daemon is held for
-// too long, it is called again.
+// use calls a tool and decodes its result. It retries every second while the database is
+// locked.
 func (a *agent) use(ctx context.Context, tool string, args map[string]any, into any) error {
 	for {
 		r, err := a.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
@@ -126,7 +126,7 @@ type inbox struct {
 	}
 }
 
-// model makes the delivery that the backlog is copied from, and is its message.
+// model sends and confirms the message that the backlog copies, and returns its id.
 func (d *daemon) model(ctx context.Context) (string, error) {
 	from, err := d.join(ctx, "past-from")
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *agent) notice(ctx context.Context, due *sync.Map, into *late) error {
 	}
 }
 
-// forget takes messages every twelve seconds and never confirms them: their leases end in between.
+// forget receives messages every 12 seconds without confirming them, so that their leases end.
 func (d *daemon) forget(ctx context.Context) error {
 	from, err := d.join(ctx, "giver")
 	if err != nil {

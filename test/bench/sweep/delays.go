@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// delays are how late things were: notices as their sender got them, and open deliveries in the database.
+// delays holds the delays of notices at their sender and of open deliveries in the database.
 type delays struct{ notices, rows late }
 
 // late collects delays.
@@ -24,7 +24,7 @@ func (l *late) add(d time.Duration) {
 	l.all = append(l.all, d)
 }
 
-// at is the delay that a share of all does not exceed.
+// at returns the quantile share of the delays, 0 without any.
 func (l *late) at(share float64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,14 +25,14 @@ import (
 	"time"
 )
 
-// latest is how late what is due may be at the 99th percentile.
+// latest is the maximum delay at the 99th percentile.
 const latest = 2 * time.Second
 
-// plan is what is asked for.
+// plan holds the flags.
 type plan struct {
 	program string
 	backlog int
-	rate    int // deliveries a minute that are added
+	rate    int // deliveries added per minute
 	length  time.Duration
 	again   time.Duration // after which the backlog is added once more
 }
@@ -81,7 +81,7 @@ func (p *plan) run(ctx context.Context) (err error) {
 	return p.watch(ctx, d, book)
 }
 
-// watch adds deliveries, lets agents write, and looks, until the time is over.
+// watch runs the load and the measurements for the length of the plan.
 func (p *plan) watch(ctx context.Context, d *daemon, b *book) error {
 	ctx, cancel := context.WithTimeout(ctx, p.length)
 	defer cancel()
