@@ -13,11 +13,20 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race -gcflags=$(UNWAT
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build run check test lint unit unit-packages unit-program unit-as-user powerloss chaos interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test machine
+.PHONY: build supervisor run check test lint unit unit-packages unit-program unit-as-user powerloss chaos interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test machine
 
-build:
+# A supervisor is a small program of its own, which lies in doorward where the tag
+# supervisor is set. Elsewhere doorward is its own supervisor.
+TARGET := $(shell $(GO) env GOOS)_$(shell $(GO) env GOARCH)
+TAGS   := $(if $(filter linux_amd64 linux_arm64,$(TARGET)),-tags supervisor)
+IMAGE  := internal/upstream/process/image/child_$(TARGET:linux_%=%)
+supervisor:
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/doorward ./cmd/doorward
+	$(if $(TAGS),CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -buildid=" -o $(BIN)/child ./internal/upstream/process/child)
+	@$(if $(TAGS),cmp -s $(BIN)/child $(IMAGE) || mv $(BIN)/child $(IMAGE))
+
+build: supervisor
+	$(GO) build $(TAGS) -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/doorward ./cmd/doorward
 	$(GO) build -trimpath -o $(BIN)/notes-server ./examples/notes-server
 
 run: build
@@ -95,9 +104,10 @@ unit-packages: build postgres bus
 
 # unit-program runs the tests of the program, which start some 2,500 processes, and
 # then those that RACED selects again with the race detector. With it a start
-# takes four times as much processor time, and the whole three times.
+# takes four times as much processor time, and the whole three times. Supervisors run
+# from their own program in the first and from the tests' own in the second.
 unit-program: build postgres bus
-	$(if $(PROGRAM),$(COUNT) $(addprefix -skips ,$(SKIPS)) -timeout 25m $(PROGRAM))
+	$(if $(PROGRAM),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(TAGS) -timeout 25m $(PROGRAM))
 	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(RACE) -timeout 25m -run '$(RACED)' $(PROGRAM))
 
 # RACED selects the tests of the program that run with the race detector too: those

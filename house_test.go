@@ -49,13 +49,15 @@ var mayImport = map[string]string{
 	"internal/downstream/front":        "base/protocol base/rawjson base/sse trust/wire trust/principal",
 	"internal/downstream/sessionstore": "",
 
-	"internal/upstream":         "base/protocol base/rawjson base/sse upstream/egress upstream/process trust/wire",
-	"internal/upstream/builtin": "base/protocol base/rawjson upstream trust/wire",
-	"internal/upstream/egress":  "base/secret",
-	"internal/upstream/pin":     "trust/visible base/rawjson downstream/peer trust/wire base/durable trust/lookalike base/plaintext",
-	"internal/upstream/process": "base/secret base/plaintext",
-	"internal/upstream/scan":    "base/rawjson trust/wire base/durable",
-	"internal/upstream/signin":  "upstream/egress downstream/peer base/secret base/durable",
+	"internal/upstream":               "base/protocol base/rawjson base/sse upstream/egress upstream/process trust/wire",
+	"internal/upstream/builtin":       "base/protocol base/rawjson upstream trust/wire",
+	"internal/upstream/egress":        "base/secret",
+	"internal/upstream/pin":           "trust/visible base/rawjson downstream/peer trust/wire base/durable trust/lookalike base/plaintext",
+	"internal/upstream/process":       "base/secret base/plaintext",
+	"internal/upstream/process/child": "upstream/process",
+	"internal/upstream/process/image": "",
+	"internal/upstream/scan":          "base/rawjson trust/wire base/durable",
+	"internal/upstream/signin":        "upstream/egress downstream/peer base/secret base/durable",
 
 	"internal/relay":             "base/plaintext base/protocol base/rawjson relay/ downstream/front upstream upstream/pin upstream/scan trust/",
 	"internal/relay/content":     "base/protocol base/rawjson relay/failure relay/listing relay/question trust/wire upstream upstream/scan",
@@ -87,6 +89,7 @@ var mayImport = map[string]string{
 	"internal/daemon/retain":      "base/auditlog trust/audit base/durable",
 	"internal/daemon/policycheck": "trust/",
 	"internal/daemon/config":      "daemon/policycheck trust/policy base/plaintext base/",
+	"internal/daemon/desktop":     "upstream/process",
 	"internal/daemon/admin":       "messaging/ relay/approval upstream/pin downstream/peer trust/",
 	"internal/daemon/passkey":     "base/durable base/plaintext trust/audit trust/principal",
 	"internal/daemon/console":     "base/auditlog base/plaintext daemon/admin daemon/health daemon/history daemon/passkey messaging/ instructions/ upstream/pin trust/",
@@ -107,7 +110,7 @@ var only = []struct {
 	where string
 	why   string
 }{
-	{"os/exec", "upstream/process", "only process starts processes: it owns their groups and their ends"},
+	{"os/exec", "daemon/desktop", "process starts servers without it, and desktop what reaches the operator: a supervisor would initialise it"},
 	{"golang.org/x/sys/unix", "downstream/attest downstream/peer upstream/process", "only attest, peer and process use raw system calls"},
 	{"net.Listen", "downstream/listen", "only listen opens listeners: the bind table is decided there"},
 	{"net.ListenTCP", "downstream/listen", "only listen opens listeners: the bind table is decided there"},

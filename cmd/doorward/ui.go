@@ -10,7 +10,7 @@ import (
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/internal/daemon/desktop"
 )
 
 // newUI signs a browser in to the console, or all of them out.
@@ -35,7 +35,7 @@ func openUI(ctx context.Context, o *invocation, only bool) error {
 	if err := o.daemon.tell(ctx, "/admin/v1/ui", struct{}{}, &opened); err != nil {
 		return uiFailure(err)
 	}
-	if !only && !o.json && process.OpenBrowser(opened.URL) == nil {
+	if !only && !o.json && desktop.OpenBrowser(opened.URL) == nil {
 		fmt.Fprintln(stderr(), "doorward: the console opens in your browser")
 		return nil
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/daemon/desktop"
 	"github.com/doorward/doorward/internal/daemon/notice"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/upstream/egress"
-	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // webhookSecret is the file of the secret that signs webhooks, where none is configured.
@@ -23,7 +23,7 @@ const webhookSecret = "webhook.secret"
 
 // openNotices makes what tells the operator of held calls.
 func openNotices(d *Daemon, c config.ApprovalsNotify) (func(approval.Question), error) {
-	o := notice.Options{Command: c.Command, Run: process.Notify, Log: d.log}
+	o := notice.Options{Command: c.Command, Run: desktop.Notify, Log: d.log}
 	if c.Desktop == "auto" {
 		o.Desktop = desktopBus()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/internal/upstream/process/image"
 )
 
 // ownPaths returns the directories and files that no contained server sees,
@@ -40,7 +41,7 @@ func configDir() string {
 
 // sandboxes returns the runner that starts the servers of o.
 func sandboxes(o Options, cgroups bool) (*process.Runner, error) {
-	return process.NewRunner(process.Options{Max: o.Config.Limits.Children, Hide: ownPaths(o), Private: absolute(o.StateDir), Cgroups: cgroups, Log: o.Log})
+	return process.NewRunner(process.Options{Image: image.Child(), Max: o.Config.Limits.Children, Hide: ownPaths(o), Private: absolute(o.StateDir), Cgroups: cgroups, Log: o.Log})
 }
 
 // sandboxOf says how a server of a configuration is contained. home is the name

@@ -27,13 +27,48 @@ type entry struct {
 // path of the tree nor its state of version control gets in.
 func (r *release) build(t target) (string, error) {
 	out := filepath.Join(r.scratch, t.String(), "doorward")
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", out, "./cmd/doorward")
+	if err := r.supervisor(t); err != nil {
+		return "", err
+	}
+	return out, r.compile(t, "-s -w -buildid= -X main.version="+r.version, out, "./cmd/doorward")
+}
+
+// supervisor builds the program of supervisors and puts it where doorward embeds it. A file
+// that is the same already stays: another build may be reading it.
+func (r *release) supervisor(t target) error {
+	if t.os != "linux" {
+		return nil
+	}
+	const process = "internal/upstream/process/"
+	out := filepath.Join(r.scratch, t.String(), "child")
+	if err := r.compile(t, "-s -w -buildid=", out, "./"+process+"child"); err != nil {
+		return err
+	}
+	built, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	place := filepath.Join(r.root, process+"image/child_"+t.arch)
+	if was, err := os.ReadFile(place); err == nil && bytes.Equal(was, built) {
+		return nil
+	}
+	part := place + ".new"
+	if err := os.WriteFile(part, built, 0o755); err != nil {
+		return fmt.Errorf("placing the program of supervisors: %w", err)
+	}
+	return os.Rename(part, place)
+}
+
+// compile builds a program. The tag says that the program of supervisors is part of
+// doorward.
+func (r *release) compile(t target, flags, out, program string) error {
+	c := exec.Command("go", "build", "-tags", "supervisor", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, program)
 	c.Dir, c.Stderr = r.root, os.Stderr
 	c.Env = append(os.Environ(), "GOOS="+t.os, "GOARCH="+t.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
 	if err := c.Run(); err != nil {
-		return "", fmt.Errorf("building for %s: %w", t, err)
+		return fmt.Errorf("building %s for %s: %w", program, t, err)
 	}
-	return out, nil
+	return nil
 }
 
 // extras are the files beside the program: manual pages and completions, which

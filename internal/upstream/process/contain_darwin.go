@@ -41,11 +41,16 @@ func inner(call) int { return refuse(exitSupervisor, errNoSandbox) }
 // CanContain: servers can be contained on this system.
 const CanContain = false
 
-// cgroups and cgroup are Linux's.
+// cgroups, cgroup and sealedImage are Linux's.
 type (
-	cgroups struct{}
-	cgroup  struct{}
+	cgroups     struct{}
+	cgroup      struct{}
+	sealedImage struct{}
 )
+
+func (r *Runner) startSupervisor(argv []string, attr *syscall.ProcAttr) (exitWatch, error) {
+	return start(r.o.Self, argv, attr)
+}
 
 func openCgroups() *cgroups { return nil }
 

@@ -75,6 +75,7 @@ type stage struct {
 	t    *testing.T
 	mark string
 	mode string // of the sandbox, also of the servers that a stand-in for the daemon starts
+	form string // sealed: supervisors run from an image, also those of a stand-in for the daemon
 }
 
 // modeVar tells a stand-in for the daemon how to shut its servers in.
@@ -82,16 +83,37 @@ const modeVar = "DOORWARD_TEST_SANDBOX"
 
 func modeOfRole() Sandbox { return Sandbox{Mode: os.Getenv(modeVar)} }
 
-// eachMode runs a test without a sandbox and in one: what is promised of a server's end holds either way.
+// formVar tells a stand-in for the daemon what its supervisors run from.
+const (
+	formVar    = "DOORWARD_TEST_SUPERVISOR"
+	sealedForm = "sealed"
+)
+
+// imageOf is this binary, which is a supervisor too, as the image of supervisors.
+func imageOf(form string) string {
+	if form != sealedForm {
+		return ""
+	}
+	return string(must(os.ReadFile("/proc/self/exe")))
+}
+
+func optionsOfRole() Options { return Options{Image: imageOf(os.Getenv(formVar))} }
+
+// eachMode runs a test without a sandbox and in one, and with supervisors of both kinds: what is promised of a server's end
+// holds for all.
 func eachMode(t *testing.T, o Options, test func(t *testing.T, s *stage)) {
 	t.Parallel()
 	for _, mode := range []string{Off, Contain} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, o)
-			s.mode = mode
-			test(t, s)
-		})
+		for _, form := range []string{"own", sealedForm} {
+			t.Run(mode+" "+form, func(t *testing.T) {
+				t.Parallel()
+				o := o
+				o.Image = imageOf(form)
+				s := newStage(t, o)
+				s.mode, s.form = mode, form
+				test(t, s)
+			})
+		}
 	}
 }
 
@@ -120,7 +142,7 @@ func newStage(t *testing.T, o Options) *stage {
 }
 
 func (s *stage) env(more ...string) []string {
-	return append(os.Environ(), append(more, noNap, markVar+"="+s.mark, modeVar+"="+s.mode)...)
+	return append(os.Environ(), append(more, noNap, markVar+"="+s.mark, modeVar+"="+s.mode, formVar+"="+s.form)...)
 }
 
 // alive are the processes that carry the mark, zombies not among them.

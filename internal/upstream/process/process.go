@@ -64,7 +64,7 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	}
 	attr := &syscall.ProcAttr{Dir: s.dir(), Env: env, Files: pipes.theirs(), Sys: &syscall.SysProcAttr{Setsid: true}}
 	group.place(attr.Sys)
-	exit, err := start(r.o.Self, argv, attr)
+	exit, err := r.startSupervisor(argv, attr)
 	pipes.closeTheirs()
 	group.close()
 	if err != nil {

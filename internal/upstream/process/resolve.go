@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// fallbackPath is used where the daemon itself has no PATH.
-const fallbackPath = "/usr/local/bin:/usr/bin:/bin"
+// FallbackPath is used where the daemon itself has no PATH.
+const FallbackPath = "/usr/local/bin:/usr/bin:/bin"
 
 // shellish are the characters that mean something to a shell and have no business in a program's name.
 const shellish = "|&;<>()$`\\\"'*?[]#~{}!% \t\n\r\v\f"
@@ -60,7 +60,7 @@ func find(command, pathEnv string) (string, error) {
 // error when nothing better follows.
 func search(name, pathEnv string) (string, error) {
 	if pathEnv == "" {
-		pathEnv = fallbackPath
+		pathEnv = FallbackPath
 	}
 	var near error
 	for _, dir := range filepath.SplitList(pathEnv) {
@@ -110,7 +110,7 @@ func Environment(declared map[string]string) []string {
 		}
 	}
 	if vars["PATH"] == "" {
-		vars["PATH"] = fallbackPath
+		vars["PATH"] = FallbackPath
 	}
 	maps.Copy(vars, declared)
 	env := make([]string, 0, len(vars))

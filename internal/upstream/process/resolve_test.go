@@ -95,7 +95,7 @@ func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 		t.Fatal(diff)
 	}
 	os.Unsetenv("PATH")
-	if got := Environment(nil); got[1] != "PATH="+fallbackPath {
+	if got := Environment(nil); got[1] != "PATH="+FallbackPath {
 		t.Fatalf("without PATH: %q", got)
 	}
 }

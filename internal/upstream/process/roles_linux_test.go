@@ -120,7 +120,7 @@ func asDaemon(args []string) int {
 			return 1
 		}
 	}
-	r, err := NewRunner(Options{})
+	r, err := NewRunner(optionsOfRole())
 	if err != nil {
 		log.Print(err)
 		return 1
@@ -143,7 +143,9 @@ func asDaemon(args []string) int {
 
 // asBusyDaemon starts and stops children without pause until it is killed.
 func asBusyDaemon([]string) int {
-	r, err := NewRunner(Options{Max: 8})
+	o := optionsOfRole()
+	o.Max = 8
+	r, err := NewRunner(o)
 	if err != nil {
 		log.Print(err)
 		return 1
@@ -192,7 +194,7 @@ func asBesieged([]string) int {
 		log.Print(err)
 		return 1
 	}
-	r, err := NewRunner(Options{})
+	r, err := NewRunner(optionsOfRole())
 	if err != nil {
 		log.Print(err)
 		return 1

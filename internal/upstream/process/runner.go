@@ -25,6 +25,7 @@ type Runner struct {
 	empty  chan struct{} // closed when closed and alive is 0
 
 	groups *cgroups // nil: none
+	image  sealedImage
 	checks checks
 	homes  homes
 	holds  sync.Map // by server: the measures of the last process that was started

@@ -1,7 +1,7 @@
 // Package process runs stdio servers: it starts them, holds on to everything they start in turn, and ends all of it.
 //
-// A server is never the daemon's own child. Between the two stands a supervisor, the doorward binary started again with the
-// hidden subcommand child-supervisor: subreaper of everything below it, it passes the server's stdio straight through and
+// A server is never the daemon's own child. Between the two stands a supervisor, a small program of this package alone
+// ([Options].Image) or the doorward binary, started with the hidden subcommand child-supervisor: subreaper of everything below it, it passes the server's stdio straight through and
 // waits. The invariant: when the server's main process ends, when [Process.Stop] has run its ladder, or when the daemon is
 // gone in whatever way (the supervisor sees its control pipe close), every descendant of the server is killed, those
 // included that made sessions of their own or that a dead parent left behind.
@@ -70,7 +70,10 @@ type Spec struct {
 // Options configure a [Runner]. The zero value works.
 type Options struct {
 	Self string // path of the doorward binary; default /proc/self/exe, on macOS what os.Executable says
-	Max  int    // children alive at once; default 64, negative: no limit
+	// Image is the program of supervisors, an ELF file that runs what package process runs
+	// when it is imported. Empty: it is Self, which needs more memory and time.
+	Image string
+	Max   int // children alive at once; default 64, negative: no limit
 
 	// Hide are files and directories that no contained server sees, whatever it is granted: Doorward's own state, sockets, keys
 	// and configuration.

@@ -1,14 +1,8 @@
 //go:build unix
 
-package process
+package desktop
 
-import (
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
+import "syscall"
 
 // detached gives a program a session of its own, so that it outlives this one's terminal.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
-func mayExecute(path string) bool { return unix.Access(path, unix.X_OK) == nil }

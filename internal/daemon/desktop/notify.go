@@ -1,10 +1,12 @@
-package process
+package desktop
 
 import (
 	"context"
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // notifyTime is how long a program of Notify may run.
@@ -34,7 +36,7 @@ func inherited(names []string) (env []string) {
 	for _, name := range names {
 		v := os.Getenv(name)
 		if v == "" && name == "PATH" {
-			v = fallbackPath
+			v = process.FallbackPath
 		}
 		if v != "" {
 			env = append(env, name+"="+v)
