@@ -107,13 +107,17 @@ func (p *daemonProc) finish(ts *testscript.TestScript, t testing.TB) {
 }
 
 func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, len(args) == 2 || len(args) == 4, "signal NAME 0|INT|TERM|KILL|HUP [STATUS LIMIT]")
+	need(ts, neg, len(args) == 2 || len(args) == 4, "signal NAME 0|INT|TERM|KILL|HUP|ABRT [STATUS LIMIT]")
 	p := stageOf(ts).daemons[args[0]]
-	sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}[args[1]]
+	sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP, "ABRT": syscall.SIGABRT}[args[1]]
 	if p == nil || sig == 0 && args[1] != "0" {
 		ts.Fatalf("no daemon %s, or no signal %s", args[0], args[1])
 	}
-	if sig != 0 {
+	switch sig {
+	case 0:
+	case syscall.SIGABRT: // to the first thread: one that is just being made would die of it without a word
+		ts.Check(unix.Tgkill(p.cmd.Process.Pid, p.cmd.Process.Pid, sig))
+	default:
 		ts.Check(p.cmd.Process.Signal(sig))
 	}
 	if len(args) == 2 {
