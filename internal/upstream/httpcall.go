@@ -23,8 +23,9 @@ type httpCall struct {
 	on       func(Event)
 	id       int64
 	parent   context.Context // the caller's
-	ctx      context.Context // the caller's, the limit of the call, and Close
+	ctx      context.Context // the caller's until the answer, the limit of the call, and Close
 	cancel   context.CancelFunc
+	apart    func() bool // parts ctx from the caller's
 	draining bool        // cancel belongs to who drains the stream
 	idle     atomic.Bool // nothing came for too long
 	timer    *time.Timer // of the limit of a legacy call; guarded by the connection's lock
@@ -82,15 +83,20 @@ func (x *httpCall) begin() error {
 	return nil
 }
 
-// start makes the context of the call. A modern server asks nothing while it works, so that its limit never moves.
+// start makes the context of the call. It ends with the caller's only until the answer is there: the caller then leaves, and
+// the rest of the stream still has to be read, or its connection is lost. A modern server asks nothing while it works, so that
+// its limit never moves.
 func (x *httpCall) start(limit time.Duration) (end context.CancelCauseFunc) {
+	base := context.WithoutCancel(x.parent)
 	if limit > 0 && x.c.modern {
-		x.ctx, x.cancel = context.WithTimeout(x.parent, limit)
+		x.ctx, x.cancel = context.WithTimeout(base, limit)
+		x.apart = context.AfterFunc(x.parent, x.cancel)
 		return nil
 	}
 	x.given, x.quiet = x.c.hold.begin(), x.c.hold.begin()
-	x.ctx, end = context.WithCancelCause(x.parent)
+	x.ctx, end = context.WithCancelCause(base)
 	x.cancel = func() { end(nil) }
+	x.apart = context.AfterFunc(x.parent, x.cancel)
 	return end
 }
 
@@ -109,6 +115,7 @@ func (x *httpCall) expired(end context.CancelCauseFunc) {
 }
 
 func (x *httpCall) leave() {
+	x.apart()
 	x.c.mu.Lock()
 	delete(x.c.calls, x.id)
 	if x.timer != nil {
