@@ -113,6 +113,41 @@ func TestHTTPEventStreamAnswer(t *testing.T) {
 	}
 }
 
+// A caller leaves as soon as it has its answer, and a server ends the stream of the answer a moment later. The connection
+// is used again all the same.
+func TestHTTPConnectionOfAnAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	left := make(chan bool)
+	f := newFakeWeb(t, func(f *fakeWeb) {
+		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
+			if m.Method != "tools/call" {
+				return false
+			}
+			events(w)("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", m.ID)
+			<-left // then the stream ends
+			return true
+		}
+	})
+	server := f.server()
+	c, _, err := server.DialLegacy(testContext(t), []byte(initParams), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := f.connections()
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := c.Call(ctx, &Request{Method: "tools/call", Params: []byte(`{}`)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		time.Sleep(5 * time.Millisecond) // what the caller's leaving does has been done
+		left <- true
+	}
+	if n := f.connections() - before; n > 4 { // a call may come before the end of the stream before it
+		t.Errorf("%d new connections for 10 calls", n)
+	}
+}
+
 func TestHTTPStatuses(t *testing.T) {
 	t.Parallel()
 	own := `{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"own"}}`

@@ -51,7 +51,6 @@ func (x *httpCall) follow(resp *http.Response) (reply Reply, broken bool, err er
 			return
 		}
 		x.draining = true
-		x.apart()
 		go drain(resp.Body, x.cancel)
 	}()
 	r := sse.NewReader(resp.Body, x.c.srv.def.MaxMessage)
