@@ -58,6 +58,7 @@ type httpConn struct {
 	end       error // why the connection is over; nil while it is not
 	listening bool
 	done      chan struct{}
+	after     []func() // called when done is closed
 }
 
 // identity is what every request of a connection carries. It is replaced, never
@@ -216,6 +217,31 @@ func isSessionID(id string) bool {
 // Done implements Conn.
 func (c *httpConn) Done() <-chan struct{} { return c.done }
 
+// AfterDone calls f when Done is closed, at once if it is. A session has no goroutine that
+// waits for that.
+func (c *httpConn) AfterDone(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+		go f()
+	default:
+		c.after = append(c.after, f)
+	}
+}
+
+// over closes Done.
+func (c *httpConn) over() {
+	c.mu.Lock()
+	close(c.done)
+	after := c.after
+	c.after = nil
+	c.mu.Unlock()
+	for _, f := range after {
+		go f()
+	}
+}
+
 // Err implements Conn.
 func (c *httpConn) Err() error {
 	c.mu.Lock()
@@ -228,7 +254,7 @@ func (c *httpConn) Err() error {
 func (c *httpConn) fail(end error) {
 	if c.finish(end) {
 		c.srv.log.Warn("server connection broke", slog.Any("reason", end), slog.Any("counts", c.srv.Counts()))
-		close(c.done)
+		c.over()
 	}
 }
 
@@ -258,7 +284,7 @@ func (c *httpConn) Close() {
 	switch {
 	case !first:
 	case c.who.Load().session == "":
-		close(c.done)
+		c.over()
 	default:
 		go c.deleteSession()
 	}
@@ -267,7 +293,7 @@ func (c *httpConn) Close() {
 // deleteSession tells the server that the session is over. Whether it minds is
 // its own affair: 405 is allowed.
 func (c *httpConn) deleteSession() {
-	defer close(c.done)
+	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
 	req := c.who.Load().request.WithContext(ctx)

@@ -61,7 +61,7 @@ func (l *listener) once() bool {
 	defer leave()
 	ctx, cancel := context.WithCancel(l.c.ctx)
 	defer cancel()
-	resp, err := l.c.get(ctx, l.lastEvent)
+	resp, err := l.open(ctx)
 	if err != nil {
 		l.slower()
 		return l.c.ctx.Err() == nil
@@ -80,6 +80,18 @@ func (l *listener) once() bool {
 		l.c.srv.log.Warn("no stream for messages of the server", slog.Int("status", resp.StatusCode))
 	}
 	return false
+}
+
+// open asks for the stream, on a goroutine that ends with that: its stack, which a request makes large, is not kept for as
+// long as the stream lives.
+func (l *listener) open(ctx context.Context) (resp *http.Response, err error) {
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		resp, err = l.c.get(ctx, l.lastEvent)
+	}()
+	<-opened
+	return resp, err
 }
 
 // full waits for another stream of this server to end.

@@ -97,7 +97,7 @@ const keepRequest = 64 << 10
 
 func (p *plain) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	c, err := p.take(ctx, hostport(req), bufferFor(req))
+	c, err := p.take(ctx, req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -175,12 +175,14 @@ func bufferFor(req *http.Request) int {
 	return bufferBytes
 }
 
-// take returns an idle connection that the server has not closed, or dials.
-func (p *plain) take(ctx context.Context, host string, buffer int) (*plainConn, error) {
+// take returns an idle connection that the server has not closed, or dials. A stream of
+// events gets one of its own, with a small buffer: it would keep the other for long.
+func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for {
+	host, buffer := hostport(req), bufferFor(req)
+	for buffer == bufferBytes {
 		p.mu.Lock()
 		p.shut = false
 		n := len(p.free)
