@@ -64,7 +64,7 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	c := w.config
 	sayProblems(append(w.problems, w.triedForServing()...))
 	if c == nil {
-		return nil, nil, fail(exitFailed, "the configuration has %d problems: nothing was started", len(w.problems))
+		return nil, nil, fail(exitFailed, "nothing was started: problems in the configuration: %d", len(w.problems))
 	}
 	state, err := o.stateDir()
 	if err != nil {

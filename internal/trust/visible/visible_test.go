@@ -56,6 +56,7 @@ func TestCut(t *testing.T) {
 	}{
 		{"abcdef", 6, "abcdef"}, {"abcdef", 5, "abcde"}, {"ééé", 5, "éé"}, {"ééé", 4, "éé"},
 		{"👍👍", 7, "👍"}, {"abc", 0, ""}, {"abc", -1, ""}, {"", 0, ""}, {"a\xff\xff\xff", 3, "a\xff\xff"},
+		{"é", 1, ""}, {"a\xc3", 2, "a\xc3"}, {"a\xc3", 3, "a\xc3"},
 	} {
 		if got := Cut(c.in, c.most); got != c.want {
 			t.Errorf("Cut(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
