@@ -59,17 +59,18 @@ func (o *orphans) load() error {
 	return nil
 }
 
-// note remembers a client by its chain, itself first.
+// note remembers a client by its chain, itself first. Of those above it the names are enough:
+// one that has ended meanwhile adopts nothing.
 func (o *orphans) note(chain []string) {
-	kin, err := peer.Kinship(chain)
+	kin, err := peer.Kinship(chain[:min(len(chain), 1)])
 	if err != nil || len(kin) == 0 {
 		return // it has ended, or this system tells nothing, and then refuses everybody
 	}
 	client := kin[0]
 	o.mu.Lock()
 	changed := o.add(peer.First(), client) // above everybody, also where the chain cannot be read
-	for _, k := range kin[1:] {
-		changed = o.add(k.Instance, client) || changed
+	for _, forebear := range chain[1:] {
+		changed = o.add(forebear, client) || changed
 	}
 	o.mu.Unlock()
 	if changed && o.path != "" {

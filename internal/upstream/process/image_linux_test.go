@@ -16,35 +16,44 @@ import (
 // An image is executed from a file that has no name and that neither the server nor
 // anything else of its user can change.
 func TestAnImageIsSealed(t *testing.T) {
-	eachMode(t, Options{}, func(t *testing.T, s *stage) {
-		p := s.role("as-echo")
-		fmt.Fprintln(p.Stdin, "one")
-		s.expect(p, "one")
-		exe := fmt.Sprintf("/proc/%d/exe", p.PID())
-		inMemory := strings.HasPrefix(must(os.Readlink(exe)), "/memfd:"+imageName)
-		if inMemory != (s.form == sealedForm) {
-			t.Errorf("a supervisor of the form %s runs %s", s.form, must(os.Readlink(exe)))
-		}
-		if !inMemory {
-			return
-		}
-		fd := int(s.image.file.Fd())
-		if _, err := unix.Pwrite(fd, []byte("x"), 0); !errors.Is(err, unix.EPERM) {
-			t.Errorf("writing: %v", err)
-		}
-		if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EPERM) {
-			t.Errorf("cutting: %v", err)
-		}
-		if _, err := unix.Mmap(fd, 0, 4096, unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EPERM) {
-			t.Errorf("mapping: %v", err)
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, 0); !errors.Is(err, unix.EPERM) {
-			t.Errorf("further seals: %v", err)
-		}
-		if got := must(os.ReadFile(exe)); string(got) != s.o.Image {
-			t.Error("it is not the image")
-		}
+	t.Run("off sealed", func(t *testing.T) { // which eachMode leaves out
+		t.Parallel()
+		s := newStage(t, Options{Image: imageOf(sealedForm)})
+		s.mode, s.form = Off, sealedForm
+		isSealed(t, s)
 	})
+	eachMode(t, Options{}, isSealed)
+}
+
+func isSealed(t *testing.T, s *stage) {
+	t.Helper()
+	p := s.role("as-echo")
+	fmt.Fprintln(p.Stdin, "one")
+	s.expect(p, "one")
+	exe := fmt.Sprintf("/proc/%d/exe", p.PID())
+	inMemory := strings.HasPrefix(must(os.Readlink(exe)), "/memfd:"+imageName)
+	if inMemory != (s.form == sealedForm) {
+		t.Errorf("a supervisor of the form %s runs %s", s.form, must(os.Readlink(exe)))
+	}
+	if !inMemory {
+		return
+	}
+	fd := int(s.image.file.Fd())
+	if _, err := unix.Pwrite(fd, []byte("x"), 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("writing: %v", err)
+	}
+	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("cutting: %v", err)
+	}
+	if _, err := unix.Mmap(fd, 0, 4096, unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EPERM) {
+		t.Errorf("mapping: %v", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("further seals: %v", err)
+	}
+	if got := must(os.ReadFile(exe)); string(got) != s.o.Image {
+		t.Error("it is not the image")
+	}
 }
 
 // A server gets no descriptor of the image.

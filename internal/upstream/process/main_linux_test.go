@@ -99,12 +99,15 @@ func imageOf(form string) string {
 
 func optionsOfRole() Options { return Options{Image: imageOf(os.Getenv(formVar))} }
 
-// eachMode runs a test without a sandbox and in one, and with supervisors of both kinds: what is promised of a server's end
+// eachMode runs a test without a sandbox, and in one with supervisors of both kinds: what is promised of a server's end
 // holds for all.
 func eachMode(t *testing.T, o Options, test func(t *testing.T, s *stage)) {
 	t.Parallel()
 	for _, mode := range []string{Off, Contain} {
 		for _, form := range []string{"own", sealedForm} {
+			if mode == Off && form == sealedForm {
+				continue // one supervisor of two: what holds for both below holds for it
+			}
 			t.Run(mode+" "+form, func(t *testing.T) {
 				t.Parallel()
 				o := o
