@@ -113,6 +113,41 @@ func TestHTTPEventStreamAnswer(t *testing.T) {
 	}
 }
 
+// What waits for the end of a connection is called once, whether the connection is closed, its session is gone, or it had
+// ended before.
+func TestHTTPAfterDone(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(Conn){
+		"closed":           func(c Conn) { c.Close() },
+		"the session ends": func(c Conn) { c.(*httpConn).fail(errClosed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, _, err := newFakeWeb(t, nil).server().DialLegacy(testContext(t), []byte(initParams), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			called := make(chan string, 9)
+			c.(*httpConn).AfterDone(func() { called <- "before" })
+			select {
+			case <-called:
+				t.Fatal("called while the connection is open")
+			default:
+			}
+			end(c)
+			c.Close()
+			if got := <-called; got != "before" {
+				t.Errorf("got %q", got)
+			}
+			<-c.Done()
+			c.(*httpConn).AfterDone(func() { called <- "after" })
+			if got := <-called; got != "after" || len(called) > 0 {
+				t.Errorf("got %q and %d more", got, len(called))
+			}
+		})
+	}
+}
+
 // A caller leaves as soon as it has its answer, and a server ends the stream of the answer a moment later. The connection
 // is used again all the same.
 func TestHTTPConnectionOfAnAnswerIsKept(t *testing.T) {

@@ -73,6 +73,7 @@ func (x *httpCall) begin() error {
 		x.timer = time.AfterFunc(limit, func() { x.expired(end) })
 	}
 	if c.end != nil {
+		x.apart()
 		x.cancel()
 		return unsent(c.end)
 	}

@@ -182,22 +182,10 @@ func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error)
 		return nil, err
 	}
 	host, buffer := hostport(req), bufferFor(req)
-	for buffer == bufferBytes {
-		p.mu.Lock()
-		p.shut = false
-		n := len(p.free)
-		if n == 0 {
-			p.mu.Unlock()
-			break
-		}
-		c := p.free[n-1]
-		p.free[n-1] = nil
-		p.free = p.free[:n-1]
-		p.mu.Unlock()
-		if c.host == host && c.quiet() {
+	if buffer == bufferBytes {
+		if c := p.idleTo(host); c != nil {
 			return c, nil
 		}
-		c.Close()
 	}
 	conn, err := p.dial(ctx, "tcp", host)
 	if err != nil {
@@ -206,6 +194,27 @@ func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error)
 	c := &plainConn{Conn: conn, host: host}
 	c.r = bufio.NewReaderSize(c, buffer)
 	return c, nil
+}
+
+// idleTo takes the idle connection that was used last; nil: there is none.
+func (p *plain) idleTo(host string) *plainConn {
+	for {
+		p.mu.Lock()
+		p.shut = false
+		n := len(p.free)
+		if n == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		c := p.free[n-1]
+		p.free[n-1] = nil
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		if c.host == host && c.quiet() {
+			return c
+		}
+		c.Close()
+	}
 }
 
 // quiet reports whether the server has neither closed the connection nor said
