@@ -2,55 +2,43 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/driver"
 )
 
-// sqliteConn is one connection with its compiled statements.
+// sqliteConn is one connection with its compiled statements. It calls the driver
+// without database/sql, which took about as long as SQLite did for the short
+// statements of a message.
 type sqliteConn struct {
-	db    *sql.DB // of this connection alone
-	c     *sql.Conn
 	raw   *sqlite3.Conn
 	stmts cache[*sqliteStmt]
 	count *counters
-	// broken: the driver panicked. database/sql then waits for ever for what
-	// the panic did not give back, so nothing goes through it any more.
+	// broken is set when the driver has panicked: the state of the connection is
+	// unknown then, and it can only be closed.
 	broken error
 }
 
 type sqliteStmt struct {
-	*sql.Stmt
+	*sqlite3.Stmt
 	statement
 }
 
 func openConn(ctx context.Context, path string, readOnly bool, count *counters) (*sqliteConn, error) {
-	// Text must stay text: the driver would otherwise turn what looks like a
-	// time into one.
-	query := url.Values{"_pragma": pragmas, "_timefmt": {"sqlite"}, "mode": {"rw"}, "modeof": {path}}
+	query := url.Values{"_pragma": pragmas, "mode": {"rw"}, "modeof": {path}}
 	if readOnly {
 		query.Set("mode", "ro")
 		query["_pragma"] = readerPragmas
 	}
 	dsn := url.URL{Scheme: "file", Path: path, OmitHost: true, RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")} // SQLite knows no plus sign for a space
-	db, err := driver.Open(dsn.String())
+	c := &sqliteConn{count: count}
+	err := c.guard(func() (err error) { c.raw, err = sqlite3.OpenContext(ctx, dsn.String()); return err })
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
-	}
-	c := &sqliteConn{db: db, count: count}
-	err = c.guard(func() (err error) {
-		if c.c, err = db.Conn(ctx); err != nil {
-			return err
-		}
-		return c.c.Raw(func(dc any) error { c.raw = dc.(driver.Conn).Raw(); return nil })
-	})
-	if err != nil {
-		return nil, errors.Join(sqliteError(ctx, fmt.Errorf("opening %s: %w", path, err)), db.Close())
+		return nil, sqliteError(ctx, fmt.Errorf("opening %s: %w", path, err))
 	}
 	if err = c.checkMode(ctx, readOnly); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -103,16 +91,15 @@ func (c *sqliteConn) try(call func() error) (err error) {
 	return call()
 }
 
-// Close of a broken connection goes round database/sql, so that SQLite lets go
-// of its files and locks.
+// Close ends the statements first: SQLite keeps the files and locks of a
+// connection that still has one.
 func (c *sqliteConn) Close() error {
-	c.stmts.clear(func(s *sqliteStmt) { _ = c.try(s.Close) })
-	end := c.c.Close
-	if c.broken != nil {
-		end = c.raw.Close
-	}
-	return errors.Join(c.try(end), c.db.Close())
+	c.stmts.clear(c.end)
+	return c.try(c.raw.Close)
 }
+
+// end gives up a statement.
+func (c *sqliteConn) end(s *sqliteStmt) { _ = c.try(s.Close) }
 
 // stmt compiles a query once for this connection.
 func (c *sqliteConn) stmt(ctx context.Context, query string) (*sqliteStmt, error) {
@@ -124,73 +111,97 @@ func (c *sqliteConn) stmt(ctx context.Context, query string) (*sqliteStmt, error
 		return nil, err
 	}
 	s := &sqliteStmt{statement: st}
-	err = c.guard(func() (err error) { s.Stmt, err = c.c.PrepareContext(ctx, st.text); return err })
+	err = c.guard(func() (err error) { s.Stmt, err = c.compile(ctx, st.text); return err })
 	if err != nil {
 		return nil, sqliteError(ctx, err)
 	}
 	c.count.compiled.Add(1)
-	c.stmts.put(query, s, func(old *sqliteStmt) { _ = c.try(old.Close) })
+	c.stmts.put(query, s, c.end)
 	return s, nil
 }
 
-func (c *sqliteConn) exec(ctx context.Context, query string, args []any) (n int64, err error) {
+var errOneStatement = errors.New("store: a query is one statement")
+
+func (c *sqliteConn) compile(ctx context.Context, text string) (*sqlite3.Stmt, error) {
+	c.raw.SetInterrupt(ctx)
+	s, tail, err := c.raw.Prepare(text)
+	if err == nil && (s == nil || strings.TrimSpace(tail) != "") {
+		err = errors.Join(errOneStatement, s.Close())
+	}
+	return s, err
+}
+
+// begin is what exec and query have in common: the compiled statement with its
+// arguments.
+func (c *sqliteConn) begin(ctx context.Context, query string, args []any) (*sqliteStmt, error) {
 	s, err := c.stmt(ctx, query)
 	if err == nil {
 		err = s.check(args)
 	}
+	if err == nil {
+		c.raw.SetInterrupt(ctx)
+		err = c.guard(func() error { return s.bind(args) })
+	}
+	return s, sqliteError(ctx, err)
+}
+
+// bind gives the statement its arguments, which are of the types of values.go.
+func (s *sqliteStmt) bind(args []any) (err error) {
+	for i, a := range args {
+		switch a := a.(type) {
+		case int64:
+			err = s.BindInt64(i+1, a)
+		case float64:
+			err = s.BindFloat(i+1, a)
+		case string:
+			err = s.BindText(i+1, a)
+		case []byte:
+			err = s.BindBlob(i+1, a)
+		default:
+			err = s.BindNull(i + 1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *sqliteConn) exec(ctx context.Context, query string, args []any) (n int64, err error) {
+	s, err := c.begin(ctx, query, args)
 	if err != nil {
 		return 0, err
 	}
 	err = c.guard(func() error {
-		res, err := s.ExecContext(ctx, args...)
-		if err == nil {
-			n, err = res.RowsAffected()
-		}
-		return err
+		err := s.Exec()
+		n = c.raw.Changes()
+		return errors.Join(err, s.ClearBindings())
 	})
 	return n, sqliteError(ctx, err)
 }
 
-func (c *sqliteConn) query(ctx context.Context, query string, args []any, row func([]any) error) error {
-	s, err := c.stmt(ctx, query)
-	if err == nil {
-		err = s.check(args)
-	}
-	if err != nil {
-		return err
-	}
-	var rows *sql.Rows
-	var names []string
-	err = c.guard(func() (err error) {
-		if rows, err = s.QueryContext(ctx, args...); err == nil {
-			names, err = rows.Columns()
-		}
-		return err
-	})
-	if rows != nil {
-		// Also when row panics, which is the caller's panic, and when the
-		// driver did: else the end of ctx would do so, on another goroutine.
-		defer func() { _ = c.try(rows.Close) }()
-	}
-	if err != nil {
-		return sqliteError(ctx, err)
-	}
-	return c.each(ctx, rows, len(names), row)
-}
+// noBytes is what Columns leaves in the place of an empty BLOB.
+var noBytes any = []byte{}
 
-// each calls row outside of the guard.
-func (c *sqliteConn) each(ctx context.Context, rows *sql.Rows, columns int, row func([]any) error) error {
-	values, places := make([]any, columns), make([]any, columns)
-	for i := range values {
-		places[i] = &values[i]
+func (c *sqliteConn) query(ctx context.Context, query string, args []any, row func([]any) error) error {
+	s, err := c.begin(ctx, query, args)
+	if err != nil {
+		return err
 	}
+	// Also when row panics, which is the caller's panic.
+	defer func() { _ = c.try(func() error { return errors.Join(s.Reset(), s.ClearBindings()) }) }()
+	var values []any
 	for {
 		more := false
 		err := c.guard(func() error {
-			if more = rows.Next(); more {
-				return rows.Scan(places...)
+			if more = s.Step(); !more {
+				return s.Err()
 			}
-			return errors.Join(rows.Err(), rows.Close())
+			values = slices.Grow(values[:0], s.ColumnCount())[:s.ColumnCount()]
+			for i := range values {
+				values[i] = noBytes // and not the last row's, whose memory Columns would use again
+			}
+			return s.Columns(values...)
 		})
 		if err != nil || !more {
 			return sqliteError(ctx, err)
