@@ -77,7 +77,11 @@ func (c *call) as(p mail.Peer) {
 
 // me is the caller's peer.
 func (c *call) me(ctx context.Context) (mail.Peer, error) {
-	p, err := c.s.o.Book.Me(ctx, c.owner)
+	return c.known(c.s.o.Book.Me(ctx, c.owner))
+}
+
+// known notes what the book has said about the caller's peer.
+func (c *call) known(p mail.Peer, err error) (mail.Peer, error) {
 	if noPeer(err) {
 		c.s.sessions.bind(c.session, mail.Peer{})
 	}

@@ -39,11 +39,7 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	me, err := c.me(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if d.To, err = c.addressing.recipients(ctx, me, c.args.strs("to")); err != nil {
+	if d.To, err = c.addressing.recipients(ctx, c.args.strs("to")); err != nil {
 		return nil, err
 	}
 	if err := hold(c, addressed(c, d.To)); err != nil {
@@ -112,15 +108,15 @@ func (c addressing) draft() (d mail.Draft, err error) {
 
 // recipients resolves the addresses and decides on each of them. One that
 // there is not and one that the caller may not know of give the same answer.
-func (c addressing) recipients(ctx context.Context, me mail.Peer, addresses []string) ([]mail.Recipient, error) {
+func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.Recipient, error) {
+	me, peers, err := c.s.o.Book.Resolve(ctx, c.owner, addresses)
+	if me, err = c.known(me, err); err != nil {
+		return nil, err
+	}
 	if len(addresses) > 1 {
 		if d := c.ask("agent.send_multi", nil); !d.Allow {
 			return nil, denied(d.Rule)
 		}
-	}
-	peers, err := c.s.o.Book.Resolve(ctx, me, addresses)
-	if err != nil {
-		return nil, err
 	}
 	var unknown, refuses []string
 	var out []mail.Recipient

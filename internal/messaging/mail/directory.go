@@ -10,28 +10,34 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Resolve finds addressees as seen from me: a name in me's namespace, an
-// alias, name@namespace, parent/child, operator, or a peer id. Peer.Name is
-// empty in the place of one that there is not. Whether me may see them is for
-// the caller to decide.
-func (b *Book) Resolve(ctx context.Context, me Peer, addresses []string) ([]Peer, error) {
-	var out []Peer
-	err := b.read(ctx, func(j *job) error {
-		out = make([]Peer, len(addresses))
-		for i, a := range addresses {
-			p, err := j.directory.resolve(me, a)
-			if err != nil && !errors.Is(err, store.ErrNoRow) {
-				return fmt.Errorf("resolving an address: %w", err)
-			}
-			if err == nil {
-				p.Lineage = lineage(p.sender(p.kind), me.sender(me.kind))
-				p.Pending, p.Held = 0, 0
-				out[i] = p
-			}
+// Resolve reads o's own peer, as Me does, and on the same view the peers that
+// addresses name as seen from it: a name in its namespace, an alias,
+// name@namespace, parent/child, operator, or a peer id. Peer.Name is empty in the
+// place of an address without a peer. The caller decides whether o may know of them.
+func (b *Book) Resolve(ctx context.Context, o Owner, addresses []string) (me Peer, found []Peer, err error) {
+	err = b.read(ctx, func(j *job) (err error) {
+		if me, err = j.directory.me(o); err == nil {
+			found, err = j.directory.resolveAll(me, addresses)
 		}
-		return nil
+		return err
 	})
-	return out, err
+	return me, found, err
+}
+
+func (j directory) resolveAll(me Peer, addresses []string) ([]Peer, error) {
+	out := make([]Peer, len(addresses))
+	for i, a := range addresses {
+		p, err := j.resolve(me, a)
+		if err != nil && !errors.Is(err, store.ErrNoRow) {
+			return nil, fmt.Errorf("resolving an address: %w", err)
+		}
+		if err == nil {
+			p.Lineage = lineage(p.sender(p.kind), me.sender(me.kind))
+			p.Pending, p.Held = 0, 0
+			out[i] = p
+		}
+	}
+	return out, nil
 }
 
 func (j directory) resolve(me Peer, address string) (p Peer, err error) {

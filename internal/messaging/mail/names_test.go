@@ -185,7 +185,7 @@ func TestAFormerNameStaysAnAlias(t *testing.T) {
 		same(t, "renamed", got.Renamed, "planner")
 		same(t, "peer", got.Peer.ID, planner.Peer.ID)
 		found := func(name string) mail.Peer {
-			all, err := b.Resolve(t.Context(), tester.Peer, []string{name})
+			_, all, err := b.Resolve(t.Context(), tester.Owner, []string{name})
 			must(t, err)
 			return all[0]
 		}
@@ -368,7 +368,7 @@ func TestAddresses(t *testing.T) {
 		me := b.join("me")
 		near := b.join("near")
 		far := b.joinAs(owner("uid:1001", "far"), mail.Registration{Name: "far", Namespace: "elsewhere"})
-		got, err := b.Resolve(t.Context(), me.Peer, []string{"near", "far", "far@elsewhere", far.Peer.ID, "operator", "broker", "nobody", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "near@default", "me"})
+		_, got, err := b.Resolve(t.Context(), me.Owner, []string{"near", "far", "far@elsewhere", far.Peer.ID, "operator", "broker", "nobody", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "near@default", "me"})
 		must(t, err)
 		var names []string
 		for _, p := range got {

@@ -11,7 +11,7 @@ import (
 func TestTheHumanReadsAndWrites(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
-		found, err := b.Resolve(t.Context(), planner.Peer, []string{mail.Operator})
+		_, found, err := b.Resolve(t.Context(), planner.Owner, []string{mail.Operator})
 		must(t, err)
 		human := &agent{Peer: found[0]}
 		sent := planner.send(draft("may I?", human))
@@ -50,7 +50,7 @@ func TestEachNodeHasItsOwnHuman(t *testing.T) {
 	far := owner("uid:1000", "far")
 	far.Node, far.Principal = "there", mail.Qualify("there", "uid:1000")
 	planner := there.joinAs(far, mail.Registration{Name: "planner"})
-	found, err := there.Resolve(t.Context(), planner.Peer, []string{mail.Operator})
+	_, found, err := there.Resolve(t.Context(), planner.Owner, []string{mail.Operator})
 	must(t, err)
 	planner.send(draft("hello", &agent{Peer: found[0]}))
 	got, err := b.Desk().Inbox(t.Context(), false, said)

@@ -162,7 +162,7 @@ var readers = map[string]func(s *scene) error{
 	"Peers":        func(s *scene) error { _, err := s.Peers(s.t.Context(), s.tester.Peer, "", "", 10); return err },
 	"Read":         func(s *scene) error { _, _, _, err := s.Read(s.t.Context(), s.planner.Owner, mail.Query{}); return err },
 	"Resolve": func(s *scene) error {
-		_, err := s.Resolve(s.t.Context(), s.tester.Peer, []string{"planner"})
+		_, _, err := s.Resolve(s.t.Context(), s.tester.Owner, []string{"planner"})
 		return err
 	},
 	"SpawnOf":     func(s *scene) error { _, err := s.SpawnOf(s.t.Context(), s.planner.Owner, s.starting.ID); return err },

@@ -241,7 +241,7 @@ func TestAChildGetsNoMoreThanItsParentHasLeft(t *testing.T) {
 		_, err = one.spawn(mail.SpawnDraft{})
 		refused(t, err, mail.Budget) // the grandchild's child counts as well
 		lineage := func(of, to *agent) string {
-			got, err := b.Resolve(t.Context(), to.Peer, []string{of.Peer.ID})
+			_, got, err := b.Resolve(t.Context(), to.Owner, []string{of.Peer.ID})
 			must(t, err)
 			return got[0].Lineage
 		}
