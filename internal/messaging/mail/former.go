@@ -17,21 +17,23 @@ type formerSession struct {
 }
 
 // ForgetSessions forgets former sessions of this node. Of each principal the
-// newest are kept, so that they are told that they were superseded. Of the others
-// those are kept without which a process that lives would no longer count as an
-// agent's (Agents). So the table is bounded by the sessions that there are, those
-// that are kept, and the processes. gone reports that a process instance has
-// ended; nil: of none that is known.
+// newest are kept for Limits.RowKept, so that they are told that they were
+// superseded. Of the others those are kept, without a limit in time, without which
+// a process that lives would no longer count as an agent's (Agents). So the table is
+// bounded by the sessions that there are, those that are kept, and the processes.
+// gone reports that a process instance has ended; nil: of none that is known.
 func (b *Book) ForgetSessions(ctx context.Context, gone func(process string) bool) error {
 	var all []formerSession
+	var kept int64
 	err := b.read(ctx, func(j *job) (err error) {
+		kept = j.sweeping.kept()
 		all, err = j.directory.sessionsHere()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(upkeep{b}.superfluous(all, gone), sweepBatch) {
+	for batch := range slices.Chunk(upkeep{b}.superfluous(all, kept, gone), sweepBatch) {
 		err := b.write(ctx, func(j *job) error {
 			n, err := j.directory.forgetSessions(batch)
 			switch {
@@ -64,13 +66,15 @@ func (j directory) sessionsHere() ([]formerSession, error) {
 	return all, err
 }
 
-// superfluous are those of all that can be forgotten.
-func (u upkeep) superfluous(all []formerSession, gone func(process string) bool) []formerSession {
+// superfluous returns the sessions of all that can be forgotten. since is the time in
+// milliseconds from which on former sessions are kept although their processes
+// have ended.
+func (u upkeep) superfluous(all []formerSession, since int64, gone func(process string) bool) []formerSession {
 	kept := make(map[string]int)     // former sessions, by principal
 	covered := make(map[string]bool) // processes that a kept session names
 	var out []formerSession
 	for _, s := range all {
-		needed := !s.former || kept[s.principal] < u.b.o.Limits.FormerSessions
+		needed := !s.former || s.changed > since && kept[s.principal] < u.b.o.Limits.FormerSessions
 		for _, p := range s.processes {
 			needed = needed || !covered[p] && (gone == nil || !gone(p))
 		}

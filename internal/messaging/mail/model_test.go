@@ -375,6 +375,11 @@ func (m *model) pass(d time.Duration) {
 		m.tidied = m.now
 		m.tidy()
 	}
+	for key, s := range m.sessions {
+		if s.changed <= m.now-rowTime && (s.superseded || s.peer == nil) {
+			delete(m.sessions, key)
+		}
+	}
 }
 
 func (m *model) tidy() {
@@ -386,11 +391,6 @@ func (m *model) tidy() {
 	for name, n := range m.names {
 		if n.kind != "peer" && n.until <= m.now {
 			delete(m.names, name)
-		}
-	}
-	for key, s := range m.sessions {
-		if s.changed <= m.now-rowTime && (s.superseded || s.peer == nil) {
-			delete(m.sessions, key)
 		}
 	}
 	for key, k := range m.keys {

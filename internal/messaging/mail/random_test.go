@@ -289,6 +289,7 @@ func (w *world) pass() {
 	w.logf("pass %s", d)
 	w.b.pass(d)
 	w.b.sweep()
+	must(w.b.t, w.b.ForgetSessions(w.b.t.Context(), ended))
 	w.m.pass(d)
 }
 

@@ -2,6 +2,7 @@ package mail_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,9 +149,39 @@ func TestFormerSessionsAreBounded(t *testing.T) {
 		_, err = b.Me(t.Context(), o)
 		must(t, err)
 		alive = nil
-		must(t, b.ForgetSessions(t.Context(), func(p string) bool { return true }))
+		must(t, b.ForgetSessions(t.Context(), ended))
 		same(t, "sessions, once their processes have ended", b.count(`SELECT count(*) FROM peer_sessions`), 4)
 		must(t, b.ForgetSessions(t.Context(), nil))
+		b.sound()
+	})
+}
+
+// TestAProcessIsAnAgentsForAsLongAsItLives: also when its session gave its name back, or was
+// idle, for longer than any row is kept.
+func TestAProcessIsAnAgentsForAsLongAsItLives(t *testing.T) {
+	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
+		for _, name := range []string{"left", "idle"} {
+			o := owner("uid:1000", name)
+			o.Processes = []string{"boot/" + name + "@1"}
+			_, err := b.Register(t.Context(), o, mail.Registration{Name: name}, nil, said)
+			must(t, err)
+		}
+		_, err := b.Unregister(t.Context(), owner("uid:1000", "left"), said)
+		must(t, err)
+		lives := func(string) bool { return false }
+		for range 4 {
+			b.pass(30 * 24 * time.Hour)
+			b.sweep()
+			must(t, b.ForgetSessions(t.Context(), lives))
+			agents, err := b.Agents(t.Context())
+			must(t, err)
+			slices.Sort(agents)
+			equal(t, "processes of agents", agents, "boot/idle@1", "boot/left@1")
+		}
+		must(t, b.ForgetSessions(t.Context(), ended))
+		agents, err := b.Agents(t.Context())
+		must(t, err)
+		equal(t, "after their end", agents)
 		b.sound()
 	})
 }

@@ -124,8 +124,9 @@ func (j sweeping) forgetRows() (int64, error) {
 			(SELECT principal, peer_id, tool, idempotency_key FROM idempotency_keys WHERE expires_at <= ?1 LIMIT ?2)`, j.now},
 		{`DELETE FROM peer_names WHERE kind <> 'peer' AND expires_at <= ?1 AND (namespace, name) IN
 			(SELECT namespace, name FROM peer_names WHERE kind <> 'peer' AND expires_at <= ?1 LIMIT ?2)`, j.now},
-		{`DELETE FROM peer_sessions WHERE changed_at <= ?1 AND (superseded = 1 OR peer_id = '') AND (principal, session) IN
-			(SELECT principal, session FROM peer_sessions WHERE changed_at <= ?1 AND (superseded = 1 OR peer_id = '') LIMIT ?2)`, j.kept()},
+		// Those that name a process are ForgetSessions' to delete.
+		{`DELETE FROM peer_sessions WHERE changed_at <= ?1 AND processes = '' AND (superseded = 1 OR peer_id = '') AND (principal, session) IN
+			(SELECT principal, session FROM peer_sessions WHERE changed_at <= ?1 AND processes = '' AND (superseded = 1 OR peer_id = '') LIMIT ?2)`, j.kept()},
 		{`DELETE FROM mail_changes WHERE id IN (SELECT id FROM mail_changes WHERE id <= ?1 ORDER BY id LIMIT ?2)`, max(0, kept)},
 		{`DELETE FROM spawns WHERE spawn_id IN (SELECT spawn_id FROM spawns WHERE ended_at > 0 AND ended_at <= ?1 LIMIT ?2)`, j.kept()},
 	}
