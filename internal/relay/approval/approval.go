@@ -161,6 +161,9 @@ func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func
 			if a != (Answer{}) {
 				return a, nil
 			}
+			if left() { // the approval is for a caller that comes back
+				return Answer{Pending: at.shown.N, Expires: at.shown.Expires}, nil
+			}
 		case <-timer:
 			return q.leave(at, w), nil
 		case <-ctx.Done():

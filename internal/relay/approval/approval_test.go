@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,7 @@ type office struct {
 	log   *audit.Log
 	saved atomic.Pointer[[]approval.Grant]
 	ran   atomic.Int32
+	cut   atomic.Bool // the connections of the callers are gone
 }
 
 const operator = "uid:1"
@@ -53,8 +55,6 @@ func act(args string) gate.Act {
 	return gate.Act{Who: principal.New(operator), Session: "x", Action: "tools/call", Server: "s", Name: "held", Args: []byte(args), Holds: true}
 }
 
-func stays() bool { return false }
-
 // call does what the relay does with an act: it runs it only with a pass.
 func (o *office) call(ctx context.Context, a gate.Act, wait time.Duration) (approval.Answer, error) {
 	for {
@@ -68,7 +68,7 @@ func (o *office) call(ctx context.Context, a gate.Act, wait time.Duration) (appr
 		if !errors.As(err, &held) {
 			return approval.Answer{}, err
 		}
-		answer, err := o.queue.Await(ctx, approval.Call{Held: held, Act: a, Args: a.Args, Session: a.Session}, wait, stays, func(uint64) {})
+		answer, err := o.queue.Await(ctx, approval.Call{Held: held, Act: a, Args: a.Args, Session: a.Session}, wait, o.cut.Load, func(uint64) {})
 		if err != nil || answer.Approval == nil {
 			return answer, err
 		}
@@ -147,6 +147,53 @@ func TestACallerThatLeftGetsNothingRun(t *testing.T) {
 		if a, err := o.call(t.Context(), act(`{}`), time.Millisecond); err != nil || a.Pending != uint64(want*2) || o.ran.Load() != 1 {
 			t.Fatalf("%+v, %v, %d ran", a, err, o.ran.Load())
 		}
+	}
+}
+
+// The same of a caller that still waits, but whose connection is gone.
+func TestACallerThatIsCutOffGetsNothingRun(t *testing.T) {
+	t.Parallel()
+	o := open(t, time.Hour)
+	done := make(chan approval.Answer, 1)
+	go func() { a, _ := o.call(t.Context(), act(`{}`), time.Hour); done <- a }()
+	q := o.waitFor(1)
+	o.cut.Store(true)
+	if err := o.approve(q.N, "once"); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-done; a.Pending != q.N || o.ran.Load() != 0 {
+		t.Fatalf("%+v, %d ran", a, o.ran.Load())
+	}
+	o.cut.Store(false)
+	if _, err := o.call(t.Context(), act(`{}`), time.Hour); err != nil || o.ran.Load() != 1 {
+		t.Errorf("%v, %d ran", err, o.ran.Load())
+	}
+}
+
+// A grant that cannot be saved is no grant, and the record says so.
+func TestAGrantThatIsNotSavedIsRecordedAsRevoked(t *testing.T) {
+	t.Parallel()
+	fails := errors.New("no space")
+	var mu sync.Mutex
+	var acts []string
+	o := open(t, time.Hour)
+	o.queue = approval.New(approval.Options{Expire: time.Hour, Save: func([]approval.Grant) error { return fails }, Record: func(r *audit.Record) (uint64, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		acts = append(acts, r.Action)
+		return 1, nil
+	}}, nil)
+	if a, err := o.call(t.Context(), act(`{}`), 0); err != nil || a.Pending != 1 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if err := o.approve(1, "always"); !errors.Is(err, fails) || len(o.queue.Grants()) != 0 {
+		t.Errorf("approved: %v, %v", err, o.queue.Grants())
+	}
+	if want := []string{"approval.asked", "approval.granted", "approval.revoked"}; !slices.Equal(acts, want) {
+		t.Errorf("recorded %v, want %v", acts, want)
+	}
+	if a, err := o.call(t.Context(), act(`{}`), 0); err != nil || a.Pending != 1 || o.ran.Load() != 0 {
+		t.Errorf("%+v, %v, %d ran", a, err, o.ran.Load())
 	}
 }
 

@@ -58,7 +58,7 @@ func (g Grant) covers(c Call) bool {
 }
 
 // grant makes a grant of an approved question. The caller holds mu.
-func (q *Queue) grant(at *question, by *principal.Principal, life string, ref uint64) error {
+func (q *Queue) grant(at *question, life string, ref uint64) error {
 	a := at.call.Act
 	g := Grant{ID: strings.ToLower(rand.Text()[:nameLength]), Action: a.Action, Server: a.Server, Tool: a.Name, Definition: a.Definition,
 		Principal: a.Who.Name(), For: life, Granted: q.o.Now(), Ref: ref}

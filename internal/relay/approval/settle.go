@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"errors"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
@@ -41,8 +42,9 @@ func (q *Queue) approve(at *question, by *principal.Principal, v Verdict) error 
 	}
 	q.met(at.call)
 	if life != Once {
-		if err := q.grant(at, by, life, ref); err != nil {
-			return err
+		if err := q.grant(at, life, ref); err != nil {
+			_, unsaid := q.record(at, "approval.revoked", by, ref, audit.Field{Name: "reason", Value: "it could not be saved"})
+			return errors.Join(err, unsaid)
 		}
 	}
 	a := Answer{Approval: at.call.Held.Binding.Approve(at.shown.Expires, ref), Run: string(at.call.Run), Ref: ref}
