@@ -215,14 +215,14 @@ func (u *usage) addFiles(pid string) error {
 
 // addSegments counts the shared memory of System V, which lasts without a process.
 func (u *usage) addSegments() {
-	const key, rss = 1, 14 // columns of /proc/sysvipc/shm (proc_sysvipc(5))
+	const id, rss, swap = 1, 14, 15 // columns of /proc/sysvipc/shm (proc_sysvipc(5))
 	table, err := readProc("/proc/sysvipc/shm")
 	if err != nil {
 		return
 	}
 	for line := range bytes.Lines(table) {
-		if f := bytes.Fields(line); len(f) > rss {
-			u.files[uint64(number(f[key]))<<32] = number(f[rss])
+		if f := bytes.Fields(line); len(f) > swap {
+			u.files[uint64(number(f[id]))<<32] = number(f[rss]) + number(f[swap])
 		}
 	}
 }
