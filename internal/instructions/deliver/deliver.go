@@ -282,7 +282,7 @@ func (s *deliveries) sent(ctx context.Context, r *Reader, o order, t *Text) {
 	s.o.Refs.Add(t.Ref, watermark.Delivery{Session: r.key(), Template: o.name, Revision: t.Revision}, now)
 	err := s.o.Library.Deliver(ctx, library.Delivery{Ref: t.Ref, Session: r.key(), Principal: r.Who.Name(), Template: o.name, Revision: t.Revision, Bytes: len(t.Body)})
 	if last := s.failed.Load(); err != nil && now.Unix()-last >= int64(quietTime.Seconds()) && s.failed.CompareAndSwap(last, now.Unix()) {
-		s.log.Warn("a delivery was not counted: its mark will not be known after a restart", "err", err)
+		s.log.Warn("a delivery was not counted, and its mark may not be known after a restart", "err", err)
 	}
 }
 
