@@ -8,8 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Ack confirms or rejects messages that o's peer was given. The note reaches the
-// sender. Any other id is unknown, also one of another peer.
+// Ack acknowledges or rejects messages that o's peer was given. text is a note for the
+// sender of each message. An id of a message that the peer was not given is unknown, also
+// when another peer was given it.
 func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
 	return perform(ctx, b, note, func(j *job) (*Confirmed, error) {
 		p, err := j.directory.fence(o)
@@ -20,6 +21,8 @@ func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, te
 	})
 }
 
+// confirm ends the deliveries to p of the messages ids, and counts those that are final
+// already.
 func (j mailboxes) confirm(p Peer, ids []string, rejected bool, text string) (*Confirmed, error) {
 	out := &Confirmed{Peer: p}
 	x, err := j.box(p.ID)
@@ -56,8 +59,8 @@ func (j mailboxes) confirm(p Peer, ids []string, rejected bool, text string) (*C
 	return out, nil
 }
 
-// Status is what became of a message that o's peer has sent; UnknownMessage
-// for any other.
+// Status returns the deliveries of a message that o's peer has sent; UnknownMessage for
+// any other message.
 func (b *Book) Status(ctx context.Context, o Owner, id string) ([]Delivery, error) {
 	var out []Delivery
 	err := b.read(ctx, func(j *job) error {

@@ -28,8 +28,9 @@ type box struct {
 
 var ownTally = strings.ReplaceAll(tallyColumns, "m.", "")
 
-// box locks a mailbox, once. Of several the caller asks in the order of their
-// ids (boxesOf). ErrNoRow: there is none.
+// box locks the mailbox of a peer, at most once in a job. Several mailboxes are locked in
+// the order of their ids (boxesOf), so that jobs cannot deadlock. ErrNoRow: the peer has
+// no mailbox.
 func (j mailboxes) box(peer string) (*box, error) {
 	if x, ok := j.boxes[peer]; ok {
 		return x, nil
@@ -53,8 +54,8 @@ func (j mailboxes) box(peer string) (*box, error) {
 	return x, nil
 }
 
-// boxesOf locks several mailboxes in the order that all keep. One that is no
-// more is not there afterwards.
+// boxesOf locks several mailboxes in the order of their ids, which every job keeps. A
+// mailbox that no longer exists is skipped and is not in j.boxes afterwards.
 func (j mailboxes) boxesOf(peers ...string) error {
 	slices.Sort(peers)
 	for _, p := range slices.Compact(peers) {
@@ -65,7 +66,7 @@ func (j mailboxes) boxesOf(peers ...string) error {
 	return nil
 }
 
-// save adds what was counted.
+// save adds the counted changes to the mailbox's row.
 func (j mailboxes) save(x *box) error {
 	if x.deltas == (tally{}) && x.deltaBytes == 0 && x.deltaAccept == 0 {
 		return nil
@@ -96,7 +97,7 @@ func (x *box) shift(before, after string, bytes int64) {
 	}
 }
 
-// row is what is known of an open delivery that is about to change.
+// row is an open delivery that is about to change.
 type row struct {
 	message, peer, sender string
 	seq                   int64
@@ -123,12 +124,12 @@ func (j mailboxes) rows(where string, args ...any) ([]row, error) {
 	return all, err
 }
 
-// errMoved says that a delivery was not in the state in which it was read under
-// the lock of its mailbox: somebody wrote without that lock.
+// errMoved reports that a delivery was not in the state that was read under the lock of
+// its mailbox: another transaction wrote without that lock.
 var errMoved = errors.New("mail: a delivery changed without its mailbox")
 
-// end brings an open delivery to a final state. Every one but a plain
-// acknowledgement makes a notice.
+// end brings an open delivery to a final state. Each end makes a notice for the sender,
+// except an acknowledgement without a note.
 func (j mailboxes) end(x *box, r row, state, reason, note string) error {
 	acked := int64(0)
 	if state == Acked || state == Rejected {
@@ -151,7 +152,7 @@ func (j mailboxes) end(x *box, r row, state, reason, note string) error {
 	return nil
 }
 
-// moved logs a change and wakes who waits for the message or the mailbox.
+// moved logs a state change and signals the topics of the message and the mailbox.
 func (j mailboxes) moved(r row, after string, epoch int64, reason string) {
 	j.change(Change{MessageID: r.message, PeerID: r.peer, To: r.address, From: r.from, Before: r.state, After: after, Epoch: epoch, Reason: reason})
 	j.signal(TopicMessage(r.message))
@@ -160,29 +161,29 @@ func (j mailboxes) moved(r row, after string, epoch int64, reason string) {
 	}
 }
 
-// Reasons of a change, for senders and the operator: constant words.
+// Reasons of a state change, for senders and the operator. They are constant words.
 const (
 	reasonTTL       = "ttl"
-	reasonHold      = "hold"      // nobody approved it in time
-	reasonLease     = "lease"     // it ended without an acknowledgement
-	reasonAttempts  = "attempts"  // too many leases ended so
-	reasonTakeover  = "takeover"  // another session of the owner
-	reasonReleased  = "released"  // the name was
-	reasonFull      = "full"      // evicted for a newer one
-	reasonApproved  = "approved"  // by the operator
-	reasonRefused   = "refused"   // by the operator
-	reasonPurged    = "purged"    // by the operator
+	reasonHold      = "hold"      // not approved in time
+	reasonLease     = "lease"     // the lease ended without an acknowledgement
+	reasonAttempts  = "attempts"  // Limits.Attempts leases ended so
+	reasonTakeover  = "takeover"  // another session of the owner took the peer over
+	reasonReleased  = "released"  // the name was released
+	reasonFull      = "full"      // evicted to make room for a newer message
+	reasonApproved  = "approved"  // approved by the operator
+	reasonRefused   = "refused"   // refused by the operator
+	reasonPurged    = "purged"    // purged by the operator
 	reasonResumed   = "resumed"   // the mailbox is no longer paused
-	reasonPaused    = "paused"    // the mailbox is
-	reasonInbound   = "inbound"   // the recipient holds what comes
-	reasonPolicy    = "policy"    // holds it
-	reasonInherited = "inherited" // by the parent, as the child has ended
-	reasonAgain     = "requeued"  // by the operator, under a new id
-	reasonTransfer  = "transfer"  // the name went to another principal
+	reasonPaused    = "paused"    // the mailbox is paused
+	reasonInbound   = "inbound"   // the recipient's inbound mode is hold
+	reasonPolicy    = "policy"    // held by policy
+	reasonInherited = "inherited" // a new delivery to the parent replaces it, as the child has ended
+	reasonAgain     = "requeued"  // sent again by the operator, under a new id
+	reasonTransfer  = "transfer"  // the name was given to another principal
 )
 
-// settle lets time pass in a locked mailbox: what is due expires, goes back to
-// the queue, or dies. At most limit deliveries; it returns how many were.
+// settle applies the time to a locked mailbox: a due delivery expires, returns to the
+// queue, or becomes dead. It handles at most limit deliveries and returns their number.
 func (j mailboxes) settle(x *box, limit int) (settled int, err error) {
 	due, err := j.rows(`peer_id = ?1 AND `+isOpen+` AND due <= ?2 LIMIT ?3`, x.peer, j.now, limit)
 	if err != nil {

@@ -46,9 +46,9 @@ func (j mailboxes) pointers(peer string) ([]Pointer, error) {
 	return out, err
 }
 
-// counts are what a mailbox holds for its owner, with the receipt of the answer
-// that they go with: given says which messages it carries, of a thread when one
-// is named. An empty mailbox with nothing to tell costs no further statement.
+// counts reads the counts of a mailbox for its owner, with the receipt of the answer that
+// they are part of. given states the messages that the answer carries, and their thread
+// when one is named. An empty mailbox without new notices needs no further statement.
 func (j mailboxes) counts(p Peer, g glimpse, given Receipt) (Counts, error) {
 	c := Counts{Pending: int(g.tally.pending()), Held: int(g.tally.of(Held)), Missed: g.tally.missed()}
 	c.Receipt = Receipt{PeerID: p.ID, Epoch: p.Epoch, Seq: given.Seq, Notice: g.covered, Thread: given.Thread}

@@ -62,9 +62,9 @@ func (j directory) resolve(me Peer, address string) (p Peer, err error) {
 	return p, err
 }
 
-// Peers lists the peers of a namespace (empty: all) in the order of their
-// ids, with their lineage to me, from behind the id after. A zero me is the
-// operator, who alone sees the peers of the nodes' operators and the counts.
+// Peers lists the peers of a namespace (empty: all) in the order of their ids, after the
+// id after, with their lineage to me. A zero me stands for the operator: only it gets the
+// peers of the nodes' operators and the counts.
 func (b *Book) Peers(ctx context.Context, me Peer, namespace, after string, limit int) ([]Peer, error) {
 	var out []Peer
 	err := b.read(ctx, func(j *job) (err error) {
@@ -99,8 +99,8 @@ func (j directory) list(me Peer, namespace, after string, limit int) ([]Peer, er
 	return out, err
 }
 
-// Touch extends the leases of sessions of this node that showed a sign of
-// life. A session that was ended stays so.
+// Touch extends the leases of sessions of this node that showed a sign of life. An ended
+// session stays ended.
 func (b *Book) Touch(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func (b *Book) Touch(ctx context.Context, sessions []string) error {
 	})
 }
 
-// End ends the leases of sessions at once, and for good: no act of theirs that
-// was still under way makes them live again.
+// End ends the leases of sessions at once and for good: an act of theirs that is still
+// under way does not renew them.
 func (b *Book) End(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
@@ -136,7 +136,8 @@ func (b *Book) End(ctx context.Context, sessions []string) error {
 	})
 }
 
-// endSessions returns which of the sessions had a lease.
+// endSessions ends the leases of sessions of this node, and returns the sessions that had
+// one.
 func (j directory) endSessions(sessions []string) (ended []string, err error) {
 	for _, s := range slices.Sorted(slices.Values(sessions)) {
 		n, err := j.Exec(`UPDATE peers SET lease_until = 0 WHERE session = ?1 AND node = ?2 AND kind = 'agent' AND session <> '' AND lease_until > 0`,
@@ -151,10 +152,10 @@ func (j directory) endSessions(sessions []string) (ended []string, err error) {
 	return ended, nil
 }
 
-// Agents are the process instances of this node's registered agents, live or
-// not, for the rule that an agent's shell is not the operator's. Those that
-// let go of their name, or were superseded, are among them for as long as rows
-// are kept: giving up one's name would otherwise make one the human.
+// Agents returns the process instances of this node's registered agents, live or not, for
+// the rule that an agent's shell is not the operator's. Agents that released their name
+// or were superseded are included until their rows are deleted: otherwise an agent could
+// release its name and pass for the operator.
 func (b *Book) Agents(ctx context.Context) ([]string, error) {
 	var out []string
 	err := b.read(ctx, func(j *job) error {

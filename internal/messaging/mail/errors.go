@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Codes of Error, stable: callers act on them.
+// Codes of Error. They are stable, because callers act on them.
 const (
 	NotRegistered       = "NOT_REGISTERED"
 	Fenced              = "FENCED"
@@ -24,7 +24,7 @@ const (
 	LoopSuspected       = "LOOP_SUSPECTED"
 	IdempotencyConflict = "IDEMPOTENCY_CONFLICT"
 	UnknownMessage      = "UNKNOWN_MESSAGE"
-	PasskeyRequired     = "PASSKEY_REQUIRED" // what is held is let in with a passkey alone
+	PasskeyRequired     = "PASSKEY_REQUIRED" // held messages are let in with a passkey only
 	UnknownSpawn        = "UNKNOWN_SPAWN"
 	SpawnDisabled       = "SPAWN_DISABLED"
 	LauncherUnknown     = "LAUNCHER_UNKNOWN"
@@ -38,13 +38,13 @@ const (
 	AuditUnavailable    = "AUDIT_UNAVAILABLE"
 )
 
-// Error is a refusal of the book. Nothing was done.
+// Error is a refusal of the book. The refused operation has no effect.
 type Error struct {
 	Code       string
-	Retry      time.Duration // when trying again makes sense; 0: unknown
-	Recipients []string      // the addresses that it is about, of several
+	Retry      time.Duration // after which another attempt can succeed; 0: unknown
+	Recipients []string      // the addresses that the refusal is about, of several
 	First      string        // the message that a suppressed one repeats
-	Err        error         // for the operator alone
+	Err        error         // the cause; for the operator only
 }
 
 func (e *Error) Error() string {
@@ -56,5 +56,5 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// errSlot: another node that opened at the same moment has taken the slot.
+// errSlot reports that another node took the slot at the same moment.
 var errSlot = errors.New("mail: no slot for this node")

@@ -8,11 +8,12 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// peerColumns are what scanPeer reads.
+// peerColumns are the columns that Peer.places reads.
 const peerColumns = `peers.peer_id, peers.kind, peers.namespace, peers.name, peers.principal, peers.session, peers.node, peers.grade,
 	peers.epoch, peers.lease_until, peers.last_seen, peers.display, peers.summary, peers.labels, peers.spawn_id, peers.ancestors`
 
-// places are where a row of peerColumns goes; done completes the peer.
+// places returns the destinations for a row of peerColumns; done completes the peer after
+// the scan.
 func (p *Peer) places(now int64) (dest []any, done func()) {
 	var labels, ancestors string
 	dest = []any{&p.ID, &p.kind, &p.Namespace, &p.Name, &p.Principal, &p.Session, &p.Node, &p.Grade,
@@ -20,17 +21,17 @@ func (p *Peer) places(now int64) (dest []any, done func()) {
 	return dest, func() {
 		p.Labels, p.Ancestors = labelMap(labels), splitIDs(ancestors)
 		p.Live = p.kind == kindAgent && p.LeaseUntil > now
-		// The operator belongs to the node.
+		// The operator is live as long as its node is.
 		if p.kind == kindOperator {
 			p.Live = true
 		}
 	}
 }
 
-// fence is the first statement of every change that an agent makes: the one
-// update takes the lock of the peer's row and asks whether this session still
-// owns it. So what races a takeover either commits first, as the epoch before,
-// or is FENCED. An ended session stays ended.
+// fence locks the row of o's peer, and checks that the session still owns it. It is the
+// first statement of every change that an agent makes. So a change that races a takeover
+// either commits first, in the epoch before, or fails with Fenced. It renews the lease,
+// unless the session was ended.
 func (j directory) fence(o Owner) (Peer, error) {
 	var p Peer
 	if o.Session == "" {
@@ -51,8 +52,8 @@ func (j directory) fence(o Owner) (Peer, error) {
 	return p, nil
 }
 
-// stranger returns why nothing belongs to o: a superseded session is told so; for
-// any other caller the mailbox does not exist.
+// stranger returns the error for an owner without a peer: Fenced if its session was
+// superseded, NotRegistered otherwise.
 func (j directory) stranger(o Owner) error {
 	var superseded int64
 	err := j.Row([]any{&superseded}, `SELECT superseded FROM peer_sessions WHERE principal = ?1 AND session = ?2`, o.Principal, o.Session)
@@ -65,8 +66,8 @@ func (j directory) stranger(o Owner) error {
 	return refuse(Fenced)
 }
 
-// Me is the peer that o is. NotRegistered, or Fenced when another session has
-// taken it over.
+// Me returns o's peer; NotRegistered, or Fenced when another session has taken the peer
+// over.
 func (b *Book) Me(ctx context.Context, o Owner) (Peer, error) {
 	var p Peer
 	err := b.read(ctx, func(j *job) (err error) {
@@ -76,13 +77,13 @@ func (b *Book) Me(ctx context.Context, o Owner) (Peer, error) {
 	return p, err
 }
 
-// me reads o's peer. It is no fence: what changes something must not rest on it.
+// me reads o's peer without a lock. No change may depend on it; changes use fence.
 func (j directory) me(o Owner) (Peer, error) {
 	p, _, err := j.glance(o)
 	return p, err
 }
 
-// glance reads o's peer with the counters of its mailbox and its notices.
+// glance reads o's peer with the counters of its mailbox and outbox.
 func (j directory) glance(o Owner) (Peer, glimpse, error) {
 	p, g, err := j.look(`peers.principal = ?1 AND peers.session = ?2 AND peers.kind = 'agent' AND peers.session <> ''`, o.Principal, o.Session)
 	if errors.Is(err, store.ErrNoRow) {
@@ -91,13 +92,15 @@ func (j directory) glance(o Owner) (Peer, glimpse, error) {
 	return p, g, err
 }
 
-// glimpse is what a mailbox and an outbox count.
+// glimpse holds the counters of a mailbox and an outbox.
 type glimpse struct {
 	tally               tally
 	lastSeq             int64
 	lastNotice, covered int64
 }
 
+// look reads the one peer that matches where, with the counters of its mailbox and
+// outbox.
 func (j directory) look(where string, args ...any) (p Peer, g glimpse, err error) {
 	dest, done := p.places(j.now)
 	dest = append(dest, &p.Inbound, &p.Paused, &g.lastSeq, &g.lastNotice, &g.covered)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// formerSession is the row of a session that ended, was superseded or gave its
-// name back; or that of a present one.
+// formerSession is a row of peer_sessions. former: the session ended, was superseded, or
+// released its name.
 type formerSession struct {
 	principal, session string
 	processes          []string
@@ -51,7 +51,7 @@ func (b *Book) ForgetSessions(ctx context.Context, gone func(process string) boo
 	return nil
 }
 
-// sessionsHere are the rows of this node: present ones first, then the newest.
+// sessionsHere reads the sessions of this node: present ones first, then the newest.
 func (j directory) sessionsHere() ([]formerSession, error) {
 	var all []formerSession
 	err := j.Each(func(scan func(...any) error) error {
@@ -92,7 +92,8 @@ func (u upkeep) superfluous(all []formerSession, since int64, gone func(process 
 	return out
 }
 
-// forgetSessions deletes those that nothing has happened to since they were read.
+// forgetSessions deletes the sessions of batch that have not changed since they were
+// read.
 func (j directory) forgetSessions(batch []formerSession) (int64, error) {
 	slices.SortFunc(batch, func(a, b formerSession) int { return strings.Compare(a.principal+a.session, b.principal+b.session) })
 	var all int64

@@ -14,7 +14,7 @@ type finding struct {
 	fix func(*job) error
 }
 
-// audit collects findings on one view of the database.
+// audit collects findings on one consistent view of the database.
 type audit struct {
 	*job
 	check    Check
@@ -27,12 +27,13 @@ func (a *audit) found(peer, message string, fix func(*job) error, format string,
 
 // Fsck checks, for every mailbox, that each accepted message is in exactly one state,
 // that the sequence numbers have no gaps, and that counters, notices and leases agree
-// with the rows. With repair it corrects what follows from the rows, and counts a
-// delivery whose row is lost as purged. Rows that were deleted after their retention
-// are in the counters alone.
+// with the rows. With repair it corrects what the rows determine, and counts a delivery
+// whose row is lost as purged. Deliveries that were deleted after their retention exist
+// only in the counters.
 func (d Desk) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, error) {
 	repaired := 0
-	// A repair can reveal a further fault that it hid; a few rounds end that.
+	// A repair can reveal a fault that the repaired one concealed; the number of rounds
+	// is bounded.
 	for round := 0; ; round++ {
 		a, err := d.audit(ctx)
 		if err != nil {
@@ -59,7 +60,7 @@ func (d Desk) Fsck(ctx context.Context, repair bool, note Note[Check]) (*Check, 
 	}
 }
 
-// repair mends what can be mended. Each repair is noted by itself.
+// repair runs the fix of each finding that has one. Each repair has its own record.
 func (d Desk) repair(ctx context.Context, all []finding, note Note[Check]) (fixed int, err error) {
 	for _, f := range all {
 		if f.fix == nil {
@@ -79,6 +80,7 @@ func (d Desk) repair(ctx context.Context, all []finding, note Note[Check]) (fixe
 	return fixed, nil
 }
 
+// audit runs all checks on one view of the database.
 func (d Desk) audit(ctx context.Context) (*audit, error) {
 	var a *audit
 	err := d.b.read(ctx, func(j *job) error {
@@ -105,7 +107,7 @@ func (a *audit) each(fn func(one, two string), query string, args ...any) error 
 	}, query, args...)
 }
 
-// peers: each has a mailbox and an outbox, and they agree.
+// peers checks that each peer has an outbox, and a mailbox that agrees with the peer.
 func (a *audit) peers() error {
 	err := a.Row([]any{&a.check.Peers}, `SELECT count(*) FROM peers WHERE kind = 'agent'`)
 	if err != nil {
@@ -127,7 +129,7 @@ func (a *audit) peers() error {
 	}, `SELECT p.peer_id, p.kind FROM peers p LEFT JOIN outboxes o ON o.peer_id = p.peer_id WHERE o.peer_id IS NULL`)
 }
 
-// names: each peer has one, and each name a peer.
+// names checks that each agent owns its name, and that each name belongs to an agent.
 func (a *audit) names() error {
 	err := a.each(func(peer, name string) {
 		a.found(peer, "", func(j *job) error { return j.repairing.mendName(peer) }, "the peer %s does not own its name", name)
@@ -149,7 +151,8 @@ func (a *audit) names() error {
 		WHERE n.kind = 'peer' AND p.peer_id IS NULL`)
 }
 
-// shares: what several peers share is counted right.
+// shares checks the counters that several peers share: peers of a namespace, spawns of a
+// node.
 func (a *audit) shares() error {
 	err := a.each(func(space, _ string) {
 		a.found("", "", func(j *job) error {
@@ -171,7 +174,7 @@ func (a *audit) shares() error {
 	}, `SELECT n.node, '' FROM mail_nodes n WHERE n.spawns_open <> (SELECT count(*) FROM spawns s WHERE s.node = n.node AND s.ended_at = 0)`)
 }
 
-// messages: each delivery has its message, and each message a delivery.
+// messages checks that each delivery has its message, and each message a delivery.
 func (a *audit) messages() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error { return j.repairing.mendMessage(message) }, "the delivery has no message")
@@ -184,8 +187,9 @@ func (a *audit) messages() error {
 	}, `SELECT m.message_id, '' FROM messages m LEFT JOIN deliveries d ON d.message_id = m.message_id WHERE d.message_id IS NULL`)
 }
 
-// leases: a message is leased by the session that owns the mailbox, in this epoch; and
-// each open delivery is due in time for the sweep.
+// leases checks that a leased message was given in the present epoch of a mailbox that a
+// session owns, that no open message is in a closed mailbox, and that each open delivery
+// is due in time for the sweep.
 func (a *audit) leases() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {
@@ -217,8 +221,8 @@ func (a *audit) leases() error {
 		OR (state = 'queued' AND due <> expires_at))`)
 }
 
-// notices: every final state but acked has made one notice, with a number that no other
-// notice of its sender has.
+// notices checks that every final state except acked has made one notice, with a number
+// that no other notice of its sender has.
 func (a *audit) notices() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the sender has no notice of the end")

@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// counted is a mailbox's row.
+// counted holds the counters of a mailbox's row.
 type counted struct {
 	account
 	lastSeq int64
 }
 
-// differs says in which way the counters contradict the rows; empty: in none.
+// differs describes the first contradiction between the counters and the rows; empty:
+// none.
 func (c counted) differs(a account) string {
 	for i, s := range states {
 		if c.rows[i] != a.rows[i] {
@@ -28,8 +29,8 @@ func (c counted) differs(a account) string {
 	return ""
 }
 
-// mailboxes: accepted = the sum of all states, and the counters are what the
-// rows say.
+// mailboxes checks that the accepted deliveries of each mailbox are the sum of all
+// states, and that the counters agree with the rows.
 func (a *audit) mailboxes() error {
 	all, err := a.repairing.accounts("")
 	if err != nil {
@@ -66,7 +67,7 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 	if rows == nil {
 		rows = &account{}
 	}
-	if id == past { // counts alone
+	if id == past { // it has no rows, only counters
 		if c.accepted != c.rows.sum() {
 			a.found(id, "", nil, "the counts of deleted peers do not add up")
 		}
@@ -87,7 +88,7 @@ func (a *audit) mailbox(id string, c counted, rows *account) {
 	}
 }
 
-// seats: a delivery has a number exactly when it is not held, and was let in.
+// seats checks that an open delivery has a sequence number exactly when it is not held.
 func (a *audit) seats() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error {

@@ -37,7 +37,7 @@ func (d Desk) Inbox(ctx context.Context, ack bool, note Note[Batch]) (*Batch, er
 	})
 }
 
-// readAll acknowledges what the operator was shown.
+// readAll acknowledges the messages that the operator was shown.
 func (j receiving) readAll(p Peer, out *Batch) error {
 	x, err := j.mailboxes.box(p.ID)
 	if err != nil {
@@ -63,10 +63,10 @@ func (j receiving) readAll(p Peer, out *Batch) error {
 	return err
 }
 
-// settled runs an act of the operator on deliveries of a message. Their
-// mailboxes are locked before they are looked at; which ones these are does not
-// change. One of which act gives nothing is left as it is. UnknownMessage: that
-// is all of them.
+// settled runs act on the deliveries of a message that are in one of the states in. It
+// locks their mailboxes before it reads the states; the set of recipients of a message
+// does not change. A delivery for which act returns a zero Settled is left as it is.
+// UnknownMessage: act settled no delivery.
 func (d Desk) settled(ctx context.Context, messageID string, in []string, note Note[Settled], act func(*job, *box, row) (Settled, error)) ([]Settled, error) {
 	var out []Settled
 	err := d.b.write(ctx, func(j *job) error {
@@ -112,9 +112,10 @@ func (d Desk) settled(ctx context.Context, messageID string, in []string, note N
 	return out, nil
 }
 
-// Approve queues a held message in the mailboxes of shown, which are peer ids; nil means all.
-// Further mailboxes may hold it since it was shown. passkey is the key that signed the
-// approval; an empty one is refused if the book requires a passkey.
+// Approve queues a held message in the mailboxes of shown, which are peer ids; nil means
+// all. shown keeps the approval from covering a mailbox that was not displayed. passkey
+// is the key that signed the approval; an empty one is refused if the book requires a
+// passkey.
 func (d Desk) Approve(ctx context.Context, messageID, passkey string, shown []string, note Note[Settled]) ([]Settled, error) {
 	if d.b.o.Passkey && passkey == "" {
 		return nil, refuse(PasskeyRequired)
@@ -128,22 +129,22 @@ func (d Desk) Approve(ctx context.Context, messageID, passkey string, shown []st
 	})
 }
 
-// Reject refuses a held message. why is told to its sender; empty: nothing is.
+// Reject refuses a held message. why is a note for its sender; empty: no note.
 func (d Desk) Reject(ctx context.Context, messageID, why string, note Note[Settled]) ([]Settled, error) {
 	return d.settled(ctx, messageID, []string{Held}, note, func(j *job, x *box, r row) (Settled, error) {
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Refused}, j.mailboxes.end(x, r, Refused, reasonRefused, why)
 	})
 }
 
-// Purge ends an open message.
+// Purge ends an open message as purged.
 func (d Desk) Purge(ctx context.Context, messageID string, note Note[Settled]) ([]Settled, error) {
 	return d.settled(ctx, messageID, []string{Held, Queued, Leased}, note, func(j *job, x *box, r row) (Settled, error) {
 		return Settled{MessageID: r.message, PeerID: r.peer, State: Purged, Seq: r.seq}, j.mailboxes.end(x, r, Purged, reasonPurged, "")
 	})
 }
 
-// letIn queues a held message: only now it gets its place in the order. Its
-// sender hears that the hold has ended.
+// letIn queues a held message and gives it its sequence number. The sender gets a notice
+// that the hold has ended.
 func (j holding) letIn(x *box, r row, reason string) (int64, error) {
 	var seq int64
 	err := j.Row([]any{&seq}, `UPDATE mailboxes SET last_seq = last_seq + 1 WHERE peer_id = ?1 RETURNING last_seq`, x.peer)
@@ -174,7 +175,7 @@ func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled])
 			return Settled{}, err
 		}
 		if m.body == "" || !x.active || r.reason == reasonInherited {
-			return Settled{}, nil // its text or its recipient is gone, or another one has it
+			return Settled{}, nil // text or recipient is gone, or it was inherited
 		}
 		first := j.requeued == "" // one new message for all its recipients
 		if first {
@@ -203,11 +204,11 @@ func (d Desk) Requeue(ctx context.Context, messageID string, note Note[Settled])
 	})
 }
 
-// again takes a seat for a message that the operator sends once more.
+// again takes a seat for a message that the operator sends again.
 func (j holding) again(m outgoing, r row, x *box, authority string) (seat, error) {
 	to := Recipient{To: r.address, PeerID: r.peer, Principal: x.principal, Authority: authority, Hold: j.b.o.Passkey && r.seq == 0, Reason: reasonHold}
 	from := m.from
-	m.from, m.again = j.b.operator, true // nothing but the room binds him
+	m.from, m.again = j.b.operator, true // the original sender's limits do not apply
 	s, err := j.placing.takeSeat(m, to)
 	if errors.Is(err, store.ErrNoRow) {
 		if err = j.placing.whyNot(m, to); err == nil {
@@ -218,9 +219,10 @@ func (j holding) again(m outgoing, r row, x *box, authority string) (seat, error
 	return s, err
 }
 
-// Pause has all that comes for a peer held, or no longer: what was held for
-// that alone is let in then, unless that takes a passkey. The peer in the note has the
-// number of messages that are still held.
+// Pause sets or ends the pause of a peer: while it is paused, new messages for it are
+// held. At the end of a pause, the messages that were held because of it are queued,
+// unless letting in takes a passkey. The peer in the note has the number of messages that
+// are still held.
 func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]) error {
 	return d.b.write(ctx, func(j *job) error {
 		p, err := j.releasing.agent(peerID)

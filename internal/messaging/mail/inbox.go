@@ -50,13 +50,13 @@ func (b *Book) Inbox(ctx context.Context, o Owner, f Fetch, note Note[Batch]) (*
 	})
 }
 
-// empty: nothing was confirmed, and nothing is given.
+// empty reports that b acknowledged nothing and gives nothing.
 func (b *Batch) empty() bool {
 	return b.Acked == 0 && len(b.Messages) == 0 && len(b.Counts.Notices) == 0
 }
 
-// peek answers what needs no change: a peek, and an inbox that has nothing to
-// give and nothing to take. Otherwise idle is false.
+// peek answers an inbox call that changes nothing: a peek, or a call with nothing to give
+// and no new receipt. idle reports that out is the answer.
 func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle bool, err error) {
 	err = b.read(ctx, func(j *job) error {
 		p, g, err := j.directory.glance(o)
@@ -76,7 +76,7 @@ func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle boo
 				return err
 			}
 		}
-		out.Counts, err = j.mailboxes.counts(p, g, Receipt{}) // nothing was given
+		out.Counts, err = j.mailboxes.counts(p, g, Receipt{}) // no message was given
 		p.Pending, p.Held, p.Lineage = 0, 0, LineageSelf
 		out.Peer = p
 		return err
@@ -84,8 +84,7 @@ func (b *Book) peek(ctx context.Context, o Owner, f Fetch) (out *Batch, idle boo
 	return out, idle, err
 }
 
-// valid refuses the receipt of another peer or epoch, and one that was never
-// issued.
+// valid refuses the receipt of another peer or epoch, and one that was never issued.
 func (r *Receipt) valid(p Peer, g glimpse) error {
 	if r == nil || (r.PeerID == p.ID && r.Epoch == p.Epoch && r.Seq >= 0 && r.Seq <= g.lastSeq && r.Notice >= 0 && r.Notice <= g.lastNotice) {
 		return nil
@@ -93,7 +92,7 @@ func (r *Receipt) valid(p Peer, g glimpse) error {
 	return refuse(CursorInvalid)
 }
 
-// fetch is Inbox where something changes.
+// fetch answers an inbox call that may change the mailbox.
 func (j receiving) fetch(o Owner, f Fetch) (*Batch, error) {
 	out := &Batch{}
 	p, err := j.directory.fence(o)
@@ -140,10 +139,9 @@ func (j receiving) fetch(o Owner, f Fetch) (*Batch, error) {
 	return out, err
 }
 
-// receive applies a receipt: messages that this session was given up to it are
-// acknowledged, also when a lease has ended meanwhile and the message was not
-// leased again since; messages that were cut are not. The session's notices are
-// covered.
+// receive applies a receipt: the messages up to it that this session was given are
+// acknowledged, also when a lease has ended and the message was not leased again since.
+// Messages that were cut are not acknowledged. The notices of the receipt are covered.
 func (j receiving) receive(x *box, p Peer, r *Receipt, out *Batch) error {
 	const covered = `peer_id = ?1 AND ` + isOpen + ` AND seq > 0 AND seq <= ?2 AND given_epoch = ?3 AND cut = 0 AND (?4 = '' OR thread_id = ?4)`
 	if x.tally.pending() > 0 {
@@ -160,7 +158,7 @@ func (j receiving) receive(x *box, p Peer, r *Receipt, out *Batch) error {
 	return err
 }
 
-// acknowledge brings all of got, which are the rows of where, to acked.
+// acknowledge brings got, which are the rows that match where, to acked.
 func (j receiving) acknowledge(x *box, p Peer, got []row, where string, args ...any) error {
 	if len(got) == 0 {
 		return nil
@@ -181,11 +179,11 @@ func (j receiving) acknowledge(x *box, p Peer, got []row, where string, args ...
 	return nil
 }
 
-// oldest are the unacknowledged messages of a mailbox in their order, one more
-// than are wanted.
+// oldest selects the unacknowledged messages of a mailbox in their order; the limit is
+// one more than are wanted, to tell whether there are more.
 const oldest = `peer_id = ?1 AND ` + isOpen + ` AND seq > 0 AND (?2 = '' OR thread_id = ?2) AND expires_at > ?3 ORDER BY seq LIMIT ?4`
 
-// pick takes as many of rows as fit; the first always does, if need be cut.
+// pick takes as many of rows as fit. The first is always taken; cut: it does not fit whole.
 func pick(rows []row, f Fetch) (picked []row, cut, more bool) {
 	room := int64(f.MaxBytes)
 	for i, r := range rows {
@@ -200,8 +198,8 @@ func pick(rows []row, f Fetch) (picked []row, cut, more bool) {
 	return rows, false, false
 }
 
-// give leases the oldest messages to the session that asked, and reads them.
-// It returns the seq up to which they were given whole; 0: none was.
+// give leases the oldest messages to the session of p, and reads them into out. It
+// returns the highest seq of the messages given whole; 0: none.
 func (j receiving) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
 	rows, err := j.mailboxes.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
 	if err != nil {
@@ -237,7 +235,7 @@ func (j receiving) give(x *box, p Peer, f Fetch, out *Batch) (int64, error) {
 	return upTo, nil
 }
 
-// show reads the oldest messages as they are.
+// show reads the oldest messages into out without a change.
 func (j receiving) show(p Peer, f Fetch, out *Batch) error {
 	rows, err := j.mailboxes.rows(oldest, p.ID, f.Thread, j.now, f.Max+1)
 	if err != nil {
@@ -250,7 +248,7 @@ func (j receiving) show(p Peer, f Fetch, out *Batch) error {
 	return j.read(p, f, picked, cut, out)
 }
 
-// read reads what was picked, and marks what was given before.
+// read reads the picked messages into out, and marks those that were given before.
 func (j receiving) read(p Peer, f Fetch, picked []row, cut bool, out *Batch) (err error) {
 	again := make(map[string]bool)
 	for _, r := range picked {
@@ -267,7 +265,7 @@ func (j receiving) read(p Peer, f Fetch, picked []row, cut bool, out *Batch) (er
 	return err
 }
 
-// cut shortens a body to whole characters.
+// cut shortens the body to at most n bytes of whole characters.
 func (m *Message) cut(n int) {
 	if len(m.Body) <= n {
 		return
@@ -279,7 +277,8 @@ const messageColumns = `m.message_id, m.thread_id, m.reply_to, d.seq, m.kind, m.
 	m.sender_id, m.from_name, m.from_namespace, m.from_principal, m.from_grade, m.from_epoch, d.lineage, d.authority, m.sent_at,
 	d.expires_at, d.attempts, d.lease_until, d.sig`
 
-// places are where a row of messageColumns goes; done completes the message.
+// places returns the destinations for a row of messageColumns; done completes the message
+// after the scan.
 func (m *Message) places() (dest []any, done func() error) {
 	var sum []byte
 	var refs string

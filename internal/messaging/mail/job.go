@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// job is a transaction of the book. The counters, notices and log lines that
-// follow from its acts are collected and written at its end, in the order of
-// locks: mailboxes, then outboxes, each sorted.
+// job is a transaction of the book. The counters, notices and changes that result from
+// its acts are collected and written at its end (flush), in the order of locks:
+// mailboxes, then outboxes, each sorted.
 type job struct {
 	*store.Tx
 	roles
@@ -30,11 +30,12 @@ type job struct {
 	requeued string // the id under which this job sends a message again
 }
 
-// errNothing ends a job that found nothing to do. Its locks are rolled back.
+// errNothing ends a job that changed nothing. Its transaction is rolled back, and write
+// returns nil.
 var errNothing = errors.New("nothing was to be done")
 
-// write runs fn in a transaction, and what follows from it. fn notes what it
-// changes, or fails (store.DB.Act).
+// write runs fn in a transaction, followed by flush. fn notes what it changes, or fails
+// (store.DB.Act).
 func (b *Book) write(ctx context.Context, fn func(*job) error) error {
 	err := b.db.Act(ctx, b.whole(fn))
 	if errors.Is(err, errNothing) {
@@ -43,13 +44,13 @@ func (b *Book) write(ctx context.Context, fn func(*job) error) error {
 	return wrap(err)
 }
 
-// mark is write without a record. It is for Open, which enters the node, and
-// for Touch, which says that a session still lives.
+// mark is write without a record. Open uses it to enter the node, and Touch to extend
+// leases.
 func (b *Book) mark(ctx context.Context, fn func(*job) error) error {
 	return wrap(b.db.Write(ctx, b.whole(fn)))
 }
 
-// whole is fn and what follows from it.
+// whole returns the body of a transaction: fn, then flush.
 func (b *Book) whole(fn func(*job) error) func(*store.Tx) error {
 	return func(tx *store.Tx) error {
 		j := b.job(tx)
@@ -60,7 +61,7 @@ func (b *Book) whole(fn func(*job) error) func(*store.Tx) error {
 	}
 }
 
-// read runs fn on a consistent view.
+// read runs fn on a consistent view of the database, without writing.
 func (b *Book) read(ctx context.Context, fn func(*job) error) error {
 	return wrap(b.db.Read(ctx, func(tx *store.Tx) error { return fn(b.job(tx)) }))
 }
@@ -71,7 +72,7 @@ func (b *Book) job(tx *store.Tx) *job {
 	return j
 }
 
-// signal tells each topic once.
+// signal signals a topic, once in a job.
 func (j *job) signal(topic string) {
 	if j.topics == nil {
 		j.topics = make(map[string]bool)
@@ -82,6 +83,7 @@ func (j *job) signal(topic string) {
 	}
 }
 
+// flush writes the collected counters, notices and changes.
 func (j *job) flush() error {
 	for _, id := range slices.Sorted(maps.Keys(j.boxes)) {
 		if err := j.mailboxes.save(j.boxes[id]); err != nil {
@@ -94,7 +96,7 @@ func (j *job) flush() error {
 	return j.flushChanges()
 }
 
-// notice is what a sender has to hear of one delivery.
+// notice is a state change of one delivery that its sender is told.
 type notice struct {
 	sender, message, peer, state string
 }
@@ -104,8 +106,8 @@ func (j *job) notify(n notice) {
 	j.signal(TopicMailbox(n.sender))
 }
 
-// flushNotices numbers the notices of each sender. A delivery bears one mark: a
-// later notice takes the place of one that was not read yet.
+// flushNotices numbers the notices of each sender. A delivery has room for one notice: a
+// later one replaces one that was not read yet.
 func (j *job) flushNotices() error {
 	slices.SortStableFunc(j.notices, func(a, b notice) int { return cmp.Compare(a.sender, b.sender) })
 	for len(j.notices) > 0 {
@@ -133,7 +135,7 @@ func (j *job) flushNotices() error {
 	return nil
 }
 
-// change logs a state change for tail and trace.
+// change collects a state change for the log that tail and trace read.
 func (j *job) change(c Change) {
 	c.ID, c.At = j.b.ticker.next(j.now), j.now
 	j.changes = append(j.changes, c)
@@ -149,7 +151,7 @@ var (
 	changeInsertChunk = changeStatement(changeChunk)
 )
 
-// changeStatement enters n changes at once.
+// changeStatement returns the statement that inserts n changes.
 func changeStatement(n int) string {
 	var s strings.Builder
 	s.WriteString(`INSERT INTO mail_changes (id, at, message_id, peer_id, to_name, from_name, state_before, state_after, epoch, reason) VALUES `)
@@ -185,7 +187,7 @@ func (j *job) flushChanges() error {
 	return nil
 }
 
-// wrap gives an error of the store its code.
+// wrap turns an error of the store into an Error with its code.
 func wrap(err error) error {
 	var e *Error
 	switch {
@@ -199,14 +201,14 @@ func wrap(err error) error {
 
 func refuse(code string) *Error { return &Error{Code: code} }
 
-// labelText and labelMap keep labels as text.
+// labelText encodes labels for their column; labelMap decodes them.
 func labelText(labels map[string]string) string {
 	if len(labels) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(labels)
 	if err != nil {
-		return "" // cannot be: strings alone
+		return "" // cannot happen: the map holds only strings
 	}
 	return string(text)
 }

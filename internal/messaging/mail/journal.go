@@ -9,14 +9,14 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// tailDelay is how long a change waits before tail shows it on PostgreSQL:
-// there a transaction can commit after one with a higher number, and a reader
-// that had passed would miss it. One that takes longer is missed by tail, and
-// found by trace.
+// tailDelay is the age from which tail shows a change on PostgreSQL. There a transaction
+// can commit after one with a higher number, and a reader past that number would miss it.
+// A transaction that takes longer than the delay is missed by tail and found by trace.
 const tailDelay = 2 * time.Second
 
-// Changes are at most limit changes behind the one of that id, oldest first,
-// of one peer or (empty) of all. After -1 gives none but the id to go on from.
+// Changes returns at most limit changes after the id after, oldest first, of one peer or
+// (empty) of all, and the id to continue from. A negative after returns no changes but
+// the last id.
 func (d Desk) Changes(ctx context.Context, peerID string, after int64, limit int) ([]Change, int64, error) {
 	var out []Change
 	next := after
@@ -54,8 +54,8 @@ func (j history) log(where string, args ...any) ([]Change, error) {
 	return out, nil
 }
 
-// Trace is everything that is known of a message. UnknownMessage when that is
-// nothing.
+// Trace returns the deliveries and the state changes of a message. UnknownMessage: there
+// are none.
 func (d Desk) Trace(ctx context.Context, messageID string) ([]Envelope, []Change, error) {
 	var envelopes []Envelope
 	var changes []Change
@@ -74,8 +74,7 @@ func (d Desk) Trace(ctx context.Context, messageID string) ([]Envelope, []Change
 	return envelopes, changes, err
 }
 
-// envelopes reads deliveries for the operator, with their texts only when asked
-// for.
+// envelopes reads deliveries for the operator; bodies: with their texts.
 func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, error) {
 	var out []Envelope
 	err := j.Each(func(scan func(...any) error) error {
@@ -96,8 +95,7 @@ func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, 
 	return out, nil
 }
 
-// Mailbox lists what a peer's mailbox holds that is not final; bodies too when
-// asked for.
+// Mailbox lists the open deliveries of a peer; bodies: with their texts.
 func (d Desk) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) (err error) {
@@ -107,11 +105,11 @@ func (d Desk) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelo
 	return out, err
 }
 
-// holdsMax bounds the list of what can be sent again.
+// holdsMax bounds each of the two lists of Holds.
 const holdsMax = 1000
 
-// Holds lists what is held, and what is dead or expired and can be sent again:
-// its text is still there, and so is its recipient.
+// Holds lists the held deliveries, and the dead or expired ones that can be sent again
+// because their text and recipient still exist.
 func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) error {
@@ -129,8 +127,8 @@ func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	return out, err
 }
 
-// Find is a peer by id, name or name@namespace, for the operator. A bare name
-// that several namespaces have is none: InvalidArgument.
+// Find returns a peer by id, name or name@namespace, for the operator. A bare name that
+// several namespaces have is ambiguous: InvalidArgument.
 func (d Desk) Find(ctx context.Context, address string) (Peer, error) {
 	var out Peer
 	err := d.b.read(ctx, func(j *job) error {
@@ -158,7 +156,8 @@ func (d Desk) Find(ctx context.Context, address string) (Peer, error) {
 	return out, err
 }
 
-// Totals are the sums of all mailboxes, for metrics: Accepted and States.
+// Totals returns the sums over all mailboxes, for metrics: Accepted, States and OK, with
+// the number of agents.
 func (d Desk) Totals(ctx context.Context) (Check, error) {
 	var c Check
 	err := d.b.read(ctx, func(j *job) error {

@@ -9,12 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// key claims an idempotency key of a principal's peer and a tool: two agents of
-// one principal have separate keys, and a takeover keeps them. The insert takes
-// the key's lock, so that of concurrent calls one acts and the others wait for
-// its outcome. Replay reports that before was filled with that outcome. A key
-// that was used with other arguments is a conflict. A failed call releases its
-// key.
+// key claims an idempotency key for a principal's peer and a tool: two agents of one
+// principal have separate keys, and a takeover keeps them. The insert locks the key, so
+// that of concurrent calls one acts and the others wait for its outcome. replay reports
+// that the key was used before with the same arguments, and that before holds the
+// outcome. A key that was used with other arguments is an IdempotencyConflict. A failed
+// call rolls its key back.
 func (j idempotency) key(from sender, tool, key string, fingerprint []byte, before any) (replay bool, err error) {
 	if fingerprint == nil {
 		fingerprint = []byte{}
@@ -47,7 +47,7 @@ func (j idempotency) key(from sender, tool, key string, fingerprint []byte, befo
 	return true, nil
 }
 
-// keep writes the outcome for who comes with the key again.
+// keep stores the outcome of a call under its key, for a replay.
 func (j idempotency) keep(from sender, tool, key string, outcome any) error {
 	text, err := json.Marshal(outcome)
 	if err != nil {

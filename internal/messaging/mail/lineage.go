@@ -2,10 +2,9 @@ package mail
 
 import "slices"
 
-// lineage is how a peer stands to another one, seen from the other: the
-// parent's lineage to its child is "parent". It rests on spawn records alone:
-// a peer's ancestors were written when its spawn was entered, parent first, and
-// never change.
+// lineage returns the lineage of one peer as seen from another: that of a parent, seen
+// from its child, is "parent". It depends on spawn records only: the ancestors of a peer
+// are written when its spawn is entered, parent first, and never change.
 func lineage(of, to sender) string {
 	switch {
 	case of.id == to.id:

@@ -1,17 +1,16 @@
-// Package mail stores agents' mail: who is registered, which messages wait, and
-// what became of each.
+// Package mail stores agents' mail: the registered peers, the messages, and the state of
+// each delivery.
 //
-// The rules of messaging are kept here, each in one statement: one binds a name,
-// one fences a superseded session, one assigns a sequence number. The package
-// knows neither MCP nor processes; its caller has passed the gate.
+// The rules of messaging are kept here, each in one statement: one binds a name, one
+// fences a superseded session, one assigns a sequence number. The package knows neither
+// MCP nor processes; its caller has passed the gate.
 //
-// Invariants: the sender of a message is the owner that the caller of Send was
-// authenticated as, never an argument. An accepted message is on disk with a
-// sequence number and ends in exactly one final state: for every mailbox,
-// accepted = acked + rejected + expired + dead + refused + purged + evicted +
-// queued + leased + held. A receipt acknowledges only messages that its own
-// answer held whole. No answer reveals whether an object of another principal
-// exists.
+// Invariants: the sender of a message is the authenticated owner that the caller passes
+// to Send, never an argument of the agent. An accepted message is on disk, has a sequence
+// number from the moment it is queued, and ends in exactly one final state: for every
+// mailbox, accepted = acked + rejected + expired + dead + refused + purged + evicted +
+// queued + leased + held. A receipt acknowledges only messages that its own answer held
+// whole. No answer reveals whether an object of another principal exists.
 package mail
 
 import (
@@ -26,38 +25,38 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Limits bound the book; zero values are the defaults below. A
-// negative Duplicate, ReplyDepth or ThreadMessages switches that check off.
+// Limits bound the book; a zero value means the default stated with the field. A negative
+// Duplicate, ReplyDepth or ThreadMessages switches that check off.
 type Limits struct {
-	MailboxMessages int           // 1,000 open messages
-	MailboxBytes    int64         // 8 MiB
-	SenderMessages  int           // 100 of these from one sender
-	Namespace       int           // 256 peers in a namespace
-	Recipients      int           // 16
-	Lease           time.Duration // 120 s, of a message
-	Attempts        int           // 5 leases
-	TTL             time.Duration // 24 h, of a message whose draft names none
-	Hold            time.Duration // 1 h
-	Session         time.Duration // 90 s: how long a session lives after its last sign
-	Duplicate       time.Duration // 30 s
-	ReplyDepth      int           // 32
-	ThreadMessages  int           // 40 in
-	ThreadTime      time.Duration // 10 min, in a thread of two
-	Alias           time.Duration // 24 h
-	Tombstone       time.Duration // 30 days
+	MailboxMessages int           // 1,000 open messages in a mailbox
+	MailboxBytes    int64         // 8 MiB of bodies of open messages in a mailbox
+	SenderMessages  int           // 100 open messages of one sender in a mailbox
+	Namespace       int           // 256 agents in a namespace
+	Recipients      int           // 16 recipients of a message
+	Lease           time.Duration // 120 s: the lease of a message
+	Attempts        int           // 5 leases of a message
+	TTL             time.Duration // 24 h: the life of a message whose draft sets none
+	Hold            time.Duration // 1 h: how long a message is held
+	Session         time.Duration // 90 s: the lease of a session after its last sign of life
+	Duplicate       time.Duration // 30 s: the time in which the same body is a repeat
+	ReplyDepth      int           // 32 replies in a chain
+	ThreadMessages  int           // 40 messages of two peers in a thread within ThreadTime
+	ThreadTime      time.Duration // 10 min
+	Alias           time.Duration // 24 h: an alias
+	Tombstone       time.Duration // 30 days: a tombstone
 	Key             time.Duration // 7 days: an idempotency key
-	BodyKept        time.Duration // 24 h after the final state
-	Confirmed       time.Duration // 168 h: the text of a message after it was acknowledged
-	RowKept         time.Duration // 7 days after it
+	BodyKept        time.Duration // 24 h: the text of a message, after a final state other than acked
+	Confirmed       time.Duration // 168 h: the text of a message, after its acknowledgement
+	RowKept         time.Duration // 7 days: a delivery's row after its final state, and other rows
 	Keys            int           // 10,000 idempotency keys of one peer
-	FormerSessions  int           // 256 of one principal
-	ChildrenOpen    int           // 8 spawns of one parent
-	SpawnsOpen      int           // 16 in all
-	SpawnDepth      int           // 3
+	FormerSessions  int           // 256 former sessions of one principal
+	ChildrenOpen    int           // 8 open spawns of one parent
+	SpawnsOpen      int           // 16 open spawns of the node
+	SpawnDepth      int           // 3 levels of spawns
 }
 
-// text is how long the text of a message is kept once a delivery is in that
-// final state.
+// text returns how long the text of a message is kept after a delivery came to the final
+// state.
 func (l Limits) text(state string) time.Duration {
 	if state == Acked {
 		return l.Confirmed
@@ -65,35 +64,36 @@ func (l Limits) text(state string) time.Duration {
 	return l.BodyKept
 }
 
-// row is how long the delivery itself is.
+// row returns how long the row of a delivery is kept after it came to the final state.
 func (l Limits) row(state string) time.Duration { return max(l.RowKept, l.text(state)) }
 
-// Options of a Book.
+// Options configure a Book.
 type Options struct {
 	Node   string
 	Limits Limits
 	// Evict: a full mailbox drops its oldest queued messages
 	// (agent.overflow: evict-oldest) instead of refusing the sender.
 	Evict bool
-	// Passkey: what is held is let in by Approve with a passkey alone. It stays held when a
-	// pause ends, and what was never let in is held again when it is sent again.
+	// Passkey: held messages are let in only by Approve with a passkey. They stay held
+	// when a pause ends, and a message that was never let in is held again when it is
+	// sent again.
 	Passkey bool
 	// Sign signs the fields of an envelope with the node's key, for the
 	// message's Sig; nil: no signature.
 	Sign func(fields ...string) string
-	// Upkeep makes the record of what the book does by itself. It is required,
-	// and bound to the rules of a Note.
+	// Upkeep makes the record of what the book does without a caller. It is required, and
+	// the rules of Note apply to it.
 	Upkeep Note[Upkeep]
 	Log    *slog.Logger
 }
 
-// Upkeep is what the book does without a caller: leases end with their session,
-// messages and names expire, rows are forgotten.
+// Upkeep describes a change that the book makes without a caller: leases end with their
+// session, messages and names expire, rows are deleted.
 type Upkeep struct {
 	What   string         // one of the words below
-	Peer   string         // whose mailbox or name; empty: of several
+	Peer   string         // the owner of the mailbox or name; empty: several
 	States map[string]int // deliveries, by the state that they are in now
-	Rows   int64          // that were forgotten
+	Rows   int64          // deleted rows
 	Ended  []string       // sessions, by digest
 }
 
@@ -105,7 +105,7 @@ const (
 	UpkeepForgotten = "forgotten" // rows whose retention is over
 )
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by the defaults.
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		MailboxMessages: cmp.Or(l.MailboxMessages, 1000),
@@ -136,7 +136,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Book is the mail of one database. Its methods may be called at once, and by
+// Book is the mail of one database. Its methods are safe for concurrent use, also by
 // several daemons on one PostgreSQL.
 type Book struct {
 	db *store.DB
@@ -146,12 +146,12 @@ type Book struct {
 	ticker ticker
 
 	operator, broker sender       // of this node
-	tidied           atomic.Int64 // when names and other slow things were last swept
+	tidied           atomic.Int64 // the time of the last tidy, in milliseconds
 }
 
-// Open is the book in db, which was opened with Migrations. Sessions of an
-// earlier run of this node are dead from here on; one that is still there
-// lives again with its next act.
+// Open returns the book in db, which was opened with Migrations. It ends the leases of
+// sessions of an earlier run of this node; a session that still exists renews its lease
+// with its next act.
 func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	if o.Node == "" {
 		return nil, errors.New("mail: a node has a name")
@@ -165,7 +165,8 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	}
 	b := &Book{db: db, o: o}
 	for range 10 {
-		// Two nodes that open at once can pick one slot: one of them tries again.
+		// Two nodes that open at the same time can pick the same slot: one of them tries
+		// again.
 		err := b.mark(ctx, b.settleIn)
 		if errors.Is(err, errSlot) {
 			continue
@@ -178,19 +179,20 @@ func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	return nil, errSlot
 }
 
-// Desk is the operator's side of a book: the operator's own messages, and what
-// the operator does with those of others.
+// Desk is the operator's side of a book: it sends the operator's own messages, and
+// manages the messages and peers of agents.
 type Desk struct{ b *Book }
 
 // Desk returns the operator's side.
 func (b *Book) Desk() Desk { return Desk{b} }
 
-// Note makes, of what an operation is about to have done, the audit record
-// that must be on disk before it is committed (store.Tx.Note). It may be
-// called more than once, and must not keep v. An operation whose Note is nil, or
-// gives nil, fails with AuditUnavailable and does nothing.
+// Note makes the audit record of an operation from its result v. The record must be on
+// disk before the operation is committed (store.Tx.Note). It may be called more than
+// once, and must not keep v. An operation whose Note is nil, or returns nil, fails with
+// AuditUnavailable and changes nothing.
 type Note[T any] func(v *T) any
 
+// noted adds the record of v to the job.
 func noted[T any](j *job, note Note[T], v *T) error {
 	if note == nil {
 		return store.ErrUnrecorded

@@ -7,17 +7,17 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// account is what the rows of a mailbox, kept and forgotten, say it must count.
+// account holds the counts of a mailbox that follow from its rows, kept and deleted.
 type account struct {
 	rows     tally
-	bytes    int64 // of open ones
-	seqs     int64 // numbered rows, kept and forgotten
-	top      int64 // the highest number
-	twice    int64 // numbers that stand more than once
+	bytes    int64 // of open deliveries
+	seqs     int64 // deliveries with a sequence number, kept and deleted
+	top      int64 // the highest sequence number
+	twice    int64 // how many sequence numbers are duplicates
 	accepted int64
 }
 
-// accounts reads what rows say, for all mailboxes or for one.
+// accounts computes the accounts of one mailbox, or (empty) of all.
 func (j repairing) accounts(peer string) (map[string]*account, error) {
 	all := make(map[string]*account)
 	of := func(id string) *account {
@@ -67,9 +67,9 @@ func (j repairing) accounts(peer string) (map[string]*account, error) {
 	}, `SELECT peer_id, state, rows_gone, seqs_gone FROM mail_forgotten WHERE ?1 = '' OR peer_id = ?1`, peer)
 }
 
-// recount sets the counters of a mailbox to what its rows say. A number of
-// which there is no row any more, and which retention did not remove, belonged
-// to a delivery that is lost: it is counted as purged.
+// recount sets the counters of a mailbox to its account. A sequence number without a row,
+// which retention did not delete, belonged to a delivery that is lost: it is counted as
+// purged.
 func (j repairing) recount(peer string) error {
 	x, err := j.mailboxes.box(peer)
 	if errors.Is(err, store.ErrNoRow) {
@@ -106,7 +106,8 @@ func (j repairing) recount(peer string) error {
 	return err
 }
 
-// mendMailbox makes a mailbox that is missing, and says in it whose it is.
+// mendMailbox creates a missing mailbox, and sets its principal, ancestors and state from
+// the peer.
 func (j repairing) mendMailbox(peer string) error {
 	_, err := j.Exec(`INSERT INTO mailboxes (peer_id, active, principal, inbound, paused, ancestors, last_seq, bytes, accepted,
 			held, queued, leased, acked, rejected, expired, dead, refused, purged, evicted)
@@ -119,7 +120,7 @@ func (j repairing) mendMailbox(peer string) error {
 	return err
 }
 
-// mendName gives a peer its name back, or, when another one has it, a new one.
+// mendName gives a peer its name back, or a new name when another peer has it.
 func (j repairing) mendName(peer string) error {
 	p, err := j.releasing.agent(peer)
 	if err != nil {
@@ -140,8 +141,8 @@ func (j repairing) mendName(peer string) error {
 	return fmt.Errorf("no name is free for %s", p.ID)
 }
 
-// mendMessage puts an empty message in the place of one that is lost. Who
-// still waits for it will not get it.
+// mendMessage stores an empty message in place of a lost one. Its open deliveries are
+// purged.
 func (j repairing) mendMessage(message string) error {
 	all, err := j.mailboxes.rows(`message_id = ?1 ORDER BY peer_id`, message)
 	if err != nil || len(all) == 0 {
@@ -171,7 +172,7 @@ func (j repairing) mendMessage(message string) error {
 	return nil
 }
 
-// mendNotice tells the sender of a delivery, once more, how it ended.
+// mendNotice notifies the sender of a delivery of its state again.
 func (j repairing) mendNotice(message, peer string) error {
 	all, err := j.mailboxes.rows(`message_id = ?1 AND peer_id = ?2 AND notice_seq >= 0`, message, peer)
 	for _, r := range all {

@@ -2,7 +2,7 @@ package mail
 
 import "strconv"
 
-// States of a delivery. The last seven are final.
+// States of a delivery. The last seven are final (isFinal).
 const (
 	Held     = "held"
 	Queued   = "queued"
@@ -23,25 +23,25 @@ const (
 	AuthorityOperator  = "operator"
 )
 
-// Ref is a link that the broker never opens.
+// Ref is a link in a message. The broker never opens it.
 type Ref struct {
 	URI    string `json:"uri"`
 	SHA256 string `json:"sha256,omitempty"`
 	Size   int64  `json:"size,omitempty"`
 }
 
-// Recipient is one addressee, as the caller resolved and decided it.
+// Recipient is one addressee of a draft. The caller has resolved it and decided about it.
 type Recipient struct {
 	To        string // the address as it was written
 	PeerID    string
-	Principal string // whose it was then; another one's by now is UnknownRecipient
-	Lineage   string // not read: Send takes it from the records of spawns
-	Hold      bool   // policy or the recipient wants it held
-	Reason    string // why held: a constant word
+	Principal string // the owner of PeerID then; if it has changed, Send answers UnknownRecipient
+	Lineage   string // not read: Send takes the lineage from the spawn records
+	Hold      bool   // policy or the recipient wants the message held
+	Reason    string // why it is held: a constant word
 	Authority string
 }
 
-// Draft is a message to be sent: cleaned text, valid by the schema.
+// Draft is a message to send: its text is cleaned, its form valid by the schema.
 type Draft struct {
 	To                  []Recipient
 	Body, Subject, Kind string
@@ -61,14 +61,15 @@ type Sent struct {
 	Replay     bool
 	AcceptedAt int64
 	Cleaned    int
-	Confirmed  string // the message that it answers, where it was not final yet
+	Confirmed  string // the id of the message that it answers, if that was not final yet
 	Deliveries []Placed
 }
 
-// Placed is one delivery of a sent message. Live is whether its session lives.
+// Placed is one delivery of a sent message. Live reports whether the recipient's session
+// is live.
 type Placed struct {
 	To, PeerID, State string
-	Seq               int64 // 0: held, it has none yet
+	Seq               int64 // 0: held, so it has none yet
 	Live, Paused      bool
 	Evicted           int
 }
@@ -88,14 +89,14 @@ type Receipt struct {
 	Thread string
 }
 
-// Fetch is what inbox asks for.
+// Fetch holds the arguments of Inbox.
 type Fetch struct {
-	After    *Receipt // acknowledged; nil: nothing
+	After    *Receipt // the receipt to apply; nil: none
 	Max      int
 	MaxBytes int // of bodies
 	Thread   string
 	Peek     bool // neither acknowledge nor lease
-	Quiet    bool // an answer without anything is not noted: it is asked again
+	Quiet    bool // an empty answer is not recorded, because the caller repeats the call
 }
 
 // Message is a delivered message with its envelope. Times are milliseconds.
@@ -110,13 +111,13 @@ type Message struct {
 	From                From
 	Authority           string
 	SentAt, ExpiresAt   int64
-	Attempt             int  // leases
-	Again               bool // it was given before, under the lease that it still has
+	Attempt             int  // the number of leases
+	Again               bool // it was given before, under the same lease
 	LeaseExpiresAt      int64
 	Sig                 string
 }
 
-// From is the sender, as the daemon knew it at the time of sending.
+// From describes the sender as the daemon knew it at the time of sending.
 type From struct {
 	PeerID, Name, Namespace string
 	Principal               string // qualified
@@ -125,18 +126,18 @@ type From struct {
 	Lineage                 string
 }
 
-// Missed counts what a recipient did not get.
+// Missed counts the messages that a recipient did not get, by their final state.
 type Missed struct{ Evicted, Expired, Dead, Refused, Purged int }
 
-// Notice tells a sender how a message ended.
+// Notice tells a sender the state of a message.
 type Notice struct {
 	MessageID, To, State string
 	At                   int64
 	Reason, Note         string
 }
 
-// Counts are what a mailbox holds. Notices are those not yet covered by a
-// receipt, at most 100.
+// Counts describe a mailbox. Notices holds those not yet covered by a receipt, at most
+// 100.
 type Counts struct {
 	Pending, Held int
 	Missed        Missed
@@ -154,7 +155,7 @@ type Batch struct {
 	Counts   Counts
 }
 
-// Pointer is a waiting message without its content.
+// Pointer describes a waiting message without its content.
 type Pointer struct {
 	MessageID, From, Lineage, Kind string
 	Seq, SentAt                    int64
@@ -166,10 +167,10 @@ type Confirmed struct {
 	Acked   int
 	Already int
 	Unknown []string
-	IDs     []string // those acked
+	IDs     []string // the acknowledged or rejected messages
 }
 
-// Delivery is how far one delivery has come, for its sender.
+// Delivery is the state of one delivery, for its sender.
 type Delivery struct {
 	To, State                   string
 	Attempts                    int
@@ -177,9 +178,8 @@ type Delivery struct {
 	Reason, Note                string
 }
 
-// SignedFields are what Options.Sign signs of a message, in this order. The
-// signature proves what this daemon recorded, and nothing about the truth of
-// the body.
+// SignedFields returns the fields of a message that Options.Sign signs, in this order.
+// The signature proves what this daemon recorded, not that the body is true.
 func (m Message) SignedFields(recipientPeerID string) []string {
 	return []string{
 		m.ID, recipientPeerID, strconv.FormatInt(m.SentAt, 10), m.BodySHA256,

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// namePattern has one form for each name: no case, no Unicode, nothing to
-// confuse with it.
+// namePattern admits lower-case ASCII only, so that each name has one form and none can
+// be confused with another.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// reserved are names that somebody might take for an authority.
+// reserved holds the names that could be mistaken for an authority.
 var reserved = []string{Operator, Broker, "doorward", "system", "human", "user", "admin", "root", "all"}
 
-// ValidName reports whether s is the form of a name, be it of a peer, of a
-// namespace or of a label.
+// ValidName reports whether s has the form of a name, of a peer, a namespace or a label.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 
 func checkName(name string) error {
@@ -28,5 +27,5 @@ func checkName(name string) error {
 	return nil
 }
 
-// madeName is a name for who gave none.
+// madeName returns a random name for a peer that asks for none.
 func madeName(prefix string) string { return prefix + "-" + strings.ToLower(rand.Text()[:6]) }

@@ -23,7 +23,7 @@ const (
 // 0 is different: that session has ended for good.
 const expiredLease = 1
 
-// sender is who a message comes from, as its envelope says.
+// sender is the sender of a message, as its envelope states it.
 type sender struct {
 	id, name, namespace, principal, grade string
 	kind                                  string
@@ -42,8 +42,8 @@ func (s sender) peer(node string) Peer {
 		Epoch: s.epoch, Ancestors: s.ancestors, Spawn: s.spawn, Inbound: InboundPolicy}
 }
 
-// settleIn makes or finds what belongs to this node, and ends the leases of
-// sessions of an earlier run.
+// settleIn enters this node or finds its rows, and ends the leases of sessions of an
+// earlier run.
 func (b *Book) settleIn(j *job) error {
 	node := b.o.Node
 	operator, broker := b.ids.next(j.now), b.ids.next(j.now)
@@ -81,7 +81,7 @@ func (b *Book) settleIn(j *job) error {
 	return nil
 }
 
-// OperatorID is the peer id of this node's operator.
+// OperatorID returns the peer id of this node's operator.
 func (b *Book) OperatorID() string { return b.operator.id }
 
 // insertPeer enters a new peer with its mailbox and outbox.

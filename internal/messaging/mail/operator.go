@@ -1,7 +1,7 @@
 package mail
 
-// The operator's side: what `doorward agent` does. None of it asks who calls;
-// the daemon lets administrators alone come here.
+// The types of the operator's side. Desk does not check its caller; the daemon admits
+// only administrators.
 
 // Change is one state change of a delivery, for tail and trace.
 type Change struct {
@@ -11,7 +11,7 @@ type Change struct {
 	PeerID    string `json:"peer_id"`
 	To        string `json:"to"`
 	From      string `json:"from"`
-	Before    string `json:"before"` // empty: accepted
+	Before    string `json:"before"` // empty: the message was accepted
 	After     string `json:"after"`
 	Epoch     int64  `json:"epoch"`
 	Reason    string `json:"reason,omitempty"`
@@ -23,17 +23,17 @@ type Envelope struct {
 	To, PeerID, State string
 	Note, Reason      string
 	ChangedAt         int64
-	Principal         string // whose mailbox it is now, qualified
+	Principal         string // the present owner of the mailbox, qualified
 }
 
-// Settled is what the operator did to a message.
+// Settled is the outcome of an act of the operator on one delivery.
 type Settled struct {
 	MessageID, PeerID, State string
 	Seq                      int64
-	NewID                    string // of what was sent again
+	NewID                    string // the id under which the message was sent again; empty otherwise
 }
 
-// Check is what fsck found. OK means that nothing contradicts itself.
+// Check is the outcome of Fsck. OK means that no problem was found.
 type Check struct {
 	OK       bool             `json:"ok"`
 	Peers    int              `json:"peers"`
@@ -43,7 +43,7 @@ type Check struct {
 	Repaired int              `json:"repaired"`
 }
 
-// Problem is one contradiction.
+// Problem is one contradiction that Fsck found.
 type Problem struct {
 	PeerID  string `json:"peer_id,omitempty"`
 	Message string `json:"message_id,omitempty"`

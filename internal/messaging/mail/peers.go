@@ -1,6 +1,6 @@
 package mail
 
-// Inbound modes: what a peer wants of messages that policy lets through.
+// Inbound modes: how a peer takes messages that policy permits.
 const (
 	InboundPolicy = "policy"
 	InboundAccept = "accept"
@@ -8,7 +8,7 @@ const (
 	InboundRefuse = "refuse"
 )
 
-// Lineage is how a peer stands to another one, by spawn records alone.
+// Lineages: the relation of a peer to another one, by spawn records only.
 const (
 	LineageSelf       = "self"
 	LineageParent     = "parent"
@@ -21,75 +21,74 @@ const (
 	LineageBroker     = "broker"
 )
 
-// Owner is who acts: a principal in one session of one node.
+// Owner is the caller of an operation: a principal in one session of one node.
 type Owner struct {
-	Principal string // qualified: Qualify(node, name)
+	Principal string // qualified (Qualify)
 	Session   string // a digest, never an id
 	Node      string
 	Grade     string // attested or verified
-	Spawn     string // the spawn whose agent this is; empty for others
-	// Processes are the process that connected and the direct parent of a
-	// shim, as the peer package names process instances; kept with the peer
-	// for Agents.
+	Spawn     string // the spawn whose agent calls; empty: not a spawned agent
+	// Processes are the process that connected and the direct parent of a shim, in the
+	// notation of package peer; kept with the session for Agents.
 	Processes []string
 }
 
-// Qualify names a principal of a node for the whole database: a uid means
-// something on one kernel only.
+// Qualify returns the name of a node's principal that is unique in the database. The node
+// is part of it because a uid has a meaning on one kernel only.
 func Qualify(node, principal string) string { return node + " " + principal }
 
-// Operator is the name of every node's operator, whose mailbox any peer may
-// write to. It is reserved.
+// Operator is the name of every node's operator, to whose mailbox any peer may write. It
+// is reserved.
 const Operator = "operator"
 
-// Peer is one row: an address, who owns it, and since when.
+// Peer is a registered peer: an address, its owner, and its state.
 type Peer struct {
 	ID, Name, Namespace string
 	Principal           string // qualified
 	Session, Node       string
 	Grade               string
 	Epoch               int64
-	LeaseUntil          int64 // milliseconds since 1970; live while in the future
+	LeaseUntil          int64 // milliseconds since 1970; the session is live until then
 	LastSeen            int64
 	Display, Summary    string
 	Inbound             string
 	Labels              map[string]string
-	Spawn               string // the spawn that it is the agent of
-	Paused              bool   // by the operator: all inbound is held
-	Live                bool   // LeaseUntil against the clock of the store
+	Spawn               string // the spawn whose agent it is; empty: none
+	Paused              bool   // by the operator: new messages are held
+	Live                bool   // LeaseUntil is in the future by the clock of the store
 
-	// Ancestors are the peers that started it, its parent first, by the
-	// records of spawns. They are written when it is entered and never change.
+	// Ancestors are the peers above it by the records of spawns, its parent first. They
+	// are written when it is entered and never change.
 	Ancestors []string
-	// Lineage is how this peer stands to the one that asked.
+	// Lineage is the relation of this peer to the peer that asked.
 	Lineage string
-	// Pending and Held are filled in for the operator alone.
+	// Pending and Held are filled in for the operator only.
 	Pending, Held int
 
 	kind string
 }
 
-// Registration is what register asks for. An empty name keeps the present
-// one, or makes one.
+// Registration holds the arguments of Register. An empty name keeps the present one, or
+// makes one.
 type Registration struct {
 	Name, Namespace  string
 	Display, Summary string
 	Inbound          string
 	Labels           map[string]string
-	// Set says which of Display, Summary, Inbound and Labels were given.
+	// Set flags report which of Display, Summary, Inbound and Labels were given.
 	SetDisplay, SetSummary, SetInbound, SetLabels bool
 }
 
-// Registered is the outcome.
+// Registered is the outcome of Register.
 type Registered struct {
 	Peer     Peer
 	Created  bool
-	Renamed  string // the name before, when it changed
+	Renamed  string // the former name, if it changed
 	Takeover *Takeover
 	Counts   Counts
 }
 
-// Takeover says what a new session inherited.
+// Takeover describes what a new session inherited.
 type Takeover struct {
 	PrevEpoch       int64
 	Inherited, Held int
@@ -99,5 +98,5 @@ type Takeover struct {
 type Released struct {
 	Peer     Peer
 	Released bool
-	Pending  int // messages that expired with it
+	Pending  int // the messages that expired with the name
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// How far the limits of a mailbox bind a sender. The broker reports on agents
-// that the peer itself has started, so a mailbox full of other messages does not
-// stop it (BeginSpawn bounds these reports). What the operator sends again needs
-// room. What the operator writes has a reserve of its own, so that neither a full
-// mailbox nor a hold stands in its way.
+// Ranks decide which limits of a mailbox bind a sender. A report of the broker is about
+// an agent that the recipient itself started, so a mailbox full of other messages does
+// not stop it (BeginSpawn bounds these reports). A message that the operator sends again
+// needs room in the mailbox. The operator's own messages have a reserve, so that neither
+// a full mailbox nor a hold stops them.
 const (
 	rankAgent = iota
 	rankBroker
@@ -23,7 +23,7 @@ const (
 	rankOperator
 )
 
-// The reserve of the operator in each mailbox: open messages, and their bytes.
+// The reserve for the operator in each mailbox: open messages, and their bytes.
 const (
 	reserveMessages = 100
 	reserveBytes    = 8 << 20
@@ -44,12 +44,12 @@ func (m outgoing) rank() int {
 // heldSQL is the condition, inside takeSeat, under which a message is held.
 const heldSQL = `(?4 = 1 OR (?5 = 0 AND mailboxes.inbound = 'hold') OR (?5 < 2 AND mailboxes.paused = 1))`
 
-// takeSeat is the statement that accepts a message for one mailbox: the row's
-// lock is held to the commit, so sequence numbers have no gaps and stand in the
-// order of commits, and the recipient is looked at again as it is now. No row:
-// it is not accepted. The count of one sender's messages is read only where the
-// mailbox holds enough for it to matter; that, and the look for a repeat, are
-// exact because a sender's own sends come one after another (fence).
+// takeSeat is the statement that accepts a message for one mailbox. It locks the row
+// until the commit, so that sequence numbers have no gaps and follow the order of
+// commits, and it checks the recipient's present state. No row: the message is not
+// accepted. The open messages of the sender are counted only when the mailbox holds at
+// least that many. This count and the search for a repeat are exact, because the sends of
+// one sender are serialised (fence).
 const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + ?3,
 	last_seq = last_seq + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END,
 	held = held + CASE WHEN ` + heldSQL + ` THEN 1 ELSE 0 END,
@@ -64,7 +64,7 @@ const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + 
 	RETURNING CASE WHEN ` + heldSQL + ` THEN 0 ELSE mailboxes.last_seq END, mailboxes.inbound, mailboxes.paused, mailboxes.ancestors,
 		COALESCE((SELECT p.lease_until FROM peers p WHERE p.peer_id = ?1), 0)`
 
-// seat is what takeSeat gave.
+// seat is the result of takeSeat.
 type seat struct {
 	to        Recipient
 	seq       int64 // 0: held
@@ -75,7 +75,8 @@ type seat struct {
 	evicted   int
 }
 
-// place accepts a message for all recipients, or says for whom it cannot.
+// place accepts a message for all recipients, or returns the error with those that cannot
+// take it.
 func (j placing) place(m outgoing, to []Recipient) ([]Placed, error) {
 	seats, err := j.seats(m, to)
 	if err != nil {
@@ -93,9 +94,9 @@ func (j placing) place(m outgoing, to []Recipient) ([]Placed, error) {
 	return placed, nil
 }
 
-// seats takes a seat for each recipient, in the order of locks, and returns
-// them in the order of to. All recipients are asked, so that a refusal names
-// each that it is about.
+// seats takes a seat for each recipient, in the order of locks, and returns them in the
+// order of to. It tries all recipients, so that the error names each one that it
+// concerns.
 func (j placing) seats(m outgoing, to []Recipient) ([]seat, error) {
 	seats := make([]seat, len(to))
 	refused := make(map[string]*Error)
@@ -153,7 +154,7 @@ func (j placing) loops(m outgoing, to Recipient) error {
 	return nil
 }
 
-// seat takes a seat for a message, and makes room in the mailbox where that is configured.
+// seat takes a seat for a message. If the book evicts, it makes room in a full mailbox.
 func (j placing) seat(m outgoing, to Recipient) (seat, error) {
 	evicted := 0
 	for range 3 {
@@ -168,7 +169,7 @@ func (j placing) seat(m outgoing, to Recipient) (seat, error) {
 		if err := j.whyNot(m, to); err != nil {
 			return s, err
 		}
-		// Only the room is missing.
+		// The mailbox is full.
 		if !j.b.o.Evict || m.rank() == rankOperator {
 			break
 		}
@@ -181,12 +182,13 @@ func (j placing) seat(m outgoing, to Recipient) (seat, error) {
 	return seat{}, &Error{Code: MailboxFull, Retry: fullRetry}
 }
 
-// fullRetry is an estimate: it is unknown when the recipient will read.
+// fullRetry is an estimate, because it is unknown when the recipient will read.
 const fullRetry = 30 * time.Second
 
+// takeSeat runs the statement takeSeat. ErrNoRow: the message was not accepted.
 func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 	s, l := seat{to: to}, j.b.o.Limits
-	since := j.now - l.Duplicate.Milliseconds() // a negative Duplicate gives a time to come, and no message was sent after it
+	since := j.now - l.Duplicate.Milliseconds() // a negative Duplicate gives a future time: no match
 	if m.from.kind != kindAgent {
 		since = j.now
 	}
@@ -199,7 +201,8 @@ func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 	return s, err
 }
 
-// whyNot is why there is no seat; nil: the mailbox is full. It decides nothing.
+// whyNot returns the error for a seat that was not given; nil: the mailbox is full. It
+// only explains; takeSeat decides.
 func (j placing) whyNot(m outgoing, to Recipient) error {
 	var principal, inbound string
 	var active bool
@@ -231,9 +234,9 @@ func (j placing) whyNot(m outgoing, to Recipient) error {
 	return nil
 }
 
-// makeRoom evicts the oldest queued messages of a full mailbox until the
-// message fits. It evicts no leased or held message, and none of the operator or of the
-// broker, which agents must not be able to push out. MailboxFull: that is not enough.
+// makeRoom evicts the oldest queued messages of a full mailbox until m fits. It evicts no
+// leased or held message, and none of the operator or the broker, so that agents cannot
+// displace these. MailboxFull: m does not fit even so.
 func (j placing) makeRoom(m outgoing, peer string) (int, error) {
 	x, err := j.mailboxes.box(peer)
 	if err != nil {
@@ -258,7 +261,7 @@ func (j placing) makeRoom(m outgoing, peer string) (int, error) {
 	return n, j.mailboxes.save(x)
 }
 
-// deliver writes the delivery for a seat, with its envelope.
+// deliver stores the delivery for a seat, with its envelope.
 func (j placing) deliver(m outgoing, s seat) (Placed, error) {
 	state, due, reason := Queued, j.now+m.ttl, ""
 	if s.seq == 0 {
@@ -275,7 +278,7 @@ func (j placing) deliver(m outgoing, s seat) (Placed, error) {
 	}
 	authority := cmp.Or(s.to.Authority, AuthorityNone)
 	if authority == AuthorityOperator && m.from.kind != kindOperator {
-		authority = AuthorityNone // nobody else speaks for the human
+		authority = AuthorityNone // only the operator's messages have this authority
 	}
 	standing := lineage(m.from, sender{id: s.to.PeerID, ancestors: s.ancestors})
 	msg := m.message(standing, authority)

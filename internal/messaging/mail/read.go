@@ -7,31 +7,30 @@ import (
 	"strings"
 )
 
-// Query is what Read looks for among the messages of a peer.
+// Query holds the criteria of Read.
 type Query struct {
-	Thread   string // of this thread; empty: of any
-	Text     string // with this text in subject or body, whatever its case; empty: any
+	Thread   string // only of this thread; empty: any thread
+	Text     string // only with this text in subject or body, ignoring case; empty: any
 	Max      int    // 1 to 50; 0: 20
 	MaxBytes int    // of bodies; 0: 32 KiB, at most 128 KiB
 }
 
-// Said is a message that its peer sent, or was given and confirmed.
+// Said is a message that a peer sent, or that it was given and acknowledged or rejected.
 type Said struct {
 	Message
-	To    string // the addresses that it went to, as its sender wrote them; of one that was received the peer's own
+	To    string // all addresses of a sent message, or the peer's own address
 	Mine  bool   // the peer sent it
-	State string // of the peer's own delivery; empty: it has none
+	State string // the state of the peer's own delivery; empty: it has none
 }
 
-// readScan bounds the messages that one Read looks at for a text.
+// readScan bounds the messages that one Read searches.
 const readScan = 20_000
 
-// Read returns messages of o's own peer: those that it sent, and those that it
-// was given and acknowledged or rejected, the newest that match, oldest first.
-// Nothing of another peer matches, whatever is asked for, and nothing of the time
-// before the name came to its present principal. more: there are older ones that
-// match, or that were not looked at. Errors: NotRegistered, Fenced,
-// InvalidArgument.
+// Read returns the newest matching messages of o's own peer, oldest first: those that it
+// sent, and those that it was given and acknowledged or rejected. It never returns a
+// message of another peer, nor one from the time before the name came to its present
+// principal. more reports that there are older matches, or older messages that were not
+// searched. Errors: NotRegistered, Fenced, InvalidArgument.
 func (b *Book) Read(ctx context.Context, o Owner, q Query) (me Peer, all []Said, more bool, err error) {
 	q.Max, q.MaxBytes = min(orUsual(q.Max, inboxUsual), inboxMax), min(orUsual(q.MaxBytes, bytesUsual), bytesMax)
 	if q.Max < 1 || q.MaxBytes < 1 || q.Thread != "" && !isID(q.Thread) {
@@ -55,10 +54,10 @@ func orUsual(n, usual int) int {
 	return n
 }
 
-// afterAll is behind every id, however a database sorts.
+// afterAll sorts after every id in every database.
 const afterAll = "ZZZZZZZZZZZZZZZZZZZZZZZZZZ"
 
-// said collects what matches, newest first, page by page.
+// said collects the matching messages, newest first, page by page.
 func (j receiving) said(me Peer, q Query) (all []Said, more bool, err error) {
 	room := q.MaxBytes
 	for before, seen := afterAll, 0; ; {
@@ -87,7 +86,7 @@ func (j receiving) said(me Peer, q Query) (all []Said, more bool, err error) {
 	}
 }
 
-// holds reports whether a text stands in a message, whatever the case.
+// holds reports whether the subject or body contains a text, ignoring case.
 func (s *Said) holds(text string) bool {
 	text = strings.ToLower(text)
 	return strings.Contains(strings.ToLower(s.Body), text) || strings.Contains(strings.ToLower(s.Subject), text)
@@ -95,8 +94,8 @@ func (s *Said) holds(text string) bool {
 
 const readPage = 100
 
-// own are the ids of a peer's messages before one, newest first: what it was
-// given and has read, and what it sent itself. Each side takes an index.
+// own selects the ids of a peer's messages before an id, newest first: those that it
+// received and read, and those that it sent. Each half uses an index.
 const own = `SELECT message_id FROM (SELECT d.message_id FROM deliveries d WHERE d.peer_id = ?1 AND d.` + isRead + ` AND d.given_at > 0
 		AND d.acked_at >= (SELECT read_since FROM peers WHERE peer_id = ?1) AND d.message_id < ?2 AND (?4 = '' OR d.thread_id = ?4)
 		ORDER BY d.message_id DESC LIMIT ?3) AS received
@@ -105,7 +104,8 @@ const own = `SELECT message_id FROM (SELECT d.message_id FROM deliveries d WHERE
 		ORDER BY m.message_id DESC LIMIT ?3) AS sent
 	ORDER BY message_id DESC LIMIT ?3`
 
-// saidBefore is a page of them. The text of an old one is empty: it is not kept.
+// saidBefore reads a page of the messages that own selects. The text of an old one is
+// empty, because it is not kept.
 func (j receiving) saidBefore(me Peer, thread, before string) ([]Said, error) {
 	var all []Said
 	err := j.Each(func(scan func(...any) error) error {

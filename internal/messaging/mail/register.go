@@ -12,15 +12,15 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// DefaultNamespace is that of a peer which names none.
+// DefaultNamespace is the namespace of a peer that names none.
 const DefaultNamespace = "default"
 
-// aliasesMax is how many former names a peer may keep from others at a time.
+// aliasesMax is how many unexpired aliases a peer may have.
 const aliasesMax = 16
 
-// Register binds a name to o. Dead are the sessions, by digest, that are known
-// on this node to have ended; their leases are ended first. Errors: NameOwned,
-// NameInUse, NameInvalid, NameReserved, PeerLimit.
+// Register binds a name to o. dead holds the sessions, by digest, that are known on this
+// node to have ended; their leases are ended first. Errors: NameOwned, NameInUse,
+// NameInvalid, NameReserved, PeerLimit.
 func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []string, note Note[Registered]) (*Registered, error) {
 	if err := r.check(o); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (b *Book) Register(ctx context.Context, o Owner, r Registration, dead []str
 		if out.Counts, err = j.mailboxes.counts(p, g, Receipt{}); err != nil {
 			return nil, err
 		}
-		out.Counts.Receipt.Notice = g.covered // its answer shows none
+		out.Counts.Receipt.Notice = g.covered // the answer shows no notices
 		p.Lineage, p.Pending, p.Held = LineageSelf, 0, 0
 		out.Peer = p
 		return out, nil
@@ -69,8 +69,9 @@ func (r Registration) check(o Owner) error {
 	return refuse(InvalidArgument)
 }
 
-// register finds out which of the rules applies. The session's own row is
-// locked first, so that one session never binds two names at once.
+// register refreshes the peer of a registered session, or binds a name to another one.
+// The session's own row is locked first, so that one session never binds two names at
+// once.
 func (j registering) register(o Owner, r Registration, out *Registered) error {
 	if err := j.session(o); err != nil {
 		return fmt.Errorf("locking the session: %w", err)
@@ -98,8 +99,8 @@ func (j registering) register(o Owner, r Registration, out *Registered) error {
 // processesMax bounds the process instances that are kept of a session.
 const processesMax = 16
 
-// session locks the row of o's session, and adds its processes to those that it
-// had: two shims can be one session.
+// session locks the row of o's session, and adds o's processes to it: two shims can
+// belong to one session.
 func (j registering) session(o Owner) error {
 	var known string
 	err := j.Row([]any{&known}, `INSERT INTO peer_sessions (principal, session, node, peer_id, superseded, processes, changed_at)
@@ -122,10 +123,10 @@ func (j registering) session(o Owner) error {
 	return err
 }
 
-// refresh registers a session that has a peer already.
+// refresh registers a session that already has a peer.
 func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
 	name, space := r.Name, cmp.Or(r.Namespace, p.Namespace)
-	if p.Spawn != "" { // its name stays below its parent's
+	if p.Spawn != "" { // its name stays below its parent's name
 		space = p.Namespace
 		if name != "" {
 			name = p.Name[:strings.LastIndexByte(p.Name, '/')+1] + name
@@ -143,8 +144,8 @@ func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (
 
 func (j registering) lease() int64 { return j.now + j.b.o.Limits.Session.Milliseconds() }
 
-// rename takes a free name for p, whose row is locked, and leaves an alias in
-// the place of the old one.
+// rename takes a free name for p, whose row is locked, and turns the old name into an
+// alias.
 func (j registering) rename(p Peer, space, name string) error {
 	var aliases int
 	if err := j.Row([]any{&aliases}, `SELECT count(*) FROM peer_names WHERE peer_id = ?1 AND kind = 'alias' AND expires_at > ?2`, p.ID, j.now); err != nil {
@@ -188,8 +189,8 @@ func (p Peer) parent() string {
 	return p.Ancestors[0]
 }
 
-// taken is why a name could not be had: NameInUse for the principal's own,
-// NameOwned for any other. An alias or tombstone counts like its peer.
+// taken returns the error for a name that could not be taken: NameInUse if it is the
+// principal's own, NameOwned otherwise. An alias or tombstone counts like its peer.
 func (j registering) taken(principal, space, name string) error {
 	var owner string
 	var until int64
@@ -206,8 +207,8 @@ func (j registering) taken(principal, space, name string) error {
 	return &Error{Code: NameInUse, Retry: max(0, time.Duration(until-j.now)*time.Millisecond)}
 }
 
-// bind gives a session that has no peer a name: a free one, or its principal's
-// own.
+// bind gives a name to a session that has no peer: a free one, or one that its principal
+// owns.
 func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error) {
 	space := cmp.Or(r.Namespace, DefaultNamespace)
 	switch {
@@ -226,10 +227,10 @@ func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error
 	return Peer{}, refuse(NameInUse)
 }
 
-// claim takes over the peer of a name that belongs to o's principal, or makes one
-// of the name. One statement decides, so that no other session can get the name,
-// and no session twice. A look before it tells which of the two to try, so that
-// the rows of peers are locked before those of names, as everywhere.
+// claim takes over the peer of a name that belongs to o's principal, or creates a peer
+// with the name. One statement decides in each case, so that no two sessions get the
+// name. The read before it selects the case, so that the rows of peers are locked before
+// those of names, as everywhere.
 func (j registering) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
 	var id string
 	err := j.Row([]any{&id}, `SELECT peer_id FROM peer_names WHERE namespace = ?1 AND name = ?2 AND kind = 'peer' AND principal = ?3`,
@@ -262,7 +263,7 @@ func (j registering) claim(o Owner, space, name string, r Registration, out *Reg
 	return p, j.insertPeer(p, kindAgent)
 }
 
-// enterSpace counts a peer into a namespace, as long as there is room.
+// enterSpace counts a peer into a namespace; PeerLimit: the namespace is full.
 func (j registering) enterSpace(space string) error {
 	var n int64
 	err := j.Row([]any{&n}, `INSERT INTO peer_spaces (namespace, peers) VALUES (?1, 1)
@@ -279,7 +280,7 @@ func (j registering) leaveSpace(space string) error {
 	return err
 }
 
-// bindSpawned gives the agent of a spawn the name that was entered for it.
+// bindSpawned binds the agent of a spawn to the peer that was entered for it.
 func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
 	var id, space, name string
 	err := j.Row([]any{&id, &space, &name}, `SELECT p.peer_id, p.namespace, p.name FROM spawns s JOIN peers p ON p.peer_id = s.peer_id
@@ -293,7 +294,7 @@ func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
 	return j.takeOver(o, id, space, name, out)
 }
 
-// describe writes what the registration says about the peer itself.
+// describe stores the fields of the registration that describe the peer.
 func (j registering) describe(p Peer, r Registration) error {
 	if r.SetInbound {
 		if _, err := j.Exec(`UPDATE mailboxes SET inbound = ?2 WHERE peer_id = ?1`, p.ID, cmp.Or(r.Inbound, InboundPolicy)); err != nil {

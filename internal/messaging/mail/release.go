@@ -34,9 +34,9 @@ func (b *Book) Unregister(ctx context.Context, o Owner, note Note[Released]) (*R
 	})
 }
 
-// release takes a peer, whose row is locked, out of service: no session owns
-// it, its name is a tombstone, its mailbox accepts nothing, and what waited
-// has expired, which its senders hear. It says how many these were.
+// release takes a peer, whose row is locked, out of service: no session owns it, its name
+// becomes a tombstone, its mailbox accepts nothing, and its open messages expire, of
+// which their senders get a notice. It returns the number of these messages.
 func (j releasing) release(p Peer, reason string) (int, error) {
 	if err := j.bury(p); err != nil {
 		return 0, fmt.Errorf("releasing a name: %w", err)
@@ -60,12 +60,11 @@ func (j releasing) release(p Peer, reason string) (int, error) {
 	return len(waiting), nil
 }
 
-// tombstonesMax is how many names of one namespace a principal keeps from
-// others without using them.
+// tombstonesMax bounds the tombstones of a principal in one namespace.
 const tombstonesMax = 256
 
-// bury leaves a tombstone in the place of a peer. Of too many tombstones the
-// oldest give their names free.
+// bury marks a peer as gone and turns its name into a tombstone. When there are too many
+// tombstones, the oldest are deleted and their names are free.
 func (j releasing) bury(p Peer) error {
 	_, err := j.Exec(`UPDATE peers SET kind = 'gone', session = '', lease_until = 0, last_seen = ?2 WHERE peer_id = ?1`, p.ID, j.now)
 	if err == nil {
@@ -81,7 +80,7 @@ func (j releasing) bury(p Peer) error {
 		_, err = j.Exec(`UPDATE peer_sessions SET peer_id = '', changed_at = ?4 WHERE principal = ?1 AND session = ?2 AND peer_id = ?3`,
 			p.Principal, p.Session, p.ID, j.now)
 	}
-	if err == nil { // nobody is this peer again, so nobody comes with its keys
+	if err == nil { // a gone peer never returns, so its keys have no further use
 		_, err = j.Exec(`DELETE FROM idempotency_keys WHERE peer_id = ?1`, p.ID)
 	}
 	if err == nil {
@@ -91,13 +90,13 @@ func (j releasing) bury(p Peer) error {
 	return err
 }
 
-// closeBox has a mailbox, which is locked, accept nothing more.
+// closeBox makes a locked mailbox accept nothing more.
 func (j releasing) closeBox(peer string) error {
 	_, err := j.Exec(`UPDATE mailboxes SET active = 0 WHERE peer_id = ?1`, peer)
 	return err
 }
 
-// agent locks the row of a peer for the operator, who needs no session.
+// agent locks the row of an agent for an act that needs no session of it.
 func (j releasing) agent(peerID string) (Peer, error) {
 	var p Peer
 	dest, done := p.places(j.now)
@@ -126,9 +125,9 @@ func (d Desk) Retire(ctx context.Context, peerID string, note Note[Released]) (*
 	})
 }
 
-// Transfer gives a name to another principal, with its mail; epoch+1. Its
-// session is superseded, and the next one of the new owner takes it over. The
-// name of a spawned agent belongs to its spawn and cannot be given away.
+// Transfer gives a name to another principal, with its mail, and increments the epoch.
+// Its session is superseded, and the next session of the new owner takes it over. The
+// name of a spawned agent belongs to its spawn and cannot be transferred.
 func (d Desk) Transfer(ctx context.Context, peerID, principal string, note Note[Peer]) (*Peer, error) {
 	if principal == "" {
 		return nil, refuse(InvalidArgument)

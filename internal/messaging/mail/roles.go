@@ -1,7 +1,7 @@
 package mail
 
-// roles are what a job can do, by area. Each role works in the transaction of its
-// job and asks the others through it.
+// roles groups what a job can do by area. Each role works in the transaction of its job
+// and reaches the other roles through it.
 type roles struct {
 	directory   directory
 	registering registering
@@ -21,42 +21,41 @@ type roles struct {
 // directory finds peers: by address, by session, and the sender of a request.
 type directory struct{ *job }
 
-// registering enters peers, their names, sessions and leases, and settles who
-// takes over from whom.
+// registering enters peers, their names, sessions and leases, and decides takeovers.
 type registering struct{ *job }
 
-// releasing lets peers go: it closes their mailboxes and frees their names.
+// releasing ends peers: it closes their mailboxes and frees their names.
 type releasing struct{ *job }
 
-// sending composes a message and answers what it replies to.
+// sending composes a message, and acknowledges the message that it answers.
 type sending struct{ *job }
 
 // placing puts a message into the mailboxes of its recipients, within their
 // limits.
 type placing struct{ *job }
 
-// mailboxes keep the counters and deliveries of each recipient, and end them.
+// mailboxes keeps the counters and deliveries of each recipient, and ends deliveries.
 type mailboxes struct{ *job }
 
-// receiving gives messages out, and takes their receipts.
+// receiving gives messages to their recipients, and applies receipts.
 type receiving struct{ *job }
 
-// holding lets held messages in, and sends failed ones again.
+// holding lets held messages in, and sends failed messages again.
 type holding struct{ *job }
 
 // idempotency recognises a repeated request by its key.
 type idempotency struct{ *job }
 
-// spawning keeps the agents that agents start: their bounds and their ends.
+// spawning keeps the spawns: their bounds, reports and ends.
 type spawning struct{ *job }
 
-// sweeping ends what is due, and forgets what is old.
+// sweeping ends due leases, holds and messages, and deletes old rows.
 type sweeping struct{ *job }
 
-// history reads what happened and what there is, without changing it.
+// history reads deliveries and their changes, and changes nothing.
 type history struct{ *job }
 
-// repairing corrects what fsck has found.
+// repairing corrects the problems that Fsck found.
 type repairing struct{ *job }
 
 func rolesOf(j *job) roles {

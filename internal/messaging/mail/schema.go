@@ -6,19 +6,19 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// The conditions below stand word for word in the partial indexes and in the
-// statements that use them: SQLite takes such an index for no other spelling.
+// The conditions below are spelled identically in the partial indexes and in the
+// statements that use them: SQLite uses such an index for no other spelling.
 const (
 	isOpen  = `state IN ('held', 'queued', 'leased')`
 	isOwned = `kind = 'agent' AND session <> ''`
 	isFinal = `state IN ('acked', 'rejected', 'expired', 'dead', 'refused', 'purged', 'evicted')`
 )
 
-// Migrations are the schema of the book.
+// Migrations returns the schema of the book.
 //
-// Nothing is NULL. Times are milliseconds; 0 is "not yet" or "never". A row of
-// mailboxes is the lock of its mailbox: a transaction that changes one of its
-// deliveries has updated the row before.
+// No column is NULL. Times are milliseconds; 0 means "not yet" or "never". A row of
+// mailboxes is the lock of its mailbox: a transaction updates it before it changes a
+// delivery of the mailbox.
 func Migrations() []store.Migration {
 	return []store.Migration{
 		{Name: "mail-1", SQL: slices.Concat(directoryTables(), peerTables(), boxTables(), messageTables(),
@@ -28,11 +28,11 @@ func Migrations() []store.Migration {
 	}
 }
 
-// isRead are the deliveries that their recipient can read again.
+// isRead selects the deliveries that their recipient can read again.
 const isRead = `state IN ('acked', 'rejected')`
 
-// readTables are for what is read again. read_since is when a peer came to its
-// present principal: what was said before belongs to another one.
+// readTables adds the indexes and the column for Read. read_since is the time at which a
+// peer came to its present principal: earlier messages belong to another principal.
 func readTables() []string {
 	return []string{
 		`CREATE INDEX deliveries_read ON deliveries (peer_id, message_id) WHERE ` + isRead,
@@ -41,7 +41,7 @@ func readTables() []string {
 	}
 }
 
-// dueIndexes are for the sweep, which looks at open deliveries before final
+// dueIndexes adds the indexes for the sweep, which handles open deliveries before final
 // ones, and for the bound on keys.
 func dueIndexes() []string {
 	return []string{
@@ -52,11 +52,11 @@ func dueIndexes() []string {
 	}
 }
 
-// directoryTables are who has a name: nodes, namespaces, names and sessions.
+// directoryTables creates the tables of nodes, namespaces, names and sessions.
 func directoryTables() []string {
 	return []string{
-		// One row for each node: the peers that are no agents, and how many
-		// spawns run there. slot tells apart what two nodes number by the clock.
+		// One row for each node: the ids of its operator and broker, and its number of
+		// open spawns. slot keeps the change numbers of two nodes distinct.
 		`CREATE TABLE mail_nodes (
 			node TEXT PRIMARY KEY,
 			slot INTEGER NOT NULL UNIQUE,
@@ -68,8 +68,8 @@ func directoryTables() []string {
 			namespace TEXT PRIMARY KEY,
 			peers INTEGER NOT NULL CHECK (peers >= 0)
 		) STRICT`,
-		// Names, aliases and tombstones: one key keeps all three apart. parent
-		// is the peer whose child bears the name.
+		// Names, aliases and tombstones. The shared key makes a name one of the three.
+		// parent is the parent of the peer that has the name.
 		`CREATE TABLE peer_names (
 			namespace TEXT NOT NULL,
 			name TEXT NOT NULL,
@@ -82,9 +82,9 @@ func directoryTables() []string {
 		) STRICT`,
 		`CREATE INDEX peer_names_peer ON peer_names (peer_id)`,
 		`CREATE INDEX peer_names_due ON peer_names (expires_at) WHERE kind <> 'peer'`,
-		// Every session that ever registered here. It distinguishes a superseded
-		// session from a stranger, and keeps the processes of agents that released
-		// their name.
+		// Every session that ever registered here. It distinguishes a superseded session
+		// from an unknown one, and keeps the processes of agents that released their
+		// name.
 		`CREATE TABLE peer_sessions (
 			principal TEXT NOT NULL,
 			session TEXT NOT NULL,
@@ -100,7 +100,7 @@ func directoryTables() []string {
 	}
 }
 
-// peerTables are the peers.
+// peerTables creates the table of peers.
 func peerTables() []string {
 	return []string{
 		`CREATE TABLE peers (
@@ -129,7 +129,7 @@ func peerTables() []string {
 	}
 }
 
-// boxTables are the mailboxes, each the lock of what is in it.
+// boxTables creates the mailboxes, whose rows are locks, and the outboxes.
 func boxTables() []string {
 	return []string{
 		`CREATE TABLE mailboxes (
@@ -153,8 +153,8 @@ func boxTables() []string {
 			purged INTEGER NOT NULL,
 			evicted INTEGER NOT NULL
 		) STRICT`,
-		// The notices of a sender: numbered in the order of commit, covered up
-		// to one of them.
+		// The notices of a sender, numbered in the order of commit; covered is the last
+		// one that a receipt covers.
 		`CREATE TABLE outboxes (
 			peer_id TEXT PRIMARY KEY,
 			last_notice INTEGER NOT NULL,
@@ -163,7 +163,7 @@ func boxTables() []string {
 	}
 }
 
-// messageTables are the messages.
+// messageTables creates the table of messages.
 func messageTables() []string {
 	return []string{
 		`CREATE TABLE messages (
@@ -194,10 +194,10 @@ func messageTables() []string {
 	}
 }
 
-// deliveryTables are what became of a message for each of its recipients.
+// deliveryTables creates the deliveries: one row for each message and recipient.
 func deliveryTables() []string {
 	return []string{
-		// due is when the sweep has to look at the row again.
+		// due is the time at which the sweep has to handle the row.
 		`CREATE TABLE deliveries (
 			message_id TEXT NOT NULL,
 			peer_id TEXT NOT NULL,
@@ -234,10 +234,11 @@ func deliveryTables() []string {
 	}
 }
 
-// memoryTables are what is kept of what is over: what was forgotten, keys, and the changes that tail shows.
+// memoryTables creates the counts of deleted rows, the idempotency keys, and the change
+// log.
 func memoryTables() []string {
 	return []string{
-		// Rows removed by retention: their count stays.
+		// The number of deliveries that retention deleted.
 		`CREATE TABLE mail_forgotten (
 			peer_id TEXT NOT NULL,
 			state TEXT NOT NULL,
@@ -256,8 +257,8 @@ func memoryTables() []string {
 			PRIMARY KEY (principal, peer_id, tool, idempotency_key)
 		) STRICT`,
 		`CREATE INDEX idempotency_keys_due ON idempotency_keys (expires_at)`,
-		// For tail and trace. The number is for one reader's place, and no
-		// proof of order between nodes.
+		// The log for tail and trace. id is a position for a reader; it does not prove an
+		// order between nodes.
 		`CREATE TABLE mail_changes (
 			id INTEGER PRIMARY KEY,
 			at INTEGER NOT NULL,
@@ -274,7 +275,7 @@ func memoryTables() []string {
 	}
 }
 
-// spawnTables are the agents that were started.
+// spawnTables creates the table of spawns.
 func spawnTables() []string {
 	return []string{
 		`CREATE TABLE spawns (

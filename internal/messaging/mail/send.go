@@ -15,12 +15,12 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Send accepts a message for all recipients or for none. note writes the record in front
-// of the commit; it may run more than once when the store repeats the job, and counts the
-// last time. Errors: InvalidArgument, AuditUnavailable (the record cannot be written),
-// NotRegistered, Fenced, UnknownRecipient, RecipientRefuses, MailboxFull,
-// SenderQuota, DuplicateSuppressed, LoopSuspected, IdempotencyConflict,
-// UnknownMessage (a reply to one that the sender did not get), Budget.
+// Send accepts a message for all recipients or for none. note makes the record, which is
+// written before the commit; it may run more than once when the store repeats the job,
+// and the last result counts. Errors: InvalidArgument, AuditUnavailable (the record
+// cannot be written), NotRegistered, Fenced, UnknownRecipient, RecipientRefuses,
+// MailboxFull, SenderQuota, DuplicateSuppressed, LoopSuspected, IdempotencyConflict,
+// UnknownMessage (a reply to a message that the sender did not get), Budget.
 func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Sent, error) {
 	if err := d.check(b.o.Limits); err != nil {
 		return nil, err
@@ -49,7 +49,8 @@ func (k Desk) Send(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error)
 		d.To[i].Authority, d.To[i].Hold = AuthorityOperator, false
 	}
 	return perform(ctx, k.b, note, func(j *job) (*Sent, error) {
-		// The fence of a sender without a session: its sends are serialised.
+		// This update replaces the fence for a sender without a session: its sends are
+		// serialised.
 		_, err := j.Exec(`UPDATE peers SET last_seen = ?2 WHERE peer_id = ?1`, k.b.operator.id, j.now)
 		if err != nil {
 			return nil, err
@@ -63,14 +64,15 @@ func (k Desk) Send(ctx context.Context, d Draft, note Note[Sent]) (*Sent, error)
 	})
 }
 
-// check refuses what no caller should ask, and makes To the draft's own.
+// check refuses invalid drafts, sets defaults, and removes duplicate recipients in a copy
+// of To.
 func (d *Draft) check(l Limits) error {
 	d.Kind = cmp.Or(d.Kind, "inform")
 	d.TTL = cmp.Or(d.TTL, int64(l.TTL/time.Second))
 	var to []Recipient
 	for _, r := range d.To {
 		if !slices.ContainsFunc(to, func(x Recipient) bool { return x.PeerID == r.PeerID }) {
-			to = append(to, r) // one of two names of a peer
+			to = append(to, r) // a peer can be addressed by two names
 		}
 	}
 	d.To = to
@@ -80,7 +82,8 @@ func (d *Draft) check(l Limits) error {
 	return nil
 }
 
-// send is one accepted message, from the idempotency key on.
+// send sends a draft: it applies the idempotency key, charges the spawn, and places the
+// message.
 func (j sending) send(from sender, d Draft) (*Sent, error) {
 	if d.Key != "" {
 		var before Sent
@@ -117,7 +120,7 @@ func (j sending) send(from sender, d Draft) (*Sent, error) {
 	return out, err
 }
 
-// outgoing is a message on its way into the mailboxes.
+// outgoing is a message that is about to be placed into mailboxes.
 type outgoing struct {
 	id, thread, replyTo string
 	depth               int64
@@ -128,11 +131,11 @@ type outgoing struct {
 	ttl                 int64 // milliseconds
 	sentAt              int64
 	bytes               int64
-	again               bool // the operator sends it once more
+	again               bool // the operator sends it again
 }
 
-// compose makes the message, and refuses a reply to what the sender was no
-// party of, or too deep a one.
+// compose makes the message of a draft. It refuses a reply to a message that the sender
+// neither sent nor was given, and a reply that is too deep.
 func (j sending) compose(from sender, d Draft) (outgoing, error) {
 	sum := sha256.Sum256([]byte(d.Body))
 	m := outgoing{id: j.b.ids.next(j.now), sentAt: j.now, replyTo: d.ReplyTo, from: from, kind: d.Kind,
@@ -151,8 +154,8 @@ func (j sending) compose(from sender, d Draft) (outgoing, error) {
 	return m, j.reply(&m)
 }
 
-// reply finds what a message answers: a message that its sender sent or was
-// given. Its thread is that one's.
+// reply finds the message that m answers, which m's sender must have sent or been given,
+// and puts m into its thread.
 func (j sending) reply(m *outgoing) error {
 	var sentBy string
 	var given int64
@@ -171,12 +174,12 @@ func (j sending) reply(m *outgoing) error {
 	return nil
 }
 
-// openTo is a message that was given to the sender of another one and is not final.
+// openTo selects the open delivery of a message to a peer that was given it.
 const openTo = `message_id = ?1 AND peer_id = ?2 AND ` + isOpen + ` AND given_at > 0`
 
-// answered confirms what a message replies to: who answers a message has read it.
-// The mailboxes of all recipients are locked with the sender's own, in the order
-// that all keep. It returns the id of what it has confirmed; empty: nothing.
+// answered acknowledges the message that m replies to: an answer shows that its sender
+// has read it. The mailboxes of all recipients are locked with the sender's own, in the
+// common order. It returns the id of the acknowledged message; empty: none.
 func (j sending) answered(m outgoing, to []Recipient) (string, error) {
 	found, err := j.mailboxes.rows(openTo, m.replyTo, m.from.id)
 	if err != nil || len(found) == 0 {
@@ -189,25 +192,25 @@ func (j sending) answered(m outgoing, to []Recipient) (string, error) {
 	if err := j.mailboxes.boxesOf(peers...); err != nil {
 		return "", err
 	}
-	found, err = j.mailboxes.rows(openTo, m.replyTo, m.from.id) // as it is now
+	found, err = j.mailboxes.rows(openTo, m.replyTo, m.from.id) // read again under the lock
 	if x := j.boxes[m.from.id]; err == nil && x != nil && len(found) > 0 {
 		return m.replyTo, j.mailboxes.end(x, found[0], Acked, "", "")
 	}
 	return "", err
 }
 
-// repeats is the part of a digest by which repeats are looked for.
+// repeats returns the part of the digest that is indexed for the search of repeats.
 func (m outgoing) repeats() int64 { return int64(binary.BigEndian.Uint64(m.sha256)) }
 
-// message is m as a recipient will see it.
+// message returns the envelope fields of m for a recipient.
 func (m outgoing) message(lineage, authority string) Message {
 	return Message{ID: m.id, SentAt: m.sentAt, BodySHA256: hex.EncodeToString(m.sha256), Authority: authority, From: From{
 		PeerID: m.from.id, Name: m.from.name, Namespace: m.from.namespace, Principal: m.from.principal,
 		Grade: m.from.grade, Epoch: m.from.epoch, Lineage: lineage}}
 }
 
-// store writes the message itself, once for all its recipients. The columns
-// priority and ack_deadline hold the same for all: nothing rests on them.
+// store inserts the message, once for all its recipients. The columns priority and
+// ack_deadline are constant and not used.
 func (m outgoing) store(j *job) error {
 	_, err := j.Exec(`INSERT INTO messages (message_id, thread_id, reply_to, depth, kind, priority, subject, body, bytes, sha256,
 		repeats, refs, sent_at, ttl, ack_deadline, sender_id, from_name, from_namespace, from_principal, from_grade, from_epoch)

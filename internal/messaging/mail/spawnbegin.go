@@ -11,14 +11,13 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// BeginSpawn enters a spawn of o's peer and binds its name parent/child to the
-// principal spawn:ID, which does not exist yet. Errors: NotRegistered, Fenced,
-// DepthLimit, ChildLimit, Budget, NameOwned, NameInvalid, NameReserved,
-// PeerLimit, InvalidArgument, IdempotencyConflict.
+// BeginSpawn enters a spawn of o's peer and binds its name parent/child to the principal
+// spawn:ID, which no process has yet. Errors: NotRegistered, Fenced, DepthLimit,
+// ChildLimit, Budget, NameOwned, NameInvalid, NameReserved, PeerLimit, InvalidArgument,
+// IdempotencyConflict.
 //
-// ChildLimit is also the answer while the parent leaves too many messages of the
-// broker unread: those are never refused for lack of room, so they are bounded
-// here.
+// ChildLimit is also the answer while the parent has too many unread messages of the
+// broker: these are never refused for lack of room, so they are bounded here.
 func (b *Book) BeginSpawn(ctx context.Context, o Owner, d SpawnDraft, note Note[Spawn]) (*Spawn, error) {
 	if d.MaxSeconds < 1 || d.MaxChildren < 0 || d.Launcher == "" {
 		return nil, refuse(InvalidArgument)
@@ -77,8 +76,8 @@ func (j spawning) beginSpawn(p Peer, d SpawnDraft) (*Spawn, error) {
 }
 
 // bounds checks a spawn against the limits and its parent's remaining budget. The
-// parent's fence makes its own counts exact; the counts that all parents of a
-// node share are one row.
+// parent's fence makes its own counts exact; the open spawns of a node are counted in one
+// row.
 func (j spawning) bounds(p Peer, s *Spawn) error {
 	l := j.b.o.Limits
 	if s.Depth > l.SpawnDepth {
@@ -105,8 +104,8 @@ func (j spawning) bounds(p Peer, s *Spawn) error {
 	return err
 }
 
-// within cuts a spawn to what is left of its parent's own, and charges it to
-// all above.
+// within reduces a spawn to the remaining budget of its parent's own spawn, and charges
+// it to every spawn above.
 func (j spawning) within(parent string, s *Spawn) error {
 	above, err := j.spawn(parent)
 	if err != nil {
@@ -134,7 +133,8 @@ func (j spawning) charge(id string) error {
 		WHERE spawn_id = ?1 AND (max_messages < 0 OR messages < max_messages) RETURNING parent_spawn`)
 }
 
-// chargeAll goes from a spawn upwards: all lock them in that order.
+// chargeAll runs query on a spawn and on each one above it. All jobs lock them in that
+// upward order.
 func (j spawning) chargeAll(id, query string) error {
 	for id != "" {
 		err := j.Row([]any{&id}, query, id)
@@ -219,7 +219,7 @@ func (s *Spawn) places() (dest []any, done func()) {
 	}
 }
 
-// spawn reads one. ErrNoRow: there is none.
+// spawn reads one spawn. ErrNoRow: it does not exist.
 func (j spawning) spawn(id string) (*Spawn, error) {
 	s := &Spawn{}
 	dest, done := s.places()
@@ -230,7 +230,7 @@ func (j spawning) spawn(id string) (*Spawn, error) {
 	return s, nil
 }
 
-// SpawnOf is a spawn of o's peer; UnknownSpawn for any other.
+// SpawnOf returns a spawn of o's peer; UnknownSpawn for any other.
 func (b *Book) SpawnOf(ctx context.Context, o Owner, id string) (*Spawn, error) {
 	var out *Spawn
 	err := b.read(ctx, func(j *job) error {
@@ -250,7 +250,7 @@ func (b *Book) SpawnOf(ctx context.Context, o Owner, id string) (*Spawn, error) 
 	return out, nil
 }
 
-// OpenSpawns are those of this node that have not ended.
+// OpenSpawns returns the spawns of this node that have not ended.
 func (b *Book) OpenSpawns(ctx context.Context) ([]Spawn, error) {
 	var out []Spawn
 	err := b.read(ctx, func(j *job) error {

@@ -11,11 +11,11 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// resultBytes is how much of a result a message carries; the rest is a ref.
+// resultBytes bounds the part of a result that a message carries; the rest is a ref.
 const resultBytes = 64 << 10
 
-// SpawnRuns notes the start, and tells the parent. A second time changes
-// nothing, and makes no note.
+// SpawnRuns marks a spawn as running, and reports the start to the parent. A second call
+// changes nothing and makes no record.
 func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error {
 	return b.write(ctx, func(j *job) error {
 		s := &Spawn{}
@@ -39,11 +39,11 @@ func (b *Book) SpawnRuns(ctx context.Context, id string, note Note[Spawn]) error
 	})
 }
 
-// EndSpawn notes the end, tells the parent with an event and, where it wants
-// it, the result; both are messages of the broker. The child's session is
-// dead from here on: its name is free for another child of the same parent, the
-// mail that it had not acknowledged goes to the parent. Ending it again changes
-// nothing, and makes no note.
+// EndSpawn marks a spawn as ended, and reports it to the parent with an event and, if the
+// parent wants it, the result; both are messages of the broker. The child's session is
+// dead from then on: its name is free for another child of the same parent, and its
+// unacknowledged mail goes to the parent. A second call changes nothing and makes no
+// record.
 func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Spawn]) (*Spawn, error) {
 	switch e.State {
 	case Exited, Killed, TimedOut, OverBudget, Failed:
@@ -75,7 +75,8 @@ func (b *Book) EndSpawn(ctx context.Context, id string, e SpawnEnd, note Note[Sp
 	return out, nil
 }
 
-// endSpawn locks the child's peer first, as the child's own acts do.
+// endSpawn ends a spawn. It locks the child's peer first, as the child's own acts do.
+// false: it had ended already.
 func (j spawning) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
 	child, err := j.releasing.agent(s.Peer)
 	var gone *Error
@@ -89,7 +90,7 @@ func (j spawning) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
 	dest, done := s.places()
 	err = j.Row(dest, `UPDATE spawns SET state = ?2, ended_at = ?3, exit_known = ?4, exit_code = ?5
 		WHERE spawn_id = ?1 AND ended_at = 0 RETURNING `+spawnColumns, s.ID, e.State, j.now, known, code)
-	if errors.Is(err, store.ErrNoRow) { // another one was faster
+	if errors.Is(err, store.ErrNoRow) { // another job ended it first
 		again, err := j.spawn(s.ID)
 		if err == nil {
 			*s = *again
@@ -112,7 +113,7 @@ func (j spawning) endSpawn(s *Spawn, e SpawnEnd) (bool, error) {
 	return true, j.tellEnd(s, e)
 }
 
-// tellEnd writes the event and the result to the parent.
+// tellEnd sends the event and the result to the parent.
 func (j spawning) tellEnd(s *Spawn, e SpawnEnd) error {
 	text := fmt.Sprintf("%s has ended: %s. Spawn %s.", s.Name, s.State, s.ID)
 	if s.ExitCode != nil {
@@ -138,8 +139,8 @@ func (j spawning) tellEnd(s *Spawn, e SpawnEnd) error {
 	return err
 }
 
-// report is a message of the broker to the parent of a spawn, in the thread
-// that bears the spawn's id. A parent that is gone hears nothing.
+// report sends a message of the broker to the parent of a spawn, in the thread whose id
+// is the spawn's. If the parent is gone, nothing is sent and the id is empty.
 func (j spawning) report(s *Spawn, kind, body string, refs []Ref) (string, error) {
 	var principal string
 	err := j.Row([]any{&principal}, `SELECT principal FROM mailboxes WHERE peer_id = ?1 AND active = 1`, s.Parent)
@@ -162,7 +163,7 @@ func (j spawning) report(s *Spawn, kind, body string, refs []Ref) (string, error
 	_, err = j.placing.place(m, []Recipient{{To: j.name(s.Parent), PeerID: s.Parent, Principal: principal}})
 	var e *Error
 	if errors.As(err, &e) && e.Code == UnknownRecipient {
-		return "", nil // released, or given away, in this moment
+		return "", nil // released or transferred at this moment
 	}
 	if err != nil {
 		return "", err
@@ -170,8 +171,8 @@ func (j spawning) report(s *Spawn, kind, body string, refs []Ref) (string, error
 	return m.id, nil
 }
 
-// name is the display name of a peer, for a message that was not addressed by
-// name.
+// name returns the name of a peer, as the address of a message that was not addressed by
+// name; the id if there is none.
 func (j spawning) name(peer string) string {
 	var name string
 	if err := j.Row([]any{&name}, `SELECT name FROM peers WHERE peer_id = ?1`, peer); err != nil {
@@ -180,9 +181,9 @@ func (j spawning) name(peer string) string {
 	return name
 }
 
-// endChild releases the peer of an ended spawn. Its unacknowledged messages go to
-// its parent only: the child's delivery expires, which the sender is told, and a
-// new delivery to the parent begins.
+// endChild releases the peer of an ended spawn. Its unacknowledged messages go to its
+// parent only: the child's delivery expires, of which the sender gets a notice, and a new
+// delivery to the parent begins.
 func (j spawning) endChild(child Peer, s *Spawn) error {
 	if err := j.releasing.bury(child); err != nil {
 		return fmt.Errorf("releasing a child: %w", err)
@@ -221,10 +222,10 @@ func (j spawning) endChild(child Peer, s *Spawn) error {
 	return nil
 }
 
-// passOn begins a delivery of a message to the parent of its recipient, as far
-// as the parent takes messages and has room, as if its sender had written to it.
-// It does not when the parent is a recipient already; nor with an authority that
-// was meant for the child.
+// passOn begins a delivery of a message to the parent of its recipient, as if its sender
+// had written to the parent: the parent's inbound mode and limits apply. It passes no
+// message of which the parent is a recipient already, and none with an authority, which
+// was given to the child alone. It reports whether it did.
 func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 	var there int
 	err := j.Row([]any{&there}, `SELECT count(*) FROM deliveries WHERE message_id = ?1 AND peer_id = ?2`, r.message, parent.peer)
@@ -247,8 +248,7 @@ func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 	return true, err
 }
 
-// resent reads a message again as it was sent, with the authority of one of
-// its deliveries.
+// resent reads a message as it was sent, with the authority of its delivery to peer.
 func (j spawning) resent(id, peer string) (m outgoing, authority string, err error) {
 	var kind string
 	m.id = id

@@ -11,7 +11,7 @@ const (
 	Failed     = "failed"
 )
 
-// Spawn is one started agent.
+// Spawn is one agent that another agent started.
 type Spawn struct {
 	ID, Launcher         string
 	Node                 string
@@ -25,35 +25,35 @@ type Spawn struct {
 	MaxSeconds           int
 	MaxChildren          int
 	MaxMessages          int
-	Messages, Children   int // used
+	Messages, Children   int // used so far
 	Depth                int
 	WantResult           bool
-	KeepOnExit           bool // outlives its parent's session
+	KeepOnExit           bool // it outlives its parent's session
 	CreatedAt, StartedAt int64
 	EndedAt, ExpiresAt   int64
 	ExitCode             *int
 	ResultMessage        string
 	Replay               bool
 
-	parentSpawn string // the spawn that the parent is the agent of
+	parentSpawn string // the spawn whose agent the parent is; empty: none
 }
 
-// SpawnDraft is what spawn asks for, checked against the launcher already.
+// SpawnDraft holds the arguments of BeginSpawn, checked against the launcher already.
 type SpawnDraft struct {
 	Launcher, Name         string
 	Rights                 []string
 	MaxSeconds             int // more than 0
 	MaxChildren            int // 0: none
-	MaxMessages            int // 0: none; negative: no bound but the parent's
+	MaxMessages            int // 0: none; negative: only the parent's bound
 	WantResult, KeepOnExit bool
 	Key                    string
 	Fingerprint            []byte
 }
 
-// SpawnEnd is how a spawn ended.
+// SpawnEnd describes how a spawn ended.
 type SpawnEnd struct {
 	State    string
 	ExitCode *int
-	Output   string // what it said at the end, cleaned; for WantResult
-	Rest     []Ref  // where the whole of it is
+	Output   string // its last output, cleaned; for WantResult
+	Rest     []Ref  // links to the whole output
 }

@@ -2,7 +2,7 @@ package mail
 
 import "slices"
 
-// states are all of them; the first openStates are not final.
+// states holds all states; the first openStates are not final.
 var states = []string{Held, Queued, Leased, Acked, Rejected, Expired, Dead, Refused, Purged, Evicted}
 
 const openStates = 3
@@ -12,7 +12,7 @@ func isFinalState(s string) bool { return slices.Index(states, s) >= openStates 
 // tally counts deliveries by state, in the order of states.
 type tally [10]int64
 
-// tallyColumns are a mailbox's counters in that order.
+// tallyColumns are the counters of a mailbox, in the order of states.
 const tallyColumns = `m.held, m.queued, m.leased, m.acked, m.rejected, m.expired, m.dead, m.refused, m.purged, m.evicted`
 
 func (t *tally) places() []any {
@@ -27,7 +27,7 @@ func (t *tally) of(state string) int64 { return t[slices.Index(states, state)] }
 
 func (t *tally) add(state string, n int64) { t[slices.Index(states, state)] += n }
 
-// pending is what is stored for the recipient and not acknowledged.
+// pending counts the messages that are stored for the recipient and not acknowledged.
 func (t *tally) pending() int64 { return t.of(Queued) + t.of(Leased) }
 
 func (t *tally) open() int64 { return t.pending() + t.of(Held) }

@@ -13,15 +13,14 @@ import (
 
 const (
 	sweepBatch  = 200
-	sweepRounds = 50 // of batches in one Sweep, so that its caller can look after something else between two
+	sweepRounds = 50 // batches in one Sweep; the bound lets its caller do other work in between
 	sweepEvery  = time.Minute
 )
 
-// Sweep lets time pass: leases end, messages expire or die, holds end, names
-// and rows are forgotten. What is open comes before what is only to be
-// forgotten. Several daemons may do it at once: each statement asks again
-// whether its row is still due. It returns when the next thing is due, at most a
-// minute from now; 0: more is due already.
+// Sweep applies the time: leases end, messages expire or become dead, holds end, names
+// and rows are deleted. It handles open deliveries before final ones. Several daemons may
+// run it at once: each statement checks again that its row is due. It returns the time at
+// which the next delivery is due, at most a minute from now; 0: more is due already.
 func (b *Book) Sweep(ctx context.Context) (next int64, err error) {
 	for range sweepRounds {
 		due, at, err := upkeep{b}.due(ctx)
@@ -44,20 +43,19 @@ func (b *Book) Sweep(ctx context.Context) (next int64, err error) {
 	return next, err
 }
 
-// dues is a batch of what is due: mailboxes with open deliveries, and final
-// deliveries.
+// dues is a batch of due deliveries: the mailboxes of open ones, and the final ones.
 type dues struct {
 	boxes []string
 	final [][2]string // message and peer
 }
 
-// hasBox: of what has no mailbox fsck tells.
+// hasBox excludes deliveries without a mailbox, which Fsck reports.
 const hasBox = ` AND EXISTS (SELECT 1 FROM mailboxes m WHERE m.peer_id = deliveries.peer_id)`
 
-// upkeep is the part of a book that lets time pass.
+// upkeep is the part of a book that works without a caller, by the clock.
 type upkeep struct{ b *Book }
 
-// due reads a batch, and when the next thing will be.
+// due reads a batch, and the time at which the next delivery is due.
 func (u upkeep) due(ctx context.Context) (d dues, next int64, err error) {
 	err = u.b.read(ctx, func(j *job) (err error) {
 		d = dues{}
@@ -84,7 +82,7 @@ func (u upkeep) due(ctx context.Context) (d dues, next int64, err error) {
 	return d, next, err
 }
 
-// pairs are the rows of a query that gives two texts.
+// pairs returns the rows of a query that selects two texts.
 func (j sweeping) pairs(query string, args ...any) (all [][2]string, err error) {
 	err = j.Each(func(scan func(...any) error) error {
 		var p [2]string
@@ -95,7 +93,7 @@ func (j sweeping) pairs(query string, args ...any) (all [][2]string, err error) 
 	return all, err
 }
 
-// soonest is when the next delivery is due, at most a minute from now.
+// soonest returns when the next delivery is due, at most a minute from now.
 func (j sweeping) soonest() (int64, error) {
 	next := j.now + sweepEvery.Milliseconds()
 	for _, kind := range []string{isOpen, isFinal} {
@@ -131,8 +129,8 @@ func (u upkeep) sweepDue(ctx context.Context, d dues) error {
 	})
 }
 
-// settleAll lets time pass in several mailboxes, in a batch of deliveries in
-// all. errNothing: another daemon was faster.
+// settleAll settles several mailboxes, at most one batch of deliveries in all.
+// errNothing: another daemon did it first.
 func (j sweeping) settleAll(peers []string) error {
 	if err := j.mailboxes.boxesOf(peers...); err != nil {
 		return err
@@ -159,8 +157,7 @@ func (j sweeping) settleAll(peers []string) error {
 	return nil
 }
 
-// states counts the deliveries of a peer that the job has changed, by their new
-// state.
+// states counts the deliveries of a peer that the job has changed, by their new state.
 func (j sweeping) states(peer string) map[string]int {
 	out := make(map[string]int)
 	for _, c := range j.changes {
@@ -171,8 +168,9 @@ func (j sweeping) states(peer string) map[string]int {
 	return out
 }
 
-// forget removes what is kept of a final delivery: its body first, the row
-// later. A count of the row stays, so that the books still balance.
+// forget handles a final delivery that is due: it deletes the text of its message first,
+// and its row later. The row stays in the count of deleted rows, so that the counters of
+// the mailbox still add up.
 func (j sweeping) forget(message, peer string) error {
 	l := j.b.o.Limits
 	const kept = `changed_at + CASE WHEN state = 'acked' THEN ?4 ELSE ?3 END`
@@ -187,7 +185,7 @@ func (j sweeping) forget(message, peer string) error {
 		err := j.Row([]any{&state, &seq}, `DELETE FROM deliveries WHERE message_id = ?1 AND peer_id = ?2 AND `+isFinal+` AND due <= ?3
 			RETURNING state, seq`, message, peer, j.now)
 		if errors.Is(err, store.ErrNoRow) {
-			return nil // another daemon was faster
+			return nil // another daemon deleted it first
 		}
 		if err != nil {
 			return err
@@ -202,9 +200,9 @@ func (j sweeping) forget(message, peer string) error {
 	return j.forgetBody(message)
 }
 
-// forgetBody removes the text of a message when all its deliveries have been
-// final for long enough, and the message when none is left. Its row is locked
-// first: of two that remove the last two deliveries, the second sees that.
+// forgetBody deletes the text of a message when all its deliveries have been final for
+// long enough, and the message when it has no delivery. It locks the message first: when
+// two jobs delete the last two deliveries, the second sees that none is left.
 func (j sweeping) forgetBody(message string) error {
 	_, err := j.Exec(`UPDATE messages SET sent_at = sent_at WHERE message_id = ?1`, message)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// takeOver gives a peer to a new session of the same principal. One statement
-// asks whether the session before is dead, and sets the new one with the next
-// epoch; the row is locked before. Messages leased to the old session go back to
-// the queue, and its next call is answered FENCED.
+// takeOver gives a peer to a new session of the same principal. One statement checks that
+// the lease of the session before has ended, and sets the new session with the next
+// epoch. Messages leased to the old session return to the queue, and its next call is
+// answered Fenced.
 func (j registering) takeOver(o Owner, id, space, name string, out *Registered) (Peer, error) {
 	var before string
 	if err := j.Row([]any{&before}, `SELECT session FROM peers WHERE peer_id = ?1`, id); err != nil {
@@ -39,7 +39,8 @@ func (j registering) takeOver(o Owner, id, space, name string, out *Registered) 
 	return p, j.inherit(p, reasonTakeover, out)
 }
 
-// inherit passes what a mailbox holds on to the next epoch of its peer.
+// inherit returns the leased messages of a mailbox to the queue, for the next epoch of
+// its peer.
 func (j registering) inherit(p Peer, reason string, out *Registered) error {
 	x, err := j.mailboxes.box(p.ID)
 	if err != nil {

@@ -2,7 +2,7 @@ package mail
 
 import "sync"
 
-// ticker numbers changes: rising within a node, and different between nodes.
+// ticker makes the numbers of changes: rising within a node, and distinct between nodes.
 type ticker struct {
 	mu   sync.Mutex
 	slot int64
@@ -11,7 +11,7 @@ type ticker struct {
 
 const (
 	slotBits = 10
-	tickBits = 10 // numbers for a millisecond; a busier one borrows from the next
+	tickBits = 10 // numbers for a millisecond; when they are used up, those of the next are taken
 )
 
 func (t *ticker) start(slot, last int64) {

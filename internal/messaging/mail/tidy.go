@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// tidy removes names, keys, changes and peers whose time is over. Once a minute
-// is enough, because every reader checks the time.
-// It reports whether there is more to do than one time is for.
+// tidy deletes expired names, keys, changes and peers. It runs once a minute, which is
+// enough because every reader checks the expiry. more reports that it stopped before all
+// was deleted.
 func (u upkeep) tidy(ctx context.Context) (more bool, err error) {
 	var idle, keyed []string
 	due := false
@@ -49,13 +49,13 @@ func (u upkeep) tidy(ctx context.Context) (more bool, err error) {
 		more = more || left
 	}
 	if more {
-		u.b.tidied.Store(0) // it goes on with the next Sweep
+		u.b.tidied.Store(0) // the next Sweep continues
 	}
 	return more, nil
 }
 
-// repeat takes a step until it finds nothing more to forget, or often enough;
-// then more is true.
+// repeat runs a step until it finds nothing more to delete; more reports that it stopped
+// at sweepRounds.
 func (u upkeep) repeat(ctx context.Context, step func(*job) (int64, error)) (more bool, err error) {
 	for range sweepRounds {
 		var n int64
@@ -77,9 +77,8 @@ func (u upkeep) repeat(ctx context.Context, step func(*job) (int64, error)) (mor
 
 func (j sweeping) kept() int64 { return j.now - j.b.o.Limits.RowKept.Milliseconds() }
 
-// idlePeers are agents that gave no sign of life for as long as rows are kept,
-// and for which no message waits. The names of started agents end with their
-// spawn.
+// idlePeers returns agents without a sign of life for as long as rows are kept, and
+// without open messages. Spawned agents are excluded: their names end with their spawn.
 func (j sweeping) idlePeers() ([]string, error) {
 	var out []string
 	err := j.Each(func(scan func(...any) error) error {
@@ -92,7 +91,7 @@ func (j sweeping) idlePeers() ([]string, error) {
 	return out, err
 }
 
-// retireIdle releases one of them, unless it has come back.
+// retireIdle releases an idle peer, unless it has come back.
 func (j sweeping) retireIdle(peer string) error {
 	var p Peer
 	dest, done := p.places(j.now)
@@ -111,8 +110,8 @@ func (j sweeping) retireIdle(peer string) error {
 	return noted(j.job, j.b.o.Upkeep, &Upkeep{What: UpkeepReleased, Peer: peer, States: j.states(peer)})
 }
 
-// forgetRows deletes a batch of each kind of row whose time is over, and says
-// how many that were.
+// forgetRows deletes a batch of each kind of expired row, and returns how many it
+// deleted.
 func (j sweeping) forgetRows() (int64, error) {
 	l := j.b.o.Limits
 	kept := (j.now - l.RowKept.Milliseconds()) << tickBits << slotBits
@@ -141,7 +140,7 @@ func (j sweeping) forgetRows() (int64, error) {
 	return all, nil
 }
 
-// withManyKeys are the peers that have more idempotency keys than are kept.
+// withManyKeys returns the peers that have more idempotency keys than are kept.
 func (j sweeping) withManyKeys() ([]string, error) {
 	var out []string
 	err := j.Each(func(scan func(...any) error) error {
@@ -153,7 +152,7 @@ func (j sweeping) withManyKeys() ([]string, error) {
 	return out, err
 }
 
-// forgetKeys deletes a batch of a peer's keys that are too many: the oldest go.
+// forgetKeys deletes a batch of a peer's oldest keys beyond the limit.
 func (j sweeping) forgetKeys(peer string) (int64, error) {
 	n, err := j.Exec(`DELETE FROM idempotency_keys WHERE (principal, peer_id, tool, idempotency_key) IN
 		(SELECT principal, peer_id, tool, idempotency_key FROM idempotency_keys WHERE peer_id = ?1
@@ -164,11 +163,12 @@ func (j sweeping) forgetKeys(peer string) (int64, error) {
 	return n, nil
 }
 
-// past is the mailbox that keeps the counts of peers that are forgotten, so
-// that the sums over all never shrink.
+// past is the id of the mailbox that keeps the counts of deleted peers, so that the sums
+// over all mailboxes never shrink.
 const past = "past"
 
-// foldGone forgets one released peer of whom nothing is left but counts.
+// foldGone deletes one released peer of which only counts are left, and adds these to
+// past.
 func (j sweeping) foldGone() (int64, error) {
 	var peer string
 	err := j.Row([]any{&peer}, `SELECT p.peer_id FROM peers p JOIN mailboxes m ON m.peer_id = p.peer_id

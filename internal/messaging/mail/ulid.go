@@ -5,19 +5,18 @@ import (
 	"sync"
 )
 
-// crockford is the alphabet of a ULID: in the order of the bytes, so that ids
-// sort by their time.
+// crockford is the alphabet of a ULID. It is in the order of the bytes, so that ids sort
+// by their time.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// ids makes ULIDs. Those of one maker rise, also within a millisecond and when
-// the clock steps back. They are addresses, not secrets: knowing one gives
-// nothing.
+// ids makes ULIDs. Those of one maker rise, also within a millisecond and when the clock
+// steps back. They are addresses, not secrets: knowledge of one gives no access.
 type ids struct {
 	mu   sync.Mutex
 	last [16]byte
 }
 
-// next is an id of the time now (milliseconds).
+// next returns an id for the time now (milliseconds).
 func (m *ids) next(now int64) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,7 +25,7 @@ func (m *ids) next(now int64) string {
 		b[i] = byte(now >> (40 - 8*i))
 	}
 	if string(b[:6]) > string(m.last[:6]) {
-		// Never fails (crypto/rand); a part that begins low leaves room above.
+		// crypto/rand never fails. The cleared top bit leaves room for increments.
 		_, _ = rand.Read(b[6:])
 		b[6] &= 0x7f
 		m.last = b
@@ -40,10 +39,10 @@ func (m *ids) next(now int64) string {
 	return ulid(m.last)
 }
 
-// ulid writes 128 bits as 26 characters.
+// ulid encodes 128 bits as 26 characters.
 func ulid(b [16]byte) string {
 	var out [26]byte
-	bits, have, at := uint(0), 2, 0 // two zero bits in front: 130 = 26 times 5
+	bits, have, at := uint(0), 2, 0 // two leading zero bits: 130 = 26 * 5
 	for _, c := range b {
 		bits, have = bits<<8|uint(c), have+8
 		for ; have >= 5; at++ {
