@@ -13,7 +13,7 @@ type ackOut struct {
 	Unknown []string `json:"unknown"`
 }
 
-// ack confirms or rejects single messages.
+// ack acknowledges or rejects single messages.
 func ack(ctx context.Context, c *call) (*answer, error) {
 	note, err := line(c.args.str("note", ""))
 	if err != nil {
@@ -55,7 +55,7 @@ type statusDelivery struct {
 	Note      string `json:"note,omitempty"`
 }
 
-// messageStatus tells a sender how far a message of its own has come.
+// messageStatus returns the state of a message that the caller has sent.
 func messageStatus(ctx context.Context, c *call) (*answer, error) {
 	if _, err := c.me(ctx); err != nil {
 		return nil, err

@@ -11,27 +11,27 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// addressee is a peer as the policy is asked about it.
+// addressee is a peer in a question to policy, as seen from the caller me.
 type addressee struct {
 	peer mail.Peer
 	me   mail.Peer
 }
 
-// family are the lineages that count as near and as the caller's own.
+// family holds the lineages that count as near and as the caller's own.
 var family = []string{mail.LineageSelf, mail.LineageParent, mail.LineageChild, mail.LineageSibling, mail.LineageOperator, mail.LineageBroker}
 
-// own: of the same principal, or of the family.
+// own reports whether the peer has the caller's principal or belongs to the family.
 func (a *addressee) own() bool {
 	return a.peer.Principal != "" && a.peer.Principal == a.me.Principal || slices.Contains(family, a.peer.Lineage)
 }
 
-// near: in the same namespace, or of the family.
+// near reports whether the peer is in the caller's namespace or belongs to the family.
 func (a *addressee) near() bool {
 	return a.peer.Namespace == a.me.Namespace || slices.Contains(family, a.peer.Lineage)
 }
 
-// args are the arguments of the question: {"to":{…},"from":{…},"now":…}, now in
-// seconds since 1970, so that a rule can end.
+// args returns the arguments of a question to policy: {"to":{…},"from":{…},"now":…}. now
+// is in seconds since 1970, so that a rule can expire.
 func (a *addressee) args() []byte {
 	who := shortPrincipal(a.peer.Principal, a.me.Node)
 	kind, _, _ := principal.Parse(who)
@@ -47,8 +47,8 @@ func (a *addressee) args() []byte {
 		rawjson.Edit{Key: "now", Value: strconv.AppendInt(nil, time.Now().Unix(), 10)})
 }
 
-// shortPrincipal is a principal without the node, where the node is this one;
-// one of another node is NODE/NAME, which is no name of anybody here.
+// shortPrincipal returns a qualified principal without its node if the node is this one.
+// A principal of another node becomes NODE/NAME, which is no principal of this node.
 func shortPrincipal(qualified, node string) string {
 	at, name, ok := strings.Cut(qualified, " ")
 	switch {
@@ -60,7 +60,7 @@ func shortPrincipal(qualified, node string) string {
 	return at + "/" + name
 }
 
-// addressOf is how a peer's name is written by somebody in a namespace.
+// addressOf returns the address of a peer for a caller in the namespace mine.
 func addressOf(name, namespace, mine string) string {
 	if namespace == "" || namespace == mine || name == mail.Operator {
 		return name
@@ -68,7 +68,8 @@ func addressOf(name, namespace, mine string) string {
 	return name + "@" + namespace
 }
 
-// distance is the number of single changes between two names.
+// distance returns the edit distance of two names: insertions, deletions and
+// substitutions of bytes.
 func distance(a, b string) int {
 	if len(a) > 320 || len(b) > 320 {
 		return len(a) + len(b)

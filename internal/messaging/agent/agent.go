@@ -1,21 +1,20 @@
-// Package agent is the built-in server `agent`: the tools by which agents on this
-// machine write to each other, and the operator's view of them.
+// Package agent is the built-in server `agent`: the tools by which agents on this machine
+// send messages to each other, and the operator's view of them.
 //
-// Every message has a sender that the daemon vouches for. The gate's decision
-// about a connection says who acts; no argument, header or text can change it.
-// Package mail keeps the rules of the mailboxes; this package adds what mail
-// cannot know: which agents are alive, who may see whom, what a model is shown,
-// and when an agent is woken.
+// The daemon vouches for the sender of every message: the caller is the one that the gate
+// decided about, and no argument, header or text can change it. Package mail keeps the
+// rules of the mailboxes; this package adds what mail cannot know: which agents are
+// alive, which peers a caller may see, what a model is shown, and when an agent is woken.
 //
-// Invariants: only a verb in the table can be called, and every call leaves a
-// record, before its change is committed where it makes one. A peer's text
-// reaches a model on lines that begin with "| ", marked as data, and reaches no
-// record and no log. A push carries no text and is not a delivery. A cursor
-// confirms only what its own answer held: messages that an inbox returned whole,
-// and notices that it showed; and an inbox without one what the answer before it
-// held in the same session. The cursors of register, wait and a peek confirm no
-// message, so unconfirmed messages are returned again. A waiting call or stream
-// is served by the rights at the time of the event, not by those at its start.
+// Invariants: only a verb in the table can be called, and every call leaves a record,
+// before its change is committed where it makes one. A peer's text reaches a model on
+// lines that begin with "| ", marked as data, and reaches no record and no log. A push
+// carries no text and is not a delivery. A cursor confirms only what its own answer held:
+// messages that an inbox returned whole, and notices that it showed. An inbox call
+// without a cursor confirms what the answer before it held in the same session. The
+// cursors of register, wait and a peek confirm no message, so unconfirmed messages are
+// returned again. A waiting call or stream is served by the rights at the time of the
+// event, not by those at its start.
 package agent
 
 import (
@@ -38,23 +37,23 @@ import (
 // ServerName is the name of the built-in server.
 const ServerName = "agent"
 
-// source of every record of messaging.
+// source is the source of every record of messaging.
 const source = "agent_msg"
 
-// Signals are told by the store after each commit (store.DB).
+// Signals delivers the store's signals after each commit (store.DB).
 type Signals interface {
 	Listen(fn func(topic string)) (stop func())
 }
 
-// Limits of the server; zero values are the documented defaults. Those
+// Limits of the server; a zero value means the default stated with the field. The limits
 // of the book are in mail.Limits.
 type Limits struct {
-	MessageBytes   int           // 65,536, of a body
-	SendsPerMinute int           // 60, of a peer
-	Burst          int           // 20, or a third of SendsPerMinute, whichever is more
-	WaitCap        time.Duration // 55 s, at most 295 s
+	MessageBytes   int           // 65,536 bytes of a body
+	SendsPerMinute int           // 60 sends of a peer
+	Burst          int           // 20 sends at once, or a third of SendsPerMinute if that is more
+	WaitCap        time.Duration // 55 s for a waiting call, at most 295 s
 
-	RegistersPerMinute int // 6,000, of a principal
+	RegistersPerMinute int // 6,000 registrations of a principal
 	RegisterBurst      int // 1,000
 }
 
@@ -94,49 +93,49 @@ type Spawner interface {
 	Available() []string
 }
 
-// Options are what a Server is made of.
+// Options configure a Server.
 type Options struct {
 	Book    *mail.Book
 	Signals Signals
 	Gate    *gate.Gate
-	Spawner func() Spawner // nil, or nil from it: nobody can start agents
+	Spawner func() Spawner // nil, or returns nil: agents cannot be started
 	Node    string         // as mail.Options.Node
 	Version string
 	Limits  Limits
 	Mail    mail.Limits // what the book was opened with
-	// SiblingJoin: a second shim with the same parent process shares the
-	// session of the first (agent.sibling_join: same-parent).
+	// SiblingJoin makes a second shim with the same parent process share the session of
+	// the first (agent.sibling_join: same-parent).
 	SiblingJoin bool
-	CursorKey   []byte            // of the cursors, secret, 16 bytes or more; kept over restarts
-	AuditKey    []byte            // of the digests of bodies in records, secret
-	Public      ed25519.PublicKey // of the node, for the check of signatures; nil: none is checked
-	AuditDir    string            // where the records are, for trace and fsck; empty: they are not looked at
+	CursorKey   []byte            // secret key of the cursors, 16 bytes or more; kept over restarts
+	AuditKey    []byte            // secret key of the digests of bodies in records
+	Public      ed25519.PublicKey // the node's key, to check signatures; nil: they are not checked
+	AuditDir    string            // the audit log, for trace and fsck; empty: it is not read
 	// Gone reports whether a process instance has ended; nil: none has.
 	Gone func(instance string) bool
 	Log  *slog.Logger // nil: discards
 
-	tick time.Duration // of tests; 0: one second
+	tick time.Duration // for tests; 0: one second
 }
 
-// Server is the built-in server. Its methods may be called at once.
+// Server is the built-in server. Its methods are safe for concurrent use.
 type Server struct {
 	o        Options
 	log      *slog.Logger
 	verbs    map[string]*verb
-	tools    []byte // the array of tools/list
+	tools    []byte // the JSON array of tools/list
 	sessions *sessions
 	signals  *signals
 	stopped  *stopped
 	lulls    *lulls
 	unlisten func()
-	kick     chan struct{} // something is due now
+	kick     chan struct{} // makes Run look at once
 	closing  context.Context
 	close    context.CancelFunc
 	sweepAt  alarm
-	forgetAt alarm // of former sessions
+	forgetAt alarm // when former sessions are deleted next
 	human    operatorSeen
-	minGap   time.Duration // between two wakes of one stream
-	sends    builtin.Tally // how sends ended: accepted, replay, or the code of the refusal
+	minGap   time.Duration // the least time between two wakes of one stream
+	sends    builtin.Tally // outcomes of sends: accepted, replay, or the code of the refusal
 	quiet    *quiet
 
 	cursors   cursors
@@ -145,7 +144,7 @@ type Server struct {
 	settings  settings
 }
 
-// New makes the server. Run has to run beside it.
+// New makes the server. Run has to run for its whole life.
 func New(o Options) (*Server, error) {
 	if o.Book == nil || o.Gate == nil || o.Signals == nil || len(o.CursorKey) < 16 || len(o.AuditKey) < 16 {
 		return nil, errors.New("the agent server lacks its book, its gate, its signals or a key")
@@ -177,8 +176,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends what waits: calls answer `shutdown`, connections are over. It
-// returns at once.
+// Close ends waiting calls, which answer `shutdown`, and connections. It returns at once.
 func (s *Server) Close() {
 	s.close()
 	s.unlisten()
@@ -187,16 +185,17 @@ func (s *Server) Close() {
 	s.lulls.flush(time.Now(), true)
 }
 
-// Seen is a sign of life of who: a request, or a keep-alive that was read.
+// Seen notes a sign of life of a session of who: a request, or a keep-alive that was
+// read.
 func (s *Server) Seen(who *principal.Principal, sessionDigest string) {
 	s.sessions.seen(who, sessionDigest)
 }
 
-// PolicyChanged makes all waiting calls check their right again, and end if it is
-// gone. It returns at once.
+// PolicyChanged makes all waiting calls check their right again; a call that has lost it
+// ends. It returns at once.
 func (s *Server) PolicyChanged() { s.signals.signal("") }
 
-// nudge has Run look at once.
+// nudge makes Run do a round at once.
 func (s *Server) nudge() {
 	select {
 	case s.kick <- struct{}{}:
@@ -204,19 +203,19 @@ func (s *Server) nudge() {
 	}
 }
 
-// cursors makes cursors and opens them, under the key of the options.
+// cursors seals and opens cursors, under the key of the options.
 type cursors struct{ o *Options }
 
-// envelopes shows messages to the operator, with their signatures judged.
+// envelopes makes the operator's view of messages, with the check of their signatures.
 type envelopes struct{ o *Options }
 
-// trail compares the book with the record of what was sent.
+// trail compares the book with the audit records of sent messages.
 type trail struct{ o *Options }
 
-// settings are the limits that callers meet.
+// settings holds the limits that callers are told and bound by.
 type settings struct{ o *Options }
 
-// capped is how long a call may wait, and whether that is less than it wants.
+// capped returns how long a call may wait, and whether that is less than it asked for.
 func (s *settings) capped(ms int) (time.Duration, bool) {
 	want := time.Duration(ms) * time.Millisecond
 	return min(want, s.o.Limits.WaitCap), want > s.o.Limits.WaitCap

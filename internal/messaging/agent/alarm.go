@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// alarm is the earliest time at which something has to be done.
+// alarm is the next time at which something has to be done.
 type alarm struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-// by brings the alarm forward. One that never rang is due at once, and stays so.
+// by brings the alarm forward to t. A new alarm is due at once, whatever by sets.
 func (a *alarm) by(t time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -20,7 +20,7 @@ func (a *alarm) by(t time.Time) {
 	}
 }
 
-// rung reports that the time has come, and puts the alarm off to next.
+// rung reports whether the alarm is due, and if so sets it to next.
 func (a *alarm) rung(now, next time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

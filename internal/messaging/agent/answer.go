@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// answer is what a tool gives: text, and structured content. Some clients show
-// their model the one alone, and some the other; a result of text alone is shown
-// by all. So what holds bodies is text, unless a program asks for JSON.
+// answer is the result of a tool: text, and structured content. Some clients show their
+// model only the one, and some only the other; all show a result that has only text. An
+// answer with bodies is therefore only text, unless the caller asks for JSON.
 type answer struct {
 	text   string
 	out    any
 	failed bool
-	bare   bool   // it is text alone
-	then   func() // once it is on its way to a client that is still there; nil: nothing
+	bare   bool   // without structured content
+	then   func() // called after the answer was sent to a client that is still connected; nil: nothing
 }
 
 // result is a CallToolResult.
@@ -31,7 +31,7 @@ type textContent struct {
 	Text string `json:"text"`
 }
 
-// encode is the raw result in the client's era.
+// encode returns the raw result in the client's era.
 func (a *answer) encode(modern bool) ([]byte, error) {
 	r := result{Content: []textContent{{"text", a.text}}, Structured: a.out, Failed: a.failed}
 	if a.bare {
@@ -43,8 +43,8 @@ func (a *answer) encode(modern bool) ([]byte, error) {
 	return marshal(r)
 }
 
-// marshal is json.Marshal without escapes for HTML, which cost bytes and protect
-// nothing here.
+// marshal is json.Marshal without HTML escapes, which need bytes and protect nothing
+// here.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -55,10 +55,10 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// stamp is a time of the book as the schemas want it.
+// stamp formats a time of the book for the schemas.
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// stampOr is stamp, or nothing for a time that has not come.
+// stampOr is stamp; a zero time gives an empty text.
 func stampOr(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -73,7 +73,7 @@ func messages(n int) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// answer is the error as a tool's result.
+// answer returns the error as the result of a tool.
 func (p *problem) answer() *answer {
 	f := p.failure()
 	text := f.Error.Code + ": " + f.Error.Message

@@ -8,14 +8,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// args are the arguments of a call, checked against its schema.
+// args holds the arguments of a call, checked against its schema.
 type args map[string]any
 
-// maxExact is the largest integer that every reader of JSON has exactly.
+// maxExact is the largest integer that a JSON reader with 64-bit floats represents
+// exactly.
 const maxExact = 1<<53 - 1
 
-// parseArgs decodes and checks the raw arguments. A text that is longer in
-// characters than its schema allows is TOO_LARGE where it is the body.
+// parseArgs decodes and checks the raw arguments. A body with more bytes than allowed is
+// TOO_LARGE; every other error is INVALID_ARGUMENT.
 func (s schemas) parseArgs(raw []byte) (args, error) {
 	if len(raw) == 0 {
 		raw = []byte("{}")
@@ -50,11 +51,12 @@ var atProperty = regexp.MustCompile(`/properties/([a-z_]+)`)
 // longSchema is the length in bytes above which an error omits the schema of an argument.
 const longSchema = 300
 
-// misfit names the missing argument, or the one that fails its schema with that schema. It
-// never quotes a value.
+// misfit returns the error for arguments that do not fit the schema. It names a missing
+// argument, or the one that does not fit together with its schema. It never quotes a
+// value.
 func (s schemas) misfit(a args, err error) *problem {
 	var required []string
-	_ = json.Unmarshal(wire.Get(s.input, "required"), &required) // without it nothing is missing
+	_ = json.Unmarshal(wire.Get(s.input, "required"), &required) // on an error none counts as missing
 	for _, name := range required {
 		if !a.has(name) {
 			return refusef(mail.InvalidArgument, "the argument %s is missing", name)
@@ -85,7 +87,7 @@ func (s schemas) wanted(name string) string {
 	return string(b)
 }
 
-// exact refuses numbers that two readers would read differently.
+// exact refuses numbers that JSON readers would read differently.
 func exact(v any) error {
 	switch v := v.(type) {
 	case float64:
@@ -133,7 +135,8 @@ func (a args) bool(name string, unset bool) bool {
 	return unset
 }
 
-// strs are the elements of an array of strings, or the one string in its place.
+// strs returns the elements of an array of strings; a single string counts as an array of
+// one.
 func (a args) strs(name string) []string {
 	switch v := a[name].(type) {
 	case string:

@@ -11,12 +11,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// verb is one tool: what it needs, and what it does.
+// verb is one tool: its checks, its texts and its function.
 type verb struct {
 	name        string
-	action      string // of the policy, asked before do
-	pace        pacing // asked before the arguments are looked at
-	hints       string // of its annotations
+	action      string // the policy action that is decided before do
+	pace        pacing // the limiter that is charged before the arguments are read
+	hints       string // the annotations of the tool
 	description string
 	do          func(ctx context.Context, c *call) (*answer, error)
 
@@ -24,11 +24,11 @@ type verb struct {
 }
 
 const (
-	actionRead  = "agent.read" // the right to one's own mailbox
+	actionRead  = "agent.read" // the right to read one's own mailbox
 	actionSpawn = "agent.spawn"
 )
 
-// call is one call of a verb on its way through the checks.
+// call is one call of a verb during its checks and its execution.
 type call struct {
 	s       *Server
 	verb    *verb
@@ -36,26 +36,26 @@ type call struct {
 	session *session
 	owner   mail.Owner
 	args    args
-	raw     []byte // the arguments as they came
+	raw     []byte // the arguments as received
 
 	namespace string // claimed by the caller's shim; may be empty
 	progress  func(n int)
-	details   []audit.Field // what is known so far, for a refusal
-	recorded  bool          // what it has done so far is
-	asked     policy.Ask    // why it waits for the operator; its zero value: it does not
+	details   []audit.Field // the facts known so far, for the record of a refusal
+	recorded  bool          // what the call has done so far is recorded
+	asked     policy.Ask    // the reason to wait for the operator; zero value: none
 
 	addressing addressing
 	starting   starting
 }
 
-// addressing is a call that names other peers: who may be seen, and who is meant.
+// addressing holds the methods of calls that name other peers.
 type addressing struct{ *call }
 
-// starting is a call that starts an agent, or asks about one that it started.
+// starting holds the methods of calls about agents that the caller starts or has started.
 type starting struct{ *call }
 
-// line is the record of what the call is about to have done: in a transaction
-// of the book, in front of its commit.
+// line returns the record of a change that the call makes. The book writes it before it
+// commits the change.
 func (c *call) line(fields ...audit.Field) any {
 	return c.pass.Line(slices.Concat(c.details, fields)...)
 }
@@ -68,14 +68,14 @@ func (c *call) write(fields ...audit.Field) error {
 	return nil
 }
 
-// as notes which peer the caller is, for the record and for those who wake it.
+// as notes the caller's peer, for records and for waking it.
 func (c *call) as(p mail.Peer) {
 	if p.ID != "" && c.s.sessions.bind(c.session, p) {
 		c.s.signals.signal(topicSession(c.owner.Session))
 	}
 }
 
-// me is the caller's peer.
+// me returns the caller's peer.
 func (c *call) me(ctx context.Context) (mail.Peer, error) {
 	return c.known(c.s.o.Book.Me(ctx, c.owner))
 }
@@ -93,15 +93,14 @@ func (c *call) known(p mail.Peer, err error) (mail.Peer, error) {
 	return p, nil
 }
 
-// noPeer: the session has none, or has lost it.
+// noPeer reports that the session has no peer, or has lost it.
 func noPeer(err error) bool {
 	return isRefusal(err, mail.NotRegistered) || isRefusal(err, mail.Fenced)
 }
 
-// ask puts a question about the caller to the policy, with an addressee where
-// there is one; without, rules about addressees take no part. It leaves no
-// record: that is the call's. Acts other than send and spawn cannot wait for the
-// operator, so policy denies what it would have held.
+// ask asks policy about the caller, with an addressee or none; without one, rules about
+// addressees do not apply. It leaves no record, because the call leaves one. Only send
+// and spawn can wait for the operator: other acts that policy would hold are denied.
 func (c *call) ask(action string, to *addressee) policy.Decision {
 	q := policy.Request{Who: c.pass.Act().Who, Action: action, Confirmed: c.pass.Act().Confirmed, Listing: to == nil && policy.HasArguments(action)}
 	q.Holds = c.pass.Act().Holds && (action == policy.AgentSend || action == actionSpawn)
@@ -117,8 +116,8 @@ func isRefusal(err error, code string) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// withBodies is an answer that holds texts of peers, in the form that the caller
-// wants: bodies stand in it once.
+// withBodies returns an answer with texts of peers, in the form that the caller asked
+// for. The bodies are in it once.
 func (c *call) withBodies(text string, n int, out any) *answer {
 	if c.args.str("format", "text") == "json" {
 		return &answer{text: messages(n) + ", in structuredContent.", out: out}

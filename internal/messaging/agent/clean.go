@@ -8,14 +8,16 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// errBody: text that is not UTF-8 or holds a NUL is refused, because two
-// readers would not see the same in it.
+// errBody refuses text that is not UTF-8 or holds a NUL, because two readers could read
+// it differently.
 var errBody = errors.New("not UTF-8, or with a NUL")
 
-// Clean is [plaintext.Clean] for text that all readers read alike.
+// Clean is [plaintext.Clean]; it refuses text that readers could read differently
+// (errBody).
 func Clean(s string) (clean string, n int, err error) { return cleaned(s, plaintext.Clean) }
 
-// CleanLine is [plaintext.CleanLine] for text that all readers read alike.
+// CleanLine is [plaintext.CleanLine]; it refuses text that readers could read differently
+// (errBody).
 func CleanLine(s string) (clean string, n int, err error) { return cleaned(s, plaintext.CleanLine) }
 
 func cleaned(s string, by func(string) (string, int)) (string, int, error) {

@@ -9,10 +9,10 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// A cursor is a receipt that its holder cannot read, alter or hand on: the
-// peer id, its epoch, the two positions and the thread that they are about,
-// under a MAC that also covers the session it was given to. So a cursor of another peer, of another epoch or of
-// another session is one that was never made.
+// A cursor is a receipt that its holder cannot read, alter or pass on: the peer id, its
+// epoch, the two positions and the thread that they are about, under a MAC that also
+// covers the session it was given to. A cursor of another peer, epoch or session is
+// therefore invalid.
 const (
 	cursorVersion = 2
 	idLength      = 26 // of a ULID
@@ -42,8 +42,8 @@ func (s *cursors) cursorMAC(body []byte, session string) []byte {
 	return h.Sum(nil)[:cursorMAC]
 }
 
-// receipt opens a cursor; nil for none. Whether it is of the caller's peer in
-// its present epoch the book decides, in its transaction.
+// receipt opens a cursor; nil for an empty text. The book checks, in its transaction,
+// that the receipt is of the caller's peer in its present epoch.
 func (s *cursors) receipt(text, session string) (*mail.Receipt, error) {
 	if text == "" {
 		return nil, nil

@@ -7,26 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// fence writes text for models that see no structured content. Text of a peer
-// stands on lines that begin with "| ", between an opening and a closing line of
-// ours that carry an unpredictable nonce. The text can therefore end its frame
-// neither for a reader that knows the nonce nor for one that goes by the lines.
+// fence writes text for models that see no structured content. Text of a peer is on lines
+// that begin with "| ", between an opening and a closing line of Doorward that carry an
+// unpredictable nonce. So the text cannot end its frame, neither for a reader that checks
+// the nonce nor for one that checks the line prefix.
 //
-// Invariant: no line outside "| " holds a byte that a peer chose, except what
+// Invariant: no line without the prefix "| " holds a byte that a peer chose, except what
 // token admits.
 type fence struct {
 	strings.Builder
 	nonce string
 }
 
-// newFence draws the nonce: 64 random bits, new for every answer.
+// newFence makes a fence with a new nonce of 64 random bits.
 func newFence() *fence {
 	var b [8]byte
 	rand.Read(b[:])
 	return &fence{nonce: hex.EncodeToString(b[:])}
 }
 
-// open begins a frame, with name and value pairs in its first line.
+// open begins a frame. The first line holds the name and value pairs.
 func (f *fence) open(kind string, pairs ...string) {
 	f.WriteString("[peer-" + kind + " " + f.nonce)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -39,26 +39,26 @@ func (f *fence) open(kind string, pairs ...string) {
 
 func (f *fence) close(kind string) { f.WriteString("[/peer-" + kind + " " + f.nonce + "]\n") }
 
-// say is a line of ours. It must hold nothing of a peer's.
+// say writes a line of Doorward. It must hold no text of a peer.
 func (f *fence) say(line string) { f.WriteString(line + "\n") }
 
-// data writes text of a peer's, each line with its prefix.
+// data writes text of a peer, with the prefix on each line.
 func (f *fence) data(s string) {
 	f.WriteString("| ")
 	f.WriteString(lineBreaks.Replace(broken(s)))
 	f.WriteByte('\n')
 }
 
-// labelled is data for one line, with a word of ours in front.
+// labelled writes text of a peer as one line after a label.
 func (f *fence) labelled(label, s string) {
 	if s != "" {
 		f.data(label + ": " + oneLine(s))
 	}
 }
 
-// lineBreaks puts the prefix after everything that some reader takes for the end
-// of a line. It includes characters that Clean removes, because an answer must
-// not depend on when a text was stored.
+// lineBreaks puts the prefix after every character that some reader takes for the end of
+// a line. It includes characters that Clean removes, because a text may have been stored
+// before Clean removed them.
 var lineBreaks = strings.NewReplacer("\r\n", "\n| ", "\n", "\n| ", "\r", "\n| ", "\v", "\n| ", "\f", "\n| ",
 	"\x1c", "\n| ", "\x1d", "\n| ", "\x1e", "\n| ", "\u0085", "\n| ", "\u2028", "\n| ", "\u2029", "\n| ")
 
@@ -67,15 +67,15 @@ var noBreaks = strings.NewReplacer("\r", " ", "\n", " ", "\v", " ", "\f", " ", "
 
 func oneLine(s string) string { return noBreaks.Replace(s) }
 
-// markers are what clients frame their own text with, and what we do.
+// markers are the texts with which clients, and this package, frame their own text.
 var markers = []string{"<system-reminder", "</system-reminder", "<channel", "</channel", "<teammate-message", "</teammate-message",
 	"<hcom", "</hcom", "[peer-", "[/peer-"}
 
-// wedge is what stands behind the first character of a marker that a peer
-// wrote, so that it is one no longer.
+// wedge is inserted after the first character of a marker in a peer's text, so that it is
+// no marker any more.
 const wedge = "·"
 
-// broken breaks every marker in s.
+// broken returns s with every marker broken.
 func broken(s string) string {
 	var out strings.Builder
 	from := 0
@@ -100,7 +100,7 @@ func beginsMarker(s string) bool {
 		if len(s) >= len(m) && strings.EqualFold(s[:len(m)], m) {
 			return true
 		}
-		// A letter that folds to an ASCII one takes more bytes than it.
+		// A letter that folds to an ASCII letter has more bytes than it.
 		if n := prefixRunes(s, len(m)); n != len(m) && strings.EqualFold(s[:n], m) {
 			return true
 		}
@@ -108,7 +108,7 @@ func beginsMarker(s string) bool {
 	return false
 }
 
-// prefixRunes is the length in bytes of the first n characters of s.
+// prefixRunes returns the length in bytes of the first n characters of s.
 func prefixRunes(s string, n int) int {
 	at := 0
 	for ; n > 0 && at < len(s); n-- {
@@ -118,8 +118,8 @@ func prefixRunes(s string, n int) int {
 	return at
 }
 
-// token is s as it may stand in a line of ours: what is not of the plain
-// alphabet of names is written as %XX, and it is cut at 200 bytes.
+// token returns s in a form that is safe in a line of Doorward: bytes outside of the
+// plain alphabet of names become %XX, and all after 200 bytes is cut off.
 func token(s string) string {
 	const hexes = "0123456789ABCDEF"
 	var out strings.Builder

@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// formersKept bounds the processes of former agents that are remembered.
+// formersKept bounds the remembered processes of former agents.
 const formersKept = 8192
 
-// formers are the process instances of agents that had a name here and have left
-// the table of sessions: a process does not become the operator's by ending its
-// session. They are remembered as long as they live. When the table is full,
-// every process counts as a former agent (fail closed).
+// formers holds the process instances of agents that had a name here and have left the
+// table of sessions: a process does not become the operator's by ending its session. They
+// are remembered as long as they live. When the table is full, every process counts as a
+// former agent (fail closed).
 type formers struct {
-	gone func(instance string) bool // nil: of none it is known that it has ended
+	gone func(instance string) bool // nil: no process is known to have ended
 
 	mu   sync.Mutex
 	are  map[string]struct{}
 	full bool
-	next int // how many there may be before those that have ended are looked for
+	next int // the size above which ended processes are looked for
 }
 
-// add never waits for the system.
+// add remembers processes. It makes no system call.
 func (f *formers) add(processes []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,15 +38,15 @@ func (f *formers) add(processes []string) {
 	}
 }
 
-// any reports whether one of the processes is one of them, as far as is known.
+// any reports whether one of the processes is a former agent, or the table is full.
 func (f *formers) any(processes []string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.full || slices.ContainsFunc(processes, func(p string) bool { _, is := f.are[p]; return is })
 }
 
-// tidy drops those that have ended, once there are twice as many as were left the
-// last time: it costs a system call for each.
+// tidy removes processes that have ended. It looks only when the table has doubled since
+// the last time, because it makes a system call for each process.
 func (f *formers) tidy() {
 	const few = 64
 	f.mu.Lock()

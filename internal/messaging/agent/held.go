@@ -8,15 +8,16 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// isHeld reports whether a call has done nothing, since it waits for the operator.
+// isHeld reports whether err means that the call waits for the operator and has done
+// nothing.
 func isHeld(err error) bool {
 	var held *gate.Held
 	return errors.As(err, &held)
 }
 
-// hold lets a call through that policy does not hold, or that the operator has approved
-// with the same arguments. It comes after everything that could refuse the call, so that
-// a person is asked about nothing that cannot be done, and before anything is done.
+// hold holds the call where policy asks for it, unless the operator has approved it with
+// the same arguments. It is called after all checks that could refuse the call, so that
+// the operator is asked only about calls that can be done, and before anything is done.
 func hold(c *call, args []byte) (err error) {
 	if c.asked.Rule != "" {
 		c.pass, err = c.pass.Hold(c.asked, c.verb.name, args)
@@ -24,8 +25,8 @@ func hold(c *call, args []byte) (err error) {
 	return err
 }
 
-// addressed are the arguments of a message with the peers that its addresses stand for
-// now, so that an approval is not for whoever has the names later.
+// addressed returns the arguments of a message together with the peers that its addresses
+// name now. So an approval does not cover a peer that has one of the names later.
 func addressed(c *call, to []mail.Recipient) []byte {
 	var list []byte
 	for _, r := range to {

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// HookCounts is what `doorward agent hook` may print: counts alone. Tell: the
-// newest message is unread and has not been told of before.
+// HookCounts is what `doorward agent hook` may print: numbers, no text. Tell: the newest
+// message is unread and no hook has reported it before.
 type HookCounts struct {
 	Known  bool  `json:"known"` // the caller, or its parent, is a peer
 	Unread int   `json:"unread"`
@@ -20,11 +20,11 @@ type HookCounts struct {
 	Tell   bool  `json:"tell"`
 }
 
-// Hook counts the mail of the peer that the hook's caller belongs to, by the
-// digest of its session or by its process and the ancestors of that: observed
-// facts may inform. It is no operator's command, but a look at a mailbox: only
-// for callers on this machine who may read theirs, and recorded once. Errors:
-// *gate.Refusal, *mail.Error.
+// Hook counts the mail of the peer that the hook's caller belongs to. The peer is found
+// by the digest of the session, or by the caller's process and its ancestors: observed
+// facts suffice, because they only inform. It is not a command of the operator but a read
+// of a mailbox: only callers on this machine that may read their own mailbox are
+// admitted, and the read is recorded once. Errors: *gate.Refusal, *mail.Error.
 func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDigest string, processes []string) (HookCounts, error) {
 	q := gate.Act{Who: who, Session: sessionDigest, Action: actionRead, Server: ServerName, Name: "hook", Source: source}
 	if !who.Local() {
@@ -49,7 +49,7 @@ func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDige
 	return out, nil
 }
 
-// hookCounts are the counts of a session's mailbox; nothing without a peer.
+// hookCounts returns the counts of a session's mailbox; zero without a peer.
 func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out HookCounts, err error) {
 	if on == nil {
 		return p, out, nil
@@ -64,17 +64,17 @@ func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out 
 	s.sessions.bind(on, p)
 	out = HookCounts{Known: true, Unread: len(waiting)}
 	out.Newest, _ = newest(n, waiting)
-	if out.Unread == pointersMost { // the book names no more than these
+	if out.Unread == pointersMost { // the book returns at most this many, so there may be more
 		out.Unread = max(out.Unread, n.Pending)
 	}
 	return p, out, nil
 }
 
-// pointersMost is how many unread messages mail.Book.Look names.
+// pointersMost is the number of unread messages that mail.Book.Look returns at most.
 const pointersMost = 20
 
-// hook is the session that a hook belongs to: its own, or that of the nearest
-// process above it which is an agent of the same principal.
+// hook returns the session that a hook belongs to: its own, or that of the nearest
+// ancestor process which is an agent of the same principal.
 func (t *sessions) hook(who *principal.Principal, digest string, processes []string) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +88,9 @@ func (t *sessions) hook(who *principal.Principal, digest string, processes []str
 	return t.leader(found)
 }
 
-// below is the session of the nearest of the processes: of several of one
-// process the newest, of those that live if there are any. The caller holds mu.
+// below returns the session of the first of the processes that has one. If a process has
+// several, the live ones come before the others, and then the newest. The caller holds
+// mu.
 func (t *sessions) below(who *principal.Principal, processes []string) *session {
 	owner := t.qualified(who)
 	for _, p := range processes {
@@ -109,8 +110,8 @@ func (t *sessions) below(who *principal.Principal, processes []string) *session 
 	return nil
 }
 
-// hookTells notes that a session is woken by hooks, and reports, once for each
-// newest message, that it is worth telling.
+// hookTells notes that hooks wake the session. It reports whether newest has not been
+// told by a hook yet, so true once for each.
 func (t *sessions) hookTells(s *session, newest int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

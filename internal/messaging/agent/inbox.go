@@ -18,11 +18,10 @@ type inboxOut struct {
 	TimedOut bool         `json:"timed_out"`
 }
 
-// inbox confirms the messages that the cursor covers, or without one those of
-// the session's last answer, and returns the oldest unconfirmed ones. When there
-// are none it waits, if asked to. A confirmation is
-// committed and recorded at once; messages that arrive during the wait have a
-// second record, because they are a second commit.
+// inbox confirms the messages that the cursor covers, or without one those of the
+// session's last answer, and returns the oldest unconfirmed ones. When there are none it
+// waits, if asked to. A confirmation is committed and recorded at once; messages that
+// arrive during the wait are a second commit with a second record.
 func inbox(ctx context.Context, c *call) (*answer, error) {
 	r, err := c.reading()
 	if err != nil {
@@ -46,8 +45,8 @@ func inbox(ctx context.Context, c *call) (*answer, error) {
 	return out, nil
 }
 
-// waitForMail is inbox with a wait: it asks at once, and again each time that
-// something happened to the mailbox.
+// waitForMail is inbox with a wait: it reads at once, and again after each signal of the
+// mailbox.
 func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration) (b *mail.Batch, end ending, err error) {
 	me, err := c.me(ctx)
 	if err != nil {
@@ -83,7 +82,7 @@ func (c *call) batch(b *mail.Batch, timedOut bool) *answer {
 	return c.withBodies(f.String(), len(b.Messages), out)
 }
 
-// headline says how many messages there are, or why there are none.
+// headline states how many messages there are, or why there are none.
 func headline(n int, timedOut bool) string {
 	switch {
 	case n > 0:

@@ -43,10 +43,10 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	return upstream.Reply{Error: errNoMethod}, nil
 }
 
-// call runs one tools/call. It checks, in this order, that the caller is local
-// and has passed the gate, the principal, the rate, the arguments and the policy;
-// then the verb does the rest in one transaction of the book. The gate's pass
-// alone says who calls.
+// call runs one tools/call. It checks, in this order, that the call has passed the gate,
+// that the tool exists, that the caller is valid and local, then the rate, the arguments
+// and the policy; the verb then does the rest in one transaction of the book. Only the
+// gate's pass identifies the caller.
 func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	pass, ok := gate.PassOf(ctx)
 	if !ok {
@@ -88,7 +88,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	return upstream.Reply{Result: out}, err
 }
 
-// run is the call up to its answer, or to why there is none.
+// run makes the checks of a call and runs its verb.
 func (c *call) run(ctx context.Context) (*answer, error) {
 	who := c.pass.Act().Who
 	if !who.Valid() || !who.Local() {
@@ -115,7 +115,8 @@ func (c *call) run(ctx context.Context) (*answer, error) {
 	return c.verb.do(ctx, c)
 }
 
-// withinPace charges the call, or refuses it. One that was held was charged before.
+// withinPace charges the call to its limiter, or refuses it. A call that was held has
+// been charged before.
 func (c *call) withinPace() error {
 	if c.pass.Given != nil {
 		return nil
@@ -135,9 +136,9 @@ func (c *call) withinPace() error {
 	return nil
 }
 
-// refused records a refusal, once, and makes the answer of it. A call whose
-// client has left is recorded, unless what it has done is already, and answered
-// with the error of its context.
+// refused records a refusal, once, and returns its answer. A call whose client has left
+// is recorded unless what it has done is recorded already, and the error of its context
+// is returned.
 func (c *call) refused(err error) (*answer, error) {
 	p := problemOf(err)
 	switch p.code {
@@ -169,7 +170,7 @@ func (c *call) refused(err error) (*answer, error) {
 	return p.answer(), nil
 }
 
-// tally counts how sends end.
+// tally counts the outcomes of sends.
 func (c *call) tally(a *answer) {
 	if c.verb.pace != paceOfSends {
 		return
@@ -186,7 +187,8 @@ func (c *call) tally(a *answer) {
 	}
 }
 
-// namespaceOf is the label of the caller's project, as its shim sent it.
+// namespaceOf returns the namespace of the caller's project, as its shim sent it; empty:
+// none.
 func namespaceOf(r *upstream.Request) string {
 	if v := r.Headers[protocol.HeaderNamespace]; len(v) == 1 && protocol.ValidNamespace(v[0]) {
 		return v[0]
@@ -194,8 +196,8 @@ func namespaceOf(r *upstream.Request) string {
 	return ""
 }
 
-// progressOf tells the client that the call is under way, where it asked for
-// that.
+// progressOf returns a function that sends progress notifications, if the client asked
+// for them.
 func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
 	if r.ProgressToken == nil || on == nil {
 		return func(int) {}

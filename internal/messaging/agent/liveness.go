@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// dead are the sessions that have ended, looked at now. They stay in the table
-// until forget.
+// dead checks the witnesses of all sessions, and returns the sessions that have ended.
+// They stay in the table until forget.
 func (t *sessions) dead() []string {
 	t.mu.RLock()
 	all := make([]*session, 0, len(t.byKey))
@@ -17,7 +17,7 @@ func (t *sessions) dead() []string {
 	}
 	t.mu.RUnlock()
 	var gone []*session
-	for _, s := range all { // a system call each: not under the lock
+	for _, s := range all { // one system call each, so not under the lock
 		if !s.witness.Holds() {
 			gone = append(gone, s)
 		}
@@ -36,8 +36,8 @@ func (t *sessions) dead() []string {
 	return slices.AppendSeq(out, maps.Keys(t.late))
 }
 
-// forget takes out the sessions of the names that the book has ended, and those
-// that gave no sign for long.
+// forget removes the sessions whose leases the book has ended, and those without a sign
+// of life for long.
 func (t *sessions) forget(names []string) {
 	over := make(map[string]bool, len(names))
 	for _, n := range names {
@@ -63,7 +63,7 @@ func (t *sessions) forget(names []string) {
 	}
 }
 
-// drop takes a session out. The caller holds mu.
+// drop removes a session. The caller holds mu.
 func (t *sessions) drop(key string, s *session) {
 	delete(t.byKey, key)
 	t.former(s)
@@ -75,8 +75,8 @@ func (t *sessions) drop(key string, s *session) {
 	}
 }
 
-// due are the sessions whose leases want extending: with a sign of life that
-// the book has not been told of for a while.
+// due returns the sessions whose leases have to be extended: live ones with a sign of
+// life that the book has not been told.
 func (t *sessions) due() []string {
 	now := t.now()
 	t.mu.Lock()

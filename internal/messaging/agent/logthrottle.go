@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// quiet logs failures of one kind in full the first time, and then as a count
-// every few minutes: what fails for one call fails for all of them.
+// quiet logs the first failure with a code in full, and the number of later ones every
+// few minutes, because a cause that fails one call fails all of them.
 type quiet struct {
 	log *slog.Logger
 

@@ -8,10 +8,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// lulls sums up calls that waited for news, or asked for them, and found none. The
-// first of a session has its record before its answer; its equals within a minute are
-// one record with their number. A summary that cannot be written makes the next call
-// have a record of its own again, so that nobody waits without any.
+// lulls combines the records of calls that found no news. The first call of a session is
+// recorded before its answer; its repetitions within a minute become one record with
+// their number. If that record cannot be written, the next call is recorded by itself
+// again, so that no call goes unrecorded for long.
 type lulls struct {
 	write func(...*audit.Record) error
 
@@ -20,11 +20,11 @@ type lulls struct {
 	closed bool
 }
 
-// lull is the calls of one session since its last record of them.
+// lull holds the calls of one session since their last record.
 type lull struct {
-	line   *audit.Record // of the last one; nil: there was none
+	line   *audit.Record // of the last call; nil: there was none
 	count  int64
-	waited int64 // milliseconds, of all
+	waited int64 // milliseconds, of all calls
 	since  time.Time
 	failed bool // the summary could not be written
 }
@@ -33,7 +33,7 @@ func newLulls(write func(...*audit.Record) error) *lulls {
 	return &lulls{write: write, open: make(map[string]*lull)}
 }
 
-// counts reports whether a call is summed up with those before it, and counts it then.
+// counts reports whether a call is combined with those before it, and if so counts it.
 func (l *lulls) counts(key string, waited int64, line func() *audit.Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,8 @@ func (l *lulls) counts(key string, waited int64, line func() *audit.Record) bool
 	return true
 }
 
-// begin notes a record of a call, from which on others are counted.
+// begin notes that a call was recorded by itself; its repetitions are counted from now
+// on.
 func (l *lulls) begin(key string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +59,8 @@ func (l *lulls) begin(key string, now time.Time) {
 	l.open[key] = &lull{since: now}
 }
 
-// flush writes the summaries of the minutes that are over, and forgets the sessions
-// that did not ask again. all: it writes all of them, and nothing is summed up any more.
+// flush writes the summaries that are a minute old, and forgets the sessions without
+// repetitions. all: it writes all of them, and from then on nothing is combined.
 func (l *lulls) flush(now time.Time, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +89,7 @@ func (l *lulls) flush(now time.Time, all bool) {
 	}
 }
 
-// summary is the last call's record, with the number of all.
+// summary returns the last call's record, with the number and the waiting time of all.
 func (there *lull) summary() *audit.Record {
 	r := *there.line
 	r.Count, r.Bytes = there.count, 0

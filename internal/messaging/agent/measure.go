@@ -6,16 +6,16 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// Measures are what the metrics say of messaging.
+// Measures are the figures of messaging for the metrics.
 type Measures struct {
-	Accepted int64            // messages for each recipient, ever
-	States   map[string]int64 // of these, by state
-	Peers    map[string]int   // by presence
-	Waits    int              // calls that wait now
-	Sends    map[string]uint64
+	Accepted int64             // messages times recipients, since the store was made
+	States   map[string]int64  // of these, by state
+	Peers    map[string]int    // by presence
+	Waits    int               // waiting calls
+	Sends    map[string]uint64 // by outcome
 }
 
-// Measure counts. An error means that the store is away.
+// Measure reads the figures. An error means that the store is unavailable.
 func (s *Server) Measure(ctx context.Context) (Measures, error) {
 	total, err := s.o.Book.Desk().Totals(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) Measure(ctx context.Context) (Measures, error) {
 	return m, err
 }
 
-// eachPeer goes through all peers but the operator.
+// eachPeer calls fn for every peer except the operators.
 func (s *trail) eachPeer(ctx context.Context, fn func(mail.Peer)) error {
 	for after := ""; ; {
 		page, err := s.o.Book.Peers(ctx, mail.Peer{}, "", after, peersPage)
@@ -45,7 +45,7 @@ func (s *trail) eachPeer(ctx context.Context, fn func(mail.Peer)) error {
 	}
 }
 
-// waiting is how many calls wait.
+// waiting returns the number of waiting calls.
 func (t *sessions) waiting() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -12,28 +12,27 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ErrAgentShell refuses an operator's command that came from below a
-// registered agent, or from a process whose ancestors cannot all be told: an
-// agent's shell must not speak as the human.
+// ErrAgentShell refuses an operator's command that came from below a registered agent, or
+// from a process whose ancestors cannot all be read: an agent's shell must not act as the
+// operator.
 var ErrAgentShell = errors.New("AGENT_SHELL")
 
-// Caller is who asks for something of the operator's.
+// Caller is the caller of an operator's command.
 type Caller struct {
 	Who *principal.Principal
-	// Processes are the process instances of the caller and of all its
-	// ancestors, in the form of peer.Credentials.Instance. Complete: the chain
-	// was read to its end.
+	// Processes are the process instances of the caller and of all its ancestors, in the
+	// form of peer.Credentials.Instance. Complete: the chain was read to its end.
 	Processes []string
 	Complete  bool
 }
 
-// Operator is the human's side of messaging. Every method passes the gate as
-// action `admin` and the rule about an agent's shell before it looks at
-// anything, and leaves exactly one audit record. Errors: *gate.Refusal,
-// ErrAgentShell, *mail.Error.
+// Operator is the operator's side of messaging. Every method except Waiting, OnHeld,
+// Decide and AgentShell passes the gate as action `admin`, then the check for an agent's
+// shell, before it reads or changes anything, and leaves an audit record. Errors:
+// *gate.Refusal, ErrAgentShell, *mail.Error.
 type Operator struct{ s *Server }
 
-// Operator is what `doorward agent` commands.
+// Operator returns the functions of `doorward agent`.
 func (s *Server) Operator() *Operator { return &Operator{s} }
 
 // PeerInfo is one peer as the operator sees it.
@@ -54,7 +53,7 @@ type PeerInfo struct {
 	Inbound    string            `json:"inbound"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Spawn      string            `json:"spawn,omitempty"`
-	Ancestors  []string          `json:"ancestors,omitempty"` // the peers that started it, its parent first
+	Ancestors  []string          `json:"ancestors,omitempty"` // the peers above it, its parent first
 	Wake       string            `json:"wake"`
 	Pending    int               `json:"pending"`
 	Held       int               `json:"held"`
@@ -69,7 +68,7 @@ type Message struct {
 	Seq        int64  `json:"seq,omitempty"`
 	To         string `json:"to"`
 	PeerID     string `json:"peer_id"`
-	Principal  string `json:"principal"` // whose mailbox it is, without the node
+	Principal  string `json:"principal"` // the owner of the mailbox, without the node
 	State      string `json:"state"`
 	Kind       string `json:"kind"`
 	Authority  string `json:"authority"`
@@ -103,7 +102,7 @@ type Sender struct {
 	Lineage   string `json:"lineage"`
 }
 
-// OperatorDraft is a message of the human's.
+// OperatorDraft is a message that the operator sends.
 type OperatorDraft struct {
 	To      string `json:"to"` // name, name@namespace, parent/child or peer id
 	Subject string `json:"subject,omitempty"`
@@ -112,7 +111,7 @@ type OperatorDraft struct {
 	TTL     int64  `json:"ttl_s,omitempty"`
 }
 
-// OperatorSent is what became of it.
+// OperatorSent is the outcome of Send.
 type OperatorSent struct {
 	MessageID string `json:"message_id"`
 	To        string `json:"to"`
@@ -123,7 +122,7 @@ type OperatorSent struct {
 	Cleaned   int    `json:"cleaned"`
 }
 
-// Inbox is what waits for the operator or, as metadata, for a peer.
+// Inbox holds the messages for the operator or, as metadata, for a peer.
 type Inbox struct {
 	Messages []Message `json:"messages"`
 	Notices  []Notice  `json:"notices,omitempty"`
@@ -131,7 +130,7 @@ type Inbox struct {
 	Held     int       `json:"held"`
 }
 
-// Notice tells a sender how a message ended.
+// Notice tells a sender the state of a message.
 type Notice struct {
 	MessageID string `json:"message_id"`
 	To        string `json:"to"`
@@ -141,37 +140,37 @@ type Notice struct {
 	Note      string `json:"note,omitempty"`
 }
 
-// Traced is everything that is known of one message. Audit are the sequence
-// numbers of the records that name it, as far as this node wrote them.
+// Traced holds all that is stored about one message. Audit holds the sequence numbers of
+// this node's records that name it.
 type Traced struct {
 	Messages []Message     `json:"deliveries"`
 	Changes  []mail.Change `json:"changes"`
 	Audit    []uint64      `json:"audit"`
 }
 
-// Tailed is a page of state changes; After is where the next one begins.
+// Tailed is a page of state changes; After is the position of the next page.
 type Tailed struct {
 	Changes []mail.Change `json:"changes"`
 	After   int64         `json:"after"`
 }
 
-// Checked is the outcome of Fsck. Unrecorded are messages without an audit
-// record of this node, Unstored recorded ones without a row: an answer never
-// went out for those.
+// Checked is the outcome of Fsck. Unrecorded holds messages without an audit record of
+// this node. Unstored holds recorded messages without a row: their sender never got an
+// answer.
 type Checked struct {
 	mail.Check
 	Unrecorded []string `json:"unrecorded,omitempty"`
 	Unstored   []string `json:"unstored,omitempty"`
 }
 
-// act is one command of the operator's on its way.
+// act is one command of the operator during its execution.
 type act struct {
 	s    *Server
 	pass gate.Pass
 }
 
-// enter takes a command through the gate, and refuses the shell of an agent.
-// The pass must be given back.
+// enter takes a command through the gate, and refuses the shell of an agent. The act must
+// be ended by fail, end or done.
 func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, error) {
 	pass, err := o.s.o.Gate.Enter(gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: ServerName + "/" + what,
 		Kind: gate.Administration, Source: source}.Deferred())
@@ -186,10 +185,10 @@ func (o *Operator) enter(ctx context.Context, by Caller, what string) (*act, err
 	return a, nil
 }
 
-// AgentShell refuses with ErrAgentShell when one of the processes is a
-// registered agent of this node, or when complete is false. While the book is
-// away those that have a name in a session here, or had one, are known all the
-// same; where it is none of them, the error is the book's.
+// AgentShell returns ErrAgentShell when one of the processes is a registered agent of
+// this node, or when complete is false. When the book cannot be read, the agents that
+// this daemon knows, present and former, still give ErrAgentShell; otherwise the book's
+// error is returned.
 func (o *Operator) AgentShell(ctx context.Context, processes []string, complete bool) error {
 	if !complete || len(processes) == 0 {
 		return ErrAgentShell
@@ -209,8 +208,8 @@ func (o *Operator) AgentShell(ctx context.Context, processes []string, complete 
 	return nil
 }
 
-// agents reports whether one of the processes is an agent that is known here, or
-// was one.
+// agents reports whether one of the processes is or was an agent, as far as this table
+// knows.
 func (t *sessions) agents(processes []string) bool {
 	if t.formers.any(processes) {
 		return true
@@ -225,8 +224,8 @@ func (t *sessions) agents(processes []string) bool {
 	return false
 }
 
-// fail records that a command was refused after all, gives its pass back, and
-// returns why.
+// fail records that the command was refused after it was admitted, gives its pass back,
+// and returns the error for the caller.
 func (a *act) fail(err error) error {
 	code := "AGENT_SHELL"
 	if !errors.Is(err, ErrAgentShell) {
@@ -243,7 +242,7 @@ func (a *act) fail(err error) error {
 
 func (a *act) end() { a.pass.Leave("ok", 0) }
 
-// line is the record of what the command is about to have done.
+// line returns the record of a change that the command makes.
 func (a *act) line(fields ...audit.Field) any { return a.pass.Line(fields...) }
 
 // done records a command that changed nothing, and gives its pass back.

@@ -8,8 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// message makes the view of the operator; texts are in it only where they are asked
-// for.
+// message returns the operator's view of a message; texts: with its texts.
 func (s *envelopes) message(e *mail.Envelope, texts bool) Message {
 	m := &e.Message
 	out := Message{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: bare(e.Principal), State: e.State,
@@ -32,7 +31,7 @@ func (s *envelopes) messages(es []mail.Envelope, texts bool) []Message {
 	return out
 }
 
-// Send sends a message with the operator's authority.
+// Send sends a message with the authority of the operator.
 func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*OperatorSent, error) {
 	a, p, err := o.find(ctx, by, "send", d.To)
 	if err != nil {
@@ -59,7 +58,7 @@ func (o *Operator) Send(ctx context.Context, by Caller, d OperatorDraft) (*Opera
 	return out, nil
 }
 
-// draft cleans and checks what the operator wants sent, as send does.
+// draft cleans and checks a message of the operator, as send does.
 func (o *Operator) draft(d OperatorDraft) (mail.Draft, error) {
 	body, n, err := Clean(d.Body)
 	if err != nil || body == "" {
@@ -78,8 +77,9 @@ func (o *Operator) draft(d OperatorDraft) (mail.Draft, error) {
 	return mail.Draft{Body: body, Subject: subject, Kind: "inform", ReplyTo: d.ReplyTo, TTL: d.TTL, Cleaned: n + m}, nil
 }
 
-// Inbox is the operator's own mailbox when peer is empty, which ack confirms;
-// else what waits for that peer. Bodies of a peer are an act of their own.
+// Inbox returns the operator's own mailbox when peer is empty, and acknowledges it if ack
+// is set; otherwise the open messages of that peer. Reading the bodies of a peer is an
+// act of its own.
 func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ack bool) (*Inbox, error) {
 	if peer == "" {
 		return o.ownInbox(ctx, by, ack)
@@ -96,7 +96,7 @@ func (o *Operator) Inbox(ctx context.Context, by Caller, peer string, bodies, ac
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	// The record of bodies that are shown stands before they are.
+	// The record of shown bodies is written before they are shown.
 	if err := a.done(append(peerFields(p), number("listed", int64(len(es))))...); err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (o *Operator) ownInbox(ctx context.Context, by Caller, ack bool) (*Inbox, e
 	return out, nil
 }
 
-// Holds lists what is held, and what is dead or expired and can be sent again.
+// Holds lists the held messages, and the dead or expired ones that can be sent again.
 func (o *Operator) Holds(ctx context.Context, by Caller) ([]Message, error) {
 	a, err := o.enter(ctx, by, "hold")
 	if err != nil {
@@ -187,7 +187,7 @@ func rejectedFor(book *mail.Book, why string) settling {
 	}
 }
 
-// settle does that, with its record.
+// settle runs do with its record.
 func (a *act) settle(ctx context.Context, messageID string, do settling, more ...audit.Field) ([]mail.Settled, error) {
 	done, err := do(ctx, messageID, func(v *mail.Settled) any {
 		fields := []audit.Field{field("message", v.MessageID), field("recipients", v.PeerID), field("state", v.State)}
@@ -203,12 +203,12 @@ func (a *act) settle(ctx context.Context, messageID string, do settling, more ..
 	return done, nil
 }
 
-// tailPage is how many changes a page of a tail has.
+// tailPage is the number of changes in a page of a tail.
 const tailPage = 200
 
-// Tail waits for at most waitMS for state changes behind after (-1: from now
-// on) of one peer or (empty) of all. The first page of a tail (after -1) is
-// recorded, those that go on from it are not: they are the same act.
+// Tail waits at most waitMS for state changes after the position after (-1: from now on)
+// of one peer or (empty) of all. The first page of a tail (after -1) is recorded; the
+// following pages are the same act and are not.
 func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64, waitMS int) (*Tailed, error) {
 	a, err := o.enter(ctx, by, "tail")
 	if err != nil {
@@ -239,8 +239,8 @@ func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64
 	return out, nil
 }
 
-// changesEvery is how often a tail looks without a signal: not every change has
-// one that is meant for it.
+// changesEvery is how often a tail reads without a signal: not every change signals a
+// topic.
 const changesEvery = 2 * time.Second
 
 func (s *Server) changes(ctx context.Context, peer string, after int64, limit time.Duration) (*Tailed, error) {

@@ -17,7 +17,7 @@ func (s *Server) peerInfo(p mail.Peer) PeerInfo {
 		Wake: at.wake, Pending: p.Pending, Held: p.Held}
 }
 
-// bare is a qualified principal without its node.
+// bare returns a qualified principal without its node.
 func bare(qualified string) string {
 	if _, name, ok := strings.Cut(qualified, " "); ok {
 		return name
@@ -25,7 +25,7 @@ func bare(qualified string) string {
 	return qualified
 }
 
-// nodeOf is the node of a qualified principal.
+// nodeOf returns the node of a qualified principal.
 func nodeOf(qualified string) string {
 	node, _, _ := strings.Cut(qualified, " ")
 	return node
@@ -44,7 +44,7 @@ func (o *Operator) Peers(ctx context.Context, by Caller) ([]PeerInfo, error) {
 	return out, a.done(number("listed", int64(len(out))))
 }
 
-// Show is one peer, by id, name, name@namespace or parent/child.
+// Show returns one peer, by id, name, name@namespace or parent/child.
 func (o *Operator) Show(ctx context.Context, by Caller, peer string) (*PeerInfo, error) {
 	a, p, err := o.find(ctx, by, "peers", peer)
 	if err != nil {
@@ -54,7 +54,7 @@ func (o *Operator) Show(ctx context.Context, by Caller, peer string) (*PeerInfo,
 	return &info, a.done(peerFields(p)...)
 }
 
-// find enters a command about one peer.
+// find begins a command about one peer.
 func (o *Operator) find(ctx context.Context, by Caller, what, peer string) (*act, mail.Peer, error) {
 	a, err := o.enter(ctx, by, what)
 	if err != nil {
@@ -84,7 +84,8 @@ func (o *Operator) Retire(ctx context.Context, by Caller, peer string) (*PeerInf
 	return &info, nil
 }
 
-// Pause has all that comes for a peer held, or no longer.
+// Pause sets or ends the pause of a peer: while it is paused, new messages for it are
+// held.
 func (o *Operator) Pause(ctx context.Context, by Caller, peer string, on bool) (*PeerInfo, error) {
 	a, p, err := o.find(ctx, by, "pause", peer)
 	if err != nil {

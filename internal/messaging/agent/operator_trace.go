@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Trace tells what happened to a message.
+// Trace returns the deliveries, changes and audit records of a message.
 func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Traced, error) {
 	a, err := o.enter(ctx, by, "trace")
 	if err != nil {
@@ -43,7 +43,7 @@ func (o *Operator) Trace(ctx context.Context, by Caller, messageID string) (*Tra
 	return out, a.done(field("message", messageID))
 }
 
-// isID is the pattern of ids.
+// isID reports whether s has the form of an id.
 func isID(s string) bool {
 	if len(s) != idLength {
 		return false
@@ -57,8 +57,8 @@ type recorded struct {
 	line []byte
 }
 
-// records returns every record of messaging in the audit log of this node. The
-// log is read as it stands; whether it is whole, `doorward audit verify` says.
+// records calls fn for every record of messaging in the audit log of this node. It does
+// not verify the log; `doorward audit verify` does.
 func (s *trail) records(ctx context.Context, fn func(recorded)) error {
 	if s.o.AuditDir == "" {
 		return nil
@@ -102,7 +102,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Fsck checks the invariant, and the store against the audit log.
+// Fsck checks the invariants of the book, and the book against the audit log.
 func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, error) {
 	what := "fsck"
 	if repair {
@@ -126,16 +126,15 @@ func (o *Operator) Fsck(ctx context.Context, by Caller, repair bool) (*Checked, 
 	return out, nil
 }
 
-// comparedTime is how far back records are looked for in the store: rows of
-// messages that have ended stay for longer than that.
+// comparedTime is the age up to which recorded messages are looked for in the store. The
+// rows of ended messages are kept for longer than that.
 const comparedTime = 24 * time.Hour
 
-// compare looks for messages without a record, and for records without their
-// message. The first must not exist: the record is on disk before the message.
-// The second is what a crash between the two leaves; the sender got no answer.
-// The daemon keeps running: the mailboxes are read before the records, so each
-// message that is read has its record by then, and a newer record may have no
-// message yet.
+// compare looks for messages without a record, and for records without a message. The
+// first must not exist: the record is on disk before the message. The second is left by a
+// crash between the two; the sender got no answer. The daemon keeps running meanwhile:
+// the mailboxes are read before the records, so that each message that is read has its
+// record by then. A newer record may have no message yet.
 func (s *trail) compare(ctx context.Context, out *Checked) error {
 	if s.o.AuditDir == "" {
 		return nil
@@ -145,7 +144,7 @@ func (s *trail) compare(ctx context.Context, out *Checked) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]bool) // ids of recorded messages, true: of late
+	known := make(map[string]bool) // ids of recorded messages; true: recorded within comparedTime
 	err = s.records(ctx, func(r recorded) {
 		for id, late := range sentIn(r.line, until.Add(-comparedTime), until) {
 			known[id] = known[id] || late
@@ -164,10 +163,10 @@ func (s *trail) compare(ctx context.Context, out *Checked) error {
 	return s.unstored(ctx, known, out)
 }
 
-// stored are the messages in all mailboxes; true: the record of this node has
-// to name it.
+// stored returns the ids of the messages in all mailboxes; true: this node must have a
+// record of the message.
 func (s *trail) stored(ctx context.Context) (map[string]bool, error) {
-	met := make(map[string]bool) // a message to several is in several mailboxes
+	met := make(map[string]bool) // a message to several peers is in several mailboxes
 	var all []mail.Peer
 	if err := s.eachPeer(ctx, func(p mail.Peer) { all = append(all, p) }); err != nil {
 		return nil, err
@@ -184,8 +183,7 @@ func (s *trail) stored(ctx context.Context) (map[string]bool, error) {
 	return met, nil
 }
 
-// unstored looks for the recorded messages of late that were not met in a
-// mailbox.
+// unstored looks up the recently recorded messages that are in no mailbox.
 func (s *trail) unstored(ctx context.Context, known map[string]bool, out *Checked) error {
 	for id, late := range known {
 		if !late {
@@ -202,8 +200,8 @@ func (s *trail) unstored(ctx context.Context, known map[string]bool, out *Checke
 	return nil
 }
 
-// sentIn are the messages that a record says were stored, and whether that was
-// between since and until.
+// sentIn returns the ids of the messages that a record reports as stored; true: between
+// since and until.
 func sentIn(line []byte, since, until time.Time) map[string]bool {
 	if string(wire.Get(line, "decision")) != `"allow"` {
 		return nil
@@ -224,7 +222,7 @@ func sentIn(line []byte, since, until time.Time) map[string]bool {
 		}
 	}
 	if _, ok := wire.GetString(detail, "replay"); ok {
-		return nil // stored by the call before it, if that is not forgotten
+		return nil // an earlier call stored it, and it may be deleted by now
 	}
 	return out
 }

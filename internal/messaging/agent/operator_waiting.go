@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Waiting are the messages that are held, without their texts, for the list of everything
-// that waits for the operator. Whoever reads that list has passed the gate for it.
+// Waiting returns the held messages, without their texts, for the list of everything that
+// waits for the operator. The caller has passed the gate for that list.
 func (o *Operator) Waiting(ctx context.Context) ([]Message, error) {
 	es, err := o.s.o.Book.Desk().Holds(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (o *Operator) Waiting(ctx context.Context) ([]Message, error) {
 	return o.s.envelopes.messages(held, false), nil
 }
 
-// OnHeld calls look at once, and again whenever a message was held, until ctx ends.
+// OnHeld calls look at once, and again whenever a message is held, until ctx ends.
 func (o *Operator) OnHeld(ctx context.Context, look func()) {
 	wake, leave := o.s.signals.join(mail.TopicHeld)
 	defer leave()
@@ -36,17 +36,18 @@ func (o *Operator) OnHeld(ctx context.Context, look func()) {
 	}
 }
 
-// Decision is what the operator decided about a held message. Preview is the digest of
-// what was shown, Passkey the key that signed it; empty: none did.
+// Decision is the operator's decision about a held message. Preview is the digest of what
+// was shown; Passkey is the key that signed it, empty: none.
 type Decision struct {
 	MessageID, Preview, Passkey string
 	Approve                     bool
 	Mailboxes                   []string // peer ids of the mailboxes that an approval covers; nil: all
-	Why                         string   // told to the sender of what is refused
+	Why                         string   // told to the sender of a refused message
 }
 
-// Decide lets a held message through, or refuses it and tells its sender why, as an act of
-// action approve. The caller has made sure that the operator decides, as about a held call.
+// Decide lets a held message through, or refuses it and tells its sender why, as an act
+// of action approve. The caller has verified that the operator decides, as for a held
+// call.
 func (o *Operator) Decide(ctx context.Context, who *principal.Principal, d Decision) error {
 	what, do := HoldApprove, approvedWith(o.s.o.Book, d.Passkey, d.Mailboxes)
 	if !d.Approve {

@@ -32,12 +32,12 @@ type peersOut struct {
 	Next  string    `json:"next_page_token,omitempty"`
 }
 
-// peersPage is how many rows are read at once: what the policy hides is left
-// out afterwards.
+// peersPage is how many rows are read at once; the peers that policy does not show are
+// removed afterwards.
 const peersPage = 200
 
-// listPeers lists the peers that the caller may know of. The token of a page
-// is the id of a peer that stood on the one before.
+// listPeers lists the peers that the caller may see. The token of a page is the id of the
+// last peer of the page before.
 func listPeers(ctx context.Context, c *call) (*answer, error) {
 	me, err := c.me(ctx)
 	if err != nil {
@@ -85,8 +85,8 @@ func (c addressing) peerOut(me, p mail.Peer) peerOut {
 	return out
 }
 
-// inboundOf is what becomes of a message that the policy lets through: the
-// recipient can only be stricter.
+// inboundOf returns what happens to a message that policy permits: the recipient can only
+// be stricter than policy.
 func inboundOf(p mail.Peer, deliver bool) string {
 	switch {
 	case p.Inbound == mail.InboundRefuse:
@@ -114,16 +114,16 @@ func peersText(me mail.Peer, out peersOut) string {
 	return f.String()
 }
 
-// sees reports whether the policy lets the caller know of a peer.
+// sees reports whether policy lets the caller see a peer.
 func (c addressing) sees(me, p mail.Peer) bool {
 	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
 }
 
-// maxSuggestions is how many names an unknown one may call to mind.
+// maxSuggestions is the number of suggested names for an unknown one.
 const maxSuggestions = 3
 
-// suggestions are names of visible peers that an unknown address may have meant.
-// They never reveal a peer that the caller may not see.
+// suggestions returns names of visible peers that resemble an unknown address. They never
+// reveal a peer that the caller may not see.
 func (c addressing) suggestions(ctx context.Context, me mail.Peer, address string) []string {
 	type guess struct {
 		name     string

@@ -6,31 +6,31 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// position is where the inbox of a session goes on that passes no cursor: behind
-// its last answer. It is kept in memory alone and belongs to one session, so
-// what nobody may have seen comes again: after a restart of the daemon, in
-// another session, and after an answer whose client had left.
+// position is the place after the last inbox answer of a session that passes no cursor:
+// the next inbox confirms that answer. It is kept in memory only and belongs to one
+// session. So messages that the client may not have received are returned again: after a
+// restart of the daemon, in another session, and after an answer whose client had left.
 type position struct {
-	receipt mail.Receipt // of that answer
+	receipt mail.Receipt // of the last answer
 	cut     bool         // its message was cut
 }
 
-// position is the present one of a session; nil: there is none.
+// position returns the present position of a session; nil: there is none.
 func (t *sessions) position(s *session) *position {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return s.position
 }
 
-// moveTo sets it; nil: what was given is not confirmed by the next inbox.
+// moveTo sets the position of a session; nil: the next inbox confirms nothing by itself.
 func (t *sessions) moveTo(s *session, p *position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.position = p
 }
 
-// passed takes a position away whose messages are confirmed, unless another
-// answer has set a new one since.
+// passed removes a position whose messages are confirmed, unless another answer has
+// replaced it.
 func (t *sessions) passed(s *session, p *position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,14 +39,14 @@ func (t *sessions) passed(s *session, p *position) {
 	}
 }
 
-// reading is an inbox on its way.
+// reading is an inbox call during its execution.
 type reading struct {
 	mail.Fetch
-	from *position // whose messages it confirms in the place of a cursor; nil: none
-	ours bool      // it passes no cursor and takes: its answer is the next position
+	from *position // the position that it confirms instead of a cursor; nil: none
+	ours bool      // it passes no cursor and is no peek: its answer sets the next position
 }
 
-// take asks the book once. Where nothing was done the call has no record yet.
+// take reads the book once. The call has no record yet if nothing was done.
 func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
 	noted := false
 	f.Quiet = true
@@ -65,8 +65,8 @@ func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
 	return b, nil
 }
 
-// reading is what the arguments ask for, from where the session stands. Behind a
-// message that was cut, the rest is asked for with it.
+// reading returns what the arguments ask for, from the position of the session. After a
+// cut message, the default size is the largest, so that the message can be given whole.
 func (c *call) reading() (r reading, err error) {
 	a := c.args
 	r.Fetch = mail.Fetch{Max: a.int("max", 20), MaxBytes: a.int("max_bytes", usualBytes), Thread: a.str("thread_id", ""), Peek: a.bool("peek", false)}
@@ -91,8 +91,8 @@ const (
 	mostBytes  = 128 << 10
 )
 
-// takeFrom is take, from where the session stands. A position of an earlier peer
-// or epoch confirms nothing.
+// takeFrom is take from the position of the session. A position of an earlier peer or
+// epoch confirms nothing.
 func (c *call) takeFrom(ctx context.Context, r *reading) (*mail.Batch, error) {
 	b, err := c.take(ctx, r.Fetch)
 	if r.from != nil && isRefusal(err, mail.CursorInvalid) {
@@ -102,7 +102,7 @@ func (c *call) takeFrom(ctx context.Context, r *reading) (*mail.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.After = nil // it is confirmed
+	r.After = nil // it is applied
 	if r.from != nil {
 		c.s.sessions.passed(c.session, r.from)
 		r.from = nil
@@ -110,8 +110,8 @@ func (c *call) takeFrom(ctx context.Context, r *reading) (*mail.Batch, error) {
 	return b, nil
 }
 
-// next is what an answer that reaches its client sets: the position behind it,
-// or none where the client keeps cursors.
+// next returns the function that sets the position when the answer reaches its client:
+// after this answer, or none for a client that passes cursors; nil: the position stays.
 func (r *reading) next(c *call, b *mail.Batch) func() {
 	switch {
 	case r.Peek:
@@ -126,7 +126,7 @@ func (r *reading) next(c *call, b *mail.Batch) func() {
 	return func() { c.s.sessions.moveTo(c.session, p) }
 }
 
-// receiptOf is the receipt of an answer with these counts.
+// receiptOf returns the receipt of an answer with these counts, for the peer p.
 func receiptOf(n mail.Counts, p mail.Peer) mail.Receipt {
 	r := n.Receipt
 	r.PeerID, r.Epoch = p.ID, p.Epoch

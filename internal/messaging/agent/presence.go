@@ -7,21 +7,22 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// Presence: whether somebody reads what is sent now.
+// Presence: whether a peer is likely to read a message now.
 const (
-	awake  = "awake"  // a call of it waits for mail, or it called a moment ago
-	asleep = "asleep" // its session lives; wake says what tells it of mail
-	gone   = "gone"   // its session has ended: mail waits until the next one takes the name
+	awake  = "awake"  // a call of it waits for mail, or it made a call in the last minute
+	asleep = "asleep" // its session lives; wake states what will tell it of mail
+	gone   = "gone"   // its session has ended; mail waits until the next session takes the name
 )
 
-// callTime is how long an agent counts as awake after a call of its own. Signs
-// of life of its client, such as keep-alives, are none.
+// callTime is how long an agent counts as awake after a call. Signs of life of its
+// client, such as keep-alives, are no calls.
 const callTime = time.Minute
 
-// standing is the presence of a peer, and what wakes it.
+// standing is the presence of a peer, and the way in which it is woken.
 type standing struct{ presence, wake string }
 
-// standingOf is the standing of a peer whose lease, in the book, is live or not.
+// standingOf returns the standing of a peer; live is whether its lease in the book is
+// live.
 func (s *Server) standingOf(peer string, live bool) standing {
 	if peer == s.o.Book.OperatorID() {
 		return s.human.standing(time.Now())
@@ -29,9 +30,9 @@ func (s *Server) standingOf(peer string, live bool) standing {
 	return s.sessions.standing(peer, live)
 }
 
-// standing is that of a peer as far as this node knows. A session of another
-// node is asleep: what it does is known there. A process that lives is not gone
-// when its lease has ended, since it is only silent.
+// standing returns the standing of a peer as far as this node knows. A session of another
+// node counts as asleep, because only that node knows its calls. While the process behind
+// a session lives, the peer is not gone, even if its lease has ended.
 func (t *sessions) standing(peer string, live bool) standing {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -49,21 +50,21 @@ func (t *sessions) standing(peer string, live bool) standing {
 	return out
 }
 
-// wake is how a peer will be told of mail, as far as this node knows.
+// wake returns how a peer will be told of mail, as far as this node knows.
 func (t *sessions) wake(peer string, live bool) string { return t.standing(peer, live).wake }
 
 // held reports that the process behind a session is known to live.
 func (s *session) held() bool { return s.witness != nil && s.witness.Holds() }
 
-// operatorSeen is what is known of the operator's presence.
+// operatorSeen holds the signs of the operator's presence.
 type operatorSeen struct {
 	mu    sync.Mutex
-	last  time.Time // of a command; zero: none yet
-	tails int       // that wait now
+	last  time.Time // of the last command; zero: none yet
+	tails int       // waiting tails
 }
 
-// standing is the human's: awake while `doorward agent tail` runs or a command
-// was given a moment ago, never gone. Nothing but a tail tells of mail.
+// standing returns the operator's standing: awake while `doorward agent tail` runs or
+// after a recent command, never gone. Only a tail tells of mail.
 func (h *operatorSeen) standing(now time.Time) standing {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,14 +77,14 @@ func (h *operatorSeen) standing(now time.Time) standing {
 	return standing{asleep, wakeNone}
 }
 
-// came notes a command of the operator's.
+// came notes a command of the operator.
 func (h *operatorSeen) came() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = time.Now()
 }
 
-// watches counts a tail that waits.
+// watches counts a waiting tail until leave is called.
 func (h *operatorSeen) watches() (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +97,8 @@ func (h *operatorSeen) watches() (leave func()) {
 	}
 }
 
-// standingIn is that of one of a message's deliveries; what is held wakes nobody.
+// standingIn returns the standing of the recipient of a delivery. A held message wakes no
+// peer.
 func (s *Server) standingIn(d mail.Placed) standing {
 	out := s.standingOf(d.PeerID, d.Live)
 	if d.State == mail.Held {

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// Codes of this package; those of the book are in package mail. All are
-// stable: callers act on them.
+// Codes of this package; those of the book are in package mail. They are stable, because
+// callers act on them.
 const (
 	Unauthenticated = "UNAUTHENTICATED"
 	NotAllowed      = "NOT_ALLOWED"
@@ -21,10 +21,10 @@ const (
 	InvalidBody     = "INVALID_BODY"
 
 	unexpected = "INTERNAL"
-	cancelled  = "CANCELLED" // of a caller who has left: recorded, and answered to nobody
+	cancelled  = "CANCELLED" // the client has left: recorded, and not answered
 )
 
-// When to try again, where the refusal itself does not say.
+// Times after which to retry, where the refusal states none.
 const (
 	shortRetry       = time.Second
 	unavailableRetry = 5 * time.Second
@@ -34,11 +34,11 @@ const (
 // maxRecipientDetails is how many recipients an error names.
 const maxRecipientDetails = 16
 
-// kind is what is always said of a code.
+// kind holds the fixed properties of a code.
 type kind struct {
 	text      string
 	retryable bool
-	retry     time.Duration // where the problem says nothing better
+	retry     time.Duration // the default
 }
 
 var kinds = map[string]kind{
@@ -79,17 +79,17 @@ var kinds = map[string]kind{
 	unexpected:               {text: "nothing was done", retryable: true, retry: unavailableRetry},
 }
 
-// problem is why a call is refused.
+// problem is the reason for which a call is refused.
 type problem struct {
 	code    string
-	text    string // empty: that of the code
+	text    string // empty: the text of the code
 	retry   time.Duration
 	details map[string]any // for the caller
-	rule    string         // of the policy, for the record
-	to      []string       // peer ids that it is about, for the record
+	rule    string         // the policy rule, for the record
+	to      []string       // peer ids of the recipients, for the record
 	err     error          // for the operator
 
-	uncertain bool // it may have been done
+	uncertain bool // the act may have been done
 }
 
 func (p *problem) Error() string {
@@ -107,13 +107,14 @@ func refusef(code, format string, args ...any) *problem {
 	return &problem{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// denied is a no of the policy.
+// denied returns the refusal for a denial of policy.
 func denied(rule string) *problem {
 	return &problem{code: NotAllowed, rule: rule, details: map[string]any{"rule": rule}}
 }
 
-// problemOf turns an error of a handler into the error for the caller. A refusal
-// keeps its code; any other error is the store's, and nothing was done.
+// problemOf turns an error of a handler into the error for the caller. A refusal keeps
+// its code. The error of a context means that the client has left; an uncertain commit
+// becomes STORE_UNAVAILABLE, and any other error INTERNAL.
 func problemOf(err error) *problem {
 	var p *problem
 	var refused *mail.Error
@@ -138,7 +139,7 @@ func problemOf(err error) *problem {
 	return &problem{code: unexpected, err: err}
 }
 
-// uncertainText is for an act whose commit was not heard of.
+// uncertainText is for an act whose commit was not confirmed.
 const uncertainText = "the store was lost during the commit: whether it was done is unknown. Call again; send and spawn with the same idempotency_key and arguments, else it may be done twice"
 
 // failure is the structured content of an error.
@@ -165,5 +166,5 @@ func (p *problem) failure() failure {
 	return f
 }
 
-// rulePrefix stands before the code in the rule of a refusal.
+// rulePrefix is the prefix of the code in the rule of a refusal.
 const rulePrefix = "agent."

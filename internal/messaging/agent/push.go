@@ -15,8 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
 
-// inboxURI is the one resource. It is the same for all callers: the connection
-// decides which mailbox it means, so there is nothing to guess.
+// inboxURI is the URI of the only resource. It is the same for all callers: the
+// connection decides which mailbox it means, so that there is nothing to guess.
 const inboxURI = "agent://inbox"
 
 var (
@@ -24,18 +24,19 @@ var (
 	errNoURI     = &wire.Error{Code: -32602, Message: "Resource not found"}
 )
 
-// mayRead reports whether the caller may read its mailbox now. The call itself
-// has been recorded.
+// mayRead reports whether the caller may read its mailbox now. It leaves no record,
+// because the request has one.
 func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
 	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed}).Allow
 }
 
-// session is whose connection it is, outside of a tool's call.
+// session returns the session of the connection, outside of a tool call.
 func (c *conn) session() *session {
 	return c.s.sessions.of(c.who, c.digest, asStream)
 }
 
-// inboxState is what the resource says: no text of anybody's, and no name.
+// inboxState is the content of the resource: no text of a message, but the names of
+// senders.
 type inboxState struct {
 	Registered bool      `json:"registered"`
 	Pending    int       `json:"pending"`
@@ -45,8 +46,8 @@ type inboxState struct {
 	Messages   []pointer `json:"messages"`
 }
 
-// pointer is a waiting message without its text. From is a name, which is safe
-// by its pattern.
+// pointer describes a waiting message without its text. From is a name, which is safe
+// because of its pattern.
 type pointer struct {
 	MessageID string `json:"message_id"`
 	Seq       int64  `json:"seq"`
@@ -105,8 +106,7 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 	return state, nil
 }
 
-// subscribe begins or ends the push of a legacy session. Doing it twice is the
-// same as once.
+// subscribe begins or ends the push of a legacy session. Repetitions have no effect.
 func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
 	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}
@@ -135,11 +135,12 @@ func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Repl
 	return upstream.Reply{Result: []byte("{}")}
 }
 
-// listens numbers the listens: the id of one is ours, not the client's.
+// listens numbers the listens, because a subscription's id is the server's, not the
+// client's.
 var listens atomic.Int64
 
-// listen serves subscriptions/listen until ctx ends: the acknowledgement
-// first, then one update for mail that is there already and for what comes.
+// listen serves subscriptions/listen until ctx ends: first the acknowledgement, then
+// updates for mail that is there already and for new mail.
 func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	if !c.modern {
 		return upstream.Reply{Error: errNoMethod}, nil
@@ -169,11 +170,11 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	return upstream.Reply{}, ctx.Err()
 }
 
-// mayListen is mayRead on a connection of no session, which nothing has
-// confirmed.
+// mayListen is mayRead for a connection without a session, which is never confirmed.
 func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
 
-// updated says that the inbox is worth a look; meta names the listen, if any.
+// updated returns the notification that the inbox has changed; meta names the listen, if
+// any.
 func updated(meta []byte) upstream.Event {
 	return upstream.Event{Method: "notifications/resources/updated",
 		Params: rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(`"` + inboxURI + `"`)}, rawjson.Edit{Key: "_meta", Value: meta})}
@@ -183,11 +184,11 @@ func updated(meta []byte) upstream.Event {
 type pusher struct {
 	s    *Server
 	on   *session
-	may  func() bool // whether policy lets it be told, now
+	may  func() bool // whether policy lets the session read now
 	tell func()
 
-	begun       bool  // the state that the stream found has been told of
-	seq, notice int64 // the newest that was told of and is still unread
+	begun       bool  // the state at the begin of the stream was reported
+	seq, notice int64 // the newest reported that is still unread
 	last        time.Time
 }
 
@@ -212,8 +213,8 @@ func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell 
 	}
 }
 
-// look tells if there is something new, and says when to look again without a
-// signal; 0: not before one comes.
+// look reports news, and returns when to look again without a signal; 0: only after a
+// signal.
 func (p *pusher) look(ctx context.Context) time.Duration {
 	if !p.may() {
 		return 0 // PolicyChanged is a signal
@@ -234,7 +235,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	// Mail that is no longer unread is reported again when it returns to the queue.
 	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)
 	news := seq > p.seq || notice > p.notice
-	if !p.begun { // a new stream is told of all that is not confirmed
+	if !p.begun { // a new stream reports all that is not confirmed
 		news = news || n.Pending > 0
 	}
 	if !news {
@@ -252,7 +253,8 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	return 0
 }
 
-// newest are the newest unread message and the newest notice; 0 for none.
+// newest returns the seq of the newest unread message and the number of the newest
+// notice; 0: none.
 func newest(n mail.Counts, waiting []mail.Pointer) (seq, notice int64) {
 	for _, m := range waiting {
 		seq = max(seq, m.Seq)
@@ -263,7 +265,7 @@ func newest(n mail.Counts, waiting []mail.Pointer) (seq, notice int64) {
 	return seq, notice
 }
 
-// pause waits for a signal, for a time when it is not 0, or for the end.
+// pause waits for a signal, for d if it is not 0, or for the end of ctx.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	var timer <-chan time.Time
 	if d > 0 {

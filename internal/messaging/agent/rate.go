@@ -9,12 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// pace is how fast somebody acts: a generic cell rate limiter.
+// pace is a generic cell rate limiter for one key.
 type pace struct {
-	due time.Duration // when the last one would have been due at a steady pace
+	due time.Duration // when the last admitted act would have been due at a steady rate
 }
 
-// admit lets one of perMinute and at most burst at once through, or says how
+// admit admits an act at a rate of perMinute, with at most burst at once, or returns how
 // long to wait.
 func (p *pace) admit(now time.Duration, perMinute, burst int) (wait time.Duration) {
 	step := time.Minute / time.Duration(perMinute)
@@ -26,21 +26,21 @@ func (p *pace) admit(now time.Duration, perMinute, burst int) (wait time.Duratio
 	return 0
 }
 
-// pacing is whose pace a verb is held to.
+// pacing selects the limiter of a verb.
 type pacing uint8
 
 const (
 	unpaced         pacing = iota
-	paceOfSends            // of the peer, by its name: a new session of it goes on where the one before was
-	paceOfRegisters        // of the principal: wide enough for all of its agents at once
+	paceOfSends            // of the peer, by its name: a new session keeps the charges
+	paceOfRegisters        // of the principal: wide enough for all its agents at once
 )
 
-// paces are how fast agents and principals act. Its lock is that of the sessions,
-// since a session that gets a name takes its pace along.
+// paces holds the limiters of agents and principals. It shares the lock of the sessions,
+// because a session that gets a name takes its charges along.
 type paces struct {
 	mu    *sync.RWMutex
 	clock func() time.Duration
-	of    map[string]pace // by what acts; what may act at once has none
+	of    map[string]pace // by key; a key without charges has none
 }
 
 // admit charges one act to a key.
@@ -53,10 +53,10 @@ func (t *paces) admit(key string, perMinute, burst int) (wait time.Duration) {
 	return wait
 }
 
-// rename attaches a session to a name, or to none, and with it to the name's
-// rate. Earlier charges of the session go to the name. Neither another name nor
-// another session is a new allowance, and a superseded session costs its
-// successor nothing. The caller holds mu.
+// rename attaches a session to a name, or to none, and so to the rate of the name.
+// Earlier charges of the session go to the name. So neither another name nor another
+// session gives a new allowance, and a superseded session does not charge its successor.
+// The caller holds mu.
 func (t *paces) rename(s *session, name string) {
 	before := t.of[s.paceKey()]
 	s.name = name
@@ -65,23 +65,23 @@ func (t *paces) rename(s *session, name string) {
 	}
 }
 
-// forget drops what says nothing any more. The caller holds mu.
+// forget removes limiters without charges. The caller holds mu.
 func (t *paces) forget() {
 	now := t.clock()
 	maps.DeleteFunc(t.of, func(_ string, p pace) bool { return p.due <= now })
 }
 
-// stopped counts the calls that a limiter has stopped: one record for each
-// principal and minute, in which their number stands.
+// stopped counts the calls that a limiter has refused: one record for each principal,
+// action and minute, with their number.
 type stopped struct {
 	write func(*audit.Record) error
 
 	mu     sync.Mutex
-	counts map[string]*audit.Record // by principal and action
+	counts map[string]*audit.Record // by principal, action and code
 	since  map[string]time.Time
 }
 
-// sumTime is what one record sums up.
+// sumTime is the period that one record covers.
 const sumTime = time.Minute
 
 func newStopped(write func(*audit.Record) error) *stopped {
@@ -103,8 +103,8 @@ func (st *stopped) count(p gate.Pass, code string, now time.Time) {
 	r.Count++
 }
 
-// flush writes the summaries that were begun a minute before now, or all. A
-// summary that cannot be written waits for the next flush.
+// flush writes the summaries that are a minute old, or all. A summary that cannot be
+// written waits for the next flush.
 func (st *stopped) flush(now time.Time, all bool) {
 	st.mu.Lock()
 	due := make(map[string]*audit.Record)
@@ -123,7 +123,8 @@ func (st *stopped) flush(now time.Time, all bool) {
 	}
 }
 
-// again adds a record that could not be written to what is counted since.
+// again puts back a record that could not be written, together with the calls counted
+// since.
 func (st *stopped) again(key string, r *audit.Record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// A record of an act holds ids, numbers, names, words of ours, and a keyed digest
-// of the body, so that short bodies cannot be guessed. It never holds a text of a
-// peer.
+// A record of an act holds ids, numbers, names, fixed words, and a keyed digest of the
+// body, so that short bodies cannot be guessed. It never holds a text of a peer.
 
 func field(name, value string) audit.Field { return audit.Field{Name: name, Value: value} }
 
@@ -28,11 +27,10 @@ func peerFields(p mail.Peer) []audit.Field {
 	return []audit.Field{field("peer", p.ID), number("epoch", p.Epoch)}
 }
 
-// idsInField is how many ids a field holds: a text of a record is cut at
-// audit.MaxText bytes.
+// idsInField is how many ids a field holds: a field is cut at audit.MaxText bytes.
 const idsInField = audit.MaxText / (idLength + 1)
 
-// idFields are ids, in as many fields as they need: name, name_2, name_3.
+// idFields returns ids in as many fields as they need: name, name_2, name_3.
 func idFields(name string, ids []string) []audit.Field {
 	var out []audit.Field
 	for i := 0; i < len(ids); i += idsInField {
@@ -60,7 +58,7 @@ func inboxFields(v *mail.Batch) []audit.Field {
 	return append(fields, number("size", size))
 }
 
-// Upkeep is the record of what the book does by itself, for mail.Options.
+// Upkeep returns the record of what the book does without a caller, for mail.Options.
 func Upkeep(u *mail.Upkeep) any {
 	r := &audit.Record{Kind: audit.Event, Source: source, Action: "agent.upkeep." + u.What, Resource: ServerName, Count: u.Rows}
 	if u.Peer != "" {
@@ -73,7 +71,7 @@ func Upkeep(u *mail.Upkeep) any {
 	return r
 }
 
-// digest is the keyed digest of a body.
+// digest returns the keyed digest of a body.
 func (s *trail) digest(body string) string {
 	h := hmac.New(sha256.New, s.o.AuditKey)
 	h.Write([]byte(body))

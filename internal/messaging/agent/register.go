@@ -42,9 +42,9 @@ type pushOut struct {
 	Hook      bool `json:"hook"`
 }
 
-// register binds a name to the caller's session. Sessions that are known to
-// have ended are given to the book first, so that who comes after a crash does
-// not wait for a lease.
+// register binds a name to the caller's session. It gives the book the sessions that are
+// known to have ended, so that a new session after a crash need not wait for the lease of
+// the old one.
 func register(ctx context.Context, c *call) (*answer, error) {
 	r, err := c.registration()
 	if err != nil {
@@ -57,7 +57,7 @@ func register(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	c.as(done.Peer)
-	c.s.sessions.moveTo(c.session, nil) // who begins again may not have seen what was given
+	c.s.sessions.moveTo(c.session, nil) // the caller may not have seen what was given before
 	return c.registered(done), nil
 }
 
@@ -74,7 +74,7 @@ func registerFields(v *mail.Registered) []audit.Field {
 	return fields
 }
 
-// registration is what the arguments ask for, cleaned.
+// registration returns what the arguments ask for, cleaned.
 func (c *call) registration() (r mail.Registration, err error) {
 	a := c.args
 	r = mail.Registration{Name: a.str("name", ""), Namespace: a.str("namespace", c.namespace), Inbound: a.str("inbound", ""),
@@ -98,7 +98,7 @@ func (c *call) registration() (r mail.Registration, err error) {
 	return r, nil
 }
 
-// line cleans one line of the caller's.
+// line cleans one line of the caller's text.
 func line(s string) (string, error) {
 	clean, _, err := CleanLine(s)
 	if err != nil {
@@ -127,10 +127,10 @@ func (s *settings) leaseSeconds() int {
 	return int(cmp.Or(s.o.Mail.Session, 90*time.Second).Seconds())
 }
 
-// ttl is how long a message lives whose sender does not say.
+// ttl is how long a message lives when its sender does not say.
 func (s *settings) ttl() time.Duration { return cmp.Or(s.o.Mail.TTL, 24*time.Hour) }
 
-// limits are the numbers that a caller may want to know.
+// limits returns the limits that a caller may want to know.
 func (s *settings) limits() map[string]int {
 	return map[string]int{"message_bytes": s.o.Limits.MessageBytes, "recipients": cmp.Or(s.o.Mail.Recipients, 16),
 		"sends_per_minute": s.o.Limits.SendsPerMinute, "burst": s.o.Limits.Burst, "registers_per_minute": s.o.Limits.RegistersPerMinute, "wait_ms": int(s.o.Limits.WaitCap.Milliseconds()),
@@ -143,7 +143,7 @@ type unregisterOut struct {
 	Pending  int  `json:"pending"`
 }
 
-// unregister gives the name back.
+// unregister releases the caller's name.
 func unregister(ctx context.Context, c *call) (*answer, error) {
 	done, err := c.s.o.Book.Unregister(ctx, c.owner, func(v *mail.Released) any {
 		return c.line(append(peerFields(v.Peer), field("released", fmt.Sprint(v.Released)), number("expired", int64(v.Pending)))...)

@@ -29,8 +29,8 @@ type saidOut struct {
 	SentAt     string  `json:"sent_at"`
 }
 
-// read gives the caller its own conversations once more: what it sent, and what
-// it was given and has confirmed. It changes nothing.
+// read returns messages of the caller again: those that it sent, and those that it was
+// given and has confirmed. It changes nothing.
 func read(ctx context.Context, c *call) (*answer, error) {
 	q := mail.Query{Thread: c.args.str("thread", ""), Text: c.args.str("text", ""), Max: c.args.int("limit", 20), MaxBytes: usualBytes}
 	me, all, more, err := c.s.o.Book.Read(ctx, c.owner, q)
@@ -72,7 +72,7 @@ func saidOf(s *mail.Said, me mail.Peer) saidOut {
 		Trust: m.Trust, Provenance: m.Provenance, Subject: m.Subject, Body: m.Body, BodyBytes: m.BodyBytes, Truncated: m.Truncated, SentAt: m.SentAt}
 }
 
-// said writes one in its frame.
+// said writes one message in its frame.
 func (f *fence) said(m *saidOut) {
 	f.open("message", "id", m.MessageID, "from", m.From.Name, "principal", m.From.Principal, "grade", m.From.Grade, "lineage", m.From.Lineage,
 		"authority", m.Authority, "to", m.To, "kind", m.Kind, "thread", m.ThreadID, "reply_to", m.ReplyTo, "sent", m.SentAt)

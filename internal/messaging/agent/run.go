@@ -8,8 +8,8 @@ import (
 // sweepEvery is how often the book is swept when nothing is known to be due.
 const sweepEvery = time.Minute
 
-// Run looks after what happens by itself, until ctx ends: leases of sessions
-// are extended and ended, messages expire, summaries are recorded.
+// Run does the work that no call causes, until ctx ends: it extends and ends leases of
+// sessions, expires messages, and records summaries.
 func (s *Server) Run(ctx context.Context) {
 	tick := time.Tick(s.o.tick)
 	for {
@@ -24,7 +24,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// round does what is due now.
+// round does the work that is due now.
 func (s *Server) round(ctx context.Context) {
 	s.endGone(ctx)
 	if due := s.sessions.due(); len(due) > 0 {
@@ -38,7 +38,7 @@ func (s *Server) round(ctx context.Context) {
 	s.forgetSessions(ctx)
 }
 
-// forgetSessions keeps the table of former sessions small.
+// forgetSessions deletes former sessions from the book, once a minute.
 func (s *Server) forgetSessions(ctx context.Context) {
 	now := time.Now()
 	if !s.forgetAt.rung(now, now.Add(sweepEvery)) {
@@ -49,8 +49,7 @@ func (s *Server) forgetSessions(ctx context.Context) {
 	}
 }
 
-// endGone ends the leases of the sessions that are over, those that a stop of
-// the daemon ends included.
+// endGone ends the leases of ended sessions, also when the daemon stops.
 func (s *Server) endGone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -69,7 +68,7 @@ func (s *Server) endGone(ctx context.Context) {
 	s.sessions.forget(dead)
 }
 
-// sweep lets time pass in the book.
+// sweep sweeps the book when it is due.
 func (s *Server) sweep(ctx context.Context) {
 	now := time.Now()
 	if !s.sweepAt.rung(now, now.Add(s.settings.sweepCap())) {
@@ -81,14 +80,15 @@ func (s *Server) sweep(ctx context.Context) {
 		s.log.Warn("the mailboxes were not swept", "err", err)
 	case err == nil && next > 0:
 		s.sweepAt.by(time.UnixMilli(next))
-	case err == nil: // a backlog: on with it, after what else is due
+	case err == nil: // more is due: continue after the other work of a round
 		s.sweepAt.by(now)
 		s.nudge()
 	}
 }
 
-// sweepCap: what was sent or leased since the last look may be due sooner than
-// the book knew then, but not sooner than the shortest time that is configured.
+// sweepCap returns the longest time between two sweeps. A message that was sent or leased
+// since the last sweep may be due before the time that the sweep returned, but not before
+// the shortest configured time.
 func (s *settings) sweepCap() time.Duration {
 	every := sweepEvery
 	for _, d := range []time.Duration{s.o.Mail.Lease, s.o.Mail.Hold} {
@@ -99,7 +99,7 @@ func (s *settings) sweepCap() time.Duration {
 	return max(every, 10*time.Millisecond)
 }
 
-// dueBy brings the next sweep forward.
+// dueBy brings the next sweep forward to ms.
 func (s *Server) dueBy(ms int64) {
 	if ms > 0 {
 		s.sweepAt.by(time.UnixMilli(ms))

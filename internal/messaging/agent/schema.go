@@ -18,17 +18,17 @@ import (
 //go:embed schema.jsonc
 var schemaText []byte
 
-// schemas are those of one tool: what arguments are checked against, the same as
-// it is listed, and what structured answers fit.
+// schemas are the schemas of one tool: for the check of arguments, for tools/list, and
+// for structured answers.
 type schemas struct {
 	input, listed, output []byte // raw JSON
-	// accepts is compiled when it is first needed: most daemons serve few tools.
+	// accepts compiles input when it is first needed, because most daemons use few tools.
 	accepts  func() (*jsonschema.Resolved, error)
-	mostBody int // bytes of UTF-8; 0: there is no body
+	mostBody int // bytes of UTF-8; 0: the tool has no body
 }
 
-// loadSchemas reads schema.jsonc. A message has at most mostBody bytes, and so
-// at most as many characters, and lives for ttl where its sender does not say.
+// loadSchemas reads schema.jsonc. mostBody bounds a body in bytes, and so in characters;
+// ttl is the default life of a message.
 func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	text := withoutComments(schemaText)
 	if err := wire.ValidateValue(text); err != nil {
@@ -49,7 +49,7 @@ func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	return out, e.err
 }
 
-// withoutComments drops the lines that are comments.
+// withoutComments removes the comment lines.
 func withoutComments(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {
@@ -68,15 +68,15 @@ func resolve(raw []byte) (*jsonschema.Resolved, error) {
 	return s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 }
 
-// expander puts definitions in the place of their names, and says of every
-// object which of its properties it must have, and which it may.
+// expander replaces names by their definitions, and adds to every object which properties
+// are required or allowed.
 type expander struct {
 	definitions []byte
 	err         error
 }
 
-// listed is an input schema as models are shown it: names, types, choices and
-// what each parameter is for.
+// listed returns an input schema for models: names, types, choices, and the purpose of
+// each parameter.
 func listed(input []byte) []byte {
 	var all []byte
 	for name, v := range wire.Members(wire.Get(input, "properties")) {
@@ -87,8 +87,8 @@ func listed(input []byte) []byte {
 		rawjson.Edit{Key: "required", Value: wire.Get(input, "required")})
 }
 
-// plain is a parameter's schema without what only the check needs. Of an object
-// the description tells the members.
+// plain returns a parameter's schema without the parts that only the check needs. The
+// members of an object are left out: its description names them.
 func plain(raw []byte) []byte {
 	var out []byte
 	for key, v := range wire.Members(raw) {
@@ -114,7 +114,7 @@ func plain(raw []byte) []byte {
 	return bracketed('{', out, '}')
 }
 
-// output is what structured answers fit: a result or an error.
+// output returns the schema of structured answers: a result or an error.
 func (e *expander) output(raw []byte) []byte {
 	out := append([]byte(`{"type":"object","anyOf":[`), e.expand(raw, false)...)
 	out = append(append(out, ','), e.expand([]byte(`"@error"`), false)...)
@@ -142,7 +142,7 @@ func (e *expander) expand(raw []byte, input bool) []byte {
 	return raw
 }
 
-// named is a definition, or a text that is none.
+// named returns the definition that a text names, or the text itself.
 func (e *expander) named(raw []byte, input bool) []byte {
 	name, _ := wire.Text(raw)
 	if name == "" || name[0] != '@' {
@@ -156,7 +156,7 @@ func (e *expander) named(raw []byte, input bool) []byte {
 	return e.expand(def, input)
 }
 
-// schema is one schema object.
+// schema expands one schema object.
 func (e *expander) schema(raw []byte, input bool) []byte {
 	var out []byte
 	for key, v := range wire.Members(raw) {
@@ -191,7 +191,7 @@ func (e *expander) properties(raw []byte, input bool) []byte {
 	return bracketed('{', out, '}')
 }
 
-// required are the properties that are not optional.
+// required returns the properties that are not optional.
 func required(raw []byte) []byte {
 	var optional []string
 	for v := range wire.Elements(wire.Get(raw, "optional")) {
@@ -207,7 +207,8 @@ func required(raw []byte) []byte {
 	return bracketed('[', out, ']')
 }
 
-// bracketed closes a list of items that each have a comma in front.
+// bracketed encloses items, each of which begins with a comma, and removes the first
+// comma.
 func bracketed(first byte, items []byte, last byte) []byte {
 	if len(items) > 0 {
 		items = items[1:]

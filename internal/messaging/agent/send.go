@@ -56,9 +56,9 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	return c.addressing.sent(sent, wakes), nil
 }
 
-// standings are those of the recipients, and so how each will be told of a
-// message, by peer id. They are looked at before the commit, because a waiting
-// call has returned by the time of the answer.
+// standings are the standings of the recipients by peer id, and so how each will be told
+// of a message. They are read before the commit, because a waiting call may have returned
+// by the time of the answer.
 type standings map[string]standing
 
 func (s *Server) planned(v *mail.Sent) standings {
@@ -69,7 +69,7 @@ func (s *Server) planned(v *mail.Sent) standings {
 	return w
 }
 
-// about adds the recipients to a refusal of the book, for the record.
+// about adds the recipients to an error, for the record.
 func (c addressing) about(err error, to []mail.Recipient) error {
 	p := problemOf(err)
 	for _, r := range to {
@@ -78,7 +78,7 @@ func (c addressing) about(err error, to []mail.Recipient) error {
 	return p
 }
 
-// draft is the message that the arguments ask for, cleaned.
+// draft returns the message that the arguments ask for, cleaned.
 func (c addressing) draft() (d mail.Draft, err error) {
 	a := c.args
 	sum := sha256.Sum256(rawjson.Canonical(c.raw))
@@ -151,9 +151,9 @@ func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.
 	return out, nil
 }
 
-// recipient decides whether what is sent is delivered at once. The recipient
-// can only be stricter than the policy. A message has authority only where a
-// rule of the operator's gives it.
+// recipient decides whether a message is delivered at once or held. The recipient can
+// only be stricter than policy. A message has authority only where a rule of the operator
+// gives it.
 func (c addressing) recipient(address string, to *addressee) mail.Recipient {
 	p := to.peer
 	r := mail.Recipient{To: address, PeerID: p.ID, Principal: p.Principal, Lineage: p.Lineage, Authority: mail.AuthorityNone}
@@ -171,8 +171,8 @@ func (c addressing) recipient(address string, to *addressee) mail.Recipient {
 	return r
 }
 
-// unknown is the one answer for a peer that there is not, and for one that the
-// caller may not know of.
+// unknown returns the answer for peers that do not exist and for peers that the caller
+// may not see.
 func (c addressing) unknown(ctx context.Context, me mail.Peer, addresses []string) *problem {
 	p := &problem{code: mail.UnknownRecipient, details: map[string]any{"recipients": addresses}}
 	if names := c.suggestions(ctx, me, addresses[0]); len(names) > 0 {
@@ -231,7 +231,7 @@ func (c addressing) sent(v *mail.Sent, w standings) *answer {
 	return &answer{text: text.String(), out: out}
 }
 
-// text says what happened, and that it is no delivery.
+// text states what was done with the message, and that it is not delivered yet.
 func (d deliveryOut) text() string {
 	word := "stored"
 	if d.State == mail.Held {

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The facts of a principal that sessions are told apart by, and that agents'
-// processes are known by.
+// The facts of a principal by which sessions are distinguished, and agents' processes
+// recognised.
 const (
 	factInstance = principal.FactInstance
 	factToken    = "token"
@@ -21,9 +21,9 @@ const (
 	factParent   = "parent_process"
 )
 
-// SessionOf names the session that who acts in: a legacy session by its
-// digest; without one the process instance on the Unix socket, the token, or
-// the principal itself.
+// SessionOf returns the name of the session in which who acts: a legacy session is named
+// by its digest; without one, the name is made from the process instance on the Unix
+// socket, the token, or the principal itself.
 func SessionOf(who *principal.Principal, digest string) string {
 	if digest != "" {
 		return "s:" + digest
@@ -38,7 +38,7 @@ func SessionOf(who *principal.Principal, digest string) string {
 	return "p:" + who.Name()
 }
 
-// gradeOf is how well the name of a principal is founded.
+// gradeOf returns the grade of a principal's name.
 func gradeOf(who *principal.Principal) string {
 	switch kind, _, _ := principal.Parse(who.Name()); kind {
 	case principal.KindUID:
@@ -49,31 +49,31 @@ func gradeOf(who *principal.Principal) string {
 	return principal.Verified.String()
 }
 
-// session is one that was seen here: who acts in it, its last sign of life, and
-// what of it waits. Everything but last and called is guarded by the table.
+// session is a session that was seen here: its owner, its last sign of life, and its
+// waiting calls and streams. The table's lock guards everything but last and called.
 type session struct {
 	owner   mail.Owner
-	witness principal.Witness // of the process behind it; nil: none can tell
+	witness principal.Witness // of the process behind it; nil: there is none
 	last    atomic.Int64      // sign of life, in nanoseconds of the table's clock
-	called  atomic.Int64      // the last call of its own, in nanoseconds of the table's clock; 0: none
-	touched int64             // when the book was told
+	called  atomic.Int64      // the last call, in nanoseconds of the table's clock; 0: none
+	touched int64             // when its lease was last extended in the book
 
-	peer    string // its peer, once it has one
-	ended   bool   // its connection is closed, or its process gone
-	shim    string // the parent process of a shim, for siblings
-	joined  *session
+	peer    string     // the id of its peer; empty: none
+	ended   bool       // its connection is closed, or its process gone
+	shim    string     // the parent process of a shim, for siblings
+	joined  *session   // the sibling whose session it shares; nil: none
 	members []*session // siblings that joined it
 
-	calls   int    // that wait
+	calls   int    // waiting calls
 	listens int    // open streams of subscriptions/listen
 	subs    int    // subscriptions of a legacy session
-	name    string // of its peer, whose pace it has; empty: its own
+	name    string // of its peer, to which its sends are charged; empty: charged to itself
 	made    uint64 // later sessions have higher numbers
 
-	position *position // of an inbox without a cursor; nil: at the oldest message
+	position *position // of an inbox without a cursor; nil: none
 
-	hooked   int64 // last time that a hook asked for it; 0: none did
-	hookTold int64 // the newest message that a hook has told of
+	hooked   int64 // the last time that a hook asked for it; 0: none did
+	hookTold int64 // the newest message that a hook has reported
 }
 
 // lives reports whether it, or a sibling that joined it, has not ended.
@@ -84,22 +84,21 @@ func (s *session) lives() bool {
 	return slices.ContainsFunc(s.members, func(m *session) bool { return !m.ended })
 }
 
-// How many calls may wait at once: of one session, and of all sessions of one
-// principal.
+// Bounds of waiting calls: of one session, and of all sessions of one principal.
 const (
 	maxWaiting      = 4
 	maxWaitingOfAll = 4096
 )
 
-// How long sessions are kept: one with a peer, so that any sign of life
-// extends its lease again, and one without.
+// How long sessions are kept without a sign of life: with a peer, whose lease a later
+// sign extends again, and without one.
 const (
 	keptBound   = 24 * time.Hour
 	keptUnbound = 10 * time.Minute
-	touchMost   = 30 * time.Second // between two extensions of one lease
+	touchMost   = 30 * time.Second // the longest time between two extensions of one lease
 )
 
-// sessions is the table of those that were seen.
+// sessions is the table of the sessions that were seen.
 type sessions struct {
 	node  string
 	join  bool // siblings of one parent share a session
@@ -109,9 +108,9 @@ type sessions struct {
 	mu     sync.RWMutex
 	byKey  map[string]*session // by principal.Key and session
 	byID   map[string]*session // by peer id
-	late   map[string]bool     // sessions that were closed under a call: to be ended once more
+	late   map[string]bool     // sessions that were closed during a call: their leases are ended once more
 	made   uint64              // sessions so far
-	asleep map[string]int      // calls that wait, by principal
+	asleep map[string]int      // waiting calls, by principal
 
 	paces   paces
 	formers formers
@@ -127,7 +126,7 @@ func newSessions(node string, join bool, lease time.Duration) *sessions {
 
 func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
 
-// seen notes a sign of life of a session that is known: one look-up.
+// seen notes a sign of life of a known session. It costs one look-up.
 func (t *sessions) seen(who *principal.Principal, digest string) {
 	key := who.Name() + "\x00" + SessionOf(who, digest)
 	t.mu.RLock()
@@ -138,16 +137,16 @@ func (t *sessions) seen(who *principal.Principal, digest string) {
 	}
 }
 
-// How a session is used.
+// use is how a session is used.
 type use uint8
 
 const (
-	asStream  use = iota // by what was opened once and stays: no sign of life
+	asStream  use = iota // by a stream that was opened once and stays: no sign of life
 	asCall               // by a call
 	asBridged            // by a call through `doorward connect`: the agent is the parent of its process
 )
 
-// of is the session that who acts in, made on first use.
+// of returns the session in which who acts, creating it on first use.
 func (t *sessions) of(who *principal.Principal, digest string, u use) *session {
 	name := SessionOf(who, digest)
 	key := who.Name() + "\x00" + name
@@ -192,8 +191,9 @@ func (t *sessions) enter(who *principal.Principal, name, key string) *session {
 	return s
 }
 
-// behindShim adds the agent itself, once. That the session comes from a shim
-// is claimed; it can only keep an agent's shell from the operator's commands.
+// behindShim adds the parent process of a shim, which is the agent itself, once. That the
+// session comes from a shim is claimed; the claim can only keep an agent's shell from the
+// operator's commands.
 func (s *session) behindShim(who *principal.Principal) {
 	f, ok := who.Fact(factParent)
 	if s.shim != "" || !ok || f.Value == "" || !f.Grade.MayRestrict() {
@@ -203,8 +203,8 @@ func (s *session) behindShim(who *principal.Principal) {
 	s.owner.Processes = append(s.owner.Processes[:len(s.owner.Processes):len(s.owner.Processes)], f.Value)
 }
 
-// leader is the session that s acts as: a sibling's when they may join and s
-// has no peer of its own. The caller holds mu.
+// leader returns the session that s acts as: a sibling's, if siblings may join and s has
+// no peer of its own. The caller holds mu.
 func (t *sessions) leader(s *session) *session {
 	if s.joined == nil && t.join && s.shim != "" && s.peer == "" {
 		for _, o := range t.byKey {
@@ -222,8 +222,8 @@ func (t *sessions) leader(s *session) *session {
 	return s.joined
 }
 
-// bind notes the peer that a session turned out to be, by its present name; the
-// zero one: none any more. It reports whether that is another peer than before.
+// bind notes the peer of a session with its present name; a zero peer: none any more. It
+// reports whether that is another peer than before.
 func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	t.mu.RLock()
 	same := s.peer == p.ID && s.name == nameOf(p)
@@ -251,7 +251,7 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	return true
 }
 
-// nameOf tells names of all principals apart; empty for no peer.
+// nameOf returns a name that is unique among all principals; empty: no peer.
 func nameOf(p mail.Peer) string {
 	if p.ID == "" {
 		return ""
@@ -259,15 +259,15 @@ func nameOf(p mail.Peer) string {
 	return p.Principal + "\x00" + p.Namespace + "\x00" + p.Name
 }
 
-// peerOf is the peer of a session, as far as is known here.
+// peerOf returns the id of a session's peer, as far as it is known here.
 func (t *sessions) peerOf(s *session) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return s.peer
 }
 
-// end marks a session as over: its connection was closed. again: a call was
-// under way then, and may have extended its lease.
+// end marks a session as ended, because its connection was closed. again: a call was in
+// progress then and may have extended its lease.
 func (t *sessions) end(who *principal.Principal, digest string, again bool) {
 	name := SessionOf(who, digest)
 	t.mu.Lock()
@@ -281,7 +281,7 @@ func (t *sessions) end(who *principal.Principal, digest string, again bool) {
 	}
 }
 
-// wait takes one of a session's places for calls that wait.
+// wait takes one of the session's places for waiting calls; false: there is none.
 func (t *sessions) wait(s *session) (leave func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -307,7 +307,7 @@ func (t *sessions) waits(s *session) bool {
 	return s.calls > 0
 }
 
-// stream counts an open stream that mail is pushed on.
+// stream counts an open stream on which mail is pushed.
 func (t *sessions) stream(s *session, listen bool) (leave func()) {
 	n := &s.subs
 	if listen {
@@ -323,14 +323,14 @@ func (t *sessions) stream(s *session, listen bool) (leave func()) {
 	}
 }
 
-// ownerOf is who a session acts as in the book.
+// ownerOf returns the owner as which a session acts in the book.
 func (t *sessions) ownerOf(s *session) mail.Owner {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return s.owner
 }
 
-// paceOf is the key that the sends of a session are charged to.
+// paceOf returns the key to which the sends of a session are charged.
 func (t *sessions) paceOf(s *session) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -344,8 +344,7 @@ func (s *session) paceKey() string {
 	return "session\x00" + s.owner.Principal + "\x00" + s.owner.Session
 }
 
-// former remembers the processes of a session that has had a name. The caller
-// holds mu.
+// former remembers the processes of a session that has a name. The caller holds mu.
 func (t *sessions) former(s *session) {
 	if s.peer != "" {
 		t.formers.add(s.owner.Processes)

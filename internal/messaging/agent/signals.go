@@ -5,22 +5,21 @@ import "sync"
 // signals distributes the store's notifications to waiting calls, so that they do
 // not poll the database.
 //
-// Invariant: an event after join is seen: a waiter joins, then looks, then waits,
-// then looks again (level-triggered). A pending signal stands for all that
-// follow.
+// Invariant: no event after join is missed: a waiter joins, then looks, then waits, then
+// looks again (level-triggered). A pending signal stands for all later ones.
 type signals struct {
 	mu      sync.Mutex
 	waiters map[string]map[*waiter]struct{} // by topic
 }
 
-// topicAny is for who wants to hear of every signal.
+// topicAny is the topic of waiters for every signal.
 const topicAny = "*"
 
 type waiter struct{ wake chan struct{} }
 
 func newSignals() *signals { return &signals{waiters: make(map[string]map[*waiter]struct{})} }
 
-// join waits for topics from now on. leave must be called.
+// join begins to wait for topics. leave must be called.
 func (g *signals) join(topics ...string) (wake <-chan struct{}, leave func()) {
 	w := &waiter{wake: make(chan struct{}, 1)}
 	g.mu.Lock()
@@ -45,8 +44,8 @@ func (g *signals) leave(w *waiter, topics []string) {
 	}
 }
 
-// signal wakes the waiters of a topic; the empty topic wakes all, because signals
-// may have been missed. It does not block.
+// signal wakes the waiters of a topic; the empty topic wakes all, because signals may
+// have been missed. It does not block.
 func (g *signals) signal(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,5 +68,5 @@ func wakeAll(ws map[*waiter]struct{}) {
 	}
 }
 
-// topicSession is signalled here when a session got a peer.
+// topicSession is signalled by this package when a session gets another peer.
 func topicSession(session string) string { return "session:" + session }

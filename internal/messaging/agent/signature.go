@@ -8,16 +8,16 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// Signer signs envelopes with the node's key, for mail.Options.Sign: ed25519
-// over the fields, each with its length in front, so that no two lists of
-// fields read the same.
+// Signer returns a function that signs envelopes with the node's key, for
+// mail.Options.Sign: ed25519 over the fields, each preceded by its length, so that two
+// different lists of fields never have the same encoding.
 func Signer(key ed25519.PrivateKey) func(fields ...string) string {
 	return func(fields ...string) string {
 		return base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, signed(fields)))
 	}
 }
 
-// signedLabel keeps a signature of an envelope from being one of anything else.
+// signedLabel keeps the signature of an envelope from being valid for anything else.
 const signedLabel = "doorward/message/v1"
 
 func signed(fields []string) []byte {
@@ -29,8 +29,8 @@ func signed(fields []string) []byte {
 	return b
 }
 
-// The results of checking a signature. A valid signature proves what this daemon
-// recorded, and nothing about the truth of a body.
+// Results of the check of a signature. A valid signature proves what this daemon
+// recorded, not that the body is true.
 const (
 	signatureValid   = "valid"
 	signatureInvalid = "invalid"

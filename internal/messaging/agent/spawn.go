@@ -12,7 +12,7 @@ import (
 	spawning "github.com/doorward/doorward/internal/messaging/spawn"
 )
 
-// spawner starts agents; nil: agents cannot be started.
+// spawner returns the spawner; nil: agents cannot be started.
 func (s *Server) spawner() Spawner {
 	if s.o.Spawner == nil {
 		return nil
@@ -52,9 +52,8 @@ func spawnOutOf(s *mail.Spawn) spawnOut {
 	return out
 }
 
-// spawn starts an agent: checked against its launcher, entered in the book
-// with its name, and only then started. A repeated call with the same key
-// starts nothing.
+// spawn starts an agent: the request is checked against its launcher, entered in the book
+// with its name, and only then started. A repeated call with the same key starts nothing.
 func spawn(ctx context.Context, c *call) (*answer, error) {
 	m := c.s.spawner()
 	if m == nil {
@@ -83,8 +82,8 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 		return nil, c.starting.overBudget(err)
 	}
 	if !begun.Replay {
-		// Once it is entered it is started, or told to have failed, whether or
-		// not the caller waits for that.
+		// A spawn that is entered is started, or reported as failed, whether or not the
+		// caller waits for it.
 		if err := m.Start(context.WithoutCancel(ctx), begun, who, r); err != nil {
 			c.details = append(c.details, field("spawn", begun.ID))
 			return nil, err
@@ -98,8 +97,8 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 		token(out.Name), out.State, out.SpawnID, out.ExpiresAt), out: out}, nil
 }
 
-// overBudget ends a started agent that has used up its budget, and gives err
-// back.
+// overBudget ends the calling agent if err says that its budget is used up, and returns
+// err.
 func (c starting) overBudget(err error) error {
 	if m := c.s.spawner(); m != nil && c.owner.Spawn != "" && isRefusal(err, mail.Budget) {
 		m.OverBudget(c.owner.Spawn)
@@ -129,7 +128,7 @@ func (c starting) spawnRequest() (spawning.Request, error) {
 	return r, nil
 }
 
-// spawnStatus tells how an agent of the caller's is doing.
+// spawnStatus returns the state of an agent that the caller has started.
 func spawnStatus(ctx context.Context, c *call) (*answer, error) {
 	s, err := c.starting.ownSpawn(ctx)
 	if err != nil {
@@ -155,7 +154,7 @@ func spawnStatus(ctx context.Context, c *call) (*answer, error) {
 	return &answer{text: text, out: out}, nil
 }
 
-// ownSpawn is the agent that the arguments name, if the caller has started it.
+// ownSpawn returns the spawn that the arguments name, if the caller has started it.
 func (c starting) ownSpawn(ctx context.Context) (*mail.Spawn, error) {
 	if _, err := c.me(ctx); err != nil {
 		return nil, err
@@ -167,11 +166,11 @@ type stopOut struct {
 	State string `json:"state"`
 }
 
-// stopTime is how long a stop waits for the end that it has caused.
+// stopTime is how long a stop waits for the end after the grace.
 const stopTime = 3 * time.Second
 
-// spawnStop ends an agent of the caller's. It answers when that has ended, or
-// a little after the grace.
+// spawnStop ends an agent that the caller has started. It answers when the agent has
+// ended, or a little after the grace.
 func spawnStop(ctx context.Context, c *call) (*answer, error) {
 	s, err := c.starting.ownSpawn(ctx)
 	if err != nil {
@@ -192,7 +191,8 @@ func spawnStop(ctx context.Context, c *call) (*answer, error) {
 	return &answer{text: "The agent is " + s.State + ".", out: stopOut{s.State}}, nil
 }
 
-// ended waits until a spawn has ended, and gives what is known of it then.
+// ended waits until a spawn has ended or the limit is reached, and returns it as read
+// last.
 func (c starting) ended(ctx context.Context, s *mail.Spawn, wake <-chan struct{}, limit time.Duration) *mail.Spawn {
 	limit = min(limit, c.s.o.Limits.WaitCap)
 	for end := time.Now().Add(limit); ctx.Err() == nil && c.s.closing.Err() == nil; {

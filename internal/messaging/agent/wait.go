@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// ending is why a wait is over.
+// ending is the reason for which a wait ended.
 type ending string
 
 const (
@@ -20,14 +20,12 @@ const (
 	endShutdown ending = "shutdown"
 )
 
-// progressEvery is how often a call that waits says so, where its client wants
-// to hear it.
+// progressEvery is how often a waiting call reports progress, if its client asked for it.
 const progressEvery = 15 * time.Second
 
-// await looks, and looks again at each signal, until look finds something or the
-// time is over. The signals are joined before the first look, so that nothing
-// between the two is missed. The right to look is checked again before each
-// further look, because policy may have changed.
+// await calls look, and again after each signal, until it finds something or the time is
+// over. The signals are joined before the first look, so that none is missed. The right
+// to read is checked again before each further look, because policy may have changed.
 func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
 	leave, ok := c.s.sessions.wait(c.session)
 	if !ok {
@@ -51,7 +49,7 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 			}
 		case <-tick:
 			c.progress(int(time.Since(begin).Seconds()))
-		case <-timer: // a signal may have come with it
+		case <-timer: // a signal may have come at the same time
 			if found, err := c.lookAgain(look); err != nil || found {
 				return endFound, err
 			}
@@ -64,7 +62,7 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 	}
 }
 
-// lookAgain is look, for who is still allowed to.
+// lookAgain checks the right of the caller again, then looks.
 func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
 	if d := c.ask(c.verb.action, nil); !d.Allow {
 		return false, denied(d.Rule)
@@ -72,7 +70,7 @@ func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
 	return look()
 }
 
-// nothing records a call that found nothing, by itself or with its equals.
+// nothing records a call that found nothing, by itself or together with its repetitions.
 func (c *call) nothing(end ending, waited int64) error {
 	fields := []audit.Field{field("ended", string(end)), number("waited_ms", waited), number("given", 0)}
 	parts := []string{c.pass.Act().Who.Key(), c.owner.Session, c.verb.name, c.pass.Rule()}
@@ -104,7 +102,7 @@ type waitOut struct {
 	SpawnState   string      `json:"spawn_state,omitempty"`
 }
 
-// waiting is what a wait looks at.
+// waiting holds what a wait looks for, and what it has found.
 type waiting struct {
 	c              *call
 	mail           bool
@@ -115,8 +113,8 @@ type waiting struct {
 	counts mail.Counts
 }
 
-// wait waits for news. It gives no text, leases nothing and confirms nothing;
-// its cursor covers the notices that it shows.
+// wait waits for news. It returns no text of messages, leases nothing and confirms no
+// message; its cursor covers the notices that it shows.
 func wait(ctx context.Context, c *call) (*answer, error) {
 	me, err := c.me(ctx)
 	if err != nil {
@@ -151,8 +149,8 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 	return w.answer(), nil
 }
 
-// look reads everything that the answer says, and reports whether there is
-// news of what is waited for.
+// look reads what the answer reports, and returns whether there is news that the call
+// waits for.
 func (w *waiting) look(ctx context.Context) (bool, error) {
 	book := w.c.s.o.Book
 	me, n, waiting, err := book.Look(ctx, w.c.owner)
@@ -190,8 +188,8 @@ func (w *waiting) look(ctx context.Context) (bool, error) {
 	return reason != "", nil
 }
 
-// stateOf is the state of a message to several recipients: the first that is
-// open, else the first that is not confirmed. settled: none is open.
+// stateOf returns the state of a message to several recipients: the first that is open,
+// otherwise the first that is not confirmed. settled: none is open.
 func stateOf(ds []mail.Delivery) (state string, settled bool) {
 	state, settled = mail.Acked, true
 	for _, d := range ds {

@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// The ways in which a peer is woken, in the order in which they own a message.
+// The ways in which a peer is woken, in their order of precedence for a message.
 const (
 	wakeWait      = "wait"
 	wakeListen    = "listen"
@@ -11,10 +11,10 @@ const (
 	wakeNone      = "none"
 )
 
-// hookTime is how long one question of a hook stands for more to come.
+// hookTime is how long after a call of a hook another one is expected.
 const hookTime = 24 * time.Hour
 
-// wokenBy is how a session that lives will be told of mail. The caller holds mu.
+// wokenBy returns how a live session will be told of mail. The caller holds mu.
 func (t *sessions) wokenBy(s *session) string {
 	switch {
 	case s.calls > 0:

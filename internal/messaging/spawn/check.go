@@ -13,11 +13,11 @@ import (
 
 const codeRights = mail.RightsExceedParent
 
-// Check holds a request against its launcher, before anything is entered in
-// the book. The error is a *mail.Error: SPAWN_DISABLED, LAUNCHER_UNKNOWN,
-// LAUNCHER_CHANGED, RIGHTS_EXCEED_PARENT, CWD_OUTSIDE_ROOTS, BUDGET or
-// INVALID_ARGUMENT. All of it is looked at again by Start: what was so may not
-// be so any more.
+// Check checks a request against its launcher, before a spawn is entered in the book. The
+// error is a *mail.Error: SPAWN_DISABLED, LAUNCHER_UNKNOWN, LAUNCHER_CHANGED,
+// RIGHTS_EXCEED_PARENT, CWD_OUTSIDE_ROOTS, BUDGET or INVALID_ARGUMENT. Start repeats the
+// checks of the launcher, the rights and the directory, because these can change in
+// between.
 func (m *Manager) Check(parent *principal.Principal, r Request) (mail.SpawnDraft, error) {
 	l, rights, err := m.permitted(parent, &r)
 	if err != nil {
@@ -39,7 +39,8 @@ func (m *Manager) Check(parent *principal.Principal, r Request) (mail.SpawnDraft
 	return d, nil
 }
 
-// permitted is what of a request does not depend on the file system.
+// permitted makes the checks that do not read the directory: launcher, model, approval
+// and rights.
 func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher, []string, error) {
 	m.mu.Lock()
 	l, any := m.launchers[r.Launcher], len(m.launchers) > 0
@@ -69,9 +70,8 @@ func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher,
 	return l, rights, err
 }
 
-// folder takes hold of the directory in which an agent starts: inside of the
-// launcher's roots, and for one that an agent asks for, inside of its parent's
-// own.
+// folder opens the directory in which an agent starts. It lies inside of the launcher's
+// roots, and inside of the parent's directory if the parent is a started agent itself.
 func (m *Manager) folder(l *Launcher, parent *principal.Principal, cwd string) (*os.File, string, error) {
 	roots, start := l.Roots, l.Cwd
 	above := m.folderOf(parent)
@@ -92,8 +92,8 @@ func (m *Manager) folder(l *Launcher, parent *principal.Principal, cwd string) (
 	return folder, real, nil
 }
 
-// folderOf is where a parent works that was started here itself; empty for
-// every other, and for one that has ended.
+// folderOf returns the directory of a parent that is a running agent of this manager;
+// empty for every other parent.
 func (m *Manager) folderOf(parent *principal.Principal) string {
 	if a := m.agentOf(parent); a != nil {
 		return a.dir
@@ -101,7 +101,7 @@ func (m *Manager) folderOf(parent *principal.Principal) string {
 	return ""
 }
 
-// agentOf is the agent that a principal is; nil for none that runs.
+// agentOf returns the running agent whose principal is p; nil: none.
 func (m *Manager) agentOf(p *principal.Principal) *agent {
 	kind, id, err := principal.Parse(p.Name())
 	if err != nil || kind != principal.KindSpawn {
@@ -112,8 +112,8 @@ func (m *Manager) agentOf(p *principal.Principal) *agent {
 	return m.agents[id]
 }
 
-// budget takes what was asked for, if the launcher allows it. Of the time of a
-// parent that was started itself, there is no more than it has left.
+// budget sets the requested budget, if the launcher allows it. A parent that is a started
+// agent cannot give more time than it has left.
 func (m *Manager) budget(l *Launcher, parent *principal.Principal, r *Request, d *mail.SpawnDraft) error {
 	for _, b := range []struct {
 		what  string

@@ -8,11 +8,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// childrenGrace is what an agent gets whose parent is gone.
+// childrenGrace is the grace for an agent whose parent is gone.
 const childrenGrace = 2 * time.Second
 
-// end ends an agent in a state. An agent that is stopped by request, or because
-// it is no longer wanted, is not asked: its token is invalid at once.
+// end ends an agent and records the state as the reason, unless one is recorded already.
+// In the grace of a stop (Killed) its token stays valid, so that the agent can finish its
+// work; in every other state the token is invalid at once.
 func (m *Manager) end(a *agent, state string, grace time.Duration) {
 	m.mu.Lock()
 	if a.why == "" {
@@ -28,8 +29,8 @@ func (m *Manager) end(a *agent, state string, grace time.Duration) {
 	}
 }
 
-// Stop ends an agent: it is asked to end by SIGTERM and, after grace, killed
-// with all it started. UNKNOWN_SPAWN for what does not run.
+// Stop ends an agent: it gets SIGTERM and, after grace, is killed with all processes that
+// it started. UNKNOWN_SPAWN: no such agent runs.
 func (m *Manager) Stop(id string, grace time.Duration) error {
 	a := m.started(id)
 	if a == nil {
@@ -39,7 +40,7 @@ func (m *Manager) Stop(id string, grace time.Duration) error {
 	return nil
 }
 
-// OverBudget ends an agent at once that asked for more than its budget has.
+// OverBudget kills an agent that has exceeded its budget.
 func (m *Manager) OverBudget(id string) {
 	if a := m.started(id); a != nil {
 		m.end(a, mail.OverBudget, 0)
@@ -52,13 +53,14 @@ func (m *Manager) started(id string) *agent {
 	return m.agents[id]
 }
 
-// ParentGone ends the agents that a session of this node started, except those
-// that were to outlive it.
+// ParentGone ends the agents that a session of this node started, except those that may
+// outlive it.
 func (m *Manager) ParentGone(session string) {
 	m.endAll(func(a *agent) bool { return a.session == session && !a.keep })
 }
 
-// endChildren ends those that an agent had started, likewise.
+// endChildren ends the agents that an agent has started, except those that may outlive
+// it.
 func (m *Manager) endChildren(id string) {
 	name := principal.Spawn(id)
 	m.endAll(func(a *agent) bool { return a.parent.Name() == name && !a.keep })
@@ -78,9 +80,9 @@ func (m *Manager) endAll(which func(*agent) bool) {
 	}
 }
 
-// Recover ends in the book what an earlier run of this node left open: its
-// processes ended with it. It removes what that run left lying about. It is
-// called before anything is started.
+// Recover ends, in the book, the spawns that an earlier run of this node left open: their
+// processes ended with that run. It removes the files that the run left. It is called
+// before anything is started.
 func (m *Manager) Recover(ctx context.Context) error {
 	sweepTokens(m.o.RuntimeDir)
 	sweepOutputs(m.o.StateDir)
@@ -100,9 +102,9 @@ func (m *Manager) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Close refuses further starts, ends all agents and waits until the book has been
-// told. Agents that are left when ctx ends are killed, and reported by the next
-// start.
+// Close refuses further starts, ends all agents and waits until their ends are in the
+// book. Agents that are left when ctx ends are killed, and the next start reports their
+// ends.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true

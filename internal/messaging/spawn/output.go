@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// resultBytes of what an agent said last are its result.
+	// resultBytes is the size of a result: the end of an agent's output.
 	resultBytes = 64 << 10
-	// outputsKept is how long a whole output lies in the state directory.
+	// outputsKept is how long a whole output is kept in the state directory.
 	outputsKept = 7 * 24 * time.Hour
 	outputsDir  = "spawns"
 )
 
-// output keeps what an agent writes to its standard output: the end of it in
-// memory, and of one that is longer, all up to a bound in a file, which has its
-// name once it was looked at. It is read to its end whatever happens, so that the
-// agent never waits for us.
+// output keeps what an agent writes to its standard output: the end of it in memory and,
+// if it is longer than a result, all of it up to a bound in a file. The file gets its
+// final name after it was searched (settle). The output is always read to its end, so
+// that the agent never waits for the daemon.
 type output struct {
 	dir, id string
 	most    int64
@@ -37,7 +37,7 @@ type output struct {
 	sum   hash.Hash
 	size  int64 // in the file
 	total int64
-	lost  bool // there can be no file
+	lost  bool // no file could be made
 }
 
 func newOutput(state, id string, most int64) *output {
@@ -66,8 +66,8 @@ func (o *output) add(b []byte) {
 	o.store(b)
 }
 
-// open makes the file once there is more than a result, and begins it with
-// what there was.
+// open creates the file when the output exceeds a result, and writes the output so far to
+// it.
 func (o *output) open() {
 	err := os.MkdirAll(o.dir, 0o700)
 	if err == nil {
@@ -80,7 +80,7 @@ func (o *output) open() {
 	o.store(o.last)
 }
 
-// The endings of a whole output: before anybody has looked at it, and then.
+// The suffixes of a whole output: before it was searched, and after.
 const (
 	unseen = ".part"
 	seen   = ".out"
@@ -99,11 +99,11 @@ func (o *output) store(b []byte) {
 	o.sum.Write(b[:n])
 	o.size += int64(n)
 	if err != nil {
-		o.most = o.size // the disk is full: what is there is there
+		o.most = o.size // the disk is full: the file keeps what it has
 	}
 }
 
-// end returns the result, and all of the output where that is more; else nil.
+// end returns the result and, if there is a file, the whole output; otherwise nil.
 func (o *output) end() (text string, whole io.Reader) {
 	text = string(o.last[max(0, len(o.last)-resultBytes):])
 	if o.file == nil {
@@ -112,27 +112,27 @@ func (o *output) end() (text string, whole io.Reader) {
 	return text, io.NewSectionReader(o.file, 0, o.size)
 }
 
-// settle keeps the whole output and tells where, or removes it.
+// settle keeps the whole output and returns a link to it, or removes it and returns nil.
 func (o *output) settle(keep bool) *mail.Ref {
 	if o.file == nil {
 		return nil
 	}
 	o.file.Close()
 	if !keep || os.Rename(o.path(unseen), o.path(seen)) != nil {
-		_ = os.Remove(o.path(unseen)) // or the next start does
+		_ = os.Remove(o.path(unseen)) // otherwise the next start removes it
 		return nil
 	}
 	uri := url.URL{Scheme: "file", Path: o.path(seen)}
 	return &mail.Ref{URI: uri.String(), SHA256: hex.EncodeToString(o.sum.Sum(nil)), Size: o.size}
 }
 
-// sweepOutputs removes stored outputs that are old or were never searched. It
-// runs before anything is started.
+// sweepOutputs removes stored outputs that are old or were never searched. It is called
+// before anything is started.
 func sweepOutputs(state string) {
 	dir := filepath.Join(state, outputsDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // none was ever kept
+		return // no output was kept yet
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
@@ -142,8 +142,8 @@ func sweepOutputs(state string) {
 	}
 }
 
-// plainText is s as UTF-8 without what is not printable, line ends and tabs
-// aside.
+// plainText returns s as valid UTF-8 without unprintable characters other than line feeds
+// and tabs.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r != '\n' && r != '\t' && !visible.Printable(r) {
@@ -153,8 +153,7 @@ func plainText(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// cutText keeps so many bytes of the end of a text, and begins it with a whole
-// character.
+// cutText returns at most the last most bytes of s, beginning at a whole character.
 func cutText(s string, most int) string {
 	if len(s) <= most {
 		return s

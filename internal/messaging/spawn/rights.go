@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// grants reports whether one word of a scope gives all that another does.
+// grants reports whether one word of a scope includes another.
 func grants(word, other string) bool {
 	if word == other {
 		return true
@@ -17,13 +17,12 @@ func grants(word, other string) bool {
 	return whole && one && strings.HasPrefix(tool, server+"/")
 }
 
-// within reports whether words give all that word does. Messaging is every
-// agent's.
+// within reports whether words include word. Every agent has messaging ("agent").
 func within(word string, words []string) bool {
 	return word == "agent" || slices.ContainsFunc(words, func(w string) bool { return grants(w, word) })
 }
 
-// common are the words that both sides give: of a server and a tool on it, the
+// common returns the words that both sides include: of a server and a tool on it, the
 // tool.
 func common(a, b []string) []string {
 	all := []string{}
@@ -41,8 +40,8 @@ func common(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// bound is the proved scope of a parent; false when nothing but the policy
-// bounds it.
+// bound returns the proved scope of a parent; false: it has none, and only policy bounds
+// it.
 func bound(parent *principal.Principal) ([]string, bool) {
 	f, scoped := parent.Fact("scope")
 	if !scoped {
@@ -55,9 +54,9 @@ func bound(parent *principal.Principal) ([]string, bool) {
 	return words, true
 }
 
-// rights returns the rights of an agent: the intersection of its launcher's, its
-// parent's and its request's. A requested word outside is refused instead of
-// dropped. What policy denies the parent is found out at each act.
+// rights returns the rights of an agent: the intersection of its launcher's, its parent's
+// and its request's. A requested word outside of the others is an error, not dropped.
+// Policy for the parent is not evaluated here: it decides each act.
 func (r *Request) rights(l *Launcher, parent *principal.Principal) ([]string, error) {
 	words := slices.Clone(l.Rights)
 	above, scoped := bound(parent)

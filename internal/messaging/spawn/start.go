@@ -28,22 +28,22 @@ type agent struct {
 	digest   [sha256.Size]byte
 	dir      string // where it started
 	until    time.Time
-	token    string // the path of its token
+	token    string // the path of its token file
 	output   *output
 
 	// Guarded by Manager.mu.
-	live    bool   // its token counts
-	why     string // the state in which it is being ended; empty: it ends by itself
+	live    bool   // its token is valid
+	why     string // the state with which it is being ended; empty: it ends by itself
 	process *process.Process
 	timer   *time.Timer
 }
 
 var errClosing = errors.New("the daemon is stopping")
 
-// Start starts the agent of a spawn that has been entered in the book, and
-// returns when its process runs. Earlier checks are made again, and the checked
-// objects are the ones used. The book is told of the start, and of the end
-// whenever it comes; of a failed start, at once. The error is a *mail.Error.
+// Start starts the agent of a spawn that was entered in the book, and returns when its
+// process runs. It repeats the earlier checks, and uses the objects that it checked. It
+// reports the start to the book, and later the end; a failed start at once. The error is
+// a *mail.Error.
 func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Principal, r Request) error {
 	a := &agent{id: s.ID, name: s.Name, parent: parent, session: s.ParentSession, keep: s.KeepOnExit, result: s.WantResult,
 		rights: slices.Clone(s.Rights), until: deadline(s)}
@@ -67,8 +67,8 @@ func (m *Manager) Start(ctx context.Context, s *mail.Spawn, parent *principal.Pr
 	return &mail.Error{Code: mail.SpawnDisabled, Err: err}
 }
 
-// enter admits a, unless starts are refused by now. An agent that is not admitted
-// is reported to the book by the next start. From here on Close waits for tell.
+// enter registers a, unless the manager is closed. The book learns of an agent that is
+// not admitted from the next start (Recover). From here on Close waits for tell.
 func (m *Manager) enter(a *agent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +83,8 @@ func (m *Manager) enter(a *agent) error {
 	return nil
 }
 
-// launch starts the process. The token is there before it, and counts as soon
-// as there is one.
+// launch starts the process. The token file is written before; the token is valid from
+// the moment the process exists.
 func (m *Manager) launch(a *agent, r *Request) error {
 	l, rights, err := m.permitted(a.parent, r)
 	if err != nil {
@@ -106,7 +106,7 @@ func (m *Manager) launch(a *agent, r *Request) error {
 	return m.run(a, m.spec(a, l, r, folder))
 }
 
-// run makes the process known in the moment in which there is one.
+// run registers the process at the moment it is created: look-ups wait meanwhile.
 func (m *Manager) run(a *agent, spec process.Spec) error {
 	m.launching.Lock()
 	known := sync.OnceFunc(m.launching.Unlock)
@@ -123,14 +123,15 @@ func (m *Manager) run(a *agent, spec process.Spec) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a.why != "" { // somebody ended it before there was anything to end
+	if a.why != "" { // it was ended before its process existed
 		p.Kill()
 	}
 	a.timer = time.AfterFunc(time.Until(a.until), func() { m.end(a, mail.TimedOut, 0) })
 	return nil
 }
 
-// spec is what is started: the launcher's words, with values in their places.
+// spec returns the process to start: the launcher's arguments with their values filled
+// in.
 func (m *Manager) spec(a *agent, l *Launcher, r *Request, folder *os.File) process.Spec {
 	values := map[string]string{"{cwd}": a.dir, "{name}": a.name, "{model}": r.Model}
 	if r.Model == "" && len(l.Models) > 0 {
@@ -148,11 +149,11 @@ func (m *Manager) spec(a *agent, l *Launcher, r *Request, folder *os.File) proce
 		Sandbox: box, Stderr: func(line string) { m.o.Log.Debug("an agent wrote", "spawn", a.id, "line", line) }}
 }
 
-// attend gives an agent its prompt, takes what it says, waits for its end and
-// reports that.
+// attend writes the prompt to an agent, reads its output, waits for its end and reports
+// it.
 func (m *Manager) attend(a *agent, prompt string) {
 	p := a.process
-	go func() { // ends with the process at the latest, which closes Stdin
+	go func() { // returns at the latest when the process ends, which closes Stdin
 		_, _ = io.WriteString(p.Stdin, prompt)
 		p.Stdin.Close()
 	}()
@@ -163,7 +164,7 @@ func (m *Manager) attend(a *agent, prompt string) {
 	}()
 	<-p.Done()
 	m.leave(a)
-	// Somebody elsewhere may have been handed the other end.
+	// A process outside of the tree may hold the other end of the pipe.
 	_ = p.Stdout.SetReadDeadline(time.Now().Add(time.Second))
 	<-read
 	p.Stdout.Close()
@@ -180,11 +181,11 @@ func (m *Manager) leave(a *agent) {
 	}
 	m.mu.Unlock()
 	if a.token != "" {
-		_ = os.Remove(a.token) // it is worth nothing, and a start sweeps
+		_ = os.Remove(a.token) // the token is invalid anyway, and the next start removes the file
 	}
 }
 
-// ending is how an agent ended, with its result.
+// ending returns how an agent ended, with its result.
 func (m *Manager) ending(a *agent) mail.SpawnEnd {
 	m.mu.Lock()
 	e := mail.SpawnEnd{State: a.why}
@@ -208,15 +209,14 @@ func (m *Manager) ending(a *agent) mail.SpawnEnd {
 	return e
 }
 
-// The replacement for output that must not be passed on.
+// Replacements for output that must not be passed on.
 const (
 	resultWithheld = "(The result was withheld: it carries the mark of protected instructions.)"
 	wholeWithheld  = "(The whole output was withheld: it carries the mark of protected instructions. This is its end.)\n"
 )
 
-// result is the part of an agent's output that its parent is sent. The whole
-// output is searched before any of it is passed on, also the part that is not
-// sent.
+// result returns the part of an agent's output that its parent is sent. The whole output
+// is searched before any of it is passed on, including the part that is not sent.
 func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	text, whole := a.output.end()
 	text = cutText(o.Clean(text), resultBytes)
@@ -241,8 +241,8 @@ func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	return out, rest
 }
 
-// tell tells the book of an end until it has been heard, or the daemon stops;
-// then the next start does.
+// tell reports an end to the book, repeatedly until it is stored or the daemon stops;
+// then the next start reports it.
 func (m *Manager) tell(a *agent, e mail.SpawnEnd) {
 	defer m.busy.Done()
 	defer m.forget(a)

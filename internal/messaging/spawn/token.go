@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// Names of the files that hold tokens, around the spawn's id.
+// Prefix and suffix of the token files, around the spawn's id.
 const (
 	tokenBegin = "spawn-"
 	tokenEnd   = ".token"
 )
 
-// newToken is 256 random bits.
+// newToken returns a token of 256 random bits.
 func newToken(prefix string) string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // it does not fail
+	_, _ = rand.Read(b) // it never fails
 	return prefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// writeToken makes a new file that only the user can read. The file is complete,
-// or absent.
+// writeToken writes a token to a new file that only the user can read. The file is
+// complete, or absent.
 func writeToken(dir, id, token string) (string, error) {
 	path := filepath.Join(dir, tokenBegin+id+tokenEnd)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -39,12 +39,12 @@ func writeToken(dir, id, token string) (string, error) {
 	return path, nil
 }
 
-// sweepTokens removes what a daemon that was killed left. The tokens were worth
-// nothing from its end on.
+// sweepTokens removes the token files of a daemon that was killed. Their tokens have been
+// invalid since its end.
 func sweepTokens(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // there is none yet
+		return // the directory does not exist yet
 	}
 	for _, e := range entries {
 		if n := e.Name(); strings.HasPrefix(n, tokenBegin) && strings.HasSuffix(n, tokenEnd) && e.Type().IsRegular() {
@@ -53,11 +53,11 @@ func sweepTokens(dir string) {
 	}
 }
 
-// socketName is the socket's in a runtime directory.
+// socketName is the file name of the socket in a runtime directory.
 const socketName = "doorward.sock"
 
-// environment is what an agent gets beside the minimum: its launcher's
-// variables, and where `doorward connect` finds the daemon and the token.
+// environment returns the variables of an agent beside the minimum: its launcher's, and
+// the location of the daemon and the token for `doorward connect`.
 func (o *Options) environment(a *agent, l *Launcher) map[string]string {
 	env := maps.Clone(l.Env)
 	if env == nil {
