@@ -11,13 +11,13 @@ import (
 
 func (q operatorRequest) operator() *Operator { return q.s.Operator() }
 
-// by is who asks for something of the operator's.
+// by returns the caller of an operator's request.
 func (q operatorRequest) by() Caller {
 	processes, complete := q.s.o.Above(q.r)
 	return Caller{Who: q.who, Processes: processes, Complete: complete}
 }
 
-// told answers with what an act of the operator's has given.
+// told answers with the result of an act of the operator.
 func (q operatorRequest) told(out any, err error) error {
 	if err != nil {
 		return err
@@ -25,8 +25,8 @@ func (q operatorRequest) told(out any, err error) error {
 	return response(q).plain(http.StatusOK, out)
 }
 
-// args reads the body of an operator's request. A malformed body passes the gate
-// too before it is refused, so that it is recorded.
+// args reads the body of an operator's request. A malformed body is refused behind the
+// gate, so that it is recorded.
 func (q operatorRequest) args(into any) error {
 	if err := decode(q.body, into); err != nil {
 		return q.wrong(err)
@@ -54,7 +54,7 @@ func (q operatorRequest) adminShow() error {
 	return q.told(q.operator().Show(q.r.Context(), q.by(), q.name, ref))
 }
 
-// isRef is the form of a label, or of a version in full or from the front.
+// isRef reports whether s has the form of a label, or of a version or its prefix.
 func isRef(s string) bool { return document.ValidName(s) || isDigest(s) }
 
 func (q operatorRequest) adminPut() error {
@@ -149,7 +149,7 @@ func (q operatorRequest) adminIssue() error {
 	return response(q).created(out)
 }
 
-// scopeOf reads a scope: a word, or a list of words. Any other value is no scope.
+// scopeOf reads a scope: a word, or a list of words. Any other value gives none.
 func scopeOf(raw json.RawMessage) []string {
 	if word, ok := wire.Text(raw); ok {
 		return []string{word}

@@ -10,13 +10,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// bearerMark begins the ids of bearer tokens where the id of a session could
-// stand. No session's id has a colon.
+// bearerMark is the prefix of the ids of bearer tokens, which are used in place of
+// session ids. No session id has a colon.
 const bearerMark = "bearer:"
 
-// bearers are the bearer tokens that were shown beside a connection of another
-// kind, as a CI job on the Unix socket does, each proved at the door with every
-// request that shows it.
+// bearers holds the bearer tokens that were shown beside a connection of another kind, as
+// a CI job on the Unix socket does. Each is verified at every request that shows it.
 type bearers struct {
 	mu sync.Mutex
 	of map[string]bearing
@@ -27,12 +26,13 @@ type bearing struct {
 	until time.Time
 }
 
-// bearersKept bounds the tokens that are remembered; the oldest go first.
+// bearersKept bounds the tokens that are remembered; the one that expires first is
+// dropped.
 const bearersKept = 256
 
-// bearer is the id by which a request bears who, whose token was proved just
-// now. It depends on everything that is known of the token, so that two tokens
-// of one name do not lend each other their rights.
+// bearer returns the id under which the principal of a token, which was verified just
+// now, is remembered. It depends on all that is known of the token, so that two tokens of
+// one name do not share their rights.
 func (s *credentials) bearer(who *principal.Principal) (id string) {
 	sum := sha256.Sum256([]byte(who.Identity()))
 	id = bearerMark + hex.EncodeToString(sum[:8])
@@ -58,7 +58,7 @@ func (b *bearers) add(id string, is bearing) {
 	b.of[id] = is
 }
 
-// find returns the session of an id; nil: it has ended or never was.
+// find returns the principal of an id; nil: the id has expired or never was one.
 func (b *bearers) find(id string, now time.Time) *principal.Principal {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// bearerKept is for how long the reader of a bearer token goes on while the
-// store is away: it has no session whose end would say.
+// bearerKept is how long the reader of a bearer token keeps its view while the store is
+// away. Such a reader has no session whose end would limit it.
 const bearerKept = 10 * time.Minute
 
-// viewsKept is how many views of one reader are kept: there is another one for
-// each program that bears the token of its session.
+// viewsKept bounds the views of one reader. Each program that shows the session's token
+// has a view of its own.
 const viewsKept = 8
 
 // cache holds the views of readers that were given a text. While the store is
@@ -25,17 +25,17 @@ type cache struct {
 }
 
 type held struct {
-	until time.Time // of a bearer token; zero: as long as its session
+	until time.Time // expiry, for a bearer token; zero: it lives as long as its session
 	views map[string]sight
 }
 
-// sight is a view, with the set that it is of.
+// sight is a view with the set that it was made from.
 type sight struct {
 	*document.View
 	set *document.Set
 }
 
-// has reports whether a reader was given something.
+// has reports whether a reader was given a text.
 func (c *cache) has(key string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *cache) has(key string, now time.Time) bool {
 	return h != nil && (h.until.IsZero() || now.Before(h.until))
 }
 
-// find is the view of set that was made before, under what it depends on.
+// find returns the view that was made from set, under the key on of what it depends on.
 func (c *cache) find(key, on string, set *document.Set) (sight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,8 +53,8 @@ func (c *cache) find(key, on string, set *document.Set) (sight, bool) {
 	return sight{}, false
 }
 
-// keep stores a view that is about to be delivered, until a given time for a
-// reader without a session.
+// keep stores a view that is about to be delivered. until is its expiry for a reader
+// without a session; otherwise zero.
 func (c *cache) keep(key, on string, v sight, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +72,8 @@ func (c *cache) keep(key, on string, v sight, until time.Time) {
 	h.until, h.views[on] = until, v
 }
 
-// renew forgets the views of every other set, so that nothing is in memory on
-// their behalf that was withdrawn.
+// renew removes the views of every other set, so that no withdrawn document stays in
+// memory.
 func (c *cache) renew(set *document.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,14 +82,14 @@ func (c *cache) renew(set *document.Set) {
 	}
 }
 
-// drop forgets a reader.
+// drop removes a reader.
 func (c *cache) drop(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.held, key)
 }
 
-// sweep forgets the readers whose time is over.
+// sweep removes the readers whose session has ended or whose time is over.
 func (c *cache) sweep(now time.Time, lives func(session string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,8 +59,8 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	return upstream.Reply{Error: errNoMethod}, nil
 }
 
-// listed serves a request for a list. Without a valid token it returns what every
-// caller may have. A list for a reader has a record that names the reader.
+// listed serves a request for a list. Without a valid token the list has only what every
+// caller may read. A list for a reader has a record that names the reader.
 func (c *conn) listed(ctx context.Context, name string, array func(seen) []byte) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {
@@ -83,8 +83,8 @@ func (c *conn) Close() {
 	c.s.conns.remove(c)
 }
 
-// hello is an InitializeResult, or a DiscoverResult. The instructions in it are
-// the relay's to add: they depend on the request.
+// hello returns an InitializeResult or, in the modern era, a DiscoverResult. The relay
+// adds the instructions, because they depend on the request.
 func (s *Server) hello(modern bool) []byte {
 	return builtin.About{Name: "doorward-instructions", Title: "Doorward instructions", Version: s.o.Version, TTL: textTime,
 		Capabilities: `{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}`}.Hello(modern)

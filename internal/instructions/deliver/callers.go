@@ -16,39 +16,40 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// factSession names the fact by which a principal is known to come from a
-// session token: its id, verified.
+// factSession is the name of the verified fact that a principal comes from a session
+// token; its value is the session's id.
 const factSession = "session"
 
-// factProcess names the fact of the process behind a connection, in the form of
-// peer.Ancestors. It is observed, and so is what a session is bound to.
+// factProcess is the name of the observed fact of the process behind a connection, in the
+// form of peer.Ancestors. Sessions are bound to processes in this form.
 const factProcess = "process"
 
-// factToken names the fact of the bearer token that proved a principal: its id.
+// factToken is the name of the fact of the bearer token that proved a principal: its id.
 const factToken = "token"
 
-// unjudged stands for the session of a token that could not be verified. It
-// counts as no session; no session has that id.
+// unjudged stands in gate.Act.Delivery for a token that could not be verified. It counts
+// as no session, and no session has that id.
 const unjudged = "unjudged"
 
-// endedSession stands for a session that has ended. It counts as none, and those who are
-// told why hear that it is over; no session has that id.
+// endedSession stands in gate.Act.Delivery for an ended session. It counts as no session,
+// and the caller is told that its session has expired. No session has that id.
 const endedSession = "ended"
 
-// web is what the routes remember between requests.
+// web is the state of the routes between requests.
 type web struct {
 	pace    pace          // of POST /auth/session
 	chains  chains        // of callers that showed a token
 	missing atomic.Uint64 // requests that needed a token and showed none
-	spoken  atomic.Int64  // when the log last heard of a failure, in Unix seconds
+	spoken  atomic.Int64  // when a failure was last logged, in Unix seconds
 
 	mu sync.Mutex
-	// makers are the principals that made sessions by a bearer token, by session:
-	// what policy reads of them is in no row.
+	// makers are the principals of the bearer tokens that sessions were made with, by
+	// session id. The facts that policy reads of them are not stored in the session's
+	// row.
 	makers map[string]*principal.Principal
 }
 
-// credentials judges what proves a reader: session tokens, bearer tokens, and the
+// credentials verifies the proofs of a reader: session tokens, bearer tokens, and the
 // principals behind them.
 type credentials struct {
 	o       *Options
@@ -56,7 +57,7 @@ type credentials struct {
 	bearers bearers
 }
 
-// made remembers who made a session that lives.
+// made remembers the principal that made a live session by a bearer token.
 func (s *credentials) made(id string, by *principal.Principal) {
 	if !byBearer(by) {
 		return
@@ -82,16 +83,16 @@ func (v *web) maker(id string) *principal.Principal {
 	return v.makers[id]
 }
 
-// forget drops what is remembered of a session that has ended.
+// forget drops the maker of a session that has ended.
 func (v *web) forget(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.makers, id)
 }
 
-// Authenticate says who shows a session token over TCP, where it authenticates
-// the paths under /auth/ and nothing else. Everything that it can refuse for is
-// a 401; for errors.As, *session.Invalid tells the operator why.
+// Authenticate returns the principal of a session token that is shown over TCP, where it
+// authenticates the paths under /auth/ and nothing else. Every error is answered with a
+// 401; for errors.As, *session.Invalid gives the operator the reason.
 func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
 	shown, err := shownBy(http.Header{"Authorization": r.Header["Authorization"]}, false)
 	switch {
@@ -107,7 +108,7 @@ func (s *Server) Authenticate(r *http.Request) (*principal.Principal, error) {
 	return s.credentials.bySession(r, found)
 }
 
-// held asks for the process behind a connection over TCP.
+// held returns a function that looks up the process behind a connection over TCP.
 func (s *credentials) held(r *http.Request) func() ([]string, bool) {
 	if s.o.Held == nil {
 		return nil
@@ -124,7 +125,7 @@ func (s *credentials) bySession(r *http.Request, found *session.Session) (*princ
 	return s.ofSession(found, s.o.Local != nil && s.o.Local(r))
 }
 
-// ofSession is bySession for a connection that is, or is not, of this machine.
+// ofSession is bySession with the locality of the connection as an argument.
 func (s *credentials) ofSession(found *session.Session, local bool) (*principal.Principal, error) {
 	facts := []principal.Fact{{Name: factSession, Value: found.ID, Grade: principal.Verified}}
 	kind, rest, err := principal.Parse(found.Subject)
@@ -150,11 +151,11 @@ func (s *credentials) ofSession(found *session.Session, local bool) (*principal.
 	return who, nil
 }
 
-// standing is the principal of the bearer token that a session was made with;
-// nil when that is good no more. A token of ours takes its sessions with it when
-// it is revoked or has expired. An access token lives for an hour and is renewed
-// elsewhere, so its sessions outlive it; they are over when this daemon is,
-// which alone knows what it said.
+// standing returns the principal of the bearer token that a session was made with; nil
+// when that is not valid any more. The sessions of a token of Doorward end when it is
+// revoked or has expired. An access token lives for an hour and is renewed elsewhere, so
+// its sessions outlive it; they end with this daemon, because only its memory has the
+// facts of the token.
 func (s *credentials) standing(found *session.Session) *principal.Principal {
 	by := s.web.maker(found.ID)
 	kind, _, _ := principal.Parse(found.Subject)
@@ -168,13 +169,13 @@ func (s *credentials) standing(found *session.Session) *principal.Principal {
 	}
 	by = s.o.Named(found.Subject)
 	if by == nil || found.Maker == "" || makerOf(by) != found.Maker {
-		return nil // the name is another token's now
+		return nil // another token has the name now
 	}
 	return by
 }
 
-// makerOf is the id of the bearer token that proved a principal; empty: none of
-// ours did.
+// makerOf returns the id of the token of Doorward that proved a principal; empty: none
+// did.
 func makerOf(who *principal.Principal) string {
 	if f, ok := who.Fact(factToken); ok && byBearer(who) && f.Grade.MayAllow() {
 		return f.Value
@@ -182,20 +183,20 @@ func makerOf(who *principal.Principal) string {
 	return ""
 }
 
-// byBearer reports whether a token of its own proves a principal.
+// byBearer reports whether a bearer token proves a principal.
 func byBearer(who *principal.Principal) bool {
 	kind, _, _ := strings.Cut(who.Name(), ":")
 	return kind == principal.KindToken || kind == principal.KindOAuth
 }
 
-// stands reports whether what a session was made with is still good, as far as
-// that is a bearer token.
+// stands reports whether the bearer token that a session was made with, if any, is still
+// valid.
 func (s *credentials) stands(found *session.Session) bool {
 	return !byBearer(principal.New(found.Subject)) || s.standing(found) != nil
 }
 
-// lives reports whether a session of delivery has not ended, and the bearer
-// token that it was made with, if any, is still good.
+// lives reports whether a delivery session has not ended, and the bearer token that it
+// was made with, if any, is still valid.
 func (s *credentials) lives(id string) bool {
 	found, ok := s.o.Sessions.Find(id)
 	return ok && found.Ended.IsZero() && s.o.Now().Before(found.Expires.Add(session.Tolerance)) && s.stands(&found)
@@ -204,11 +205,11 @@ func (s *credentials) lives(id string) bool {
 func (s *credentials) holds(who *principal.Principal) bool { return s.o.Holds == nil || s.o.Holds(who) }
 
 // Delivery returns the delivery session, or the bearer token, in the header
-// Doorward-Session of an MCP request, as an id for gate.Act.Delivery; empty without
-// the header. It comes beside the caller's authentication. An ended session costs
-// its bearer the guidance and nothing else, unless the client announces that it can
-// renew (protocol.HeaderRenews). An error is a 401; with errors.As, *session.Invalid
-// tells the operator why.
+// Doorward-Session of an MCP request, as an id for gate.Act.Delivery; empty without the
+// header. The header comes in addition to the caller's authentication. With an ended
+// session the caller loses only the guidance, unless the client announces that it can
+// renew (protocol.HeaderRenews). Every error is answered with a 401; with errors.As,
+// *session.Invalid gives the operator the reason.
 func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string, err error) {
 	values := r.Header[protocol.HeaderSession]
 	if len(values) == 0 {
@@ -241,14 +242,14 @@ func (s *Server) Delivery(r *http.Request, who *principal.Principal) (id string,
 	return s.credentials.bearer(by), nil
 }
 
-// hasEnded reports that a token was given out here, and that its session is over.
+// hasEnded reports that a token was issued here and its session has ended.
 func hasEnded(err error) bool {
 	var invalid *session.Invalid
 	return errors.As(err, &invalid) && (invalid.Reason == session.Expired || invalid.Reason == session.Revoked)
 }
 
-// check looks a session token up that came beside a connection. On the Unix
-// socket it has to be the caller's own.
+// check verifies a session token that came beside a connection. On the Unix socket the
+// session must be the caller's own.
 func (s *credentials) check(r *http.Request, who *principal.Principal, token string) (*session.Session, error) {
 	c := session.Caller{Unix: s.o.Unix(r), Principal: who.Name(), Held: s.held(r)}
 	if c.Unix {
@@ -267,14 +268,14 @@ func (s *credentials) check(r *http.Request, who *principal.Principal, token str
 		return nil, err
 	case !c.Unix && isStarted(principal.New(found.Subject)):
 		return nil, errPlace
-	case !s.stands(found): // it ends with the next sweep
+	case !s.stands(found): // the next sweep ends it
 		return nil, &session.Invalid{Reason: session.Revoked}
 	}
 	return found, nil
 }
 
-// proved is the principal of a bearer token that came beside a connection. From
-// the tree of a started agent nothing counts but what is its own.
+// proved returns the principal of a bearer token that came beside a connection. A started
+// agent cannot use a token other than its own.
 func (s *credentials) proved(r *http.Request, who *principal.Principal, shown shown) (*principal.Principal, error) {
 	if shown.bearer == "" || isStarted(who) {
 		return nil, errPlace
@@ -294,14 +295,14 @@ func isStarted(who *principal.Principal) bool {
 	return kind == principal.KindSpawn
 }
 
-// isAnonymous: a caller whom nothing but a loopback socket is known of.
+// isAnonymous reports whether only a loopback socket identifies the caller.
 func isAnonymous(who *principal.Principal) bool {
 	kind, _, _ := principal.Parse(who.Name())
 	return kind == principal.KindLoopback
 }
 
-// tiers are what policy lets somebody read, sorted. It is asked where a scope
-// is given, whose own act has a record.
+// tiers returns the tiers that policy lets a principal read, sorted. The question has no
+// record; the act that uses the answer has one.
 func (s *credentials) tiers(who *principal.Principal) []string { return tiers(s.o.Gate, who) }
 
 func tiers(g *gate.Gate, who *principal.Principal) []string {

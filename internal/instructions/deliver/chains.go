@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// chainKept is how long what stands above a process is remembered. Nothing
-	// comes to stand above it meanwhile that would give it more: a process that
-	// loses its parent is adopted by one that was above it before, or by a reaper.
+	// chainKept is how long the ancestors of a process are cached. They cannot gain an
+	// ancestor with more rights meanwhile: a process that loses its parent is adopted by
+	// one that was above it before, or by a reaper.
 	chainKept = 2 * time.Second
 	chainsMax = 256
 )
 
-// chains are the ancestors of processes that showed a token just now. To read
-// them costs more than all else that a token does, and agents that bear the
-// token of a session file show it with every request.
+// chains caches the ancestors of processes that showed a token recently. Reading them
+// costs more than the rest of a token's check, and agents show the token of a session
+// file with every request.
 type chains struct {
 	mu sync.Mutex
 	of map[string]chain // by process instance
@@ -31,7 +31,7 @@ type chain struct {
 // above returns the process behind a request and all processes above it, as seen
 // within chainKept. An incomplete chain is not cached.
 func (s *credentials) above(r *http.Request, instance string) (processes []string, complete bool) {
-	now := time.Now() // Options.Now may stand still
+	now := time.Now() // Options.Now may be constant in tests
 	if instance != "" {
 		if found := s.web.chains.find(instance, now); found != nil {
 			return found, true

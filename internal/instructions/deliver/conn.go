@@ -13,23 +13,23 @@ import (
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
 
-// conn is one connection to the built-in server, as the relay opens it: a legacy
-// session's own, or that of all requests without a session of one principal and
-// process. It implements upstream.Conn.
+// conn is one connection of the relay to the built-in server: of one legacy session, or
+// of all requests of one principal and process without a session. It implements
+// upstream.Conn.
 type conn struct {
 	s      *Server
 	who    *principal.Principal
-	digest string // of the legacy session; empty: requests without one
+	digest string // of the legacy session; empty: none
 	modern bool
 	on     func(upstream.Event)
 	builtin.Life
 
 	mu      sync.Mutex
-	listens map[*listen]struct{} // all who are told of something
-	lists   *listen              // of a legacy session, for what it hears without asking
-	subs    map[string]*listen   // of a legacy session, by URI
-	// unjudged: one of subs may have been opened with a token that could not be
-	// verified then.
+	listens map[*listen]struct{} // all listeners on the connection
+	lists   *listen              // of a legacy session: the list changes that it is told without a request
+	subs    map[string]*listen   // subscriptions of a legacy session, by URI
+	// unjudged: one of subs may have been opened with a token that could not be verified
+	// at that time.
 	unjudged bool
 }
 
@@ -42,7 +42,7 @@ var (
 	errTooMany  = &wire.Error{Code: -32602, Message: "Too many subscriptions"}
 )
 
-// pass is what let a request in; false when that was not for this connection.
+// pass returns the pass of a request; false if it is not for this connection.
 func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
 	p, ok := gate.PassOf(ctx)
 	if !ok || p.Act().Who.Key() != c.who.Key() || p.Act().Session != c.digest {
@@ -51,14 +51,14 @@ func (c *conn) pass(ctx context.Context) (gate.Pass, bool) {
 	return p, true
 }
 
-// Times for which a client may keep a result, in milliseconds: what only another
-// version of Doorward has differently, and what a promote changes.
+// Times for which a client may keep a result, in milliseconds: one that changes only with
+// the version of Doorward, and one that a promotion changes.
 const (
 	staticTime = "300000"
 	textTime   = "60000"
 )
 
-// marked puts on a result that it holds less than there is.
+// marked marks a result whose text is a replacement for a fuller one.
 func marked(result []byte, t *Text) []byte {
 	if t.Degraded == "" {
 		return result

@@ -22,12 +22,12 @@ type deliveries struct {
 	log     *slog.Logger
 	readers *readers
 	counts  *counts
-	failed  atomic.Int64 // when a ref was last not noted, in Unix seconds
+	failed  atomic.Int64 // when storing a ref last failed, in Unix seconds
 }
 
-// Instructions delivers the composed text, of at most max bytes; 0 is
-// GreetingBytes. Where there is nothing for the reader it is the generic text.
-// The error may be ErrStore, ErrEnded, or a *gate.Refusal.
+// Instructions delivers the composed text, of at most max bytes; 0 means GreetingBytes.
+// If there is nothing for the reader, it is the generic text. The error may be ErrStore,
+// ErrEnded, or a *gate.Refusal.
 func (s *deliveries) Instructions(ctx context.Context, r *Reader, max int) (*Text, error) {
 	return s.admit(ctx, r, composed(max))
 }
@@ -39,8 +39,8 @@ func (s *deliveries) Template(ctx context.Context, r *Reader, name, version, lab
 	return s.admit(ctx, r, order{action: actionRead, name: name, source: true, version: version, label: label})
 }
 
-// Render delivers a document with its variables filled in; vars is a raw JSON
-// object, or nil. The error may also be a *guide.VarError.
+// Render delivers a document with its variables filled in; vars is a raw JSON object, or
+// nil. The error may also be a *document.VarError.
 func (s *deliveries) Render(ctx context.Context, r *Reader, name string, vars []byte) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRender, name: name, vars: vars})
 }
@@ -50,13 +50,14 @@ func (s *deliveries) Voice(ctx context.Context, r *Reader) (*Text, error) {
 	return s.admit(ctx, r, order{action: actionRead, name: document.VoiceName})
 }
 
-// Listed is a document that a reader may have, without its text.
+// Listed is a document that a reader may read, without its text.
 type Listed struct {
 	*document.Document
-	Tier string // with what it includes
+	Tier string // with the documents that it includes
 }
 
-// Templates lists what the reader may have, by name, and the revision of that.
+// Templates lists the documents that the reader may read, by name, and the revision of
+// the view.
 func (s *deliveries) Templates(ctx context.Context, r *Reader) (docs []Listed, revision string, err error) {
 	r = r.atOnce()
 	p, err := s.o.Gate.Enter(s.act(r, actionRead, "").Deferred())
@@ -77,8 +78,7 @@ func (s *deliveries) Templates(ctx context.Context, r *Reader) (docs []Listed, r
 	return docs, v.Revision(), nil
 }
 
-// showed records that somebody is about to see the names and descriptions of a
-// view.
+// showed records that the names and descriptions of a view are about to be sent.
 func (s *deliveries) showed(p gate.Pass, r *Reader, v sight) error {
 	if _, err := p.Record(append(s.fields(p, r, nil), field("revision", v.Revision()))...); err != nil {
 		return unrecorded(p, err)
@@ -86,7 +86,7 @@ func (s *deliveries) showed(p gate.Pass, r *Reader, v sight) error {
 	return nil
 }
 
-// act is what a reader does without an act of the relay's.
+// act returns the gate act of a reader that did not come by the relay.
 func (s *deliveries) act(r *Reader, action, name string) gate.Act {
 	a := gate.Act{Who: r.connection(), Session: r.MCP, Action: action, Server: ServerName, Name: name, Source: source, Kind: gate.Guidance}
 	if r.Session != nil {
@@ -95,8 +95,8 @@ func (s *deliveries) act(r *Reader, action, name string) gate.Act {
 	return a
 }
 
-// admit takes an order through the gate. Which documents policy keeps from a
-// reader looks like which there are not.
+// admit takes an order through the gate. A document that policy denies the reader gives
+// the same error as one that does not exist.
 func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, error) {
 	r = r.atOnce()
 	p, err := s.o.Gate.Enter(s.act(r, o.action, o.name).Deferred())
@@ -117,7 +117,7 @@ func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, erro
 	return s.deliver(ctx, p, r, o)
 }
 
-// within is admit for an order that came by the relay, with a pass of its own.
+// within is admit for an order that came by the relay and has a pass.
 func (s *deliveries) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
 	d := s.readers.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
 	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
@@ -143,8 +143,8 @@ func (s *deliveries) denied(p gate.Pass, r *Reader, o order, d policy.Decision) 
 	return &gate.Refusal{Code: gate.CodeDenied, Rule: d.Rule}
 }
 
-// deliver makes the text, records that it goes out, and gives it. Of each there
-// is one record, and one of each that was refused.
+// deliver makes the text, records its delivery, and returns it. Each delivery and each
+// refusal has one record.
 func (s *deliveries) deliver(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
 	begun := time.Now()
 	t, err := s.text(ctx, r, o)
@@ -159,7 +159,7 @@ func (s *deliveries) deliver(ctx context.Context, p gate.Pass, r *Reader, o orde
 	return t, nil
 }
 
-// turn records that a delivery is refused after all, and gives the reason back.
+// turn records that an admitted delivery is refused, and returns the reason.
 func (s *deliveries) turn(p gate.Pass, r *Reader, why error) error {
 	if refusal := p.Refuse(ruleOf(why), gate.CodeDenied, s.fields(p, r, nil)...); refusal.Err != nil {
 		return unrecorded(p, refusal.Err)
@@ -167,12 +167,12 @@ func (s *deliveries) turn(p gate.Pass, r *Reader, why error) error {
 	return why
 }
 
-// unrecorded: without a record there is no delivery.
+// unrecorded returns the refusal for a delivery that cannot be recorded.
 func unrecorded(p gate.Pass, err error) error {
 	return &gate.Refusal{Code: gate.CodeUnavailable, Rule: p.Rule(), Err: fmt.Errorf("recording a delivery: %w", err)}
 }
 
-// reasonOf is what somebody is told who gets the generic text for err.
+// reasonOf returns the reason that is given with the generic text for err.
 func reasonOf(err error) string {
 	var refusal *gate.Refusal
 	switch {
@@ -184,7 +184,7 @@ func reasonOf(err error) string {
 	return Unreachable
 }
 
-// text is what a reader gets for an order.
+// text returns the text for an order.
 func (s *deliveries) text(ctx context.Context, r *Reader, o order) (*Text, error) {
 	v, err := s.readers.view(ctx, r)
 	if err != nil {
@@ -199,8 +199,8 @@ func (s *deliveries) text(ctx context.Context, r *Reader, o order) (*Text, error
 	return s.document(v, r, o, v.Revision())
 }
 
-// compose is the text of a session. It is marked as every other, also where it
-// is nothing but the names of others.
+// compose returns the composed text of a session. It has a ref even when it holds only
+// the names of documents.
 func (s *deliveries) compose(v sight, r *Reader, o order) *Text {
 	if v.Empty() {
 		return &Text{Body: generic, Bare: generic, Revision: v.Revision()}
@@ -210,8 +210,7 @@ func (s *deliveries) compose(v sight, r *Reader, o order) *Text {
 	return &Text{Body: c.Text, Bare: c.Text, Preamble: v.Preamble(), Ref: ref, Revision: v.Revision(), Names: c.Names, Cut: c.Cut}
 }
 
-// document is the text of one document of a view; revision is that of what it is
-// given from.
+// document returns the text of one document of a view. revision is recorded with it.
 func (s *deliveries) document(v sight, r *Reader, o order, revision string) (*Text, error) {
 	d := v.Find(o.name)
 	if d == nil {
@@ -243,7 +242,7 @@ func (s *deliveries) past(v sight, r *Reader, o order) (*Text, error) {
 	if known && v.Find(o.name) == nil {
 		return nil, ErrNotFound
 	}
-	set, _ := v.set.With(then...) // what cannot be served is in no view of it
+	set, _ := v.set.With(then...) // the problems are ignored: a document that cannot be served is in no view
 	old, _ := s.readers.see(r, set)
 	d := old.Find(o.name)
 	if d == nil {
@@ -252,7 +251,7 @@ func (s *deliveries) past(v sight, r *Reader, o order) (*Text, error) {
 	return s.document(old, r, o, d.Version)
 }
 
-// lookup are the documents of a version or a label, for all audiences.
+// lookup returns the documents of a version or a label, for all audiences.
 func (s *deliveries) lookup(o order) ([]*document.Document, error) {
 	if o.version != "" && o.label != "" {
 		return nil, ErrNotFound
@@ -271,9 +270,9 @@ func (s *deliveries) ref(r *Reader, name, revision string) string {
 	return watermark.Ref(s.o.CanaryKey, watermark.Delivery{Session: r.key(), Template: name, Revision: revision})
 }
 
-// sent enters the ref of a text, before it is given out, so that it is known
-// where it turns up. That it is not counted keeps no text back: the ref is known
-// for as long as this daemon runs, and is then no longer found.
+// sent stores the ref of a text before the text is sent, so that it is recognised where
+// it turns up. A failure does not withhold the text: the ref is then known only as long
+// as this daemon runs, or until the audit log is read at a later start.
 func (s *deliveries) sent(ctx context.Context, r *Reader, o order, t *Text) {
 	if t.Ref == "" {
 		return
@@ -286,5 +285,5 @@ func (s *deliveries) sent(ctx context.Context, r *Reader, o order, t *Text) {
 	}
 }
 
-// quietTime is between two lines of the log about the same failure.
+// quietTime is the time between two log lines about the same failure.
 const quietTime = 5 * time.Minute

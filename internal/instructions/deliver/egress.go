@@ -11,13 +11,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// actionCanary is the action of the records of refs on their way out.
+// actionCanary is the action of the records of found refs.
 const actionCanary = rulePrefix + "canary"
 
-// Outgoing looks for refs in the params of a request on its way to a server,
-// raw, and gives what may go on: params itself where nothing was cut. The
-// deliveries whose refs are found are recorded, and where that cannot be done
-// nothing goes on. blocked: the request may not go on.
+// Outgoing searches the raw params of a request to a server for refs, and returns what
+// may be sent: params itself if nothing was cut out. Each delivery whose ref is found is
+// recorded; if that fails, the request is blocked. blocked: the request must not be sent.
 func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
 	s.conns.borne(a)
 	s.leaks.recalled(s.closing, s.storage.begun.Load().Add(patience))
@@ -37,8 +36,8 @@ func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) 
 	return params, false
 }
 
-// noted records what was found, and what became of it, and reports whether that
-// could be done: otherwise nothing goes on.
+// noted records the found deliveries and the action taken, and reports whether that
+// succeeded. The caller blocks the message otherwise.
 func (s *leaks) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool {
 	result := string(cmp.Or(s.o.Mode, watermark.Alert))
 	if blocked {
@@ -54,11 +53,10 @@ func (s *leaks) noted(a gate.Act, found []watermark.Delivery, blocked bool) bool
 	return true
 }
 
-// Printed searches an agent's output for refs before it is passed on: a text, and
-// the whole output of which it is the end, where that is more (else nil). Finds
-// are recorded as by Outgoing. out is the part of the text that may be sent;
-// keep: the whole may be kept too, from which nothing can be cut; blocked:
-// neither.
+// Printed searches an agent's output for refs before it is passed on: a text, and the
+// whole output of which the text is the end, if that is longer (otherwise nil). Finds are
+// recorded as by Outgoing. out is the part of the text that may be sent; keep: the whole
+// output may be kept, from which nothing can be cut out; blocked: neither is allowed.
 func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, keep, blocked bool) {
 	s.leaks.recalled(s.closing, s.storage.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
@@ -81,14 +79,15 @@ func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, 
 	return out, keep, false
 }
 
-// A long text is searched in pieces, each with the end of the one before, so that
-// a ref that is not stretched beyond that lies in one of them.
+// A long text is searched in pieces. Each begins with the end of the one before, so that
+// a ref that is not stretched beyond the overlap lies in one piece.
 const (
 	pieceBytes   = 1 << 20
 	overlapBytes = 64 << 10
 )
 
-// lookThrough looks for refs in what is read. Of very many it finds the first.
+// lookThrough searches what it reads from whole for refs. It stops after watermark.Enough
+// finds.
 func (s *leaks) lookThrough(whole io.Reader) (found []watermark.Delivery, err error) {
 	if whole == nil {
 		return nil, nil
@@ -112,12 +111,12 @@ func (s *leaks) lookThrough(whole io.Reader) (found []watermark.Delivery, err er
 	return found, err
 }
 
-// mostFinds is how many deliveries have a record of their own: refs are cheap to
-// collect, and one request full of them must not fill the record.
+// mostFinds is how many deliveries have a record of their own. Refs are cheap to collect,
+// and one request full of them must not fill the log.
 const mostFinds = watermark.Enough
 
-// finds are the records of what was found: one for each of the first deliveries,
-// and one, with their number, for all others.
+// finds returns the records of what was found: one for each of the first deliveries, and
+// one with the number of all others.
 func finds(a gate.Act, found []watermark.Delivery, result string) []*audit.Record {
 	where := a.Server
 	if a.Name != "" {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// tagOf returns the entity tag of one reader's text. Every tag is unique, because
-// each text bears a ref of its own. It is an unkeyed digest, so it is for the
-// reader of the text only and is in no record.
+// tagOf returns the entity tag of one reader's text. Every tag is unique, because each
+// text has a ref of its own. It is an unkeyed digest, so it is sent only to the reader of
+// the text and is in no record.
 func tagOf(reader string, body []byte) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte("doorward etag"), []byte(reader), body} {

@@ -10,15 +10,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// actionEvents is to hear that instructions change. Nothing of a text comes by
-// it.
+// actionEvents is the action of listening for changes of instructions. The events carry
+// no text.
 const actionEvents = "instructions.events"
 
 const (
 	// eventsAlive is the time between comments on a silent stream.
 	eventsAlive = 15 * time.Second
-	// eventsHold is how often the right to a stream is looked at again: it ends
-	// within five seconds of what it stands on.
+	// eventsHold is how often the right to a stream is checked again: a stream ends
+	// within five seconds after its right has ended.
 	eventsHold = 2 * time.Second
 )
 
@@ -45,8 +45,7 @@ func (q eventRequest) events() error {
 	return nil
 }
 
-// hear passes events on until something ends the stream, and says what in one
-// word.
+// hear passes events on until the stream ends, and returns the cause in one word.
 func (q eventRequest) hear(e *stream, events <-chan Event) (result string) {
 	keep, hold := time.Tick(eventsAlive), time.Tick(eventsHold)
 	var over <-chan struct{}

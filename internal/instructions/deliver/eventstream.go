@@ -8,31 +8,32 @@ import (
 
 // The events of a stream.
 const (
-	EventChanged = "instructions.changed" // with the revision that is there now
-	EventRevoked = "session.revoked"      // the last one
+	EventChanged = "instructions.changed" // with the present revision
+	EventRevoked = "session.revoked"      // the last event of a stream
 )
 
-// Event is one thing that a stream of /auth/events says.
+// Event is one event of a stream of /auth/events.
 type Event struct {
 	Name     string
-	Revision string // of what the reader may get; empty with EventRevoked
+	Revision string // of what the reader may read; empty with EventRevoked
 }
 
-// earRoom is how many events wait for a slow reader. Each says all that those
-// before it did, so the oldest make room.
+// earRoom is how many events wait for a slow reader. Each event supersedes the ones
+// before it, so the oldest are dropped.
 const earRoom = 4
 
-// ears are the open streams of events.
+// ears holds the open streams of events.
 type ears struct {
 	mu   sync.Mutex
 	all  map[*ear]struct{}
 	over bool
 }
 
+// ear is one stream of events.
 type ear struct {
 	r        *Reader
 	out      chan Event
-	revision string // that was said last
+	revision string // the last one that was sent
 }
 
 // Hears subscribes a reader to its events: its documents changed, or its session
@@ -44,7 +45,7 @@ func (s *Server) Hears(r *Reader) (events <-chan Event, leave func()) {
 	if r.Session != nil && !s.readers.alive(r) { // it may have ended before it was added
 		s.ears.revoke(r.Session.ID)
 	}
-	s.nudge() // it may have changed meanwhile
+	s.nudge() // the revision may have changed meanwhile
 	return e.out, func() { s.ears.remove(e) }
 }
 
@@ -80,7 +81,7 @@ func (t *ears) revoke(session string) {
 	}
 }
 
-// shut ends all streams.
+// shut ends all streams, and those that are added later.
 func (t *ears) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,14 +92,14 @@ func (t *ears) shut() {
 	}
 }
 
-// look tells each reader of a revision that it was not told of. A reader that can
-// get nothing at the moment is told when it can.
+// look sends each reader a changed revision. A reader that can get nothing at the moment
+// is told when it can.
 func (t *ears) look(revision func(*Reader) string) {
 	t.mu.Lock()
 	open := slices.Collect(maps.Keys(t.all))
 	t.mu.Unlock()
 	for _, e := range open {
-		now := revision(e.r) // asks the policy: not under the lock
+		now := revision(e.r) // asks policy, so not under the lock
 		t.mu.Lock()
 		if _, there := t.all[e]; there && now != "" && now != e.revision {
 			e.revision = now

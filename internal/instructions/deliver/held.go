@@ -10,11 +10,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// approved lets an order through that policy does not hold, neither itself (ask) nor any
-// document whose text it gives, or that the operator has approved. An approval is for the
-// documents as they were when it was asked for.
+// approved holds an order if policy holds it (ask) or holds a document whose text it
+// gives, unless the operator has approved it. An approval is valid for the documents as
+// they were when it was requested.
 func approved(ctx context.Context, s *deliveries, p gate.Pass, r *Reader, o order, ask policy.Ask) (gate.Pass, error) {
-	if !r.Holds { // what is held is denied to the reader, and in nothing that it sees
+	if !r.Holds { // without Holds, what policy holds is denied and not in the view
 		return p, nil
 	}
 	v, err := s.readers.view(ctx, r)
@@ -33,7 +33,7 @@ func approved(ctx context.Context, s *deliveries, p gate.Pass, r *Reader, o orde
 	return p.Hold(ask, o.name, ordered(o, names, v.Revision()))
 }
 
-// textsOf are the documents whose texts an order gives.
+// textsOf returns the documents whose texts an order gives.
 func textsOf(v sight, o order) (names []string) {
 	if o.max == 0 {
 		names = v.Whole(o.name)
@@ -48,7 +48,7 @@ func textsOf(v sight, o order) (names []string) {
 	return names
 }
 
-// ordered is an order as the operator is shown it.
+// ordered returns an order in the form for the operator.
 func ordered(o order, names []string, revision string) []byte {
 	list := []byte{'['}
 	for i, name := range names {

@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Ahead answers what comes before anybody is authenticated, and reports whether
-// it has: whether this daemon is there, and a token in a URL, which is refused
-// before anything else is looked at. path is that of the request as it was sent.
+// Ahead answers the requests that are handled before authentication, and reports whether
+// it has: the health check, and a request with a token in its URL, which is refused
+// before any other check. path is the path of the request as it was sent.
 func Ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if path != strings.TrimSuffix(prefix, "/") && !strings.HasPrefix(path, prefix) {
 		return false
@@ -31,9 +31,9 @@ func Ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	return true
 }
 
-// Serve answers every path under /auth/ to a caller whom the door has
-// authenticated. The order: the token that was shown, the path, the method,
-// whether this caller may ask at all, query and body.
+// Serve answers every path under /auth/ for a caller that the front has authenticated. It
+// checks, in this order, the token that was shown, the path, the method, the kind of
+// caller, and the query and body.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 	guard(w.Header())
 	q := &request{s: s, w: w, r: r, who: who, unix: s.o.Unix(r)}
@@ -69,9 +69,8 @@ func (q *request) serve() (err error) {
 	return at.serve(q)
 }
 
-// whileAway serves what there is to say while the store is not there yet. Whose
-// a token is cannot be told, so none is looked at. An operator's act is refused
-// behind its gate, as every other.
+// whileAway serves requests while the store is not there yet. Tokens cannot be verified
+// then, so none is checked. An operator's act is refused behind the gate, as every other.
 func (q *request) whileAway() error {
 	if !q.unix && isAnonymous(q.who) {
 		if err := q.anonymous(); err != nil {
@@ -94,7 +93,7 @@ func (q *request) whileAway() error {
 	return at.serve(q)
 }
 
-// route finds what the path and the method stand for.
+// route finds the route of the path and the method.
 func (q *request) route() (route, error) {
 	methods, name, ok := find(q.path)
 	if !ok {
@@ -112,7 +111,7 @@ func (q *request) route() (route, error) {
 	return at, nil
 }
 
-// read takes query and body, each as the route has it and no more.
+// read parses query and body, and refuses what the route does not take.
 func (q *request) read(at route) (err error) {
 	_, raw, _ := strings.Cut(q.r.RequestURI, "?")
 	q.query, err = queryOf(raw, at.query)
@@ -129,15 +128,14 @@ func (q *request) read(at route) (err error) {
 	return err
 }
 
-// identify settles who reads, as far as a session token was shown, or the door
-// has looked at the token that was. A session token that is not good is a 401
-// wherever it was shown.
+// identify determines the reader from a session token, or from the bearer token that the
+// front has verified. A session token that is not valid is a 401 wherever it was shown.
 func (q *request) identify() error {
 	if q.shown.session != "" {
 		return q.identifySession()
 	}
 	if q.unix {
-		return nil // the kernel's word is who it is; a bearer token is looked at where one is asked for
+		return nil // the kernel identifies the caller; see identifyBearer
 	}
 	if q.shown.beside {
 		return errPlace
@@ -149,8 +147,8 @@ func (q *request) identify() error {
 	return nil
 }
 
-// anonymous lets callers of whom nothing is known but a loopback socket ask for a
-// session, which policy decides, and its default is no; and for nothing else.
+// anonymous admits callers that only a loopback socket identifies to the request for a
+// session and to no other. Policy decides it, and denies it by default.
 func (q *request) anonymous() error {
 	if q.path == pathSession && q.r.Method == http.MethodPost {
 		return nil
@@ -175,8 +173,8 @@ func (q *request) identifySession() error {
 	return nil
 }
 
-// identifyBearer is for a route that takes a bearer token: the one of a job that
-// came by the Unix socket, where the door does not look at it.
+// identifyBearer determines the reader for a route that takes a bearer token. It verifies
+// the token of a job that came by the Unix socket, which the front does not check.
 func (q *request) identifyBearer() error {
 	if q.reader != nil || !q.unix || q.shown == (shown{}) {
 		return nil
@@ -189,8 +187,8 @@ func (q *request) identifyBearer() error {
 	return nil
 }
 
-// admitted reports whether this caller may use this kind of request at all. The
-// gate decides on each document.
+// admitted refuses a caller that cannot use this kind of request. The gate decides about
+// each document.
 func (q *request) admitted(n need) error {
 	if n == aConnection || n == anOperator {
 		return nil
@@ -209,8 +207,8 @@ func (q *request) admitted(n need) error {
 	return nil
 }
 
-// notHere refuses an operator's path to a caller over TCP: it is not there, and
-// that somebody looked is recorded.
+// notHere refuses an operator's path to a caller over TCP. The answer is 404, and the
+// attempt is recorded.
 func (q *request) notHere() error {
 	refusal := q.s.o.Gate.Refuse(gate.Act{Who: q.who, Action: policy.ActionAdmin, Name: ServerName, Kind: gate.Administration, Source: source}, ruleLocal, gate.CodeDenied, 0)
 	if refusal.Err != nil {
@@ -219,26 +217,26 @@ func (q *request) notHere() error {
 	return notFound()
 }
 
-// ruleLocal names what keeps an operator's paths off TCP.
+// ruleLocal is the rule of that refusal.
 const ruleLocal = "default.admin-local"
 
-// fail answers with what the caller may learn of err.
+// fail answers with the part of err that the caller may know.
 func (q *request) fail(err error) {
 	p, loud := problemOf(err)
 	if loud {
 		q.s.complain(err)
 	}
 	if p.Status >= http.StatusBadRequest && hasBody(q.r) {
-		q.w.Header().Set("Connection", "close") // what is left of the body is not waited for
+		q.w.Header().Set("Connection", "close") // the rest of the body is not read
 	}
 	p.write(q.w)
 }
 
-// complainEvery is between two lines of the log about failed requests: callers
-// choose how many there are.
+// complainEvery is the number of seconds between two log lines about failed requests,
+// whose number callers determine.
 const complainEvery = 10
 
-// complain tells the operator of a failure that no caller explains.
+// complain logs a failure that is not the caller's fault.
 func (s *Server) complain(err error) {
 	now := time.Now().Unix()
 	if last := s.web.spoken.Load(); now-last >= complainEvery && s.web.spoken.CompareAndSwap(last, now) {

@@ -14,8 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// urisKept is how many resources a listen can name, and how many an MCP session
-// can be subscribed to.
+// urisKept bounds the resources of one listen, and the subscriptions of one MCP session.
 const urisKept = 256
 
 // listen is one listener: a subscriptions/listen, a subscription of a legacy
@@ -24,8 +23,8 @@ const urisKept = 256
 // connection. Events of a modern listen wait for the goroutine of its call; a
 // change that already waits is not added twice.
 type listen struct {
-	act                gate.Act             // by which it came
-	bearer             *principal.Principal // whose token that bears beside the connection; mostly nil
+	act                gate.Act             // by which it was opened
+	bearer             *principal.Principal // of the bearer token shown beside the connection; mostly nil
 	prompts, resources bool
 	uris               map[string]bool
 	wake               chan struct{}
@@ -33,27 +32,28 @@ type listen struct {
 	// Guarded by the connection.
 	seen seen
 	met  bool // seen is set
-	gone bool // what it could see is no more: it is told to look at everything again
+	gone bool // something that it could see has been removed: it is told to read everything again
 
 	mu   sync.Mutex
 	wait []upstream.Event
 }
 
-// newListen is a listen for what an act can be told.
+// newListen returns a listen for an act.
 func (s *readers) newListen(a gate.Act) *listen {
 	return &listen{act: a, bearer: s.credentials.bearers.find(a.Delivery, s.o.Now()), uris: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
-// newLists is what the client of a legacy session is told without asking.
+// newLists returns the listen for list changes, which a legacy session is told without a
+// request.
 func (s *readers) newLists(a gate.Act) *listen {
 	l := s.newListen(a)
 	l.prompts, l.resources = true, true
 	return l
 }
 
-// hearer is for whom a listen hears now; nil: for somebody without a token. A
-// bearer token that came beside the connection counts as long as it holds, not
-// as long as it is remembered.
+// hearer returns the reader of a listen; nil: there is no valid token. A bearer token
+// that came beside the connection counts as long as it is valid, even when it is no
+// longer remembered.
 func (s *readers) hearer(l *listen) *Reader {
 	r, _ := s.readerOf(l.act)
 	if l.bearer != nil {
@@ -65,13 +65,13 @@ func (s *readers) hearer(l *listen) *Reader {
 	return r
 }
 
-// same reports whether an act would be told what l is.
+// same reports whether an act has the same delivery session and caller as l.
 func (l *listen) same(a gate.Act) bool {
 	return l.act.Delivery == a.Delivery && l.act.Who.Identity() == a.Who.Identity()
 }
 
-// meet notes what a listen that has just begun can see: nothing of it has
-// changed yet.
+// meet notes what a new listen can see, as the state that later changes are compared
+// with.
 func (c *conn) meet(l *listen) {
 	now := c.s.readers.seenBy(c.s.readers.hearer(l))
 	c.mu.Lock()
@@ -81,8 +81,8 @@ func (c *conn) meet(l *listen) {
 	}
 }
 
-// note keeps what a listen can see, unless its session has ended meanwhile:
-// forget has been here then. The caller holds mu.
+// note sets what a listen can see, or nothing if its session has ended meanwhile: forget
+// may have run already then. The caller holds mu.
 func (c *conn) note(l *listen, is seen) {
 	l.seen, l.met = is, true
 	if id := l.act.Delivery; id != "" && l.bearer == nil && !c.s.credentials.lives(id) {
@@ -90,9 +90,8 @@ func (c *conn) note(l *listen, is seen) {
 	}
 }
 
-// bear attaches a legacy session's list changes to the latest act of its client,
-// and its resources to it where the token of the subscription could not be
-// verified.
+// bear moves a legacy session's list changes to the latest act of its client, and also
+// its subscriptions whose token could not be verified.
 func (c *conn) bear(a gate.Act) {
 	c.rejoin(a)
 	c.mu.Lock()
@@ -128,8 +127,8 @@ func (c *conn) rejoin(a gate.Act) {
 	}
 }
 
-// subscribe begins or ends the push for a resource on a legacy session's stream.
-// That there is no text of that name now is not said: there may be one later.
+// subscribe begins or ends the push for a resource on a legacy session's stream. It does
+// not reveal whether the resource exists; it may be added later.
 func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
 	uri, _ := wire.GetString(r.Params, "uri")
 	p, ok := c.pass(ctx)
@@ -148,9 +147,8 @@ func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Repl
 	return upstream.Reply{Result: []byte("{}")}
 }
 
-// join subscribes a legacy session for what an act can be told: what was
-// subscribed to by another one before is told by this one. False: it has too
-// many subscriptions.
+// join subscribes a legacy session to a resource for an act; an earlier subscription by
+// another act is replaced. False: it has too many subscriptions.
 func (c *conn) join(uri string, a gate.Act) bool {
 	c.mu.Lock()
 	was := c.subs[uri]
@@ -165,7 +163,7 @@ func (c *conn) join(uri string, a gate.Act) bool {
 	return true
 }
 
-// put subscribes one act to a resource. The caller holds mu.
+// put replaces the subscription to a resource. The caller holds mu.
 func (c *conn) put(uri string, a gate.Act) *listen {
 	l := c.s.readers.newListen(a)
 	l.uris[uri] = true
@@ -181,11 +179,12 @@ func (c *conn) leave(uri string) {
 	delete(c.subs, uri)
 }
 
-// listens numbers the listens: the id of one is ours, not the client's.
+// listens numbers the listens, because a subscription's id is the server's, not the
+// client's.
 var listens atomic.Int64
 
-// listen serves subscriptions/listen until ctx ends: the acknowledgement first,
-// then changes as they come.
+// listen serves subscriptions/listen until ctx ends: first the acknowledgement, then
+// changes as they happen.
 func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream.Event)) (upstream.Reply, error) {
 	if !c.modern {
 		return upstream.Reply{Error: errNoMethod}, nil
@@ -232,7 +231,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	}
 }
 
-// want takes over what of a filter this server can tell of. Tools never change.
+// want takes over the parts of a filter that this server supports. Tools never change.
 func (l *listen) want(filter []byte) {
 	l.prompts = string(wire.Get(filter, "promptsListChanged")) == "true"
 	l.resources = string(wire.Get(filter, "resourcesListChanged")) == "true"
@@ -244,7 +243,7 @@ func (l *listen) want(filter []byte) {
 	}
 }
 
-// granted is the filter that is honoured.
+// granted returns the filter that is honoured.
 func (l *listen) granted() []byte {
 	var edits []rawjson.Edit
 	if l.prompts {
@@ -264,7 +263,7 @@ func (l *listen) granted() []byte {
 	return rawjson.Set(nil, edits...)
 }
 
-// put never waits.
+// put queues an event. It never blocks.
 func (l *listen) put(e upstream.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +287,8 @@ func (l *listen) take() []upstream.Event {
 	return out
 }
 
-// over ends a listen whose token could not be verified. nil: it goes on.
+// over returns the channel that ends a listen whose token could not be verified; nil: the
+// listen goes on.
 func (s *storage) over(l *listen) <-chan struct{} {
 	if s.late == nil || l.act.Delivery != unjudged {
 		return nil

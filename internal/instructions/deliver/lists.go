@@ -9,11 +9,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// seen is what a listener could see when it was checked last. The zero value is
-// what every caller can see.
+// seen is what a listener could see at the last check. The zero value is what every
+// caller can see.
 type seen struct {
 	view  sight
-	whole bool // there is a view
+	whole bool // view is set
 }
 
 func (s *readers) seenBy(r *Reader) seen {
@@ -28,7 +28,8 @@ func (v seen) revision() string {
 	return v.view.Revision()
 }
 
-// textAt is what stands under a URI, for comparing. No text has a NUL in it.
+// textAt returns the text under a URI, for comparison only. A missing text is a NUL,
+// which no text contains.
 func (v seen) textAt(uri string) string {
 	name, _ := nameAt(uri)
 	if !v.whole {
@@ -44,14 +45,14 @@ func (v seen) textAt(uri string) string {
 	return v.view.Preamble() + "\x00" + text
 }
 
-// The descriptions, for lists, of the two texts with names of their own.
+// Descriptions of the two texts that are no documents of their own name in lists.
 const (
 	aboutSession = "The instructions for this session"
 	aboutVoice   = "The voice to write in"
 )
 
-// prompts is the array of prompts/list; without a view, what every caller may
-// have.
+// prompts returns the array of prompts/list; without a view, the prompts that every
+// caller may use.
 func prompts(v seen) []byte {
 	out := append([]byte{'['}, entry("name", nameSession, aboutSession, nil)...)
 	if !v.whole {
@@ -68,7 +69,7 @@ func prompts(v seen) []byte {
 	return append(out, ']')
 }
 
-// entry is an element of a list.
+// entry returns an element of a list.
 func entry(key, name, description string, more []rawjson.Edit) []byte {
 	edits := []rawjson.Edit{{Key: key, Value: rawjson.AppendQuote(nil, name)}}
 	if description != "" {
@@ -77,8 +78,7 @@ func entry(key, name, description string, more []rawjson.Edit) []byte {
 	return rawjson.Set(nil, append(edits, more...)...)
 }
 
-// promptArguments is what a client asks its user for: the variables of a
-// document.
+// promptArguments returns the arguments of a prompt: the variables of its document.
 func promptArguments(d *document.Document) []rawjson.Edit {
 	schema := d.Schema()
 	needed := make(map[string]bool)
@@ -99,15 +99,15 @@ func promptArguments(d *document.Document) []rawjson.Edit {
 	return []rawjson.Edit{{Key: "arguments", Value: append(out, ']')}}
 }
 
-// The resources: the composed text, the voice, and each document by its name,
-// under two schemes that mean the same.
+// The resources: the composed text, the voice, and each document by its name. Two schemes
+// are equivalent.
 const (
 	uriScheme    = "instr://"
 	uriLong      = "instructions://"
 	uriTemplates = "templates/"
 )
 
-// nameAt is the name of the text under a URI; false: there is none of that form.
+// nameAt returns the name of the text under a URI; false: the URI has no such form.
 func nameAt(uri string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(uri, uriScheme)
 	if !ok {
@@ -123,8 +123,8 @@ func nameAt(uri string) (name string, ok bool) {
 	return name, ok && document.ValidName(name) && name != nameSession
 }
 
-// resources is the array of resources/list; without a view, what every caller may
-// have.
+// resources returns the array of resources/list; without a view, the resources that every
+// caller may read.
 func resources(v seen) []byte {
 	out := append([]byte{'['}, resource(nameSession, nameSession, aboutSession)...)
 	if !v.whole {
@@ -146,7 +146,7 @@ func resource(path, name, about string) []byte {
 		{Key: "mimeType", Value: []byte(`"` + markdown + `"`)}})
 }
 
-// resourceTemplates is the same for all callers.
+// resourceTemplates is the array of resources/templates/list, the same for all callers.
 var resourceTemplates = []byte(`[{"uriTemplate":"` + uriScheme + uriTemplates + `{name}","name":"templates","title":"A text by its name","mimeType":"` + markdown + `"}]`)
 
 const markdown = "text/markdown"

@@ -7,11 +7,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
 
-// Measures are what the metrics say of delivery, since the start.
+// Measures are the figures of delivery since the start, for the metrics.
 type Measures struct {
 	Delivered map[string]uint64 // protected texts, by "session", "template" or "render"
-	Degraded  map[string]uint64 // generic texts in the place of others, by reason
-	Canary    map[string]uint64 // refs that were on their way out, by what became of them
+	Degraded  map[string]uint64 // generic texts in place of others, by reason
+	Canary    map[string]uint64 // refs found on their way out, by the action taken
 	// Latency of deliveries: how many took at most each of Buckets, and their sum.
 	Buckets []time.Duration
 	Within  []uint64
@@ -19,7 +19,7 @@ type Measures struct {
 	Sum     time.Duration
 }
 
-// buckets of the latency; the bar for the 95th percentile is 50 ms.
+// buckets are those of the latency.
 var buckets = [...]time.Duration{time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
 	50 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
@@ -53,7 +53,7 @@ func (c *counts) delivered(o order, d time.Duration) {
 	}
 }
 
-// Measure counts.
+// Measure reads the figures.
 func (s *Server) Measure() Measures {
 	c := &s.counts
 	m := Measures{Delivered: c.texts.All(), Degraded: c.degraded.All(), Canary: c.canary.All(), Buckets: buckets[:]}

@@ -13,30 +13,30 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Caller is who asks for something of the operator's.
+// Caller is the caller of an operator's command.
 type Caller struct {
 	Who *principal.Principal
-	// Processes are the process instances of the caller and of all above it, the
-	// nearest first. Complete: the chain was read to its end.
+	// Processes are the process instances of the caller and of all its ancestors, nearest
+	// first. Complete: the chain was read to its end.
 	Processes []string
 	Complete  bool
 }
 
-// Operator is the human's side of instruction delivery. Every method passes the
-// gate as action `admin` and the rule about an agent's shell before it looks at
-// anything, and leaves exactly one audit record, in front of what it does. The
-// record names documents, versions and sessions, never a text, a token or a ref.
-// Errors: *gate.Refusal, ErrShell, those of library and session, and what is
-// wrong in form.
+// Operator is the operator's side of instruction delivery. Every method passes the gate
+// as action `admin`, then the check for an agent's shell, before it reads or changes
+// anything, and leaves exactly one audit record, before its effect; only RevokeSession
+// may make it afterwards. The record names documents, versions and sessions, never a
+// text, a token or a ref. Errors: *gate.Refusal, ErrShell, those of library and session,
+// and those of malformed input.
 //
-// It needs no daemon that runs: Options.Shelf, Gate and Shell are enough, for
-// all but what it does to sessions.
+// It works without a running daemon, except for sessions: Options.Shelf, Gate and Shell
+// are enough.
 type Operator struct {
 	o Options
 	s *Server
 }
 
-// Operator is what `doorward instructions` and `doorward auth token` command.
+// Operator returns the functions of `doorward instructions` and `doorward auth token`.
 func (s *Server) Operator() *Operator {
 	o := s.o
 	if s.storage.late != nil {
@@ -47,30 +47,28 @@ func (s *Server) Operator() *Operator {
 	return &Operator{o, s}
 }
 
-// command is one act of the operator's on its way.
+// command is one act of the operator during its execution.
 type command struct {
 	o    *Operator
 	by   Caller
 	pass gate.Pass
-	// unsure: it could not be determined whether an agent is above the caller, and
-	// the caller was admitted all the same. The record says so.
+	// unsure: it could not be determined whether an agent is above the caller, and the
+	// caller was admitted all the same. The record states it.
 	unsure bool
 }
 
-// enter takes a command through the gate. It refuses the shell of an agent, and
-// every caller while there is no store. The pass must be given back.
+// enter takes a command through the gate. It refuses the shell of an agent, and every
+// caller while there is no store. The command must be ended by fail, end or done.
 func (o *Operator) enter(ctx context.Context, by Caller, what string) (*command, error) {
 	return o.enterBy(what, by, func(*command) error { return o.shell(ctx, by) })
 }
 
-// askTime is how long the database is waited for, each time that it is asked, by
-// what goes on without its answer.
+// askTime bounds each wait for the database in commands that go on without its answer.
 const askTime = 2 * time.Second
 
-// enterRestricting is enter for commands that take rights away and grant none.
-// They must work while the database is unavailable, so an unknown ancestry of the
-// daemon's own user counts as no agent. A caller that hangs up does not make its
-// ancestry unknown.
+// enterRestricting is enter for commands that take rights away and grant none. They must
+// work while the database is unavailable, so the daemon's own user is then admitted with
+// an unknown ancestry. A caller that hangs up does not make its ancestry unknown.
 func (o *Operator) enterRestricting(ctx context.Context, by Caller, what string) (*command, error) {
 	return o.enterBy(what, by, func(c *command) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
@@ -100,8 +98,8 @@ func (o *Operator) enterBy(what string, by Caller, shell func(*command) error) (
 	return c, nil
 }
 
-// said are the fields of a command's record, with what there is to say of how it
-// was let in.
+// said returns the fields of a command's record, with a note if the caller's ancestry is
+// unknown.
 func (c *command) said(fields []audit.Field) []audit.Field {
 	if c.unsure {
 		fields = append(fields, field("agent_above", whyUnknown))
@@ -127,8 +125,8 @@ func (o *Operator) shell(ctx context.Context, by Caller) error {
 	return &shellError{whyUnknown, err}
 }
 
-// fail records that a command was refused after all, gives its pass back, and
-// returns why.
+// fail records that a command was refused after it was admitted, gives its pass back, and
+// returns the reason.
 func (c *command) fail(why error, fields ...audit.Field) error {
 	defer c.end()
 	if refusal := c.pass.Refuse(rulePrefix+ruleWord(why), gate.CodeDenied, fields...); refusal.Err != nil {
@@ -137,7 +135,7 @@ func (c *command) fail(why error, fields ...audit.Field) error {
 	return why
 }
 
-// ruleWord names why a command was refused, in the words that its caller gets.
+// ruleWord returns the code of a refusal, as its caller gets it.
 func ruleWord(why error) string {
 	p, _ := problemOf(why)
 	return p.Code
@@ -145,8 +143,8 @@ func ruleWord(why error) string {
 
 func (c *command) end() { c.pass.Leave("ok", 0) }
 
-// done records a command that changes nothing, before its caller gets what it
-// has found, and gives its pass back.
+// done records a command that changes nothing, before its caller gets the result, and
+// gives its pass back.
 func (c *command) done(fields ...audit.Field) error {
 	defer c.end()
 	return c.write(fields...)
@@ -159,11 +157,11 @@ func (c *command) write(fields ...audit.Field) error {
 	return nil
 }
 
-// note is the record of what is done to the labels of a document.
+// note returns the record of a change of a document's labels.
 func (c *command) note(a *library.Act) any { return c.pass.Line(actFields(a)...) }
 
-// Entered is the record of a file that came into the instruction directory, and
-// of the label that it has moved by itself, for library.Options.
+// Entered returns the record of a file that was added to the instruction directory, with
+// the label that it moved by itself, for library.Options.
 func Entered(a *library.Act) any {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + "." + a.Op, Resource: ServerName + "/" + a.Name, Detail: actFields(a)}
 }
@@ -182,10 +180,10 @@ func actFields(a *library.Act) []audit.Field {
 	return append(fields, list("moves", moves)...)
 }
 
-// short is a version as people read it.
+// short returns the abbreviation of a version for display.
 func short(version string) string { return version[:min(len(version), 12)] }
 
-// moved ends a command that has moved labels.
+// moved ends a command that moves labels.
 func (c *command) moved(a *library.Act, err error) (*library.Act, error) {
 	if err != nil {
 		return nil, c.fail(err)
@@ -197,7 +195,7 @@ func (c *command) moved(a *library.Act, err error) (*library.Act, error) {
 	return a, nil
 }
 
-// Malformed records a malformed operator's request, so that every request is
+// Malformed records a malformed request of the operator, so that every request is
 // recorded. It returns why, or the gate's refusal.
 func (o *Operator) Malformed(ctx context.Context, by Caller, why error) error {
 	c, err := o.enter(ctx, by, "malformed")
@@ -207,7 +205,7 @@ func (o *Operator) Malformed(ctx context.Context, by Caller, why error) error {
 	return c.fail(why)
 }
 
-// clean is a name or a version as a record may hold it, whatever was asked for.
+// clean returns a name or a version that is safe in a record; "?" if it is not.
 func clean(s string) string {
 	if len(s) > 64 || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "?"

@@ -13,8 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// SessionInfo is one session as the operator sees it. Times are RFC 3339, empty
-// where there is none.
+// SessionInfo is one session in the operator's view. Times are RFC 3339, or empty.
 type SessionInfo struct {
 	ID      string   `json:"id"`
 	Subject string   `json:"subject"`
@@ -29,7 +28,7 @@ type SessionInfo struct {
 	Reason  string   `json:"reason,omitempty"`
 }
 
-// SessionList are the sessions that are known, the newest first.
+// SessionList holds the known sessions, newest first.
 type SessionList struct {
 	Sessions []SessionInfo `json:"sessions"`
 }
@@ -39,7 +38,7 @@ func infoOf(s session.Session) SessionInfo {
 		Issued: stamp(s.Issued), Expires: stamp(s.Expires), Ended: stamp(s.Ended), Reason: s.Reason}
 }
 
-// Sessions lists those that live, and those that have ended within 30 days.
+// Sessions lists the live sessions, and those that ended within 30 days.
 func (o *Operator) Sessions(ctx context.Context, by Caller) (*SessionList, error) {
 	c, err := needsDaemon(o.enter(ctx, by, "sessions"))
 	if err != nil {
@@ -52,7 +51,7 @@ func (o *Operator) Sessions(ctx context.Context, by Caller) (*SessionList, error
 	return out, c.done(field("listed", strconv.Itoa(len(out.Sessions))))
 }
 
-// needsDaemon refuses what was let in and takes a daemon that runs.
+// needsDaemon refuses an admitted command that needs a running daemon when there is none.
 func needsDaemon(c *command, err error) (*command, error) {
 	if err == nil && c.o.o.Sessions == nil {
 		err = c.fail(ErrOffline)
@@ -60,9 +59,9 @@ func needsDaemon(c *command, err error) (*command, error) {
 	return c, err
 }
 
-// CIRequest asks for a token for CI: of the structural tier and no other, bound
-// to no process, in the name of the operator who makes it. TTL is at most 24
-// hours, and that when it is 0.
+// CIRequest asks for a token for CI: of the structural tier only, bound to no process, in
+// the name of the operator that makes it. TTL is at most 24 hours, which is also the
+// default.
 type CIRequest struct {
 	Scope []string
 	TTL   time.Duration
@@ -97,9 +96,9 @@ func (o *Operator) mayIssue(by Caller, in CIRequest) error {
 	return nil
 }
 
-// RevokeSession ends a session: its token is refused, and what it was given is
-// forgotten, within five seconds, whether or not the database and the record can
-// be had. session.ErrUnknown: it is not there, or over.
+// RevokeSession ends a session within five seconds: its token is refused, and what it was
+// given is forgotten. It works while the database or the log is unavailable.
+// session.ErrUnknown: the session does not exist, or has ended.
 func (o *Operator) RevokeSession(ctx context.Context, by Caller, id string) (*SessionInfo, error) {
 	c, err := needsDaemon(o.enterRestricting(ctx, by, "session.revoke"))
 	if err != nil {
@@ -119,17 +118,17 @@ func (o *Operator) RevokeSession(ctx context.Context, by Caller, id string) (*Se
 	return &info, nil
 }
 
-// OperatorStatus is how delivery stands.
+// OperatorStatus is the state of delivery.
 type OperatorStatus struct {
 	Store      StoreState     `json:"store"`
 	Problems   []Mistake      `json:"problems"`
 	Documents  int            `json:"documents"`
 	FailClosed bool           `json:"fail_closed"`
-	Canary     string         `json:"canary"` // what happens to a ref that leaves
+	Canary     string         `json:"canary"` // the action for a ref that leaves
 	Sessions   *SessionCounts `json:"sessions,omitempty"`
 }
 
-// SessionCounts are counts since the start; Live are there now.
+// SessionCounts are counts since the start; Live is the present number.
 type SessionCounts struct {
 	Live     int              `json:"live"`
 	Issued   int64            `json:"issued"`
@@ -138,7 +137,7 @@ type SessionCounts struct {
 	Failures map[string]int64 `json:"failures"`
 }
 
-// Status tells how delivery stands.
+// Status returns the state of delivery.
 func (o *Operator) Status(ctx context.Context, by Caller) (*OperatorStatus, error) {
 	c, err := o.enter(ctx, by, "status")
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Listing is everything that there is to deliver.
+// Listing holds all versions, the problems, and the state of the store.
 type Listing struct {
 	Templates []VersionInfo `json:"templates"`
 	Problems  []Mistake     `json:"problems"`
 	Store     StoreState    `json:"store"`
 }
 
-// StoreState is how the documents are to be had.
+// StoreState is the state of the document store.
 type StoreState struct {
 	OK     bool   `json:"ok"`
 	Unused bool   `json:"unused"`
@@ -31,15 +31,15 @@ type StoreState struct {
 	Remote bool   `json:"remote"`
 }
 
-// VersionInfo is one version of a name for one audience. Class, tier (with what
-// it includes where it is served, else as its header says) and description are
-// empty where the content is not in memory. Times are RFC 3339, empty where
-// there is none.
+// VersionInfo is one version of a name for one audience. Class, tier and description are
+// empty if the content is not in memory. The tier includes that of included documents if
+// the version is served; otherwise it is the one in its header. Times are RFC 3339, or
+// empty.
 type VersionInfo struct {
 	Name        string   `json:"name"`
 	Variant     string   `json:"variant"`
 	Version     string   `json:"version"`
-	Number      int64    `json:"number,omitempty"` // counts within the name
+	Number      int64    `json:"number,omitempty"` // counted within the name
 	Class       string   `json:"class,omitempty"`
 	Tier        string   `json:"tier,omitempty"`
 	Description string   `json:"description,omitempty"`
@@ -53,19 +53,19 @@ type VersionInfo struct {
 	Revoked     string   `json:"revoked,omitempty"`
 }
 
-// Shown is one version with its content: the file as it was.
+// Shown is one version with its content: the file as written.
 type Shown struct {
 	VersionInfo
 	Content string `json:"content"`
 }
 
-// Versions are all of one name, the newest first.
+// Versions holds all versions of one name, newest first.
 type Versions struct {
 	Name     string        `json:"name"`
 	Versions []VersionInfo `json:"versions"`
 }
 
-// versions are what the store says of versions.
+// versions converts versions of the store.
 func (o *Operator) versions(all []library.Version) []VersionInfo {
 	set, _ := o.o.Shelf.Set()
 	out := []VersionInfo{}
@@ -87,7 +87,7 @@ func (v *VersionInfo) describe(d *document.Document) {
 	}
 }
 
-// List is what the store holds, and how it is.
+// List returns all versions, the problems, and the state of the store.
 func (o *Operator) List(ctx context.Context, by Caller) (*Listing, error) {
 	c, err := o.enter(ctx, by, "list")
 	if err != nil {
@@ -101,13 +101,13 @@ func (o *Operator) List(ctx context.Context, by Caller) (*Listing, error) {
 	return &Listing{o.versions(all), problems, store}, c.done(field("listed", strconv.Itoa(len(all))))
 }
 
-// store is how the library is, and what is wrong with its documents.
+// store returns the state of the library, and the problems of its documents.
 func (o *Operator) store() (StoreState, []Mistake) {
 	_, state := o.o.Shelf.Set()
 	return StoreState{OK: state.OK, Unused: state.Unused, Reason: state.Reason, Since: stamp(state.Since), Remote: state.Remote}, mistakes(state.Problems)
 }
 
-// Versions lists those of one name.
+// Versions lists the versions of one name.
 func (o *Operator) Versions(ctx context.Context, by Caller, name string) (*Versions, error) {
 	c, err := o.enter(ctx, by, "versions")
 	if err != nil {
@@ -120,8 +120,8 @@ func (o *Operator) Versions(ctx context.Context, by Caller, name string) (*Versi
 	return &Versions{name, o.versions(all)}, c.done(field("name", name), field("listed", strconv.Itoa(len(all))))
 }
 
-// Show is one content: of production with an empty ref, else of a label or of
-// the version that begins so.
+// Show returns one version with its content. ref is a label, or a version or its prefix;
+// empty: production.
 func (o *Operator) Show(ctx context.Context, by Caller, name, ref string) (*Shown, error) {
 	c, err := o.enter(ctx, by, "show")
 	if err != nil {
@@ -150,10 +150,10 @@ func (o *Operator) Show(ctx context.Context, by Caller, name, ref string) (*Show
 	return shown, c.done(field("name", name), field("version", d.Version))
 }
 
-// Put writes a document into the instruction directory. replace, when it is not
-// empty, is the version whose file it takes, whatever audience the new one has;
-// otherwise it takes that of the same name and audience, or one of its own. The
-// error of a content that is no document is guide.Problems.
+// Put writes a document into the instruction directory. replace, if not empty, is the
+// version whose file is replaced, whatever audience the new document has; otherwise it
+// replaces the file of the same name and audience, or creates one. The error of a content
+// that is no document is document.Problems.
 func (o *Operator) Put(ctx context.Context, by Caller, name, content, replace string) (*VersionInfo, error) {
 	c, err := o.enter(ctx, by, "put")
 	if err != nil {
@@ -183,7 +183,7 @@ func (o *Operator) Put(ctx context.Context, by Caller, name, content, replace st
 	return o.taken(ctx, d), nil
 }
 
-// parsed is the document that a content is, under that name.
+// parsed parses a content as the document of that name.
 func parsed(name, content string) (*document.Document, error) {
 	file := name + ".md"
 	d, err := document.Parse(file, []byte(content))
@@ -196,8 +196,7 @@ func parsed(name, content string) (*document.Document, error) {
 	return d, nil
 }
 
-// mayPut refuses what would fail for sure, while there is no record yet that
-// says it was done.
+// mayPut refuses a Put that would fail, before there is a record that says it was done.
 func (o *Operator) mayPut(ctx context.Context, name, replace string) error {
 	if _, state := o.o.Shelf.Set(); state.Remote {
 		return library.ErrRemote
@@ -215,8 +214,8 @@ func (o *Operator) mayPut(ctx context.Context, name, replace string) error {
 	return nil
 }
 
-// taken returns the version that a written file has become; while the directory
-// is not watched, the version computed from its document.
+// taken returns the version that the written file has become. While the directory is not
+// watched, it is computed from the document.
 func (o *Operator) taken(ctx context.Context, d *document.Document) *VersionInfo {
 	info := infoOfDocument(d)
 	all, err := o.o.Shelf.Versions(ctx, d.Name)
@@ -232,14 +231,14 @@ func (o *Operator) taken(ctx context.Context, d *document.Document) *VersionInfo
 	return &info
 }
 
-// infoOfDocument is what a document says of itself.
+// infoOfDocument returns the properties in a document itself.
 func infoOfDocument(d *document.Document) VersionInfo {
 	info := VersionInfo{Name: d.Name, Version: d.Version, Variant: d.Variant(), Labels: []string{}}
 	info.describe(d)
 	return info
 }
 
-// Promote gives a label, production where it is empty, to a version.
+// Promote sets a label, production if it is empty, to a version.
 func (o *Operator) Promote(ctx context.Context, by Caller, name, version, label string) (*library.Act, error) {
 	c, err := o.enter(ctx, by, "promote")
 	if err != nil {
@@ -248,7 +247,7 @@ func (o *Operator) Promote(ctx context.Context, by Caller, name, version, label 
 	return c.moved(o.o.Shelf.Promote(ctx, name, version, label, c.note))
 }
 
-// Rollback makes production again what it was before.
+// Rollback sets production to its earlier version.
 func (o *Operator) Rollback(ctx context.Context, by Caller, name string) (*library.Act, error) {
 	c, err := o.enter(ctx, by, "rollback")
 	if err != nil {
@@ -257,8 +256,8 @@ func (o *Operator) Rollback(ctx context.Context, by Caller, name string) (*libra
 	return c.moved(o.o.Shelf.Rollback(ctx, name, c.note))
 }
 
-// Revoke withdraws a version for good or, where it is empty, the name until
-// something of it is promoted.
+// Revoke withdraws a version permanently or, if the version is empty, the name until a
+// version of it is promoted.
 func (o *Operator) Revoke(ctx context.Context, by Caller, name, version string) (*library.Act, error) {
 	c, err := o.enter(ctx, by, "revoke")
 	if err != nil {
@@ -267,12 +266,12 @@ func (o *Operator) Revoke(ctx context.Context, by Caller, name, version string) 
 	return c.moved(o.o.Shelf.Revoke(ctx, name, version, c.note))
 }
 
-// Accessed is who read what.
+// Accessed is the list of deliveries.
 type Accessed struct {
 	Deliveries []Access `json:"deliveries"`
 }
 
-// Access is what one session was given of one revision.
+// Access counts the deliveries of one revision to one session.
 type Access struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
@@ -289,7 +288,7 @@ func accessOf(d library.Delivered) Access {
 		First: stamp(d.First), Last: stamp(d.Last)}
 }
 
-// Access lists the newest deliveries of the last 30 days, the newest first.
+// Access lists the newest deliveries of the last 30 days, newest first.
 func (o *Operator) Access(ctx context.Context, by Caller) (*Accessed, error) {
 	c, err := o.enter(ctx, by, "access")
 	if err != nil {
@@ -306,8 +305,8 @@ func (o *Operator) Access(ctx context.Context, by Caller) (*Accessed, error) {
 	return out, c.done(field("listed", strconv.Itoa(len(all))))
 }
 
-// Canary returns the session to which a ref was given, and the text. ErrNotFound:
-// it was not given out in the last 30 days.
+// Canary returns the session to which a ref was given, and the text. ErrNotFound: the ref
+// was not given out in the last 30 days.
 func (o *Operator) Canary(ctx context.Context, by Caller, ref string) (*Access, error) {
 	c, err := o.enter(ctx, by, "canary")
 	if err != nil {
@@ -320,7 +319,8 @@ func (o *Operator) Canary(ctx context.Context, by Caller, ref string) (*Access, 
 	return found, c.done(field("session", found.Session), field("template", found.Template), field("revision", found.Revision))
 }
 
-// trace looks where deliveries are kept, and then among those that could not be.
+// trace looks for a ref in the store, then among the deliveries that the store does not
+// have.
 func (o *Operator) trace(ctx context.Context, ref string) (*Access, error) {
 	if !watermark.IsRef(ref) {
 		return nil, malformed()
@@ -343,7 +343,7 @@ func (o *Operator) trace(ctx context.Context, ref string) (*Access, error) {
 	return nil, errors.Join(ErrNotFound, err)
 }
 
-// subject is whose session that is, as far as it is known.
+// subject returns the subject of a session, as far as it is known.
 func (o *Operator) subject(id string) string {
 	if o.o.Sessions == nil {
 		return ""

@@ -1,16 +1,14 @@
-// Package deliver delivers protected instructions to authenticated sessions: the
-// built-in MCP server `instructions`, the routes under /auth/, and the greeting
-// of the aggregate.
+// Package deliver delivers protected instructions to authenticated sessions: the built-in
+// MCP server `instructions`, the routes under /auth/, and the greeting of the aggregate.
 //
-// It keeps guidance out of binaries and off disks other than its store's, and
-// makes every reader of it known.
+// It exists so that guidance is in no binary and on no disk other than its store's, and
+// every reader of it is known.
 //
-// Invariants: no protected text is sent without a gate decision and its record,
-// and without the preamble and a ref of its own. A caller without a valid token
-// gets the generic text or an error, and never learns which check failed. A
-// document that the reader may not have looks like one that does not exist. A
-// store that is down costs guidance, never tools, unless the operator asked for
-// that (fail_closed).
+// Invariants: no protected text is sent without a gate decision and its record, and
+// without the preamble and a ref of its own. A caller without a valid token gets the
+// generic text or an error, and never learns which check failed. A document that the
+// reader may not read looks like one that does not exist. An unavailable store costs
+// guidance, never tools, unless the operator requires it (fail_closed).
 package deliver
 
 import (
@@ -44,8 +42,8 @@ const (
 	actionStructural = "instructions.structural"
 )
 
-// Why a reader gets less than there is, in words that a model and an operator
-// may see.
+// Reasons for which a reader gets a replacement for a fuller text, in words for models
+// and operators.
 const (
 	NoToken      = "no_token"
 	Expired      = "expired"
@@ -53,11 +51,11 @@ const (
 	NotPermitted = "not_permitted"
 )
 
-// GreetingBytes is the most that a client shows its model of a greeting:
+// GreetingBytes is the size of a greeting that every client shows its model in full:
 // Claude Code cuts server instructions at 2,048 characters.
 const GreetingBytes = 2048
 
-// Library is where documents come from (library.Library).
+// Library is the source of documents (library.Library).
 type Library interface {
 	Ready(ctx context.Context) error
 	Set() (*document.Set, library.State)
@@ -65,7 +63,7 @@ type Library interface {
 	Deliver(ctx context.Context, d library.Delivery) error
 }
 
-// Keeper keeps the sessions (session.Keeper).
+// Keeper manages the sessions (session.Keeper).
 type Keeper interface {
 	Check(token string, c session.Caller) (*session.Session, error)
 	Find(id string) (session.Session, bool)
@@ -77,77 +75,76 @@ type Keeper interface {
 	Stats() session.Stats
 }
 
-// Options are what the server is built from.
+// Options configure a Server.
 type Options struct {
-	// Without a Library the store is not there yet: Equip gives it later. Wanted:
-	// somebody counts on it, so that what it would have given is missing until then.
+	// Library is the store; nil: Equip gives it later. Wanted: a store is configured, so
+	// that texts count as missing until Equip.
 	Library  Library
 	Shelf    *library.Library // the same, for the operator's acts
 	Sessions Keeper
 	Wanted   bool
 	Gate     *gate.Gate
 
-	CanaryKey []byte           // of refs; it outlives a restart
-	Refs      *watermark.Index // of what was and is delivered
-	// Records is the record up to now, the last line first; nil: none.
+	CanaryKey []byte           // key of refs; kept over restarts
+	Refs      *watermark.Index // refs of delivered texts
+	// Records are the audit records so far, newest first; nil: none.
 	Records func(context.Context) iter.Seq2[[]byte, error]
-	Mode    watermark.Mode // what happens to a ref that leaves
+	Mode    watermark.Mode // the action for a ref that leaves
 
 	Version     string
 	Environment string // of this daemon, for audiences
 	FailClosed  bool
-	RuntimeDir  string // where session files are; swept
+	RuntimeDir  string // the directory of session files, which are swept
 
-	// Above names the process behind a request and all above it, in the form
-	// of peer.Ancestors; complete is false where they cannot be told to the end,
-	// as never over TCP.
+	// Above returns the process behind a request and its ancestors, in the form of
+	// peer.Ancestors; complete is false if they cannot be read to the end, as always over
+	// TCP.
 	Above func(*http.Request) (processes []string, complete bool)
-	// Held names the process that holds the other end of a TCP connection and all
-	// above it, in the same form; told is false where that cannot be told, as of
-	// a caller on another machine. nil: it never can.
+	// Held returns the process at the other end of a TCP connection and its ancestors, in
+	// the same form; told is false if they cannot be determined, as for a caller on
+	// another machine. nil: always.
 	Held func(*http.Request) (processes []string, told bool)
-	// Instance is the process behind a request on the Unix socket, in the same
-	// form, as far as that is known without looking; nil: it never is.
+	// Instance returns the process behind a request on the Unix socket, in the same
+	// form, if it is known without a look-up; nil: never.
 	Instance func(*http.Request) string
 	// Unix reports whether a request came by the Unix socket.
 	Unix func(*http.Request) bool
-	// Bearer is the principal of a bearer token that was made for TCP, wherever
-	// it is shown: a token of ours or of the issuer. It counts failures.
+	// Bearer returns the principal of a bearer token for TCP, wherever it is shown: a
+	// token of Doorward or of the issuer. It counts failures.
 	Bearer func(r *http.Request, token string) (*principal.Principal, error)
-	// Shell refuses an operator's act that comes from below a registered agent;
-	// ErrStore: the database that knows them is away.
+	// Shell refuses an operator's act that comes from below a registered agent. ErrStore:
+	// the database of the agents is unavailable.
 	Shell func(ctx context.Context, processes []string, complete bool) error
-	// Refused records a token that was presented and is not good; reason is a
-	// constant.
+	// Refused records a token that was shown and is not valid; reason is a constant.
 	Refused func(r *http.Request, reason string)
-	// Local reports whether a request came by a listener of this machine alone;
-	// nil: never.
+	// Local reports whether a request came by a listener that only this machine can
+	// reach; nil: never.
 	Local func(*http.Request) bool
-	// Named is the principal that a bearer token of that name has now; nil:
-	// there is none. nil: there never is.
+	// Named returns the principal that the bearer token of that name has now; nil: there
+	// is none. A nil function means that there is none.
 	Named func(name string) *principal.Principal
 	// Own reports whether a principal is the daemon's own user; nil: none is.
 	Own func(*principal.Principal) bool
-	// Holds reports whether what proved a principal still does.
+	// Holds reports whether the proof of a principal is still valid.
 	Holds func(*principal.Principal) bool
 
 	Log *slog.Logger
 	Now func() time.Time
 }
 
-// Reader is somebody who may get protected text: by the token of a session, or
-// as a bearer token's own principal.
+// Reader is a caller that may get protected text: by the token of a session, or as the
+// principal of a bearer token.
 type Reader struct {
-	Who     *principal.Principal // who reads: as the connection or the token proves it
-	Beside  *principal.Principal // the connection, where a session of another principal came by it; else nil
-	Session *session.Session     // nil: a bearer token reads without one
+	Who     *principal.Principal // the reading principal, proved by the connection or the token
+	Beside  *principal.Principal // the connection, if another principal's session came by it; or nil
+	Session *session.Session     // nil: the reader has a bearer token and no session
 	Scope   []string             // the tiers
 	MCP     string               // digest of the MCP session, for the record; may be empty
-	Holds   bool                 // what policy holds for the operator can wait: it is in what the reader sees
+	Holds   bool                 // acts can wait for the operator, so held documents are visible
 }
 
-// key names a reader where its texts and refs are kept: a session's id, or the
-// principal's name.
+// key returns the key under which a reader's texts and refs are stored: the session's id,
+// or the principal's name.
 func (r *Reader) key() string {
 	if r.Session != nil {
 		return r.Session.ID
@@ -155,7 +152,7 @@ func (r *Reader) key() string {
 	return r.Who.Name()
 }
 
-// connection is who acts, for the gate and its records.
+// connection returns the principal of the connection, for the gate and its records.
 func (r *Reader) connection() *principal.Principal {
 	if r.Beside != nil {
 		return r.Beside
@@ -163,35 +160,36 @@ func (r *Reader) connection() *principal.Principal {
 	return r.Who
 }
 
-// atOnce is the reader where nothing can wait for the operator: it sees nothing that is held.
+// atOnce returns the reader for an act that cannot wait for the operator: it sees no held
+// document.
 func (r *Reader) atOnce() *Reader {
 	in := *r
 	in.Holds = false
 	return &in
 }
 
-// nameSession is the composed text in records, refs, prompts and resources. No
-// document has that name.
+// nameSession is the name of the composed text in records, refs, prompts and resources.
+// No document has that name.
 const nameSession = "session"
 
-// MaxComposed is the most bytes of the composed text that a reader can ask for,
-// minComposed the fewest.
+// MaxComposed and minComposed bound the size of the composed text that a reader can ask
+// for, in bytes.
 const (
 	MaxComposed = 65536
 	minComposed = document.MinBytes
 )
 
-// order is what a reader asks for.
+// order is a request for a text.
 type order struct {
 	action         string // actionRead or actionRender
 	name           string
 	max            int    // bytes of the composed text; 0: the document of that name
-	source         bool   // as it is written, not as a model is to read it
+	source         bool   // the source text, not the rendered one
 	version, label string // empty: production
-	vars           []byte // raw, of actionRender
+	vars           []byte // raw JSON, for actionRender
 }
 
-// composed is the order of the composed text.
+// composed returns the order of the composed text.
 func composed(max int) order {
 	if max <= 0 {
 		max = GreetingBytes
@@ -199,15 +197,15 @@ func composed(max int) order {
 	return order{action: actionRead, name: nameSession, max: min(max, MaxComposed)}
 }
 
-// Text is one delivered text. With Degraded set it is the generic one.
+// Text is one delivered text. With Degraded set it is the generic text.
 type Text struct {
 	Body     string // dressed: preamble, text, ref
 	Preamble string
-	Bare     string // the text alone
+	Bare     string // the text without preamble and ref
 	Ref      string
 	Revision string   // of the reader's view
 	Version  string   // of a template
-	Tier     string   // of a template, with what it includes
+	Tier     string   // of a template, with the documents that it includes
 	Names    []string // the documents in it
 	Cut      bool
 	Degraded string
@@ -215,24 +213,23 @@ type Text struct {
 }
 
 var (
-	// ErrNotFound: there is no such text for this reader, whatever there is for
-	// others.
+	// ErrNotFound: there is no such text for this reader, whether or not other readers
+	// have it.
 	ErrNotFound = errors.New("no such text for this reader")
-	// ErrStore: the store is not to be had, and the reader was given nothing
-	// before.
+	// ErrStore: the store is unavailable, and the reader was given nothing before.
 	ErrStore = errors.New("the instruction store is not available")
-	// ErrEnded: the reader's session has ended since the door looked.
+	// ErrEnded: the reader's session has ended since it was checked.
 	ErrEnded = errors.New("the session has ended")
 )
 
 const (
-	// patience is the longest that anybody waits for the store, and how long after
-	// the start somebody does. With what comes after, a greeting takes less than
-	// the two seconds that it may.
+	// patience bounds the wait of a request for the store, and the time after the start
+	// in which requests wait at all. It leaves room for the rest of a greeting, which has
+	// two seconds.
 	patience = 1500 * time.Millisecond
-	// sweepEvery is within the five seconds in which what belongs to an ended
-	// session has to be gone, whatever was missed before.
+	// sweepEvery is less than the five seconds in which the state of an ended session has
+	// to be removed, even if an event was missed.
 	sweepEvery = 3 * time.Second
-	// refsKept is how long a ref is known, as long as the row of its session.
+	// refsKept is how long a ref is known: as long as the row of its session.
 	refsKept = 30 * 24 * time.Hour
 )

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// pace bounds what each principal may do of one thing: so many in any span of
-// that length.
+// pace bounds how often each principal may do something: a number of times in any span of
+// a length.
 type pace struct {
 	mu   sync.Mutex
 	done map[string][]time.Time // by principal, oldest first; within the span
 }
 
-// take uses one up, or says how long to wait for the next.
+// take charges one act, or returns how long to wait for the next.
 func (p *pace) take(name string, now time.Time, most int, span time.Duration) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,8 +28,8 @@ func (p *pace) take(name string, now time.Time, most int, span time.Duration) (w
 	return 0
 }
 
-// sweep forgets what was done at from or before. There are few principals: each
-// made a session within the span.
+// sweep removes acts at or before from. The map stays small: each of its principals made
+// a session within the span.
 func (p *pace) sweep(from time.Time) {
 	for name, done := range p.done {
 		for len(done) > 0 && !done[0].After(from) {
@@ -41,7 +41,7 @@ func (p *pace) sweep(from time.Time) {
 	}
 }
 
-// A principal makes at most so many sessions in any such span.
+// The number of sessions that a principal may make in a span.
 const (
 	sessionsMost = 10
 	sessionsSpan = time.Minute

@@ -12,27 +12,26 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 )
 
-// Stored is what delivery lives on in its database.
+// Stored is the part of delivery that lives in the database.
 type Stored struct {
 	Shelf    *library.Library
 	Sessions *session.Keeper
 }
 
-// late is a store that comes after the server has begun, since its database is
-// away. Until then there is nothing to read, and whose a session's token is
-// cannot be told: everything that asks for it is ErrStore. It is Library and
-// Keeper, so that the server is one and the same before and after.
+// late is a store that is opened after the server has begun, because its database is
+// unavailable. Until then there are no documents, session tokens cannot be verified, and
+// every method that needs the store returns ErrStore. It implements Library and Keeper,
+// so that the server needs no other code after.
 type late struct {
 	none  *document.Set
 	state atomic.Pointer[library.State]
 	there atomic.Pointer[Stored]
 
 	again sync.Once
-	begin chan struct{} // closed when who was judged by nobody has to begin again
+	begin chan struct{} // closed when listens with an unverified token have to be opened again
 }
 
-// newLate makes the store that is not open yet. Where none is configured it is
-// unused.
+// newLate returns a store that is not open yet. If none is wanted, its state is unused.
 func newLate(wanted bool, now time.Time) *late {
 	none, _ := document.NewSet(nil)
 	l := &late{none: none, begin: make(chan struct{})}
@@ -40,7 +39,7 @@ func newLate(wanted bool, now time.Time) *late {
 	return l
 }
 
-// wait is the error of what takes the store.
+// wait returns the error of an operation that needs the store.
 func (l *late) wait(what string) error {
 	return fmt.Errorf("%s: %w", what, ErrStore)
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// ErrShell is wrapped where a command of the operator's came from below a
-// registered agent, or from a process whose ancestors cannot all be told: an
-// agent's shell must not act as the human.
+// ErrShell is wrapped when a command of the operator came from below a registered agent,
+// or from a process whose ancestors cannot all be read: an agent's shell must not act as
+// the operator.
 var ErrShell = errors.New("AGENT_SHELL")
 
-// ErrOffline refuses what takes a daemon that runs.
+// ErrOffline refuses a command that needs a running daemon.
 var ErrOffline = errors.New("there are sessions only in a running daemon")
 
-// Why a command was refused as that of an agent's shell.
+// Reasons for which a command was refused as that of an agent's shell.
 const (
-	whyAgent   = "agent"   // one is above it
-	whyUnknown = "unknown" // what is above it cannot be told
+	whyAgent   = "agent"   // an agent is above the caller
+	whyUnknown = "unknown" // the caller's ancestors cannot be determined
 )
 
 // shellError is an ErrShell with the reason.
@@ -40,10 +40,10 @@ func (e *shellError) Is(t error) bool { return t == ErrShell }
 
 func (e *shellError) Unwrap() error { return e.err }
 
-// problem is the body of a failure under /auth/ (RFC 9457). Everything in it is
-// constant but Variable, a name from the schema of a text that the caller may
-// read, and Problems, which an operator alone gets. So two failures of one kind
-// have the same bytes, whatever they failed at.
+// problem is the body of a failure under /auth/ (RFC 9457). Everything in it is constant,
+// except Variable, a name from the schema of a text that the caller may read, and
+// Problems, which only an operator gets. So two failures of one kind have the same bytes,
+// whatever their cause.
 type problem struct {
 	Type     string    `json:"type"`
 	Title    string    `json:"title"`
@@ -58,13 +58,13 @@ type problem struct {
 	allow string // for Allow
 }
 
-// Mistake is one thing wrong with a document that an operator handed in.
+// Mistake is one problem of a document.
 type Mistake struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	Text string `json:"text"`
 
-	Warning bool `json:"warning,omitempty"` // worth saying; nothing is kept back for it
+	Warning bool `json:"warning,omitempty"` // it does not prevent the delivery
 }
 
 func mistakes(all document.Problems) []Mistake {
@@ -81,11 +81,10 @@ func newProblem(status int, code, detail string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// retryTime is when to come back for what is away, in seconds.
+// retryTime is the Retry-After of an unavailable resource, in seconds.
 const retryTime = 5
 
-// The failures of this package. Each call makes one of its own: they are filled
-// in further on the way.
+// The failures of this package. Each call returns a new value, because callers add to it.
 func tokenInURL() *problem {
 	return newProblem(http.StatusBadRequest, "token_in_url", "A token must be in a header, never in a URL. Treat this one as compromised.")
 }
@@ -122,8 +121,8 @@ func unavailable() *problem {
 	return p
 }
 
-// problemOf is what a caller learns of err. loud: it is for the operator's log,
-// since nothing of the caller's explains it.
+// problemOf returns the problem that a caller gets for err. loud: err is logged for the
+// operator, because the caller did not cause it.
 func problemOf(err error) (p *problem, loud bool) {
 	var refusal *gate.Refusal
 	var variable *document.VarError
@@ -147,7 +146,8 @@ func problemOf(err error) (p *problem, loud bool) {
 	return unavailable(), true
 }
 
-// known is the problem of an error that is a constant; nil: it is none of those.
+// known returns the problem of an error that is one of the constants; nil: it is none of
+// them.
 func known(err error) *problem {
 	for _, k := range []struct {
 		is   error
@@ -174,7 +174,7 @@ func known(err error) *problem {
 	return nil
 }
 
-// conflict is for an operator: the act is not one that can be done now.
+// conflict returns the failure for an operator's act that cannot be done now.
 func conflict(code, detail string) func() *problem {
 	return func() *problem { return newProblem(http.StatusConflict, code, detail) }
 }
@@ -186,7 +186,7 @@ func agentShell(why string) *problem {
 	return p
 }
 
-// refused is a refusal of the gate. Err is set where the record was away.
+// refused returns the problem for a refusal of the gate.
 func refused(r *gate.Refusal) *problem {
 	switch r.Code {
 	case gate.CodeRate:
@@ -203,8 +203,8 @@ func refused(r *gate.Refusal) *problem {
 
 var variableName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// invalidVariables names the variable at fault. A name that the caller made up
-// is given back only where it is a plain one.
+// invalidVariables names the variable at fault. A name that the caller made up is
+// returned only if it is a plain one.
 func invalidVariables(name string) *problem {
 	p := newProblem(http.StatusUnprocessableEntity, "invalid_variables", "")
 	if variableName.MatchString(name) {
@@ -234,7 +234,7 @@ func (p *problem) write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	body, err := json.Marshal(p)
-	if err != nil { // cannot be: texts and numbers alone
+	if err != nil { // cannot happen: texts and numbers only
 		body = nil
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -249,8 +249,9 @@ func guard(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// Unavailable answers while the database of instruction delivery is away.
+// Unavailable answers a request while the database of instruction delivery is
+// unavailable.
 func Unavailable(w http.ResponseWriter) { unreachable().write(w) }
 
-// TooMany answers a caller who is not looked at for some seconds.
+// TooMany answers a caller whose requests are refused for some seconds.
 func TooMany(w http.ResponseWriter, wait int) { rateLimited(wait).write(w) }

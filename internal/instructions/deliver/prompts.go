@@ -47,7 +47,7 @@ func (c *conn) prompt(ctx context.Context, r *upstream.Request) (upstream.Reply,
 	return c.prompted(t, about), nil
 }
 
-// prompted is a GetPromptResult.
+// prompted returns a GetPromptResult.
 func (c *conn) prompted(t *Text, about string) upstream.Reply {
 	text := append([]byte(`[{"role":"user","content":{"type":"text","text":`), rawjson.AppendQuote(nil, t.Body)...)
 	edits := []rawjson.Edit{{Key: "messages", Value: append(text, "}}]"...)}}
@@ -60,7 +60,8 @@ func (c *conn) prompted(t *Text, about string) upstream.Reply {
 	return upstream.Reply{Result: marked(rawjson.Set(nil, edits...), t)}
 }
 
-// badVariable: the name of a variable is in prompts/list, so it says nothing new.
+// badVariable returns the error for invalid arguments. The name of a variable is in
+// prompts/list, so it reveals nothing.
 func badVariable(name string) *wire.Error {
 	e := &wire.Error{Code: -32602, Message: "Invalid arguments"}
 	if name != "" {
@@ -69,7 +70,8 @@ func badVariable(name string) *wire.Error {
 	return e
 }
 
-// offered is the document that a prompt is for this reader; nil: there is none.
+// offered returns the document that a prompt stands for, for this reader; nil: there is
+// none.
 func (s *readers) offered(r *Reader, name string) *document.Document {
 	v, ok := s.glance(r)
 	if !ok {
@@ -81,7 +83,7 @@ func (s *readers) offered(r *Reader, name string) *document.Document {
 	return nil
 }
 
-// promptOrder is the order of a document with the arguments of a prompt.
+// promptOrder returns the order of a document with the arguments of a prompt.
 func promptOrder(d *document.Document, args []byte) (order, bool) {
 	if !isObject(args) {
 		return order{}, false
@@ -93,9 +95,9 @@ func promptOrder(d *document.Document, args []byte) (order, bool) {
 	return order{action: actionRender, name: d.Name, vars: vars}, ok
 }
 
-// promptVars are the arguments of a prompt as variables. Arguments are strings
-// (MCP), variables have types: a string is taken for what its variable is, and
-// where it is none of that, the schema says so.
+// promptVars converts the arguments of a prompt to variables. Arguments are strings
+// (MCP), variables have types: a string is read as JSON unless its variable takes texts
+// or it is no JSON value. The schema of the variable then checks it.
 func promptVars(d *document.Document, args []byte) ([]byte, bool) {
 	var edits []rawjson.Edit
 	for name, raw := range wire.Members(args) {
@@ -112,7 +114,7 @@ func promptVars(d *document.Document, args []byte) ([]byte, bool) {
 	return rawjson.Set([]byte("{}"), edits...), true
 }
 
-// isText reports whether a schema takes a text. One that names no type does.
+// isText reports whether a schema accepts a text. A schema without a type does.
 func isText(schema []byte) bool {
 	kind := wire.Get(schema, "type")
 	if kind == nil || string(kind) == `"string"` {
@@ -126,5 +128,5 @@ func isText(schema []byte) bool {
 	return false
 }
 
-// isValue reports whether a text is one JSON value with one reading.
+// isValue reports whether a text is one JSON value that all readers read alike.
 func isValue(raw []byte) bool { return json.Valid(raw) && wire.ValidateValue(raw) == nil }

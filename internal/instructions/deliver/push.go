@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// borne notes which session of delivery the requests of an MCP session bear: its
-// client is told for that one that a list has changed. An MCP session has one
-// client, and bears one token at a time. It is for every request that comes by.
+// borne notes the delivery session of a request of an MCP session, which determines what
+// its client is told of list changes. An MCP session has one client, and has one token at
+// a time. It is called for every request.
 func (t *conns) borne(a gate.Act) {
 	if a.Session == "" || a.Delivery == "" || a.Delivery == unjudged || a.Delivery == endedSession || !a.Who.Valid() {
 		return
@@ -22,7 +22,7 @@ func (t *conns) borne(a gate.Act) {
 
 // conns are the open connections.
 type conns struct {
-	sessions sync.Map // digest of an MCP session -> *conn; asked with every request
+	sessions sync.Map // digest of an MCP session -> *conn; read at every request
 
 	mu   sync.Mutex
 	open map[*conn]struct{}
@@ -47,7 +47,7 @@ func (t *conns) remove(c *conn) {
 	t.sessions.CompareAndDelete(c.digest, c)
 }
 
-// of is the connection of an MCP session; nil: there is none.
+// of returns the connection of an MCP session; nil: there is none.
 func (t *conns) of(digest string) *conn {
 	c, _ := t.sessions.Load(digest)
 	found, _ := c.(*conn)
@@ -60,15 +60,15 @@ func (t *conns) all() []*conn {
 	return slices.Collect(maps.Keys(t.open))
 }
 
-// forget drops what those who listen have seen of a session that has ended.
+// forget drops what listeners have seen of a session that has ended.
 func (t *conns) forget(id string) {
 	for _, c := range t.all() {
 		c.forget(id)
 	}
 }
 
-// afresh has nothing count as a change that those who listen could not see
-// before.
+// afresh makes the next look set the state of all listeners without telling them of
+// changes.
 func (t *conns) afresh() {
 	for _, c := range t.all() {
 		c.mu.Lock()
@@ -79,7 +79,7 @@ func (t *conns) afresh() {
 	}
 }
 
-// again tells all listeners to read each resource again that they named.
+// again tells all listeners to read each resource that they named again.
 func (t *conns) again() {
 	for _, c := range t.all() {
 		c.mu.Lock()

@@ -16,23 +16,24 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// readers says who reads and what of the set each may have now.
+// readers determines the reader of a request, and the view of the set that it has now.
 type readers struct {
 	o           *Options
 	storage     *storage
 	credentials *credentials
 	cache       cache
-	rules       atomic.Uint64 // counts the policies
+	rules       atomic.Uint64 // number of policy changes
 }
 
-// factLauncher is the verified fact of what an agent was started with: its role.
+// factLauncher is the verified fact of the launcher that an agent was started with, which
+// is its role.
 const factLauncher = "launcher"
 
-// readerOf returns the reader of an act; nil, and why, where the act has none.
+// readerOf returns the reader of an act; nil and the reason if the act has none.
 func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
 	switch {
 	case s.storage.Away(), a.Delivery == unjudged:
-		return nil, Unreachable // a token would not help
+		return nil, Unreachable // a token cannot be verified now
 	case strings.HasPrefix(a.Delivery, bearerMark):
 		who := s.credentials.bearers.find(a.Delivery, s.o.Now())
 		if who == nil || !s.credentials.holds(who) {
@@ -56,10 +57,10 @@ func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
 	return r, ""
 }
 
-// sessionReader is the reader that a session makes of a connection: the
-// connection itself where the kernel says that it is the session's own, and
-// elsewhere the session's principal, with the connection beside it. nil: what
-// the session stands on is no more.
+// sessionReader returns the reader for a session on a connection. Where the kernel
+// identifies the caller, it is the connection's principal, whose own the session is;
+// elsewhere it is the session's principal, with the connection beside it. nil: the token
+// that the session was made with is not valid any more.
 func (s *readers) sessionReader(who *principal.Principal, found *session.Session) *Reader {
 	r := &Reader{Who: who, Session: found, Scope: found.Scope}
 	if attested(who) {
@@ -73,24 +74,24 @@ func (s *readers) sessionReader(who *principal.Principal, found *session.Session
 	return r
 }
 
-// attested reports whether the kernel identifies the caller: then the session
-// must belong to it. Elsewhere a session token counts for any bearer.
+// attested reports whether the kernel identifies the caller. The session must then belong
+// to it; elsewhere a session token is valid for every bearer.
 func attested(who *principal.Principal) bool {
 	kind, _, _ := strings.Cut(who.Name(), ":")
 	return kind == principal.KindUID || kind == principal.KindSpawn
 }
 
-// bearerReader is the reader that a bearer token's own principal is: without a
-// session, in the tiers that policy gives it now.
+// bearerReader returns the reader for the principal of a bearer token: without a session,
+// in the tiers that policy permits now.
 func (s *readers) bearerReader(who *principal.Principal) *Reader {
 	return &Reader{Who: who, Scope: s.credentials.tiers(who)}
 }
 
-// alive reports whether a reader may still be given something.
+// alive reports whether the session of a reader, if it has one, has not ended.
 func (s *readers) alive(r *Reader) bool { return r.Session == nil || s.credentials.lives(r.Session.ID) }
 
-// scope is the tiers that a reader may have: those of its session that policy
-// still grants the session's maker.
+// scope returns the tiers of a reader. For a session of the reading principal itself,
+// these are the session's tiers that policy still permits.
 func (s *readers) scope(r *Reader) []string {
 	if r.Session == nil || r.Who.Name() != r.Session.Subject {
 		return r.Scope
@@ -99,7 +100,8 @@ func (s *readers) scope(r *Reader) []string {
 	return slices.DeleteFunc(slices.Clone(r.Scope), func(t string) bool { return !slices.Contains(now, t) })
 }
 
-// caller is what audiences know of a reader. Its own claim is in Project only.
+// caller returns the properties of a reader that audiences match. Only Project is the
+// reader's own claim.
 func (s *readers) caller(r *Reader) document.Caller {
 	c := document.Caller{Principal: r.Who.Name(), Environment: s.o.Environment}
 	for p := r.Who.Parent(); p != nil; p = p.Parent() {
@@ -114,8 +116,8 @@ func (s *readers) caller(r *Reader) document.Caller {
 	return c
 }
 
-// view is what a reader may get now. It waits for the store at most as long as
-// patience.
+// view returns the view that a reader has now. It waits for the store at most until
+// patience has passed since the start.
 func (s *readers) view(ctx context.Context, r *Reader) (sight, error) {
 	if !s.alive(r) {
 		return sight{}, ErrEnded
@@ -130,7 +132,7 @@ func (s *readers) view(ctx context.Context, r *Reader) (sight, error) {
 	if r.Session == nil {
 		until = s.o.Now().Add(bearerKept)
 	}
-	if state.OK || r.Session != nil { // a bearer's time is not prolonged while the store is away
+	if state.OK || r.Session != nil { // a bearer's time is not prolonged while the store is unavailable
 		s.cache.keep(r.key(), on, v, until)
 	}
 	if !s.alive(r) { // it may have ended before it was kept
@@ -146,7 +148,7 @@ func (s *readers) lost(r *Reader, state library.State) bool {
 	return !state.OK && (state.Withdrawn || !s.cache.has(r.key(), s.o.Now()))
 }
 
-// see is the view of set that a reader has, and what else it depends on.
+// see returns the view of set for a reader, and the key of what else it depends on.
 func (s *readers) see(r *Reader, set *document.Set) (sight, string) {
 	in := *r
 	in.Scope = s.scope(r)
@@ -158,8 +160,7 @@ func (s *readers) see(r *Reader, set *document.Set) (sight, string) {
 	return sight{set.View(s.caller(r), may), set}, on
 }
 
-// glance computes the view of a reader without a delivery; false: there is none
-// now.
+// glance returns the view of a reader without a delivery; false: it has none now.
 func (s *readers) glance(r *Reader) (sight, bool) {
 	if r == nil || !s.alive(r) {
 		return sight{}, false
@@ -172,7 +173,7 @@ func (s *readers) glance(r *Reader) (sight, bool) {
 	return v, true
 }
 
-// revision is that of what a reader may get; empty while there is nothing.
+// revision returns the revision of a reader's view; empty: it has none.
 func (s *readers) revision(r *Reader) string {
 	if v, ok := s.glance(r); ok {
 		return v.Revision()
@@ -180,8 +181,8 @@ func (s *readers) revision(r *Reader) string {
 	return ""
 }
 
-// Degraded returns why a reader gets less than its full guidance; empty: it gets
-// all. A nil reader is a caller without a token.
+// Degraded returns the reason for which a reader lacks guidance; empty: it lacks none. A
+// nil reader is a caller without a token.
 func (s *readers) Degraded(r *Reader) string {
 	if s.storage.Away() {
 		return Unreachable
@@ -201,9 +202,10 @@ func (s *readers) Degraded(r *Reader) string {
 	return ""
 }
 
-// decide asks policy about a reader. It asks for the connection's principal and
-// for the maker of the session, and both must be allowed: neither lends the other
-// a right. The rule that refuses is returned, or the first one that has the act held.
+// decide asks policy about a reader. It asks for the connection's principal and for the
+// maker of the session, and both must be allowed: neither lends the other a right. It
+// returns the rule that refuses, or the one that holds the act, which is the connection's
+// if both hold it.
 func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
 	q.Who, q.Holds = r.Who, r.Holds
 	d := s.o.Gate.Allows(q)
@@ -217,8 +219,8 @@ func (s *readers) decide(r *Reader, q policy.Request) policy.Decision {
 	return d
 }
 
-// may reports whether policy lets the reader have a document of that tier. It
-// is asked for each document of a view, without a record: the delivery has one.
+// may reports whether policy lets the reader read a document of that tier. It is called
+// for each document of a view, without a record: the delivery has one.
 func (s *readers) may(r *Reader, d *document.Document, tier string) bool {
 	return slices.Contains(r.Scope, tier) && s.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: d.Name}).Allow
 }

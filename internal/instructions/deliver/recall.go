@@ -18,31 +18,31 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// The store knows the deliveries before this start, except those that a kill or
-// an unavailable database kept from it. The audit log has them: each delivery is
-// recorded before the text is sent, and its ref is computed again from the
-// record. This needs no database.
+// The store knows the deliveries of earlier runs, except those that it could not save
+// because of a kill or an unavailable database. The audit log has these: each delivery is
+// recorded before the text is sent, and its ref is computed again from the record. This
+// needs no database.
 
 const (
-	// recallBytes and recallKinds are how much of the record is read, from its
-	// end on; lostKinds is how many deliveries without a row get one.
+	// recallBytes and recallKinds bound how much of the log is read, from its end;
+	// lostKinds bounds the deliveries without a row that get one.
 	recallBytes = 256 << 20
 	recallKinds = 200_000
 	lostKinds   = 10_000
-	// recallWait is how long an operator waits for that.
+	// recallWait is how long an operator waits for the log to be read.
 	recallWait = 10 * time.Second
 )
 
-// recall is what the record says of deliveries before this start.
+// recall holds the deliveries of earlier runs that the audit log names.
 type recall struct {
-	until time.Time     // what is later is of this run
-	read  chan struct{} // closed: it has been read
+	until time.Time     // later records are of this run
+	read  chan struct{} // closed when the log has been read
 
 	mu    sync.Mutex
-	kinds map[watermark.Delivery]*library.Delivered // the newest
+	kinds map[watermark.Delivery]*library.Delivered // the newest kinds of delivery
 }
 
-// leaks finds the refs of delivered texts in what leaves.
+// leaks finds the refs of delivered texts in outgoing messages.
 type leaks struct {
 	o      *Options
 	log    *slog.Logger
@@ -50,7 +50,7 @@ type leaks struct {
 	recall recall
 }
 
-// recollect makes the refs known that the record tells of, the newest first.
+// recollect adds the refs of deliveries in the audit log, newest first.
 func (s *leaks) recollect(ctx context.Context, records iter.Seq2[[]byte, error]) {
 	defer close(s.recall.read)
 	if err := s.readRecords(records); err != nil && ctx.Err() == nil {
@@ -86,7 +86,8 @@ func (s *leaks) readRecords(records iter.Seq2[[]byte, error]) error {
 	return nil
 }
 
-// count adds an earlier delivery of the same kind.
+// count adds a delivery to its kind. The log is read backwards, so it is older than those
+// before.
 func (r *recall) count(of watermark.Delivery, d library.Delivered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +99,7 @@ func (r *recall) count(of watermark.Delivery, d library.Delivered) {
 	}
 }
 
-// find is what is known of an earlier kind, as far as the store does not know it
-// yet.
+// find returns the earlier deliveries of a kind, as long as the store does not have them.
 func (r *recall) find(of watermark.Delivery) (d library.Delivered, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *recall) find(of watermark.Delivery) (d library.Delivered, ok bool) {
 	return d, false
 }
 
-// recorded is a record, as far as it may tell of a delivery.
+// recorded holds the fields of a record that describe a delivery.
 type recorded struct {
 	Time      time.Time         `json:"time"`
 	Kind      string            `json:"kind"`
@@ -126,8 +126,8 @@ var (
 	withRevision = []byte(`"revision":"`)
 )
 
-// deliveredBy is the delivery that a line of the record tells of, without its
-// ref; false: it tells of none.
+// deliveredBy returns the delivery that a line of the log records, without its ref;
+// false: it records none.
 func deliveredBy(line []byte) (d library.Delivered, ok bool) {
 	if !bytes.Contains(line, ofUs) || !bytes.Contains(line, withRevision) {
 		return d, false
@@ -158,9 +158,9 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// Reckon loads the refs from the store, and adds those that only the record has;
-// refs beyond the capacity are added by the next start. It is called when there
-// is a store, until it succeeds.
+// Reckon loads the refs from the store, and restores the deliveries that only the log
+// has; those beyond the store's capacity are restored by the next start. It is called
+// when there is a store, until it succeeds.
 func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
 	rows, err := shelf.Deliveries(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) Reckon(ctx context.Context, shelf *library.Library) error {
 	return nil
 }
 
-// recalled waits until the record has been read, at most until a time.
+// recalled waits until the log has been read, at most until a time.
 func (s *leaks) recalled(ctx context.Context, until time.Time) {
 	select {
 	case <-s.recall.read:

@@ -16,8 +16,8 @@ import (
 // A record of a delivery holds names, digests and numbers. It never holds a text,
 // the value of a variable, a token or a ref.
 
-// list is a list of names, in as many fields as it needs: name, name_2, name_3.
-// A text of a record is cut at audit.MaxText bytes.
+// list returns names in as many fields as they need: name, name_2, name_3. A field of a
+// record is cut at audit.MaxText bytes.
 func list(name string, values []string) []audit.Field {
 	var out []audit.Field
 	for part := ""; len(values) > 0; part = "" {
@@ -33,8 +33,8 @@ func list(name string, values []string) []audit.Field {
 	return out
 }
 
-// fields are the record's fields about the reader and the text that it is about
-// to get; nil: it gets none.
+// fields returns the record's fields about the reader and the text that is about to be
+// sent; a nil t: none is.
 func (s *deliveries) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	var out []audit.Field
 	if r.Session != nil {
@@ -60,17 +60,17 @@ func (s *deliveries) fields(p gate.Pass, r *Reader, t *Text) []audit.Field {
 	return append(out, field("bytes", strconv.Itoa(len(t.Body))))
 }
 
-// SessionOver is the record of an end of a session that was saved without a
-// caller, for session.Options.
+// SessionOver returns the record of the end of a session that was saved without a caller,
+// for session.Options.
 func SessionOver(s *session.Session) any {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + ".session.over", Resource: ServerName + "/session",
 		Reason: s.Reason, Detail: sessionFields(s)}
 }
 
-// rulePrefix stands before what struck in the rule of a refusal.
+// rulePrefix is the prefix of the rules of this package's refusals.
 const rulePrefix = ServerName + "."
 
-// ruleOf names why an admitted delivery was refused.
+// ruleOf returns the rule of a refused delivery that was admitted.
 func ruleOf(err error) string {
 	var variable *document.VarError
 	switch {
@@ -93,8 +93,8 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// sessionFields are what a record says of a session: nothing from which its
-// token could be made.
+// sessionFields returns the fields of a record about a session. Its token cannot be made
+// from them.
 func sessionFields(s *session.Session) []audit.Field {
 	out := []audit.Field{field("session", s.ID), field("scope", strings.Join(s.Scope, ",")), field("subject", s.Subject), field("expires", stamp(s.Expires))}
 	for _, f := range []audit.Field{field("project", s.Project), field("bind", s.Bind)} {

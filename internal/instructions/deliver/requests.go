@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// request is one request on its way.
+// request is one request during its execution.
 type request struct {
 	s     *Server
 	w     http.ResponseWriter
@@ -19,7 +19,7 @@ type request struct {
 	shown shown
 	path  string
 
-	reader *Reader // by the token that was shown; nil: none was
+	reader *Reader // of the token that was shown; nil: none was shown
 	name   string  // of a document or a session, from the path
 	query  url.Values
 	body   []byte
@@ -56,8 +56,8 @@ func streams(fn func(eventRequest) error) func(*request) error {
 	return func(q *request) error { return fn(eventRequest{q}) }
 }
 
-// unknown is the 401, the same for every failed check. The record says which
-// credential was shown and why it does not count.
+// unknown returns the 401, which is the same for every failed check. The record states
+// which credential was shown and why it is not valid.
 func (q *request) unknown(err error) error {
 	var invalid *session.Invalid
 	reason := "bearer"

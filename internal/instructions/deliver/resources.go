@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
 
-// read serves resources/read. The relay has recorded it; the delivery has a
-// record of its own. A document is read as it is, with the names of its
-// variables in it.
+// read serves resources/read. The relay has recorded the request; the delivery has a
+// record of its own. A document with variables is read as it is, with the names of the
+// variables.
 func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {

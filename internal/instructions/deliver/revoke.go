@@ -12,21 +12,21 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// owedMost bounds the records that wait; beyond it the log alone says that a
-// session has ended.
+// owedMost bounds the records that wait; the end of a session beyond it is only logged.
 const owedMost = 1000
 
-// unseen is how long a session may live before what made it is remembered.
+// unseen is the age up to which a session may have no maker in memory: the maker is
+// stored after the session is made.
 const unseen = time.Minute
 
-// owed are the records of ends that could not be made yet. An end takes rights
-// away, and is the one act that goes before its record.
+// owed holds the records of ends that could not be written yet. The end of a session only
+// takes rights away, so it is the one act that is done before its record.
 type owed struct {
 	mu   sync.Mutex
 	wait []*audit.Record
 }
 
-// ends ends the sessions whose maker holds no more, and records it.
+// ends ends the sessions whose maker is not valid any more, and records it.
 type ends struct {
 	o           *Options
 	log         *slog.Logger
@@ -34,8 +34,8 @@ type ends struct {
 	owed        owed
 }
 
-// owe makes the record of an end that the database did not take with it, now or
-// later.
+// owe writes the record of an end that the database could not save together with it, now
+// or later.
 func (s *ends) owe(r *audit.Record) {
 	s.owed.mu.Lock()
 	if len(s.owed.wait) < owedMost {
@@ -47,7 +47,7 @@ func (s *ends) owe(r *audit.Record) {
 	s.pay()
 }
 
-// pay makes the records that wait, in their order.
+// pay writes the waiting records, in their order.
 func (s *ends) pay() {
 	s.owed.mu.Lock()
 	defer s.owed.mu.Unlock()
@@ -59,8 +59,8 @@ func (s *ends) pay() {
 	}
 }
 
-// sweepSessions ends the sessions whose maker holds no more, and makes the
-// records that wait.
+// sweepSessions ends the sessions whose maker is not valid any more, and writes the
+// waiting records.
 func (s *ends) sweepSessions(ctx context.Context) {
 	tick := time.Tick(sweepEvery)
 	for {
@@ -75,8 +75,8 @@ func (s *ends) sweepSessions(ctx context.Context) {
 	}
 }
 
-// revoke ends the sessions that stand on nothing any more, so that their rows
-// know: a token of the same name may come.
+// revoke ends the sessions whose maker is not valid any more, in their rows too: another
+// token may get the same name.
 func (s *ends) revoke(ctx context.Context) {
 	for _, found := range s.o.Sessions.Sessions() {
 		if !found.Ended.IsZero() || s.credentials.stands(&found) || s.o.Now().Sub(found.Issued) < unseen && !byToken(&found) {
@@ -89,13 +89,13 @@ func (s *ends) revoke(ctx context.Context) {
 	}
 }
 
-// byToken: what made the session is in its row, and not in memory alone.
+// byToken reports whether the maker of a session is in its row, and not only in memory.
 func byToken(found *session.Session) bool {
 	kind, _, _ := principal.Parse(found.Subject)
 	return kind == principal.KindToken
 }
 
-// revoked is the record of a session that has lost what it stood on.
+// revoked returns the record of a session that ended because of its maker.
 func revoked(s *session.Session) *audit.Record {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: ServerName + ".session.revoked", Resource: ServerName + "/session", Detail: sessionFields(s)}
 }

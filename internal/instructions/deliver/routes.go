@@ -15,22 +15,22 @@ const (
 	pathSession = prefix + "session"
 )
 
-// need is who may ask.
+// need is what a route requires of its caller.
 type need uint8
 
 const (
-	anybody     need = iota // whom the door knows; with a token or without
-	aConnection             // what authenticates the connection, and no token beside it
-	aReader                 // a token of a session, or a bearer token
-	aSession                // the token of a session
-	anOperator              // the Unix socket; the gate and the rule about agents say the rest
+	anybody     need = iota // every authenticated caller, with a token or without
+	aConnection             // the authentication of the connection, without a token beside it
+	aReader                 // a session token or a bearer token
+	aSession                // a session token
+	anOperator              // the Unix socket; the gate and the check for agents decide further
 )
 
-// route is what one method of one path does.
+// route is one method of one path.
 type route struct {
 	needs  need
-	query  []string // the parameters that it knows
-	body   int64    // the most bytes of a body; 0: there is none
+	query  []string // the parameters that it takes
+	body   int64    // the most bytes of a body; 0: it takes none
 	stream bool     // it stays open, and has no HEAD
 	serve  func(*request) error
 }
@@ -51,7 +51,7 @@ func (m methods) allow() string {
 	return strings.Join(out, ", ")
 }
 
-// {name} stands for one document, {id} for one session.
+// {name} stands for a document, {id} for a session.
 const (
 	anyName    = "{name}"
 	anySession = "{id}"
@@ -59,7 +59,7 @@ const (
 
 var formats = []string{"format"}
 
-// table is every path under /auth/ but health, which is answered ahead.
+// table holds every path under /auth/ except health, which Ahead answers.
 var table = map[string]methods{
 	"session": {
 		http.MethodGet:    {needs: aSession, serve: sessions(sessionRequest.ownSession)},
@@ -93,7 +93,7 @@ var table = map[string]methods{
 	"admin/status":               {http.MethodGet: {needs: anOperator, serve: operators(operatorRequest.adminStatus)}},
 }
 
-// Serves reports whether there is such a path for callers over TCP.
+// Serves reports whether the path exists for callers over TCP.
 func Serves(path string) bool {
 	_, _, ok := find(path)
 	return ok && !strings.HasPrefix(path, prefixAdmin)

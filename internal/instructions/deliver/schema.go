@@ -1,6 +1,6 @@
 package deliver
 
-// toolList is the same for all callers, with and without a token.
+// toolList is the array of tools/list, the same for all callers.
 var toolList = []byte(`[` +
 	`{"name":"read","title":"Read instructions",` +
 	`"description":"Gives the instructions for this session, or the text with that name. Without a name: all instructions in one text, which ends with the names of further texts. vars has the values for a text with variables. Without a session token the answer is a generic text, and says why.",` +

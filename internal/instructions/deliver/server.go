@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/watermark"
 )
 
-// Server delivers. Its methods may be called at once by many.
+// Server is the built-in server. Its methods are safe for concurrent use.
 type Server struct {
 	o      Options
 	log    *slog.Logger
@@ -28,12 +28,13 @@ type Server struct {
 	leaks       leaks
 	ends        ends
 
-	kick    chan struct{} // somebody may have to be told of something
+	kick    chan struct{} // makes Run look for changes at once
 	closing context.Context
 	close   context.CancelFunc
 }
 
-// New makes the server, and begins to read the record. Run has to run beside it.
+// New makes the server, and begins to read the audit log. Run has to run for its whole
+// life.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -68,12 +69,12 @@ func (s *Server) assemble() {
 	s.ends.o, s.ends.log, s.ends.credentials = &s.o, s.log, &s.credentials
 }
 
-// Run tells those who listen of what changes, and clears away what ended
-// sessions have left, until ctx ends.
+// Run tells listeners of changes, and removes the state of ended sessions, until ctx
+// ends.
 func (s *Server) Run(ctx context.Context) {
 	var files sync.WaitGroup
-	files.Go(func() { s.ends.sweepFiles(ctx) })    // a slow file system delays no message
-	files.Go(func() { s.ends.sweepSessions(ctx) }) // nor does a slow database
+	files.Go(func() { s.ends.sweepFiles(ctx) })    // separate, so that a slow file system delays no message
+	files.Go(func() { s.ends.sweepSessions(ctx) }) // and neither does a slow database
 	defer files.Wait()
 	tick := time.Tick(sweepEvery)
 	for {
@@ -88,7 +89,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Close ends what waits: connections are over, and streams. It returns at once.
+// Close ends all connections and streams. It returns at once.
 func (s *Server) Close() {
 	s.close()
 	s.ears.shut()
@@ -104,15 +105,15 @@ func (s *Server) Changed() {
 	s.nudge()
 }
 
-// Policy is told that the policy has changed: what was decided before does not
-// count any more. It returns at once.
+// Policy tells the server that the policy has changed: earlier decisions do not count any
+// more. It returns at once.
 func (s *Server) Policy() {
 	s.readers.rules.Add(1)
 	s.nudge()
 }
 
-// Ended is told that a session of delivery is over: what it was given is gone
-// when Ended returns, and its streams end.
+// Ended tells the server that a delivery session has ended: its views are removed when
+// Ended returns, and its streams end.
 func (s *Server) Ended(over session.Session) {
 	s.readers.cache.drop(over.ID)
 	s.conns.forget(over.ID)
@@ -121,7 +122,7 @@ func (s *Server) Ended(over session.Session) {
 	s.nudge()
 }
 
-// nudge has Run look at once.
+// nudge makes Run look for changes at once.
 func (s *Server) nudge() {
 	select {
 	case s.kick <- struct{}{}:
@@ -137,7 +138,7 @@ func (s *Server) spread() {
 	s.ears.look(s.readers.revision)
 }
 
-// sweep removes state without an owner.
+// sweep removes state whose owner has ended or expired.
 func (s *Server) sweep() {
 	now := s.o.Now()
 	s.readers.cache.sweep(now, s.credentials.lives)
@@ -147,7 +148,7 @@ func (s *Server) sweep() {
 	}
 }
 
-// sweepFiles removes the session files of sessions that are over.
+// sweepFiles removes the session files of ended sessions.
 func (s *ends) sweepFiles(ctx context.Context) {
 	if s.o.RuntimeDir == "" {
 		return
@@ -167,13 +168,13 @@ func (s *ends) sweepFiles(ctx context.Context) {
 	}
 }
 
-// Used reports whether there is a store at all.
+// Used reports whether a store is configured.
 func (s *Server) Used() bool { return s.storage.Used() }
 
 // Away reports whether the store is not there yet.
 func (s *Server) Away() bool { return s.storage.Away() }
 
-// Lacks says why the store is not there yet, for the operator.
+// Lacks sets the reason for which the store is not there yet, for the operator.
 func (s *Server) Lacks(reason string) {
 	if s.storage.late == nil {
 		return
@@ -186,8 +187,8 @@ func (s *Server) Lacks(reason string) {
 	s.storage.late.state.Store(&now)
 }
 
-// Equip gives the server its store, which it has from now on. Run has to run from
-// then on, and Again has to be called as soon as anybody may have listened.
+// Equip gives the server its store. Run has to run from then on, and Again has to be
+// called when listeners may exist.
 func (s *Server) Equip(st Stored) {
 	s.storage.late.there.Store(&st)
 	s.storage.begins()
@@ -195,11 +196,10 @@ func (s *Server) Equip(st Stored) {
 	s.nudge()
 }
 
-// Again wakes the listeners from before the store was open, which could not be
-// told apart then: each is told of the resources that it named. The relay has
-// told them before that all lists have changed. A listen with a token that could
-// not be verified ends, and its client opens it again. Only the first call after
-// Equip has an effect.
+// Again wakes the listeners from before the store was open, which could not be told apart
+// at that time: each is told of the resources that it named. The relay has told them
+// before that all lists have changed. A listen with a token that could not be verified
+// ends, and its client opens it again. Only the first call after Equip has an effect.
 func (s *Server) Again() {
 	if s.storage.late == nil || s.storage.Away() {
 		return

@@ -13,10 +13,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// maxTTL is the longest that a session may be asked for, in seconds.
+// maxTTL is the longest life that a session may be asked for, in seconds.
 const maxTTL = 24 * 60 * 60
 
-// Rules that records name where a session was refused here.
+// Rules in the records of refused sessions.
 const (
 	ruleSessions = rulePrefix + "sessions_per_minute"
 	ruleScope    = rulePrefix + "scope"
@@ -34,7 +34,7 @@ type opening struct {
 	Bind    string `json:"bind"`
 }
 
-// Issued is a new token and what there is to know of it. Times are RFC 3339.
+// Issued is a new token with the properties of its session. Times are RFC 3339.
 type Issued struct {
 	Token        string   `json:"token"`
 	SessionID    string   `json:"session_id"`
@@ -47,8 +47,8 @@ func issued(token string, s *session.Session) *Issued {
 	return &Issued{Token: token, SessionID: s.ID, Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Scope: orEmpty(s.Scope)}
 }
 
-// openSession makes a session for whom the connection is, or for the bearer of
-// a token over TCP. A session makes no further one: it would have no end.
+// openSession makes a session for the connection's principal. A session's token cannot
+// make a further session, because it would then never end.
 func (q sessionRequest) openSession() error {
 	if !q.unix && q.reader != nil && q.reader.Session != nil {
 		return notPermitted()
@@ -77,8 +77,8 @@ func (q sessionRequest) openSession() error {
 	return response(q).created(issued(token, made))
 }
 
-// wanted returns the session that a caller asks for, with the scope that policy
-// grants it; the caller's claims decide nothing. rule names what refuses.
+// wanted returns the session that a caller asks for, with the scope that policy permits;
+// the caller's claims decide nothing. rule is the rule of a refusal.
 func (q sessionRequest) wanted(in opening) (ask session.Request, rule string, err error) {
 	bind, ok := q.bind(in.Bind)
 	client := clientOf(in.Client.Name, in.Client.Version)
@@ -100,8 +100,8 @@ func (q sessionRequest) wanted(in opening) (ask session.Request, rule string, er
 	return session.Request{Subject: q.who.Name(), Project: in.Project, Client: client, Bind: bind, Maker: makerOf(q.who), Scope: scope, TTL: ttl}, "", nil
 }
 
-// bind is the process that a session ends with: on the Unix socket the caller's
-// own, or the ancestor that it names. Over TCP nothing is known of processes.
+// bind returns the process that a session ends with: on the Unix socket the caller's own,
+// or the ancestor that it names. Over TCP there is none.
 func (q sessionRequest) bind(named string) (string, bool) {
 	if !q.unix {
 		return "", named == ""
@@ -116,7 +116,7 @@ func (q sessionRequest) bind(named string) (string, bool) {
 	return processes[0], true
 }
 
-// clientOf is what a client says that it is, as far as it can be shown.
+// clientOf returns the client's claimed name and version in a form that is safe to show.
 func clientOf(name, version string) string {
 	name, version = shownText(name), shownText(version)
 	if version != "" {
@@ -125,11 +125,11 @@ func clientOf(name, version string) string {
 	return name
 }
 
-// maxClaim is how many bytes are kept of the name and of the version that a
-// client gives itself.
+// maxClaim is how many bytes are kept of a client's claimed name and of its version.
 const maxClaim = 63
 
-// shownText is s without what a terminal would not show as it is.
+// shownText returns s without unprintable and non-ASCII characters, cut to maxClaim
+// bytes.
 func shownText(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
@@ -140,8 +140,8 @@ func shownText(s string) string {
 	return strings.TrimSpace(s[:min(len(s), maxClaim)])
 }
 
-// renewSession issues a new token of the same session. If policy has taken rights
-// away since, the renewal is refused: a new session has fewer rights.
+// renewSession issues a new token of the same session. If policy has taken rights away
+// since, the renewal is refused; a new session gets the remaining rights.
 func (q sessionRequest) renewSession() error {
 	if err := decode(q.body, &struct{}{}); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (q sessionRequest) renewSession() error {
 	return response(q).created(issued(token, renewed))
 }
 
-// endSession ends the session whose token is shown, whether or not the database
-// and the record can be had.
+// endSession ends the session whose token is shown. It works while the database or the
+// log is unavailable.
 func (q sessionRequest) endSession() error {
 	pass, err := q.s.o.Gate.Enter(q.act("end").Deferred())
 	if err != nil {
@@ -183,7 +183,7 @@ func (q sessionRequest) endSession() error {
 	return nil
 }
 
-// act is what a request does to a session.
+// act returns the gate act of a request about a session.
 func (q sessionRequest) act(what string) gate.Act {
 	a := gate.Act{Who: q.who, Action: actionSession, Server: ServerName, Name: what, Bytes: int64(len(q.body)), Source: source, Kind: gate.Guidance}
 	if q.reader != nil && q.reader.Session != nil {
@@ -192,8 +192,7 @@ func (q sessionRequest) act(what string) gate.Act {
 	return a
 }
 
-// turned records that something admitted is refused after all, under the name of
-// the rule that struck, and gives the reason back.
+// turned records that an admitted act is refused by a rule, and returns the reason.
 func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
 	if refusal := pass.Refuse(rule, gate.CodeDenied, fields...); refusal.Err != nil {
 		return unrecorded(pass, refusal.Err)
@@ -201,13 +200,13 @@ func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...au
 	return why
 }
 
-// unmade records that something admitted was not done after all. A record that
-// stood in front of a commit which failed is taken back by the store's owner.
+// unmade records that an admitted act was not done. The owner of the store takes back a
+// record whose commit failed.
 func (s *deliveries) unmade(pass gate.Pass, why error) error {
 	return s.turned(pass, rulePrefix+ruleWord(why), why)
 }
 
-// own is what the bearer of a session's token is told of it.
+// own is the answer to the bearer of a session's token.
 type own struct {
 	SessionID    string   `json:"session_id"`
 	Subject      string   `json:"subject"`
@@ -220,14 +219,14 @@ type own struct {
 	Revision     string   `json:"revision"`
 }
 
-// ownSession tells a caller what it is itself, and no more: it passes no gate.
+// ownSession tells a caller the properties of its own session only, so it passes no gate.
 func (q sessionRequest) ownSession() error {
 	s := q.reader.Session
 	return response(q).plain(http.StatusOK, own{SessionID: s.ID, Subject: s.Subject, Scope: orEmpty(s.Scope), Project: s.Project, CI: s.CI, Issued: stamp(s.Issued),
 		Expires: stamp(s.Expires), RefreshAfter: stamp(s.RefreshAfter), Revision: q.s.readers.Status(q.reader).Revision})
 }
 
-// status is how delivery stands with the caller. It passes no gate, for the same
+// status returns the state of delivery for the caller. It passes no gate, for the same
 // reason.
 func (q sessionRequest) status() error {
 	return response(q).plain(http.StatusOK, q.s.readers.Status(q.reader))
@@ -235,7 +234,7 @@ func (q sessionRequest) status() error {
 
 func (q response) created(v any) error { return q.plain(http.StatusCreated, v) }
 
-// plain answers with what is no delivery.
+// plain answers with a body that is no delivery.
 func (q response) plain(status int, v any) error {
 	body, err := encode(v)
 	if err != nil {

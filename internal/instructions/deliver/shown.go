@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 )
 
-// spawnToken begins the token of a started agent, which counts at the door
-// alone (authn.SpawnToken).
+// spawnToken is the prefix of the token of a started agent, which is valid only as the
+// authentication of a connection (authn.SpawnToken).
 const spawnToken = "dwa_"
 
 var (
@@ -19,19 +19,18 @@ var (
 	errNoToken = errors.New("no token")
 )
 
-// shown is what a request shows beside the connection that it came by: one
-// token at most.
+// shown is the token that a request shows in a header: at most one.
 type shown struct {
 	session string // a session token
 	bearer  string // any other token
-	wrong   bool   // a token that no reader of ours could take
+	wrong   bool   // a token of no valid form
 
 	beside bool // it came in Doorward-Session
 }
 
-// shownBy reads the two headers that can bear a token. Each may be there once,
-// and one of them at most: two readers could take different ones. A started
-// agent needs Authorization for its own token, which the door has looked at.
+// shownBy reads the two headers that can carry a token. Each may occur once, and only one
+// of them: two readers could take different ones. A started agent needs Authorization for
+// its own token, which the front has verified.
 func shownBy(h http.Header, started bool) (shown, error) {
 	authorization, beside := h["Authorization"], h[protocol.HeaderSession]
 	if len(authorization) > 1 || len(beside) > 1 {
@@ -67,7 +66,7 @@ func tokenOf(token string) shown {
 	return shown{bearer: token}
 }
 
-// bearerOf is the token of an Authorization header of the scheme Bearer, in any
+// bearerOf returns the token of an Authorization header of the scheme Bearer, in any
 // case.
 func bearerOf(v string) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(v, " ")

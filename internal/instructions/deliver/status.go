@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status is how delivery stands with one reader.
+// Status is the state of delivery for one reader.
 type Status struct {
 	State      string   `json:"state"` // full, degraded or refused
 	Reason     string   `json:"reason,omitempty"`
@@ -17,8 +17,7 @@ type Status struct {
 	FailClosed bool     `json:"fail_closed"`
 }
 
-// Status tells how delivery stands with a reader; nil is somebody without a
-// token.
+// Status returns the state of delivery for a reader; nil is a caller without a token.
 func (s *readers) Status(r *Reader) Status {
 	s.storage.settle(context.Background())
 	_, state := s.o.Library.Set()

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// storage is what delivery knows of its store: whether it is there, and since when.
+// storage tracks whether the store is there, and since when.
 type storage struct {
 	o    *Options
 	late *late // nil: the store was there from the start
 
-	begun   atomic.Pointer[time.Time] // when the library began its first look, about
-	settled atomic.Bool               // it has had it
+	begun   atomic.Pointer[time.Time] // when the library began its first look, approximately
+	settled atomic.Bool               // the first look is over
 }
 
-// Used reports whether there is a store at all: a directory that is there, one
-// that should be, or a remote one.
+// Used reports whether there is a store: an existing or a missing configured directory,
+// or a remote one.
 func (s *storage) Used() bool {
 	_, state := s.o.Library.Set()
 	return !state.Unused
@@ -25,7 +25,7 @@ func (s *storage) Used() bool {
 // Away reports whether the store is not there yet.
 func (s *storage) Away() bool { return s.late != nil && s.late.there.Load() == nil }
 
-// begins notes that the library begins now.
+// begins notes that the library begins its first look now.
 func (s *storage) begins() {
 	now := time.Now()
 	s.begun.Store(&now)

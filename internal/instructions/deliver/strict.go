@@ -15,9 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// maxBody bounds a body. maxDocument bounds that of a PUT alone, which comes by
-// the Unix socket from an operator: a document of 256 KiB in its longest
-// spelling.
+// maxBody bounds a body. maxDocument bounds the body of a PUT, which comes by the Unix
+// socket from an operator: a document of 256 KiB with every character escaped.
 const (
 	maxBody     = 64 << 10
 	maxDocument = 6*(256<<10) + 1<<10
@@ -26,18 +25,19 @@ const (
 // bodyTime is how long a caller may take to send a body.
 const bodyTime = 30 * time.Second
 
-// isDigest is the form of versions, in full or from the front: 12 to 64 hex.
+// isDigest reports whether s has the form of a version or its prefix: 12 to 64 hex
+// digits.
 func isDigest(s string) bool { return len(s) >= 12 && len(s) <= 64 && isHex(s) }
 
-// isSession is the form of a session's id.
+// isSession reports whether s has the form of a session's id.
 func isSession(s string) bool { return len(s) == 16 && isHex(s) }
 
 func isHex(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// queryOf are the parameters of a request: each of them known, there once, and
-// not empty.
+// queryOf returns the parameters of a request: each of them must be known, occur once,
+// and not be empty.
 func queryOf(raw string, known []string) (url.Values, error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -51,11 +51,11 @@ func queryOf(raw string, known []string) (url.Values, error) {
 	return q, nil
 }
 
-// hasBody reports whether a body comes, or may come.
+// hasBody reports whether the request has a body, or may have one.
 func hasBody(r *http.Request) bool { return r.ContentLength != 0 }
 
-// bodyOf reads the body of a request that may have one of at most limit bytes.
-// Its type is looked at before the first byte is invited.
+// bodyOf reads the body of a request, of at most limit bytes. It checks the type before
+// it reads the first byte.
 func bodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	kinds := r.Header["Content-Type"]
 	if len(kinds) > 0 && !isJSON(kinds) || len(kinds) == 0 && hasBody(r) {
@@ -82,8 +82,8 @@ func bodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error)
 	return body, nil
 }
 
-// isJSON takes exactly one Content-Type, application/json, whose charset is
-// UTF-8 when it names one.
+// isJSON accepts exactly one Content-Type, application/json, with the charset UTF-8 or
+// none.
 func isJSON(kinds []string) bool {
 	if len(kinds) != 1 {
 		return false
@@ -94,9 +94,9 @@ func isJSON(kinds []string) bool {
 		(params == "" || params == "charset=utf-8" || params == `charset="utf-8"`)
 }
 
-// decode reads one JSON object into a struct: strict JSON, members that the
-// struct has and no others, in that spelling alone, and none of them null. An
-// empty body is an object without members.
+// decode reads one JSON object into a struct: strict JSON, only members that the struct
+// has, in that spelling, and none of them null. An empty body is an object without
+// members.
 func decode(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-// fits reports whether raw is an object with members of t alone. encoding/json
-// would take a member in another case for the same, and null for nothing.
+// fits reports whether raw is an object that has only members of t. encoding/json would
+// accept a member in another case, and ignore null.
 func fits(raw []byte, t reflect.Type) bool {
 	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) == 0 || raw[0] != '{' {
 		return false

@@ -34,7 +34,7 @@ type templateJSON struct {
 	Revision string `json:"revision"`
 }
 
-// listJSON is what a reader may read.
+// listJSON is the list of documents that a reader may read.
 type listJSON struct {
 	Revision  string           `json:"revision"`
 	Templates []library.Listed `json:"templates"`
@@ -128,7 +128,7 @@ func (q textRequest) document(inJSON bool) func(*Text, error) error {
 	}
 }
 
-// denied reports whether policy said no.
+// denied reports whether err is a denial by policy.
 func denied(err error) bool {
 	var refusal *gate.Refusal
 	return errors.As(err, &refusal) && refusal.Code == gate.CodeDenied
@@ -157,7 +157,7 @@ func listed(d *document.Document, tier string) library.Listed {
 	return out
 }
 
-// orEmpty is never null in JSON.
+// orEmpty returns a slice that is never null in JSON.
 func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -165,7 +165,7 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// text answers with a text as it is to be read, preamble and ref in it.
+// text answers with a text as Markdown, with preamble and ref.
 func (q response) text(t *Text) error {
 	if t.Degraded != "" {
 		q.w.Header().Set("Doorward-Degraded", t.Degraded)
@@ -183,9 +183,8 @@ func (q response) json(revision string, v any) error {
 	return nil
 }
 
-// answer sends a delivered text. A caller that already has it gets no second
-// copy; the request was decided and recorded all the same, as the delivery that
-// it confirms.
+// answer sends a delivered text. A caller that already has it gets a 304; the request was
+// decided and recorded all the same.
 func (q response) answer(kind, revision string, body []byte) {
 	h := q.w.Header()
 	if revision != "" {
@@ -208,7 +207,7 @@ func (q response) answer(kind, revision string, body []byte) {
 // writeLimit is how long a caller may leave one write unread.
 const writeLimit = 30 * time.Second
 
-// encode is v in JSON, with the letters of a text as they are.
+// encode returns v in JSON, without escapes for HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -14,21 +14,20 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// The answers of a tool that could not do what was asked. None reveals what other
-// callers have.
+// Answers of a tool that could not do what was asked. None reveals what other callers
+// have.
 const (
 	textUnknown = "There is no text of that name."
 	textInvalid = "The arguments do not fit the schema of this tool."
 )
 
-// ruleArguments and ruleTool are the rules of calls that do not say what they
-// want.
+// ruleArguments and ruleTool are the rules of malformed calls.
 const (
 	ruleArguments = rulePrefix + "invalid_arguments"
 	ruleTool      = rulePrefix + "unknown_tool"
 )
 
-// call serves tools/call. The relay's pass says who calls; nothing else does.
+// call serves tools/call. Only the relay's pass identifies the caller.
 func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, error) {
 	p, ok := c.pass(ctx)
 	if !ok {
@@ -47,7 +46,7 @@ func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	return upstream.Reply{Error: errNoTool}, nil
 }
 
-// readArgs are the arguments of read; false: they do not fit.
+// readArgs parses the arguments of read; false: they do not fit.
 func readArgs(raw []byte) (o order, ok bool) {
 	o = composed(MaxComposed)
 	for key, v := range wire.Members(raw) {
@@ -64,13 +63,13 @@ func readArgs(raw []byte) (o order, ok bool) {
 			return o, false
 		}
 	}
-	if o.name == nameSession { // as the prompt and the resource are called
+	if o.name == nameSession { // as the prompt and the resource are named
 		o = order{action: actionRead, name: nameSession, max: MaxComposed, vars: o.vars}
 	}
 	return o, isObject(raw) && (o.max == 0 || o.vars == nil)
 }
 
-// isObject: arguments are an object, or are left out.
+// isObject reports whether arguments are an object, or left out.
 func isObject(raw []byte) bool { return len(raw) == 0 || raw[0] == '{' }
 
 func isEmpty(raw []byte) bool {
@@ -100,8 +99,8 @@ func (c *conn) callRead(ctx context.Context, p gate.Pass, args []byte) (upstream
 	return reply, nil
 }
 
-// filled is an order of a document by a model: one with variables is rendered,
-// so that a missing one is told by its name.
+// filled returns the order of a model's read: a document with variables is rendered, so
+// that the error names a missing one.
 func (s *readers) filled(p gate.Pass, o order) order {
 	if o.max > 0 {
 		return o
@@ -117,7 +116,7 @@ func (s *readers) filled(p gate.Pass, o order) order {
 	return o
 }
 
-// callStatus tells how delivery stands with the caller. It delivers nothing.
+// callStatus returns the state of delivery for the caller. It delivers no text.
 func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 	if !isEmpty(args) {
 		return c.invalid(p)
@@ -146,7 +145,7 @@ func (c *conn) invalid(p gate.Pass) (upstream.Reply, error) {
 	return c.said(textInvalid, true), nil
 }
 
-// said is a CallToolResult of one text.
+// said returns a CallToolResult of one text.
 func (c *conn) said(text string, failed bool) upstream.Reply {
 	content := append([]byte(`[{"type":"text","text":`), rawjson.AppendQuote(nil, text)...)
 	out := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: append(content, "}]"...)})

@@ -7,14 +7,13 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 )
 
-// A token in a URL ends up in histories, logs and process lists. A request with
-// one is refused, and its sender is told to revoke the token. The search is
-// lenient, where everything else is read strictly: any case, any depth of
-// escaping, any malformed query. A false positive is a query that no route here
-// knows.
+// A token in a URL ends up in histories, logs and process lists. A request with one is
+// refused, and its sender is told to revoke the token. The search is lenient, unlike
+// every other check here: any case, any depth of escaping up to unescapings, any
+// malformed query. A false positive can only be a query that no route takes.
 
-// tokenName knows parameters in which clients have sent tokens, in lower case and
-// without what separates words.
+// tokenName reports whether a parameter is one in which clients have sent tokens,
+// regardless of case and separators.
 func tokenName(name string) bool {
 	switch strings.NewReplacer("_", "", "-", "", ".", "", " ", "", "[", "", "]", "").Replace(strings.ToLower(name)) {
 	case "token", "accesstoken", "sessiontoken", "authtoken", "bearertoken", "idtoken", "refreshtoken", "apikey",
@@ -24,7 +23,7 @@ func tokenName(name string) bool {
 	return false
 }
 
-// unescapings is how often an escape is undone in search of a token.
+// unescapings is how often escapes are undone in the search for a token.
 const unescapings = 3
 
 func queryBearsToken(raw string) bool {
@@ -44,8 +43,8 @@ func queryBearsToken(raw string) bool {
 	return false
 }
 
-// looksLikeToken knows our own kinds, and an access token, by how they begin; a
-// session token also in the middle, since nothing else has that in it.
+// looksLikeToken recognises the tokens of Doorward, and access tokens, by their prefix; a
+// session token also in the middle of a value, because its prefix is unmistakable.
 func looksLikeToken(value string) bool {
 	value = strings.Trim(value, " \t\"'")
 	if scheme, rest, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "bearer") {
@@ -67,7 +66,7 @@ func pathBearsToken(path string) bool {
 	return false
 }
 
-// unescaped undoes the escapes of s that are whole and leaves the others.
+// unescaped undoes the valid escapes of s and leaves the others.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

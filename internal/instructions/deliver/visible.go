@@ -8,14 +8,15 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// The notifications of this server. They say no more than "look again".
+// The notifications of this server. They carry no content.
 const (
 	promptsChanged   = "notifications/prompts/list_changed"
 	resourcesChanged = "notifications/resources/list_changed"
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// forget drops what a session could see; its listens are told that it has gone.
+// forget drops what a session could see; its listens are told at the next look to read
+// again.
 func (c *conn) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,8 +28,8 @@ func (c *conn) forget(id string) {
 	}
 }
 
-// views are what those who listen can see now. One who listens twice is looked
-// at once.
+// views returns what the listeners can see now. Listens of the same caller and session
+// are evaluated once.
 func (c *conn) views() map[*listen]seen {
 	c.mu.Lock()
 	open := slices.Collect(maps.Keys(c.listens))
@@ -63,8 +64,8 @@ func (c *conn) look() {
 	}
 }
 
-// news is what has changed for a listen that now sees this. The caller holds mu
-// of the connection.
+// news returns what has changed for a listen that now sees is. The caller holds mu of the
+// connection.
 func (l *listen) news(is seen) *changes {
 	n := &changes{prompts: l.gone, resources: l.gone, uris: make(map[string]bool)}
 	for uri := range l.uris {
@@ -77,13 +78,13 @@ func (l *listen) news(is seen) *changes {
 	return n
 }
 
-// changes are what a client should look at again.
+// changes are the lists and resources that a client should read again.
 type changes struct {
 	prompts, resources bool
 	uris               map[string]bool
 }
 
-// between adds what differs for a reader.
+// between adds the differences between two states.
 func (n *changes) between(was, is seen, uris map[string]bool) {
 	if was.whole == is.whole && was.revision() == is.revision() {
 		return
@@ -97,8 +98,7 @@ func (n *changes) between(was, is seen, uris map[string]bool) {
 	}
 }
 
-// tell puts changes where the client can hear them: on its listen, or on the
-// stream of its MCP session.
+// tell sends changes to the client: on its listen, or on the stream of its MCP session.
 func (c *conn) tell(l *listen, n *changes) {
 	var events []upstream.Event
 	if n.prompts && l.prompts {
