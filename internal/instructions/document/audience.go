@@ -12,14 +12,14 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// Audience says for whom a document is. Each list that is not empty must have a
-// pattern that matches; in a pattern * stands for any run of characters. What
-// is not known of a caller matches no pattern, not even *. The lists are sorted
-// and have no pattern twice.
+// Audience describes the readers that a document is meant for. Each list that is not
+// empty must have a pattern that matches; in a pattern * stands for any run of
+// characters. An unknown fact of a caller matches no pattern, not even *. The lists are
+// sorted and have no pattern twice.
 //
-// Principals and lineage are proved facts, and the role is that of a verified
-// launcher. The project is claimed: it chooses among what policy permits. The
-// environment is the daemon's own.
+// Principals and lineage are proved facts, and the role is that of a verified launcher.
+// The project is claimed: it selects among what policy permits. The environment is the
+// daemon's own.
 type Audience struct {
 	Principals   []string `json:"principals,omitempty"`
 	Projects     []string `json:"projects,omitempty"`
@@ -28,13 +28,13 @@ type Audience struct {
 	Environments []string `json:"environments,omitempty"`
 }
 
-// Caller is who reads, as far as it is known: "" and nil are unknown.
+// Caller holds the facts of a reader that audiences match: "" and nil are unknown.
 type Caller struct {
 	Principal   string
 	Project     string
 	Role        string
 	Environment string
-	Lineage     []string // principals above, such as that of an agent's launcher
+	Lineage     []string // the principals above it, such as that of the agent's parent
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	maxPattern  = 256 // bytes
 )
 
-// audience reads the key of that name.
+// audience parses the header key of that name.
 func (p *parser) audience(n *yaml.Node) Audience {
 	var a Audience
 	if n.Kind != yaml.MappingNode {
@@ -89,14 +89,14 @@ func (p *parser) patterns(n *yaml.Node) []string {
 	return slices.Compact(out)
 }
 
-// lists are the dimensions, the one that counts most first.
+// lists returns the dimensions in their order of precedence.
 func (a *Audience) lists() [dimensions][]string {
 	return [...][]string{a.Principals, a.Lineage, a.Roles, a.Projects, a.Environments}
 }
 
 const (
 	dimensions = 5
-	lineage    = 1 // its place among them: the only one of which a caller has several
+	lineage    = 1 // its index among them: the only dimension of which a caller can have several facts
 )
 
 func (a *Audience) everybody() bool {
@@ -108,19 +108,18 @@ func (a *Audience) everybody() bool {
 	return true
 }
 
-// canonical is equal for equal audiences alone.
+// canonical returns bytes that are equal exactly for equal audiences.
 func (a *Audience) canonical() []byte {
-	raw, _ := json.Marshal(a) // lists of texts: it does not fail
+	raw, _ := json.Marshal(a) // it cannot fail: lists of texts
 	return raw
 }
 
-// rank says how well an audience fits, the dimension that counts most first: 0
-// where it says nothing, more for a pattern with more letters, most for a name
-// in full.
+// rank says how specifically an audience matches, by dimension in their order of
+// precedence: 0 for an empty list, more for a longer pattern, the maximum for a full
+// name.
 type rank [dimensions]int
 
-// match returns the rank of the audience for a caller; false: the document is not
-// for it.
+// match returns the rank of the audience for a caller; false: the document is not for it.
 func (a *Audience) match(c *Caller) (r rank, ok bool) {
 	facts := [dimensions][]string{{c.Principal}, c.Lineage, {c.Role}, {c.Project}, {c.Environment}}
 	for i, list := range a.lists() {
@@ -141,7 +140,7 @@ func (a *Audience) match(c *Caller) (r rank, ok bool) {
 	return r, true
 }
 
-// weight of a pattern that matched; never 0.
+// weight returns the rank of a pattern that matched; it is never 0.
 func weight(pattern string) int {
 	stars := strings.Count(pattern, "*")
 	if stars == 0 {
@@ -150,10 +149,11 @@ func weight(pattern string) int {
 	return 1 + len(pattern) - stars
 }
 
-// globs matches with * for any run of characters, none among them.
+// globs reports whether a pattern matches s; * stands for any run of characters, also an
+// empty one.
 func globs(pattern, s string) bool {
 	p, i := 0, 0
-	star, from := -1, 0 // the last star, and where what it stands for ends
+	star, from := -1, 0 // the last star, and the end of the text that it stands for
 	for i < len(s) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':
@@ -172,9 +172,8 @@ func globs(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// rivals reports whether some caller may find both audiences equally fitting.
-// It may say so of lists in which a better pattern always comes first; that
-// costs a warning.
+// rivals reports whether both audiences may match some caller equally well. It can be
+// wrong for lists in which a better pattern always wins; that costs a needless warning.
 func rivals(a, b *Audience) bool {
 	others := b.lists()
 	for i, list := range a.lists() {
@@ -201,8 +200,8 @@ func overlap(p, q string) bool {
 	if !strings.Contains(q, "*") {
 		return globs(p, q)
 	}
-	// With a star in both, what stands between first and last star of one can be
-	// what a star of the other stands for: only the ends must agree.
+	// With a star in both, a star of one can stand for what is between the first and the
+	// last star of the other: only the ends must agree.
 	pHead, qHead := p[:strings.Index(p, "*")], q[:strings.Index(q, "*")]
 	pTail, qTail := p[strings.LastIndex(p, "*")+1:], q[strings.LastIndex(q, "*")+1:]
 	return (strings.HasPrefix(pHead, qHead) || strings.HasPrefix(qHead, pHead)) &&

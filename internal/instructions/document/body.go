@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// The marks around what a caller gave.
+// The marks around a value of a caller.
 const (
 	fenceOpen  = "⟦"
 	fenceClose = "⟧"
@@ -22,7 +22,7 @@ type part struct {
 	line int
 }
 
-// source is the part as a file has it.
+// source returns the part as a file has it.
 func (p part) source() string {
 	switch p.kind {
 	case variableOf:
@@ -43,8 +43,8 @@ const (
 
 var placeholder = regexp.MustCompile(`^\{\{(> )?([A-Za-z0-9][A-Za-z0-9._-]{0,62})\}\}`)
 
-// body takes the text behind the header apart; line is where it begins. Code
-// blocks are no exception from the rule for {{: one rule is easier to see.
+// body parses the text after the header; line is where it begins. The rule for {{ holds
+// in code blocks too, because one rule is easier to remember.
 func (p *parser) body(text string, line int, d *Document) {
 	trimmed := strings.TrimLeft(text, "\n")
 	d.Body = strings.TrimRight(trimmed, " \t\n")
@@ -68,12 +68,12 @@ func (p *parser) body(text string, line int, d *Document) {
 	d.includes = slices.Compact(d.includes)
 }
 
-// bodyReader goes through a body once, and counts its lines on the way.
+// bodyReader reads a body once, and counts its lines.
 type bodyReader struct {
 	*parser
 	d       *Document
-	at      int // up to here the body has been read
-	line    int // of at
+	at      int // the body has been read up to here
+	line    int // the line of at
 	literal []byte
 	out     []part
 }
@@ -111,7 +111,7 @@ func (b *bodyReader) flush() {
 	}
 }
 
-// placeholder reads what begins with {{.
+// placeholder reads a placeholder, which begins with {{.
 func (b *bodyReader) placeholder() {
 	m := placeholder.FindStringSubmatch(b.d.Body[b.at:])
 	if m == nil {
@@ -133,8 +133,8 @@ func (b *bodyReader) placeholder() {
 	}
 }
 
-// visible refuses characters that a person who looks at the text does not see,
-// and the marks of the fence. The text begins on the given line.
+// visible refuses invisible characters and the marks of the fence. The text begins on the
+// given line.
 func (p *parser) visible(text string, line int) bool {
 	at := strings.IndexFunc(text, isFence)
 	if hidden := plaintext.FirstHidden(text); at < 0 || hidden >= 0 && hidden < at {
@@ -152,10 +152,10 @@ func (p *parser) visible(text string, line int) bool {
 	return false
 }
 
-// isFence: the marks, and the two characters that look the same.
+// isFence reports whether r is a mark, or one of the two characters that look the same.
 func isFence(r rune) bool { return r == '⟦' || r == '⟧' || r == '〚' || r == '〛' }
 
-// fenceMarks also gives every kind of line end one form.
+// fenceMarks replaces the marks, and normalises all kinds of line ends.
 var fenceMarks = strings.NewReplacer("\r\n", "\n", "\u2028", "\n", "\u2029", "\n", "⟦", "[", "⟧", "]", "〚", "[", "〛", "]")
 
 // unhidden returns s without hidden characters, and with the fence's brackets

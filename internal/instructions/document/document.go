@@ -1,15 +1,15 @@
-// Package document defines instruction documents: how a file is read, what its
-// audience is, which documents one reader gets, and how they become text.
+// Package document defines instruction documents: how a file is parsed, its audience, the
+// documents that one reader gets, and how they become text.
 //
-// These rules are the same for a document from a directory, a database or another
-// daemon, and for delivery over MCP and HTTP. The package does no I/O and keeps
-// no state. A Document, a Set and a View never change once they are made, and
+// It exists so that these rules are the same for a document from a directory, a database
+// or another daemon, and for delivery over MCP and HTTP. The package does no I/O and
+// keeps no state. A Document, a Set and a View never change after they are made, and
 // goroutines may share them.
 //
-// Invariants: a document that a reader may not have is in no text of the reader's
-// view, also not by an include. A caller's value stands between ⟦ and ⟧, and
-// nothing in it ends that. A model reads the same characters that a person sees
-// in the file. No text is larger than MaxBytes. Equal documents give equal bytes.
+// Invariants: a document that a reader may not have is in no text of the reader's view,
+// also not by an include. A caller's value is enclosed in ⟦ and ⟧, and nothing in it ends
+// that. A model reads the same characters that a person sees in the file. No text is
+// larger than MaxBytes. Equal documents give equal bytes.
 package document
 
 import (
@@ -33,15 +33,15 @@ const (
 
 // Tiers of documents.
 const (
-	Behavioural = "behavioural" // we would want to revoke access to it
+	Behavioural = "behavioural" // content to which an operator may want to revoke access
 	Structural  = "structural"  // formats, layouts, procedure without judgement
 )
 
-// Names with a meaning of their own.
+// Names with a special meaning.
 const (
 	PreambleName = "preamble" // replaces DefaultPreamble
 	VoiceName    = "voice"    // must be of class voice
-	sessionName  = "session"  // is the composed text itself, so no document has it
+	sessionName  = "session"  // the composed text; no document has this name
 )
 
 // Limits.
@@ -61,23 +61,24 @@ var ErrUnknown = errors.New("no document of that name")
 type Document struct {
 	Name        string
 	Class       string
-	Tier        string // as its header says; see Set.Tier
+	Tier        string // from its header; see Set.Tier
 	Description string
 	Version     string // SHA-256, 64 hex digits: see Parse
-	Body        string // as it stands behind the header, without the blank lines around it
+	Body        string // the text after the header, without the blank lines around it
 	Audience    Audience
-	Variables   map[string]json.RawMessage // name to JSON Schema; nil when there are none
+	Variables   map[string]json.RawMessage // JSON Schema by name; nil when there are none
 	Prompt      bool                       // offered as an MCP prompt
 	File        string
 
-	line     int // of its name
+	line     int // of its name in the file
 	parts    []part
 	includes []string
 	compiled map[string]*variable
 }
 
-// Variant distinguishes documents of one name: "" for a document for all, else 8
-// hex digits of the SHA-256 of the audience, whatever the order in its lists.
+// Variant distinguishes documents of one name: "" for a document for all readers,
+// otherwise 8 hex digits of the SHA-256 of the audience, independent of the order in its
+// lists.
 func (d *Document) Variant() string {
 	if d.Audience.everybody() {
 		return ""
@@ -86,8 +87,8 @@ func (d *Document) Variant() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Schema is the JSON Schema of an object with the document's variables, its
-// members in the order of their names. A variable with a default is optional.
+// Schema returns the JSON Schema of an object with the document's variables, its members
+// in the order of their names. A variable with a default is optional.
 func (d *Document) Schema() json.RawMessage {
 	var properties, required []byte
 	for _, name := range slices.Sorted(maps.Keys(d.Variables)) {
@@ -100,8 +101,8 @@ func (d *Document) Schema() json.RawMessage {
 		bytes.TrimPrefix(properties, []byte(",")), bytes.TrimPrefix(required, []byte(",")))
 }
 
-// Includes are the names of the documents that this one includes itself, each
-// once, sorted.
+// Includes returns the names of the documents that this one includes directly, each once,
+// sorted.
 func (d *Document) Includes() []string { return slices.Clone(d.includes) }
 
 var (
@@ -109,6 +110,6 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 )
 
-// ValidName reports whether s is the form of a document's name. The labels of
-// its versions have the same form.
+// ValidName reports whether s has the form of a document's name. The labels of its
+// versions have the same form.
 func ValidName(s string) bool { return documentName.MatchString(s) }

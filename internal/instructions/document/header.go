@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// header reads the YAML between the lines.
+// header parses the YAML between the separator lines.
 func (p *parser) header(text string, d *Document) {
 	if !p.visible(text, 1) {
 		return
@@ -39,7 +39,7 @@ func (p *parser) header(text string, d *Document) {
 	}
 }
 
-// key reads one key of the header.
+// key parses one key of the header.
 func (p *parser) key(k, v *yaml.Node, d *Document) {
 	switch k.Value {
 	case "name":
@@ -96,8 +96,8 @@ func (p *parser) choice(v *yaml.Node, of ...string) string {
 	return text
 }
 
-// text takes a scalar that is text. A bare number or truth value is not: which
-// text it stands for depends on who reads it.
+// text reads a scalar that is text. A bare number or truth value is refused, because
+// readers differ in the text that it stands for.
 func (p *parser) text(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
 		p.fail(n.Line, "this must be text; put it in quotes")
@@ -137,7 +137,7 @@ func (p *parser) lint(root *yaml.Node) bool {
 	return ok
 }
 
-// syntaxText is what to say about a header that is no plain YAML.
+// syntaxText returns the text of a problem for a header that is no plain YAML.
 func syntaxText(err *plainyaml.Error) string {
 	switch err.Kind {
 	case plainyaml.Second:

@@ -9,11 +9,11 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// Parse reads one file: Markdown behind a YAML header between two lines of
-// three hyphens. The error is Problems, in the order of the lines; file is only
-// repeated in it and in Document.File. A byte order mark in front and CRLF for
-// LF change nothing: Version is the SHA-256 of all bytes of the file with the
-// mark left out and LF for each CRLF.
+// Parse parses one file: Markdown after a YAML header between two lines of three hyphens.
+// The error is Problems, in the order of the lines; file is only used in it and in
+// Document.File. A byte order mark at the beginning, and CRLF instead of LF, have no
+// effect: Version is the SHA-256 of all bytes of the file without the mark and with LF
+// for each CRLF.
 func Parse(file string, content []byte) (*Document, error) {
 	p := &parser{file: file}
 	d := &Document{File: file, Tier: Behavioural}
@@ -32,8 +32,8 @@ func Parse(file string, content []byte) (*Document, error) {
 	return d, nil
 }
 
-// split finds the header. Both ends of it are lines of their own. line is the
-// number of the first line of body.
+// split separates the header and the body. The separators are lines of their own. line is
+// the number of the first line of body.
 func (p *parser) split(content []byte) (header, body string, line int, ok bool) {
 	text := string(content)
 	switch at := plainyaml.FirstInvalid(content); {
@@ -60,12 +60,12 @@ func (p *parser) split(content []byte) (header, body string, line int, ok bool) 
 			return "", "", 0, false
 		}
 	}
-	// A line end in front lets YAML count the lines as the file does.
+	// A line end before the header makes YAML count lines as the file does.
 	header = "\n" + header + "\n"
 	return header, body, 2 + strings.Count(header, "\n"), true
 }
 
-// together checks what no key can answer for alone.
+// together checks the rules that involve several keys.
 func (p *parser) together(d *Document) {
 	switch template := d.Class == ClassTemplate; {
 	case d.Class == "" || d.Name == "":

@@ -9,15 +9,15 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// Problem is one thing that is wrong with a document, for the operator.
+// Problem is one problem of a document, for the operator.
 type Problem struct {
 	File    string
 	Line    int // from 1
 	Text    string
-	Warning bool // worth saying; the document is served all the same
+	Warning bool // the document is served nevertheless
 }
 
-// String is the form for a terminal: FILE:LINE: TEXT.
+// String returns the form for a terminal: FILE:LINE: TEXT.
 func (p Problem) String() string {
 	if p.Warning {
 		return fmt.Sprintf("%s:%d: warning: %s", p.File, p.Line, p.Text)
@@ -25,7 +25,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// Problems is an error when there is one in it.
+// Problems is used as an error when it is not empty.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -36,7 +36,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted puts problems into the order of files and lines.
+// sorted sorts problems by file and line.
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, strings.Compare(a.Text, b.Text))
@@ -47,13 +47,13 @@ func (ps Problems) sorted() Problems {
 // maxProblems is how many problems of one file are reported.
 const maxProblems = 20
 
-// parser is one reading of a file. It does not stop at a problem.
+// parser parses one file. It continues after a problem.
 type parser struct {
 	file     string
 	problems Problems
 }
 
-// maxShown is how much of a text a problem repeats.
+// maxShown is how many characters of a text a problem repeats.
 const maxShown = 64
 
 func (p *parser) fail(line int, format string, args ...any) {

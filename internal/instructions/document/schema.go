@@ -13,26 +13,26 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// variable is the schema of one, ready to check with.
+// variable is the compiled schema of one variable.
 type variable struct {
 	schema   *jsonschema.Resolved
-	fallback *string // the default as text; nil: there is none, and a value is required
+	fallback *string // the default as text; nil: none, so a value is required
 }
 
-// The value of a keyword of a schema.
+// content is the kind of value that a keyword of a schema has.
 type content uint8
 
 const (
 	opaque    content = iota + 1 // left to the schema compiler
 	typeNames                    // a type or a list of types
-	schema
-	schemas
-	byName // schemas
+	schema                       // one schema
+	schemas                      // a list of schemas
+	byName                       // schemas by name
 )
 
-// keywords are those that are understood. A schema with another one is refused:
-// it would look as if it was checked. There is no $ref and no $id, so a schema
-// can neither lead elsewhere nor to itself.
+// keywords are the known keywords. A schema with another one is refused, because it would
+// look as if that was checked. There is no $ref and no $id, so a schema cannot refer to
+// another resource or to itself.
 var keywords = map[string]content{
 	"title": opaque, "description": opaque, "$comment": opaque, "default": opaque, "examples": opaque,
 	"enum": opaque, "const": opaque, "pattern": opaque, "minLength": opaque, "maxLength": opaque,
@@ -47,7 +47,7 @@ var keywords = map[string]content{
 
 var types = []string{"string", "integer", "number", "boolean", "array", "object", "null"}
 
-// variables reads and compiles all of them.
+// variables parses and compiles all variables.
 func (p *parser) variables(n *yaml.Node, d *Document) {
 	if n.Kind != yaml.MappingNode {
 		p.fail(n.Line, "variables must be a mapping of names to schemas, such as project: {type: string}")
@@ -65,7 +65,7 @@ func (p *parser) variables(n *yaml.Node, d *Document) {
 		if d.Variables == nil {
 			d.Variables, d.compiled = make(map[string]json.RawMessage), make(map[string]*variable)
 		}
-		d.Variables[k.Value] = json.RawMessage("{}") // its placeholders are no further problem
+		d.Variables[k.Value] = json.RawMessage("{}") // so that its placeholders are no further problem
 		if raw, ok := p.json(nil, v); ok && p.schema(v) {
 			d.Variables[k.Value] = raw
 			d.compiled[k.Value] = p.compile(k, raw)
@@ -73,7 +73,7 @@ func (p *parser) variables(n *yaml.Node, d *Document) {
 	}
 }
 
-// schema checks the keywords of a schema and of those in it.
+// schema checks the keywords of a schema and of the schemas in it.
 func (p *parser) schema(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		p.fail(n.Line, "this must be a schema, such as {type: string}")
@@ -117,7 +117,7 @@ func (p *parser) types(n *yaml.Node) bool {
 	return true
 }
 
-// compile makes the schema ready, and checks its default with it.
+// compile compiles the schema, and checks its default against it.
 func (p *parser) compile(k *yaml.Node, raw []byte) *variable {
 	var s jsonschema.Schema
 	if json.Unmarshal(raw, &s) != nil {
@@ -141,7 +141,7 @@ func (p *parser) compile(k *yaml.Node, raw []byte) *variable {
 	return v
 }
 
-// accepts checks a raw JSON value.
+// accepts reports whether a raw JSON value fits the schema.
 func (v *variable) accepts(raw []byte) bool {
 	var value any
 	return json.Unmarshal(raw, &value) == nil && v.schema.Validate(value) == nil
@@ -152,7 +152,7 @@ var (
 	jsonNumber  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 )
 
-// json appends the JSON that a node stands for.
+// json appends the JSON of a node.
 func (p *parser) json(dst []byte, n *yaml.Node) ([]byte, bool) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -184,7 +184,7 @@ func (p *parser) json(dst []byte, n *yaml.Node) ([]byte, bool) {
 	return p.jsonScalar(dst, n)
 }
 
-// jsonScalar takes numbers that every reader reads alike.
+// jsonScalar appends a scalar. It refuses numbers that readers read differently.
 func (p *parser) jsonScalar(dst []byte, n *yaml.Node) ([]byte, bool) {
 	switch {
 	case n.Tag == "!!str":

@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// Set is all documents that are served, of each name one or several variants.
+// Set holds all documents that are served, with one or several variants for each name.
 type Set struct {
 	byName map[string][]*Document // variants in the order of their versions
 	names  []string               // sorted
 	facts  map[string]*facts
 }
 
-// facts is what is known of a name, whichever of its variants is taken.
+// facts holds the properties of a name that hold for each of its variants.
 type facts struct {
 	depth int             // of includes below
-	size  int             // bytes of source, at most, with what is included; what is read is no longer
-	needs map[string]bool // variables
-	tier  string          // behavioural when one of them is
+	size  int             // upper bound of its source with includes, in bytes
+	needs map[string]bool // names of variables
+	tier  string          // behavioural if a variant or an included document is
 }
 
-// NewSet makes a set of documents. A document that cannot be served is left
-// out, and with it those that include it; the problems say why, in the order of
-// files and lines. Of two documents of one name and variant the first in docs
-// stays.
+// NewSet makes a set of documents. A document that cannot be served is left out, together
+// with the documents that include it; the problems state the reasons, in the order of
+// files and lines. Of two documents of one name and variant the first in docs stays.
 func NewSet(docs []*Document) (*Set, Problems) {
 	b := builder{set: &Set{byName: make(map[string][]*Document), facts: make(map[string]*facts)}}
 	b.take(docs)
@@ -42,7 +41,7 @@ func NewSet(docs []*Document) (*Set, Problems) {
 	return b.set, b.problems.sorted()
 }
 
-// With is the set with all documents of the names in docs replaced by docs.
+// With returns the set with all documents of the names in docs replaced by docs.
 func (s *Set) With(docs ...*Document) (*Set, Problems) {
 	all := slices.DeleteFunc(s.Documents(), func(d *Document) bool {
 		return slices.ContainsFunc(docs, func(n *Document) bool { return n.Name == d.Name })
@@ -50,7 +49,7 @@ func (s *Set) With(docs ...*Document) (*Set, Problems) {
 	return NewSet(append(all, docs...))
 }
 
-// Documents are those of the set, by name and then by version.
+// Documents returns the documents of the set, by name and then by version.
 func (s *Set) Documents() []*Document {
 	var all []*Document
 	for _, name := range s.names {
@@ -59,8 +58,8 @@ func (s *Set) Documents() []*Document {
 	return all
 }
 
-// Tier is the tier that a reader needs for d: behavioural when d is, or some
-// variant of a document that it includes.
+// Tier returns the tier that a reader needs for d: behavioural if d is, or a variant of a
+// document that it includes.
 func (s *Set) Tier(d *Document) string {
 	if d.Tier == Structural && !slices.ContainsFunc(d.includes, func(name string) bool {
 		return s.facts[name] == nil || s.facts[name].tier != Structural
@@ -70,7 +69,7 @@ func (s *Set) Tier(d *Document) string {
 	return Behavioural
 }
 
-// builder puts a set together.
+// builder builds a set.
 type builder struct {
 	set      *Set
 	problems Problems
@@ -80,7 +79,7 @@ func (b *builder) fail(d *Document, line int, text string) {
 	b.problems = append(b.problems, Problem{File: d.File, Line: max(line, 1), Text: text})
 }
 
-// take leaves out what is there already, and preambles that would leave no room.
+// take adds the documents, without duplicates and without preambles that are too long.
 func (b *builder) take(docs []*Document) {
 	type id struct{ name, variant string }
 	first := make(map[id]*Document)
@@ -102,9 +101,9 @@ func (b *builder) take(docs []*Document) {
 	}
 }
 
-// cycles leaves out every document that leads back to its own name, by any
-// variants of those between: whether a reader could meet all of them does not
-// matter, so that no document depends on who reads.
+// cycles removes every document that includes its own name, through any variants in
+// between. Whether one reader could get all of them does not matter, so that validity
+// does not depend on the reader.
 func (b *builder) cycles() {
 	bad := make(map[*Document]bool)
 	endless := make(map[string]bool)
@@ -125,9 +124,9 @@ func (b *builder) cycles() {
 	}
 }
 
-// endless reports whether the includes of a name may lead in a circle; known is
-// what was found out so far, true for names that are still looked at. It spares
-// way the names that are in order, and those are nearly all.
+// endless reports whether the includes of a name may form a cycle. known holds the
+// results so far, true for names that are in progress. It saves calls of way for the
+// names without a cycle, which are nearly all.
 func (b *builder) endless(name string, known map[string]bool) bool {
 	if circle, seen := known[name]; seen {
 		return circle
@@ -143,14 +142,13 @@ func (b *builder) endless(name string, known map[string]bool) bool {
 	return circle
 }
 
-// lineOf is where a document is included.
+// lineOf returns the line on which a document is included.
 func (d *Document) lineOf(name string) int {
 	i := slices.IndexFunc(d.parts, func(p part) bool { return p.kind == include && p.text == name })
 	return d.parts[i].line
 }
 
-// way is how the includes of d lead to a name, backwards from it; nil when they
-// do not.
+// way returns the path of includes from d to a name, in reverse; nil: there is none.
 func (b *builder) way(d *Document, to string, seen map[string]bool) []string {
 	for _, name := range d.includes {
 		if name == to {
@@ -169,7 +167,7 @@ func (b *builder) way(d *Document, to string, seen map[string]bool) []string {
 	return nil
 }
 
-// shortened leaves out the middle of a long way.
+// shortened removes the middle of a long path.
 func shortened(way []string) []string {
 	const most = 10
 	if len(way) <= most {
@@ -178,8 +176,8 @@ func shortened(way []string) []string {
 	return slices.Concat(way[:most-2], []string{"…"}, way[len(way)-1:])
 }
 
-// settle finds out about a name and all that it includes, and leaves out what
-// cannot be served. There are no cycles any more.
+// settle computes the facts of a name and of all that it includes, and removes documents
+// that cannot be served. There are no cycles any more.
 func (b *builder) settle(name string) *facts {
 	if f := b.set.facts[name]; f != nil {
 		return f
@@ -203,9 +201,8 @@ func (b *builder) settle(name string) *facts {
 	return all
 }
 
-// document returns what is known of d with its includes; nil when it cannot be
-// served. An included text counts as written in place, so d must declare its
-// variables.
+// document returns the facts of d with its includes; nil: it cannot be served. An
+// included text counts as written in place, so d must declare its variables.
 func (b *builder) document(d *Document) *facts {
 	f := &facts{needs: make(map[string]bool), tier: d.Tier}
 	for _, p := range d.parts {
@@ -230,8 +227,8 @@ func (b *builder) document(d *Document) *facts {
 	return f
 }
 
-// includes says why d, of which f is known so far, may not include name; "" when
-// it may.
+// includes returns the reason for which d must not include name; "" if it may. f holds
+// the facts of d so far.
 func (b *builder) includes(d *Document, name string, f, below *facts) string {
 	switch {
 	case len(b.set.byName[name]) == 0:
@@ -249,7 +246,7 @@ func (b *builder) includes(d *Document, name string, f, below *facts) string {
 	return ""
 }
 
-// ambiguous warns of variants that only their versions decide between.
+// ambiguous warns of variants between which only their versions decide.
 func (b *builder) ambiguous(variants []*Document) {
 	for i, d := range variants {
 		for _, before := range variants[:i] {

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// View is what one reader gets of a set: of each name one document at most.
+// View holds the documents that one reader gets of a set, at most one for each name.
 type View struct {
 	docs     map[string]*Document
 	names    []string // sorted
 	revision string   // digest
 }
 
-// View selects the documents of a caller. For each name it takes the document
-// with the most specific audience among those that match the caller, that may
-// allows, and whose includes are all in the view as well. Audiences are compared
-// by principals, then lineage, roles, projects and environments: a full name is
-// more specific than a pattern, a longer pattern more than a shorter one, and any
-// more than none. Equal ones are ordered by version. A nil may allows everything;
-// it is called with documents of the set, whose Tier may differ from Set.Tier.
+// View selects the documents of a caller. For each name it takes the document with the
+// most specific audience among those that match the caller, that may allows, and whose
+// includes are all in the view as well. Audiences are compared by principals, then
+// lineage, roles, projects and environments: a full name is more specific than a pattern,
+// a longer pattern more than a shorter one, and any more than none. Equal ones are
+// ordered by version. A nil may allows everything; it is called with documents of the
+// set, whose Tier may differ from Set.Tier.
 func (s *Set) View(c Caller, may func(*Document) bool) *View {
 	if may == nil {
 		may = func(*Document) bool { return true }
@@ -38,7 +38,8 @@ func (s *Set) View(c Caller, may func(*Document) bool) *View {
 	return v
 }
 
-// Whole are the documents whose texts are in that of a name: itself, and what it includes.
+// Whole returns the names of the documents whose texts a document's text contains:
+// itself, and its includes.
 func (v *View) Whole(name string) []string {
 	d := v.docs[name]
 	if d == nil {
@@ -55,7 +56,7 @@ func (v *View) Whole(name string) []string {
 	return names
 }
 
-// chooser remembers what it chose; nil: nothing.
+// chooser selects documents and caches the choice; nil: none.
 type chooser struct {
 	set    *Set
 	caller *Caller
@@ -63,7 +64,7 @@ type chooser struct {
 	chosen map[string]*Document
 }
 
-// of is the choice for a name. The includes of a set have no cycles.
+// of returns the choice for a name. The includes of a set have no cycles.
 func (c *chooser) of(name string) *Document {
 	if d, known := c.chosen[name]; known {
 		return d
@@ -87,12 +88,12 @@ func (c *chooser) of(name string) *Document {
 	return c.chosen[name]
 }
 
-// whole reports whether all that d includes can be had.
+// whole reports whether all documents that d includes can be chosen.
 func (c *chooser) whole(d *Document) bool {
 	return !slices.ContainsFunc(d.includes, func(name string) bool { return c.of(name) == nil })
 }
 
-// digest is the SHA-256 over name and version of each document, in the order of
+// digest returns the SHA-256 over the name and version of each document, in the order of
 // the names. Each value is preceded by its length as eight bytes, big-endian.
 func (v *View) digest() string {
 	h := sha256.New()
@@ -105,7 +106,7 @@ func (v *View) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Documents are those of the view by name, the preamble among them if there is
+// Documents returns the documents of the view by name, including the preamble if there is
 // one.
 func (v *View) Documents() []*Document {
 	all := make([]*Document, 0, len(v.names))
@@ -115,10 +116,10 @@ func (v *View) Documents() []*Document {
 	return all
 }
 
-// Find is the document of a name, nil when the view has none.
+// Find returns the document of a name; nil: the view has none.
 func (v *View) Find(name string) *Document { return v.docs[name] }
 
-// Revision is 64 hex digits that differ when the reader gets anything else.
+// Revision returns 64 hex digits that identify the documents of the view.
 func (v *View) Revision() string { return v.revision }
 
 // Equal reports whether two views have the same documents.
@@ -126,13 +127,13 @@ func (v *View) Equal(o *View) bool {
 	return v == o || v != nil && o != nil && v.revision == o.revision
 }
 
-// Empty reports whether there is nothing to read; a preamble alone is nothing.
+// Empty reports whether the view has no document, or only a preamble.
 func (v *View) Empty() bool {
 	return len(v.names) == 0 || len(v.names) == 1 && v.names[0] == PreambleName
 }
 
-// Preamble stands in front of every text: the document of that name if the
-// reader has one, else DefaultPreamble.
+// Preamble returns the text in front of every text: the document of that name if the
+// reader has one, otherwise DefaultPreamble.
 func (v *View) Preamble() string {
 	if d := v.docs[PreambleName]; d != nil {
 		return v.read(d)
@@ -140,10 +141,10 @@ func (v *View) Preamble() string {
 	return DefaultPreamble
 }
 
-// Text returns the source of a document with its includes in place: placeholders
-// are written as {{name}}, and \{{ for a literal {{. Parse reads it behind a
-// header with the same variables, and it renders the same. The text for a model
-// is Render's. The error is ErrUnknown.
+// Text returns the source of a document with its includes in place: placeholders are
+// written as {{name}}, and \{{ for a literal {{. Parse reads it after a header with the
+// same variables, and it renders the same. Render returns the text for a model. The error
+// is ErrUnknown.
 func (v *View) Text(name string) (string, error) {
 	d := v.docs[name]
 	if d == nil {
@@ -171,7 +172,7 @@ func (v *View) walk(d *Document, yield func(part) bool) bool {
 	return true
 }
 
-// read is the text of a document without variables.
+// read returns the text of a document without variables.
 func (v *View) read(d *Document) string {
 	var out strings.Builder
 	for p := range v.flat(d) {

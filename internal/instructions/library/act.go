@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Refusals of an act. Nothing was done.
+// Refusals of an act, which then has no effect.
 var (
 	ErrUnknown   = errors.New("no such document, version or label")
 	ErrAmbiguous = errors.New("it matches several versions")
@@ -27,35 +27,34 @@ const (
 	OpPromote  = "promote"
 	OpRollback = "rollback"
 	OpRevoke   = "revoke"
-	OpFile     = "file" // a file came or changed, and its label may have moved by itself
+	OpFile     = "file" // a file was added or changed, and its label may have moved by itself
 	OpPut      = "put"
 )
 
-// Act is what was done to the labels of a name.
+// Act is a change of the labels of a name.
 type Act struct {
 	Op      string `json:"op"`
 	Name    string `json:"name"`
-	Version string `json:"version,omitempty"` // that the operator named or the file holds, in full
+	Version string `json:"version,omitempty"` // in full; named by the operator or held by the file
 	Label   string `json:"label,omitempty"`
 	Moves   []Move `json:"moves"`
 }
 
-// Move is one label of a name for one audience.
+// Move is the move of one label of a name for one audience.
 type Move struct {
-	Variant string `json:"variant"` // guide.Document.Variant
+	Variant string `json:"variant"` // document.Document.Variant
 	From    string `json:"from"`    // a version; empty: none
 	To      string `json:"to"`      // a version; empty: none
 }
 
-// Note makes, of what is about to be done, the audit record that must be on
-// disk before (store.Tx.Note). It may be called more than once, and must not
-// keep the act. An act whose Note is nil, or gives nil, fails with
-// store.ErrUnrecorded and does nothing.
+// Note makes the audit record of an act that is about to be committed. The record must be
+// on disk before (store.Tx.Note). It may be called more than once, and must not keep the
+// act. An act whose Note is nil, or returns nil, fails with store.ErrUnrecorded and has
+// no effect.
 type Note func(*Act) any
 
-// Recorder makes the audit record of an act on the directory, which has no
-// transaction, and returns when the record is on disk. Nil fails as a nil Note
-// does.
+// Recorder writes the audit record of an act on the directory, which has no transaction,
+// and returns when the record is on disk. A nil Recorder fails as a nil Note does.
 type Recorder func(*Act) error
 
 func (p *page) note(note Note, a *Act) error {
@@ -70,7 +69,7 @@ func (p *page) note(note Note, a *Act) error {
 	return nil
 }
 
-// act runs what an operator does to a name, and notes it.
+// act runs an operator's change of a name, and notes it.
 func (l *Library) act(ctx context.Context, note Note, a Act, job func(*page, *Act) error) (*Act, error) {
 	if l.remote != nil {
 		return nil, ErrRemote

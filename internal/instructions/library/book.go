@@ -12,13 +12,13 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// Production is the label of what readers get.
+// Production is the label of the version that readers get.
 const Production = "production"
 
-// dbTime bounds what no caller waits for.
+// dbTime bounds a database operation for which no caller waits.
 const dbTime = 10 * time.Second
 
-// key is a name for one audience: what labels are given to.
+// key is a name for one audience. Labels are set for a key.
 type key struct{ name, variant string }
 
 func keyOf(d *document.Document) key { return key{d.Name, d.Variant()} }
@@ -30,15 +30,15 @@ func (k key) compare(o key) int {
 // edition is one version of a name.
 type edition struct{ name, version string }
 
-// shelf is what the database says of a key, contents aside.
+// shelf holds the rows of a key, without contents.
 type shelf struct {
 	state  string
 	seen   string            // the version that the directory held last
-	file   string            // where; empty when that file holds another key now
+	file   string            // the file of seen; empty when that file holds another key now
 	labels map[string]string // versions by label
 }
 
-// serves is the version that readers get, where there is a file; "" for none.
+// serves returns the version that readers get if the key has a file; "" for none.
 func (s *shelf) serves() string {
 	if s.state != stateOpen {
 		return ""
@@ -46,20 +46,20 @@ func (s *shelf) serves() string {
 	return s.labels[Production]
 }
 
-// book is what the database says. It is replaced, never changed.
+// book holds the rows of the database. It is replaced, never changed.
 type book map[key]*shelf
 
-// keys are the book's, in order.
+// keys returns the keys of the book, sorted.
 func (b book) keys() []key { return slices.SortedFunc(maps.Keys(b), key.compare) }
 
-// reading is the book as one transaction sees it, with the sealed contents of
-// what bears a label and is not in memory.
+// reading is the book as one transaction reads it, with the sealed contents of labelled
+// versions that are not in memory.
 type reading struct {
 	book   book
 	sealed map[edition][]byte
 }
 
-// read reads the book. has says what is in memory.
+// read reads the book. has reports which contents are in memory.
 func read(tx *store.Tx, installation string, has func(edition) bool) (reading, error) {
 	r := reading{book: make(book), sealed: make(map[edition][]byte)}
 	err := tx.Each(func(scan func(...any) error) error {
@@ -103,5 +103,5 @@ func sealedContent(tx *store.Tx, installation string, e edition) (sealed []byte,
 	return sealed, err
 }
 
-// short is as much of a version as an operator reads.
+// short returns the abbreviation of a version for display.
 func short(version string) string { return version[:min(len(version), 12)] }

@@ -10,10 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Delivery is one text that somebody got. Session, Template and Revision say
-// which kind of delivery it is.
+// Delivery is the delivery of one text. Session, Template and Revision identify its kind.
 type Delivery struct {
-	Ref       string // of the canary
+	Ref       string // of the watermark
 	Session   string
 	Principal string
 	Template  string
@@ -21,9 +20,9 @@ type Delivery struct {
 	Bytes     int
 }
 
-// Delivered is what is known of one kind of delivery.
+// Delivered counts the deliveries of one kind.
 type Delivered struct {
-	Delivery    // Bytes are those of all
+	Delivery    // Bytes is the sum
 	First, Last time.Time
 	Count       int64
 }
@@ -32,21 +31,21 @@ const (
 	deliveriesKept = 30 * 24 * time.Hour
 	countEvery     = time.Minute // how often repetitions are written
 	pruneEvery     = time.Hour
-	// maxPending bounds what waits to be written while the database is away, and
-	// what is remembered as written.
+	// maxPending bounds the counts that wait while the database is unavailable, and the
+	// kinds that are remembered as written.
 	maxPending = 10_000
-	// rowsKept is how many kinds the database keeps for an installation; the
-	// oldest go. rowsRecent is how many of them somebody reads in one answer.
+	// rowsKept is how many kinds the database keeps for an installation; the oldest are
+	// deleted. rowsRecent is how many of them Recent returns.
 	rowsKept   = 200_000
 	rowsRecent = 10_000
-	// maxTrim bounds what one transaction takes away.
+	// maxTrim bounds the rows that one transaction deletes.
 	maxTrim = 20_000
 )
 
 // ErrFull: too many deliveries are waiting to be stored.
 var ErrFull = errors.New("too many deliveries are waiting to be stored")
 
-// kind is what one row counts.
+// kind identifies what one row counts.
 type kind struct{ session, template, revision string }
 
 // ledger counts deliveries. A new kind is written within a second, its
@@ -56,16 +55,16 @@ type ledger struct {
 	db           *store.DB
 	installation string
 	most         int
-	rows         int64 // that may be kept
+	rows         int64 // the number of rows that are kept
 
 	writing sync.Mutex // held while rows are written
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[kind]*Delivered
-	known   map[kind]bool // there is a row
-	fresh   bool          // a kind without a row waits
-	counted time.Time     // when all was last written
+	known   map[kind]bool // kinds that have a row
+	fresh   bool          // a kind without a row is pending
+	counted time.Time     // when all counts were last written
 	pruned  time.Time
-	there   int64 // rows in the database, at most so many; less than 0: not known
+	there   int64 // an upper bound of the rows in the database; negative: unknown
 }
 
 func newLedger(db *store.DB, installation string, most, rows int) *ledger {
@@ -73,8 +72,8 @@ func newLedger(db *store.DB, installation string, most, rows int) *ledger {
 		rows: int64(rows), there: -1}
 }
 
-// Deliver counts a delivery for `access` and the canary. It waits for nothing;
-// the error is ErrFull, and then it was not counted.
+// Deliver counts a delivery for `access` and the watermark. It does not wait. The error
+// is ErrFull: the delivery was not counted.
 func (l *Library) Deliver(_ context.Context, d Delivery) error {
 	return l.ledger.add(d, l.o.Now())
 }
@@ -99,14 +98,14 @@ func (g *ledger) add(d Delivery, now time.Time) error {
 	return nil
 }
 
-// Restore counts deliveries of one kind that are known from elsewhere and have
-// no row. The error is that of Deliver.
+// Restore adds deliveries of one kind that are known from another source and have no row.
+// The error is that of Deliver.
 func (l *Library) Restore(d Delivered) error {
 	g := l.ledger
 	k := kind{d.Session, d.Template, d.Revision}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p := g.pending[k]; p != nil { // somebody has got it again meanwhile
+	if p := g.pending[k]; p != nil { // it was delivered again meanwhile
 		p.First, p.Bytes, p.Count = d.First, p.Bytes+d.Bytes, p.Count+d.Count
 		return nil
 	}
@@ -118,7 +117,7 @@ func (l *Library) Restore(d Delivered) error {
 	return nil
 }
 
-// tend writes what is due.
+// tend writes counts that are due, and deletes old rows.
 func (g *ledger) tend(ctx context.Context, now time.Time) error {
 	g.mu.Lock()
 	due := g.fresh || len(g.pending) > 0 && now.Sub(g.counted) >= countEvery
@@ -139,8 +138,8 @@ func (g *ledger) tend(ctx context.Context, now time.Time) error {
 	return g.trim(ctx)
 }
 
-// trim takes the oldest rows away when there are too many, and a hundredth more,
-// so that it does not come to this at each delivery.
+// trim deletes the oldest rows when there are too many, and a hundredth more, so that it
+// is not needed again at the next delivery.
 func (g *ledger) trim(ctx context.Context) error {
 	g.mu.Lock()
 	fits := g.there >= 0 && g.there <= g.rows
@@ -148,7 +147,7 @@ func (g *ledger) trim(ctx context.Context) error {
 	if fits {
 		return nil
 	}
-	g.writing.Lock() // nothing is added meanwhile
+	g.writing.Lock() // no row is added meanwhile
 	defer g.writing.Unlock()
 	there, err := g.count(ctx)
 	if err == nil && there > g.rows {
@@ -163,7 +162,7 @@ func (g *ledger) trim(ctx context.Context) error {
 	return nil
 }
 
-// count counts the rows, as far as one trim goes.
+// count counts the rows, up to the number that one trim can handle.
 func (g *ledger) count(ctx context.Context) (n int64, err error) {
 	err = g.db.Read(ctx, func(tx *store.Tx) error {
 		return tx.Row([]any{&n}, `SELECT count(*) FROM (SELECT 1 FROM instruct_deliveries WHERE installation = ?1 LIMIT ?2) AS counted`,
@@ -172,7 +171,7 @@ func (g *ledger) count(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// remove removes the n oldest rows, and says how many are left of those there.
+// remove deletes the n oldest rows, and returns how many of the rows there are left.
 func (g *ledger) remove(ctx context.Context, there, n int64) (left int64, err error) {
 	err = g.db.Write(ctx, func(tx *store.Tx) error {
 		gone, err := tx.Exec(`DELETE FROM instruct_deliveries WHERE installation = ?1 AND (session, template, revision) IN
@@ -184,7 +183,7 @@ func (g *ledger) remove(ctx context.Context, there, n int64) (left int64, err er
 	return left, err
 }
 
-// flush writes all waiting counts. Those that cannot be written keep waiting.
+// flush writes all pending counts. Counts that cannot be written stay pending.
 func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	g.writing.Lock()
 	defer g.writing.Unlock()
@@ -212,15 +211,15 @@ func (g *ledger) flush(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// takeOut returns all that waits, and which of it has no row; it has one from here
-// on, for who counts meanwhile.
+// takeOut returns all pending counts, and the kinds among them that have no row. It marks
+// them as having one, for deliveries that are counted meanwhile.
 func (g *ledger) takeOut(now time.Time) (out map[kind]*Delivered, fresh []kind) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out = g.pending
 	g.pending, g.fresh, g.counted = make(map[kind]*Delivered), false, now
 	if len(g.known)+len(out) > g.most {
-		clear(g.known) // a kind that is taken for new is written a little sooner, no more
+		clear(g.known) // a kind that is taken for a new one is only written sooner
 	}
 	for k := range out {
 		if !g.known[k] {
@@ -231,7 +230,7 @@ func (g *ledger) takeOut(now time.Time) (out map[kind]*Delivered, fresh []kind) 
 	return out, fresh
 }
 
-// row adds to a row, or makes it.
+// row adds counts to a row, or inserts it.
 func (g *ledger) row(tx *store.Tx, d *Delivered) error {
 	_, err := tx.Exec(`INSERT INTO instruct_deliveries (installation, session, template, revision, ref, principal, bytes, times, first_at, last_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
@@ -244,7 +243,7 @@ func (g *ledger) row(tx *store.Tx, d *Delivered) error {
 	return nil
 }
 
-// putBack joins what could not be written with what came since.
+// putBack merges counts that could not be written with those counted since.
 func (g *ledger) putBack(out map[kind]*Delivered, fresh []kind) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -259,7 +258,7 @@ func (g *ledger) putBack(out map[kind]*Delivered, fresh []kind) {
 	for _, k := range fresh {
 		delete(g.known, k)
 	}
-	g.fresh = true // all of it is tried again soon
+	g.fresh = true // all of them are tried again soon
 }
 
 func (g *ledger) prune(ctx context.Context, now time.Time) error {
@@ -277,19 +276,19 @@ func (g *ledger) prune(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Deliveries are those of the last 30 days, the latest first, with what waits
-// to be written; at most the latest 200,000.
+// Deliveries returns the latest 200,000 kinds of the last 30 days, latest first. It
+// writes the pending counts before.
 func (l *Library) Deliveries(ctx context.Context) ([]Delivered, error) {
 	return l.deliveries(ctx, ``, l.ledger.rows)
 }
 
-// Recent are the latest 10,000 of Deliveries.
+// Recent returns the latest 10,000 of Deliveries.
 func (l *Library) Recent(ctx context.Context) ([]Delivered, error) {
 	return l.deliveries(ctx, ``, min(rowsRecent, l.ledger.rows))
 }
 
-// Delivered is the delivery of the last 30 days with that ref, the latest where
-// there are several, and whether there is one.
+// Delivered returns the latest delivery of the last 30 days with a ref, and whether there
+// is one.
 func (l *Library) Delivered(ctx context.Context, ref string) (Delivered, bool, error) {
 	found, err := l.deliveries(ctx, `AND ref = ?4`, 1, ref)
 	if err != nil || len(found) == 0 {
@@ -298,7 +297,7 @@ func (l *Library) Delivered(ctx context.Context, ref string) (Delivered, bool, e
 	return found[0], true, nil
 }
 
-// deliveries writes down what waits, and gives the latest that also fulfil a
+// deliveries writes the pending counts, and returns the latest rows that also match a
 // condition, whose arguments begin at ?4.
 func (l *Library) deliveries(ctx context.Context, and string, most int64, args ...any) ([]Delivered, error) {
 	now := l.o.Now()

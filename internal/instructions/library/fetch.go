@@ -23,12 +23,11 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// refresh asks for the list and, when it changed, for all documents in it: a text
-// changes with its includes, and its version does not. A failed request fails the
-// refresh: a part of a set is never served. After ErrCredential nothing of
-// earlier refreshes is kept. Otherwise the fetched documents are kept, and the
-// next refresh continues as long as the list stays the same. An invalid document
-// costs itself only.
+// refresh fetches the list and, when it has changed, all documents in it: a text changes
+// with its includes, while its version stays. A failed request fails the refresh, because
+// a part of a set is never served. After ErrCredential, nothing of earlier refreshes is
+// kept. After other errors the fetched documents are kept, and the next refresh continues
+// as long as the list stays the same. An invalid document costs only itself.
 func (r *remote) refresh(ctx context.Context, first bool) error {
 	budget, end := laterTime, time.Now().Add(waitAll)
 	if first {
@@ -44,8 +43,7 @@ func (r *remote) refresh(ctx context.Context, first bool) error {
 	return err
 }
 
-// renew is refresh within a budget. The error is errUnchanged where there is
-// nothing else than before.
+// renew is refresh with a time limit for each request. errUnchanged: nothing has changed.
 func (r *remote) renew(ctx context.Context, budget time.Duration, p *patience) error {
 	list, etag, err := r.list(ctx, budget, p)
 	if err != nil {
@@ -67,8 +65,7 @@ func (r *remote) renew(ctx context.Context, budget time.Duration, p *patience) e
 	return nil
 }
 
-// list asks for the list. The error is errUnchanged where all that is in it is
-// here.
+// list fetches the list. errUnchanged: the catalog has all of it.
 func (r *remote) list(ctx context.Context, budget time.Duration, p *patience) ([]Listed, string, error) {
 	known := cmp.Or(r.begun.etag, r.etag)
 	u := r.base.JoinPath("auth", "templates")
@@ -87,7 +84,7 @@ func (r *remote) list(ctx context.Context, budget time.Duration, p *patience) ([
 		return r.begun.list, r.begun.etag, nil
 	case err != nil:
 		return nil, "", err
-	case etag != "" && etag == r.etag: // it is again what it was
+	case etag != "" && etag == r.etag: // the list has returned to its earlier state
 		r.begun = begun{}
 		return nil, "", errUnchanged
 	case len(list.Templates) > maxFiles:
@@ -96,8 +93,8 @@ func (r *remote) list(ctx context.Context, budget time.Duration, p *patience) ([
 	return list.Templates, etag, nil
 }
 
-// sorted are the entries of a list that are to be asked for, in a catalog that
-// has their names.
+// sorted splits a list: next has the valid names and the problems, wanted the entries to
+// fetch.
 func (r *remote) sorted(list []Listed) (next catalog, wanted []Listed) {
 	next = catalog{docs: make(map[string]farDocument)}
 	for _, e := range list {
@@ -116,7 +113,7 @@ func (r *remote) sorted(list []Listed) (next catalog, wanted []Listed) {
 	return next, wanted
 }
 
-// fetch gets the documents of a list that have not come yet.
+// fetch gets the documents of a list that have not been fetched yet.
 func (r *remote) fetch(ctx context.Context, budget time.Duration, p *patience, list []Listed) (catalog, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -154,8 +151,8 @@ func (r *remote) fetch(ctx context.Context, budget time.Duration, p *patience, l
 	return next, nil
 }
 
-// keep stores what was fetched before an error, for the next refresh. It stores
-// nothing beyond the size limit, and nothing of a list without an identity.
+// keep stores what was fetched before an error, for the next refresh. It stores nothing
+// when the size limit was exceeded, and nothing of a list without an ETag.
 func (r *remote) keep(got []farDocument, why error) {
 	if r.begun.etag == "" || errors.Is(why, errTooMuch) {
 		r.begun = begun{}
@@ -169,7 +166,7 @@ func (r *remote) keep(got []farDocument, why error) {
 	}
 }
 
-// known is the document that is there already, if it is the same.
+// known returns the earlier document if f is equal to it.
 func (r *remote) known(f farDocument) farDocument {
 	old := r.catalog.docs[f.listed.Name]
 	if f.doc != nil && old.doc != nil && f.doc.Body == old.doc.Body && reflect.DeepEqual(f.listed, old.listed) {
@@ -178,14 +175,13 @@ func (r *remote) known(f farDocument) farDocument {
 	return f
 }
 
-// problem is one with a document of the remote.
+// problem returns a problem of a document of the remote.
 func (r *remote) problem(name, text string) document.Problem {
 	return document.Problem{File: r.from + "/" + plaintext.Name(name[:min(len(name), 64)]), Line: 1, Text: text}
 }
 
-// document asks for one document, and adds its size to the total. The error is
-// that of a failed request, or that the total is too large, which stops the
-// others.
+// document fetches one document, and adds its size to the total. The error is that of a
+// failed request, or errTooMuch; it stops the other requests.
 func (r *remote) document(ctx context.Context, budget time.Duration, p *patience, e Listed, size *atomic.Int64) (farDocument, error) {
 	out := farDocument{listed: e}
 	var answer struct {
@@ -226,23 +222,23 @@ func (r *remote) document(ctx context.Context, budget time.Duration, p *patience
 }
 
 var (
-	// errUnchanged: nothing is new since the ETag.
+	// errUnchanged: nothing has changed since the ETag.
 	errUnchanged = errors.New("unchanged")
-	// ErrCredential: the remote answers that the credential gives no access, or
-	// there is none any more. It is an answer and no outage: nothing that was given
-	// for that credential goes on.
+	// ErrCredential: the remote refuses the credential, or there is no credential any
+	// more. It is a decision and not an outage: the documents given for that credential
+	// are not served any more.
 	ErrCredential = errors.New("it does not accept the credential")
-	// errTooMuch stops the other requests.
+	// errTooMuch stops the other requests of a refresh.
 	errTooMuch = fmt.Errorf("its documents have more than %d bytes", maxFar)
 )
 
-// wrongAnswer: somebody answered, but not with what was asked for.
+// wrongAnswer is an answer that does not hold what was asked for.
 type wrongAnswer struct{ text string }
 
 func (e *wrongAnswer) Error() string { return e.text }
 
-// get makes one request. The answer must be strict JSON: two readers must not
-// read it in two ways.
+// get makes one request. The answer must be strict JSON, so that all readers read it
+// alike.
 func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most int64, etag string, into any) (newTag string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("no answer within %s", budget))
 	defer cancel()
@@ -286,8 +282,8 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 	return resp.Header.Get("ETag"), nil
 }
 
-// repeats reports whether a JSON answer holds the credential, however it is
-// escaped: names in it are shown and recorded.
+// repeats reports whether a JSON answer holds the credential, however it is escaped.
+// Names in an answer are shown and recorded, so it must not get into them.
 func repeats(body []byte, authorization string) bool {
 	_, token, _ := strings.Cut(authorization, " ")
 	if token == "" {
@@ -322,7 +318,7 @@ func (r *remote) request(ctx context.Context, u *url.URL, etag string) (*http.Re
 	return req, nil
 }
 
-// failure is why a request failed, without its URL.
+// failure returns the cause of a failed request, without its URL.
 func failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

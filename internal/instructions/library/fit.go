@@ -7,10 +7,9 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// fitting removes the changes that would become production and could not be
-// served among the others, because of their includes: their problem is reported,
-// and the earlier production version stays. Documents that arrive with the next
-// look are considered then.
+// fitting removes changes that would become production but could not be served with the
+// other documents, because of their includes. It reports their problems, and the earlier
+// production version stays. Documents that arrive at the next look are considered then.
 func (w *watcher) fitting(here map[key]present, changes []change, f *found) []change {
 	for !w.l.o.Review && len(changes) > 0 {
 		moved := make(map[string]bool)
@@ -34,7 +33,7 @@ func (w *watcher) fitting(here map[key]present, changes []change, f *found) []ch
 	return changes
 }
 
-// prospect is what would be served with the changes.
+// prospect returns the documents that would be served with the changes.
 func (w *watcher) prospect(here map[key]present, changes []change) (docs []*document.Document) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()

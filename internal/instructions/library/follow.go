@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// follower keeps a library as another Doorward serves it.
+// follower keeps a library equal to what another Doorward serves.
 type follower struct{ l *Library }
 
-// run asks the remote until ctx ends.
+// run refreshes from the remote until ctx ends.
 func (f follower) run(ctx context.Context) {
 	defer f.l.remote.client.CloseIdleConnections()
 	f.l.mu.Lock()
@@ -40,7 +40,7 @@ func (f follower) run(ctx context.Context) {
 	}
 }
 
-// came takes over what an attempt gave. The caller holds mu.
+// came takes over the result of a refresh. The caller holds mu.
 func (f follower) came(err error) {
 	s := &f.l.farState
 	s.asked, s.trouble = true, ""

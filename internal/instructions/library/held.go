@@ -7,20 +7,20 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// held is what a library has in memory. Its methods take mu, but for inMemory.
+// held gives access to the documents in memory. Its methods take mu, except inMemory.
 type held struct{ l *Library }
 
 // has reports whether a document is in memory.
 func (h held) has(e edition) bool { return h.document(e) != nil }
 
-// document is one that is in memory, or nil.
+// document returns a document that is in memory, or nil.
 func (h held) document(e edition) *document.Document {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	return h.inMemory(e)
 }
 
-// inMemory is document for who holds mu.
+// inMemory is document for a caller that holds mu.
 func (h held) inMemory(e edition) *document.Document {
 	return cmp.Or(h.l.docs[e], h.l.hereDocs[e])
 }
@@ -32,14 +32,13 @@ func (h held) isDamaged(e edition) bool {
 	return damaged
 }
 
-// isPresent reports whether the directory has a file for a key, as far as it
-// was looked at.
+// isPresent reports whether the directory had a file for a key at the last look.
 func (h held) isPresent(k key) bool {
 	return slices.Contains(h.presentKeys(k.name), k)
 }
 
-// presentKeys are those of a name that have a file, in order. Before the first
-// look that is what an earlier process found.
+// presentKeys returns the keys of a name that have a file, sorted. Before the first look
+// these are the ones that an earlier process found.
 func (h held) presentKeys(name string) (out []key) {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
@@ -57,8 +56,8 @@ func (h held) presentKeys(name string) (out []key) {
 	return out
 }
 
-// current is the version that the directory holds of a key; empty when its
-// file cannot be used.
+// current returns the version that the directory holds of a key; empty when its file
+// cannot be used.
 func (h held) current(k key) string {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()

@@ -1,27 +1,25 @@
-// Package library is the source of the documents of instruction delivery: a
-// watched directory, or another Doorward.
+// Package library is the source of the documents of instruction delivery: a watched
+// directory, or another Doorward.
 //
-// Delivery is a decision, not a consequence of a file's state: every content that
-// the directory ever held is an immutable version in the database, and a label,
-// which an operator moves, selects the version that readers get.
+// It exists because delivery is a decision, not a consequence of a file's state: every
+// content that the directory ever held is an immutable version in the database, and a
+// label, which an operator moves, selects the version that readers get.
 //
-// Invariants: a version that Set returns was labelled production, was not
-// revoked, and has a file in the directory now. A document in a directory that
-// appeared, or replaced another one, since the start does not become production
-// by itself. Labels move in a transaction that writes its record first. A revoked
-// version is never delivered again, whatever the files say. Neither a restart nor
-// a file that returns to an earlier content moves a label. No content is on disk
-// except in the directory itself and, sealed, in the database; the content of
-// another Doorward is kept in memory only. Set and State never wait for a disk, a
-// database or the network.
+// Invariants: a version that Set returns was labelled production, was not revoked, and
+// has a file in the directory now. A document in a directory that appeared, or replaced
+// another one, since the start does not become production by itself. Labels move in a
+// transaction that writes its record first. A revoked version is never delivered again,
+// whatever the files hold. Neither a restart nor a file that returns to an earlier
+// content moves a label. No content is on disk except in the directory itself and,
+// sealed, in the database; the content of another Doorward is kept in memory only. Set
+// and State never wait for a disk, a database or the network.
 //
-// Limits: the seal protects contents against a reader of the database without its
-// key. Labels and revocations are ordinary rows: a program that can write the
-// database, or replace it by an older copy, can move them among contents that
-// were there. A file that is overwritten in place, with pauses of more than a
-// second (at the start and under Look, of more than a fifth of one), is read half
-// written. A removed directory whose inode number is reused for a new one of that
-// name is taken for the same.
+// Limits: the seal protects contents against a reader of the database without its key.
+// Labels and revocations are ordinary rows: a program that can write the database, or
+// replace it by an older copy, can move them among the contents that were there. A file
+// that is overwritten in place, with pauses of more than a second (at the start and under
+// Look, of more than a fifth of a second), is read half written. A removed directory
+// whose inode number is reused for a new one of that name is taken for the same.
 package library
 
 import (
@@ -40,79 +38,78 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// Options say where documents come from. With neither Dir nor Remote the
-// library is empty and unused.
+// Options configure a Library. Without Dir and Remote it is empty and unused.
 type Options struct {
 	DB           *store.DB // opened with Migrations
 	Key          []byte    // 32 bytes: seals the contents in the database
-	Installation string    // rows of another one are not looked at
+	Installation string    // rows of other installations are ignored
 	Dir          string
-	Required     bool    // a missing Dir is an outage; otherwise it means that nobody uses this
+	Required     bool    // a missing Dir is an outage; otherwise it means that the library is unused
 	Remote       *Remote // instead of Dir
-	Review       bool    // new contents wait for an operator's promote
-	// Entered makes the record of a document that came into the directory, and of
-	// the label that it took by itself (OpFile). It is required.
+	Review       bool    // new contents wait for an operator's promotion
+	// Entered makes the record of a document that was added to the directory, and of the
+	// label that it took by itself (OpFile). It is required.
 	Entered Note
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Changed is called, under no lock, when what Set gives became another:
-	// the documents, or the state but for its time.
+	// Changed is called, without a lock held, when the result of Set has changed: the
+	// documents, or the state without its time.
 	Changed func()
-	// Replaced is called when Dir appeared after the start, or another directory
-	// has taken its place, before anything in it is read: sandboxes hide the
-	// earlier directory, not this one. It returns when they were updated. New
-	// documents in such a directory wait for a promote, as under Review, until the
-	// next start, because a contained program may have written them before.
+	// Replaced is called when Dir appeared after the start, or was replaced by another
+	// directory, before anything in it is read: sandboxes hide the earlier directory, not
+	// this one. It returns when the sandboxes are updated. Until the next start, new
+	// documents in such a directory wait for a promotion, as under Review, because a
+	// contained program may have written them before.
 	Replaced func()
 }
 
-// Library is what can be read. Its methods may be called at once.
+// Library holds the documents. Its methods are safe for concurrent use.
 type Library struct {
 	o       Options
 	seal    cipher.AEAD
 	ledger  *ledger
 	remote  *remote
-	sees    func(*scanner) sight // at the directory, which may take as long as a file system hangs
+	sees    func(*scanner) sight // look; it may block as long as a file system hangs
 	now     atomic.Pointer[snapshot]
 	ready   chan struct{}
 	asks    chan chan struct{}
-	heard   chan struct{} // one: the database was changed by somebody
+	heard   chan struct{} // room for one: the database was changed by another process
 	running atomic.Bool
 	owes    atomic.Bool // the book has to be read again
 
 	tendEvery time.Duration
 
-	acts sync.Mutex // held from the begin of a write until its effect is published
+	acts sync.Mutex // held from the begin of a write until its result is published
 
-	mu       sync.Mutex // of what follows; never held over I/O
+	mu       sync.Mutex // guards the fields below; never held during I/O
 	book     book
-	docs     map[edition]*document.Document // what bears a label, opened
-	damaged  map[edition]string             // what bears a label and cannot be opened, and why
-	here     map[key]present                // nil: the directory was not looked at yet
+	docs     map[edition]*document.Document // labelled documents, opened
+	damaged  map[edition]string             // labelled versions that cannot be opened, with the reason
+	here     map[key]present                // nil: before the first look
 	hereDocs map[edition]*document.Document // the documents in here
-	seen     map[key]string                 // the version that this process, or one before, found there last
-	whole    map[string]stamp               // files that were put there complete
-	made     fs.FileInfo                    // the directory that Put made last, if it did
+	seen     map[key]string                 // the versions that this process or an earlier one found last
+	whole    map[string]stamp               // files that Put wrote completely
+	made     fs.FileInfo                    // the directory that Put created last, if any
 	found    found
-	far      []*document.Document // of the remote
+	far      []*document.Document // documents of the remote
 	farState farState
 
-	dormant atomic.Bool // the directory is nobody's, and not looked at
-	strange atomic.Bool // it is another one than at the start, and not of our making
+	dormant atomic.Bool // the directory is unused, and not watched
+	strange atomic.Bool // the directory was replaced since the start, and not by Put
 
 	watcher   watcher
 	publisher publisher
 }
 
-// present is what the directory has for a key: a file, and its document unless
-// it cannot be used now.
+// present is what the directory has for a key: a file, and its document unless the file
+// cannot be used now.
 type present struct {
 	file string
 	doc  *document.Document
 }
 
-// Open reads the book of labels and opens the labelled versions. It does not
-// touch the directory or the network; Run does.
+// Open reads the book of labels and opens the labelled versions. It reads neither the
+// directory nor the network; Run does.
 func Open(ctx context.Context, o Options) (*Library, error) {
 	if o.Entered == nil {
 		return nil, errors.New("opening the library: a recorder is needed")
@@ -164,8 +161,8 @@ func newSeal(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Ready waits until the first look at the directory, or the first attempt at
-// the remote, is over, at most until ctx ends.
+// Ready waits until the first look at the directory, or the first attempt at the remote,
+// is over, or ctx ends.
 func (l *Library) Ready(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -175,16 +172,16 @@ func (l *Library) Ready(ctx context.Context) error {
 	}
 }
 
-// Set returns the documents that are production now, and how the library is. It
-// never waits. The set is immutable and never nil; when the state is not OK it
-// is the last one, for those who had it already.
+// Set returns the documents that are production now, and the state of the library. It
+// never waits. The set is immutable and never nil. When the state is not OK, it is the
+// last set, for readers that had it already.
 func (l *Library) Set() (*document.Set, State) {
 	s := l.now.Load()
 	return s.set, s.state
 }
 
-// Close writes the counts that wait. It belongs after the end of Run and before
-// the database is closed.
+// Close writes the pending counts. It is called after Run has returned and before the
+// database is closed.
 func (l *Library) Close(ctx context.Context) error {
 	if err := l.ledger.flush(ctx, l.o.Now()); err != nil {
 		return fmt.Errorf("writing down deliveries: %w", err)

@@ -13,9 +13,8 @@ import (
 
 var versionForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Listed is a document in a list of documents as the routes give it, here and on
-// another Doorward. Members of a remote's that are not known are not looked at:
-// it may be newer.
+// Listed is an entry in a list of documents, of the routes here and on another Doorward.
+// Unknown members of a remote's entry are ignored, because the remote may be newer.
 type Listed struct {
 	Name        string                     `json:"name"`
 	Class       string                     `json:"class"`
@@ -26,8 +25,8 @@ type Listed struct {
 	Prompt      bool                       `json:"mcp_prompt"`
 }
 
-// refuse says why nothing is asked about an entry; the rest is for guide.Parse
-// to judge.
+// refuse returns the reason for which an entry is not fetched; "" for none.
+// document.Parse checks the rest.
 func (e Listed) refuse() string {
 	switch {
 	case !document.ValidName(e.Name):
@@ -42,8 +41,8 @@ func (e Listed) refuse() string {
 	return ""
 }
 
-// parse makes the document as if a file had held it: what is valid is decided
-// in one place. Its version is the remote's, for the text alone has another.
+// parse makes the document as if a file had held it, so that validity is decided in one
+// place. Its version is the remote's, because the text alone has another one.
 func (e Listed) parse(file, text string) (*document.Document, error) {
 	if len(text) > maxContent {
 		return nil, fmt.Errorf("has %d bytes: a document has at most %d", len(text), maxContent)
@@ -64,8 +63,7 @@ func (e Listed) parse(file, text string) (*document.Document, error) {
 		b.WriteString("variables:\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Variables)) {
-		// JSON that Go has written is YAML too; a pair of escapes for one
-		// character would not be.
+		// Go's JSON is valid YAML. A pair of escapes for one character would not be.
 		var schema any
 		dec := json.NewDecoder(bytes.NewReader(e.Variables[name]))
 		dec.UseNumber()

@@ -15,10 +15,10 @@ import (
 // lookupTime is how long a reader waits for the database.
 const lookupTime = 2 * time.Second
 
-// Lookup returns the documents of a name that bear a label, or the version, by 12
-// digits or more, if it ever bore one: one for each audience, from which the
-// caller selects. A revoked document, or one without a file, does not exist.
-// Errors: ErrUnknown; the store's, for a version that is not in memory.
+// Lookup returns the documents of a name that have a label, or the version given by 12
+// digits or more, if it ever had a label. There is one for each audience, from which the
+// caller selects. A revoked document, or one without a file, counts as missing. Errors:
+// ErrUnknown; the store's, for a version that is not in memory.
 func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
 	if docs := l.now.Load().labels[name][ref]; len(docs) > 0 {
 		return slices.Clone(docs), nil
@@ -65,8 +65,8 @@ func (l *Library) Lookup(name, ref string) ([]*document.Document, error) {
 	return out, nil
 }
 
-// version returns the document of a full version that bears a label, or nil. It
-// needs no database.
+// version returns the document of a labelled version given in full, or nil. It needs no
+// database.
 func (s *snapshot) version(name, version string) *document.Document {
 	for _, docs := range s.labels[name] {
 		for _, d := range docs {
@@ -81,7 +81,7 @@ func (s *snapshot) version(name, version string) *document.Document {
 // catalogue reads the stored versions of documents.
 type catalogue struct{ l *Library }
 
-// given is the document of a row if readers may have it, else nil.
+// given returns the document of a row if readers may have it, otherwise nil.
 func (c catalogue) given(tx *store.Tx, r row) (*document.Document, error) {
 	if r.labelled == 0 || r.revoked != 0 {
 		return nil, nil
@@ -111,22 +111,22 @@ func (c catalogue) given(tx *store.Tx, r row) (*document.Document, error) {
 // Version is one version of a document, for the operator.
 type Version struct {
 	Name     string
-	Variant  string // guide.Document.Variant
+	Variant  string // document.Document.Variant
 	Version  string // 64 hex digits
-	Number   int64  // counts within the name
+	Number   int64  // counted within the name
 	Bytes    int64  // of the file
 	Seen     time.Time
-	Revoked  time.Time          // zero: it was not
+	Revoked  time.Time          // zero: not revoked
 	Labels   []string           // sorted
-	State    string             // of its name and audience: open, held, withdrawn (see Revoke)
-	File     string             // that holds it now; empty: none
-	Waiting  bool               // it is in the directory and never bore a label
-	Served   bool               // it is what readers get
+	State    string             // of its name and audience: open, held or withdrawn (see Revoke)
+	File     string             // the file that holds it now; empty: none
+	Waiting  bool               // it is in the directory and never had a label
+	Served   bool               // readers get it
 	Document *document.Document // nil unless it is in memory
 }
 
-// List is what matters of every name: what is in the directory and what bears a
-// label, by name, newest first.
+// List returns the versions that are in the directory or have a label, by name, newest
+// first.
 func (l *Library) List(ctx context.Context) ([]Version, error) {
 	all, err := catalogue{l}.versions(ctx, "")
 	if err != nil {
@@ -135,8 +135,7 @@ func (l *Library) List(ctx context.Context) ([]Version, error) {
 	return slices.DeleteFunc(all, func(v Version) bool { return v.File == "" && len(v.Labels) == 0 }), nil
 }
 
-// Versions are all that is known of a name, newest first. Errors: ErrUnknown,
-// the store's.
+// Versions returns all versions of a name, newest first. Errors: ErrUnknown, the store's.
 func (l *Library) Versions(ctx context.Context, name string) ([]Version, error) {
 	all, err := catalogue{l}.versions(ctx, name)
 	switch {
@@ -148,7 +147,7 @@ func (l *Library) Versions(ctx context.Context, name string) ([]Version, error) 
 	return all, nil
 }
 
-// versions are those of one name, or of all with "".
+// versions returns the versions of one name, or of all with "".
 func (c catalogue) versions(ctx context.Context, name string) (out []Version, err error) {
 	if c.l.remote != nil {
 		return c.farVersions(name), nil
@@ -169,7 +168,7 @@ func (c catalogue) versions(ctx context.Context, name string) (out []Version, er
 	return out, nil
 }
 
-// version is a row with what else is known of it. The caller holds mu.
+// version combines a row with the state in memory. The caller holds mu.
 func (c catalogue) version(r row) Version {
 	v := Version{Name: r.name, Variant: r.variant, Version: r.version, Number: r.number, Bytes: r.bytes,
 		Seen: time.UnixMilli(r.seen), State: stateOpen, Document: held(c).inMemory(r.edition())}
@@ -196,7 +195,7 @@ func (c catalogue) version(r row) Version {
 	return v
 }
 
-// farVersions are what the remote gives now.
+// farVersions returns the documents that the remote serves now.
 func (c catalogue) farVersions(name string) (out []Version) {
 	for _, d := range c.l.now.Load().of {
 		if name == "" || d.Name == name {
@@ -207,10 +206,9 @@ func (c catalogue) farVersions(name string) (out []Version) {
 	return out
 }
 
-// Content is the file of a version as it was: ref is a label, "" for
-// production, or a version by 4 digits or more. Errors: ErrUnknown,
-// ErrAmbiguous, where a label stands for several audiences too, ErrDamaged,
-// ErrRemote, the store's.
+// Content returns the file of a version as it was written. ref is a label, "" for
+// production, or a version by 4 digits or more. Errors: ErrUnknown, ErrAmbiguous (also
+// for a label of several audiences), ErrDamaged, ErrRemote, the store's.
 func (l *Library) Content(ctx context.Context, name, ref string) (string, error) {
 	if l.remote != nil {
 		return "", ErrRemote

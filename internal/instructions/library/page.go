@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// reread reads the book and takes it over.
+// reread reads the book and adopts it.
 func (l *Library) reread(ctx context.Context) error {
 	l.acts.Lock()
 	var r reading
@@ -31,10 +31,9 @@ type page struct {
 	acts map[string]int64 // the number of this act, by name
 }
 
-// write runs job in a transaction, and publishes what the book says after it,
-// together with what then changes under mu. The book is read inside: an act has
-// taken effect here when it is committed, however the database fares
-// afterwards.
+// write runs job in a transaction, and publishes the book after it, together with the
+// changes that then makes under mu. The book is read inside of the transaction: so a
+// committed act takes effect here even if the database is unavailable afterwards.
 func (l *Library) write(ctx context.Context, job func(*page) error, then func()) error {
 	l.acts.Lock()
 	var r reading
@@ -56,9 +55,8 @@ func (l *Library) write(ctx context.Context, job func(*page) error, then func())
 	return err
 }
 
-// adopt takes over what a transaction read, opens what is new in it, and
-// publishes. It reports whether what readers get became another. The caller
-// holds acts.
+// adopt takes over a reading, opens its new contents, and publishes. It reports whether
+// what readers get has changed. The caller holds acts.
 func (l *Library) adopt(r reading, then func()) (changed bool) {
 	docs, damaged := make(map[edition]*document.Document), make(map[edition]string)
 	for e, sealed := range r.sealed {
@@ -84,8 +82,8 @@ func (l *Library) adopt(r reading, then func()) (changed bool) {
 	return l.publisher.publish()
 }
 
-// aad is what a content is sealed to: each part with its length, so that no two
-// read alike.
+// aad returns the additional data of a seal: each part is preceded by its length, so that
+// no two lists have the same encoding.
 func (l *Library) aad(e edition) (b []byte) {
 	for _, part := range []string{"doorward library 1", l.o.Installation, e.name, e.version} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
@@ -94,8 +92,8 @@ func (l *Library) aad(e edition) (b []byte) {
 	return b
 }
 
-// open opens a sealed content and parses it. It must be the version that the
-// row says.
+// open opens a sealed content and parses it. It fails if the content is not the version
+// of its row.
 func (l *Library) open(e edition, sealed []byte) (content []byte, d *document.Document, err error) {
 	content, err = l.seal.Open(nil, nil, sealed, l.aad(e))
 	if err != nil {

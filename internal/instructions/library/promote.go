@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Promote gives a label, "" for production, to the version that the prefix
-// means, or with "" to what the directory holds of each audience. Only that
-// ends a Revoke. Errors: ErrLabel, ErrUnknown, ErrAmbiguous, ErrRevoked,
+// Promote sets a label, "" for production, to the version with a prefix, or with "" to
+// the version that the directory holds for each audience. Only a promotion ends the
+// withdrawal of a name. Errors: ErrLabel, ErrUnknown, ErrAmbiguous, ErrRevoked,
 // ErrAbsent, ErrDamaged, ErrRemote.
 func (l *Library) Promote(ctx context.Context, name, version, label string, note Note) (*Act, error) {
 	if label == "" {
@@ -45,8 +45,8 @@ func (p *page) promote(a *Act, targets []row) error {
 	if a.Label != Production {
 		return nil
 	}
-	// Versions of the name that were not promoted were withdrawn with it and stay
-	// away.
+	// Variants of the name that are not promoted were withdrawn with it and stay
+	// unavailable.
 	_, err := p.Exec(`UPDATE instruct_variants SET state = 'held' WHERE installation = ?1 AND name = ?2 AND state = 'withdrawn'`,
 		p.l.o.Installation, a.Name)
 	if err != nil {
@@ -60,8 +60,8 @@ func (p *page) promote(a *Act, targets []row) error {
 	return nil
 }
 
-// targets are the versions that a promote means: one by its prefix, or what
-// there is of each audience that has a file.
+// targets returns the versions that a promotion is about: one by its prefix, or the
+// present one of each audience that has a file.
 func (p *page) targets(name, version string) ([]row, error) {
 	if version != "" {
 		r, err := p.resolve(name, version)
@@ -103,7 +103,7 @@ func (p *page) targets(name, version string) ([]row, error) {
 	return out, nil
 }
 
-// sound refuses a version whose content is lost.
+// sound refuses a version whose content cannot be opened.
 func (p *page) sound(e edition) error {
 	if (held{p.l}).has(e) {
 		return nil

@@ -9,46 +9,46 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// State is how the library is.
+// State is the state of the library.
 type State struct {
-	OK       bool              // false: nothing new may be made of the set
-	Reason   string            // why it is not OK, for the operator
-	Unused   bool              // nobody uses it: it is OK, and the set is empty
-	Problems document.Problems // what cost single documents, and what the set says of itself
-	// Withdrawn: it is not OK since the remote gives us nothing any more. Nothing of
-	// the set goes on, for those who had it neither.
+	OK       bool              // false: nothing new may be delivered from the set
+	Reason   string            // the reason for not being OK, for the operator
+	Unused   bool              // there is no library: OK, with an empty set
+	Problems document.Problems // of single documents, and of the set
+	// Withdrawn: it is not OK because the remote refuses the credential. The set is not
+	// delivered any more, not even to readers that had it.
 	Withdrawn bool
-	Since     time.Time // when OK, Reason and Unused became what they are
+	Since     time.Time // when OK, Reason and Unused last changed
 	Remote    bool
 }
 
-// snapshot is what Set and Lookup read. It is replaced, never changed.
+// snapshot holds the data of Set and Lookup. It is replaced, never changed.
 type snapshot struct {
 	set    *document.Set
 	state  State
-	of     []*document.Document                       // what the set was made of
-	said   document.Problems                          // what the set says of itself
-	labels map[string]map[string][]*document.Document // by name and label: what may be given out
+	of     []*document.Document                       // the documents that the set was made of
+	said   document.Problems                          // the problems of the set
+	labels map[string]map[string][]*document.Document // by name and label: what may be delivered
 }
 
-// found is what the last look at the directory came to.
+// found is the result of the last look at the directory.
 type found struct {
 	looked   bool
 	missing  bool
-	trouble  string // why it could not be looked at
+	trouble  string // the reason for which it could not be read
 	problems document.Problems
 	bad      int // files that cannot be used
 }
 
-// publisher makes what Set gives, and tells of its changes.
+// publisher makes the snapshot, and reports its changes.
 type publisher struct {
 	l       *Library
-	telling sync.Mutex // of said
-	said    State      // what the log was told
+	telling sync.Mutex // guards said
+	said    State      // the state that was last logged
 }
 
-// publish replaces the snapshot by one of the present facts, and reports
-// whether what Set gives became another. The caller holds mu.
+// publish replaces the snapshot by one of the present facts, and reports whether the
+// result of Set has changed. The caller holds mu.
 func (b *publisher) publish() (changed bool) {
 	old := b.l.now.Load()
 	next := &snapshot{labels: make(map[string]map[string][]*document.Document)}
@@ -70,11 +70,10 @@ func (b *publisher) publish() (changed bool) {
 	return changed
 }
 
-// maxSaid is how many problems are told in the log at a time.
+// maxSaid is how many problems are logged at a time.
 const maxSaid = 20
 
-// tell says what changed, in the log and to who waits for it. The caller holds
-// nothing.
+// tell logs what has changed, and calls Options.Changed. The caller holds no lock.
 func (b *publisher) tell(changed bool) {
 	if !changed {
 		return
@@ -99,15 +98,16 @@ func (b *publisher) tell(changed bool) {
 	b.l.o.Changed()
 }
 
-// same compares what Since is about.
+// same compares the fields that Since is about.
 func (s State) same(o State) bool {
 	return s.OK == o.OK && s.Reason == o.Reason && s.Unused == o.Unused
 }
 
-// equal compares all but Since.
+// equal compares all fields that Changed reports.
 func (s State) equal(o State) bool { return s.same(o) && slices.Equal(s.Problems, o.Problems) }
 
-// served fills in what may be given out, and says what is lost of that.
+// served fills in what may be delivered, and returns the problems and number of the
+// versions that are lost.
 func (b *publisher) served(next *snapshot) (problems document.Problems, lost int) {
 	if b.l.remote != nil {
 		next.of = b.l.far
@@ -147,7 +147,7 @@ func (b *publisher) served(next *snapshot) (problems document.Problems, lost int
 	return problems, lost
 }
 
-// judge is the state without what the set says of itself.
+// judge returns the state without the problems of the set.
 func (b *publisher) judge(served, lost int) State {
 	switch {
 	case b.l.remote != nil:

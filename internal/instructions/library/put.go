@@ -17,22 +17,21 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-// putTime is how long Put waits for the directory to be looked at.
+// putTime is how long Put waits for a look at the directory.
 const putTime = 2 * time.Second
 
-// Put writes a document into the directory, in one step and for its owner
-// alone: in place of the file that holds the same name for the same audience,
-// else into one of its own. It returns when the file is on disk and, while the
-// library runs, was looked at. Errors: guide.Problems, ErrRemote, ErrNowhere.
+// Put writes a document into the directory atomically, readable for its owner only. It
+// replaces the file that holds the same name for the same audience, or creates one. It
+// returns when the file is on disk and, while the library runs, was read. Errors:
+// document.Problems, ErrRemote, ErrNowhere.
 func (l *Library) Put(ctx context.Context, name string, content []byte, record Recorder) error {
 	return filing{l}.put(ctx, name, content, record, func(d *document.Document) (string, error) {
 		return held{l}.holder(keyOf(d)), nil
 	})
 }
 
-// Replace is Put in place of the file that holds a version now, by 4 digits or
-// more of it, whatever audience the new text has. Further errors: ErrAbsent,
-// ErrAmbiguous.
+// Replace is Put in place of the file that holds a version now, given by 4 digits or
+// more, whatever audience the new text has. Further errors: ErrAbsent, ErrAmbiguous.
 func (l *Library) Replace(ctx context.Context, name, version string, content []byte, record Recorder) error {
 	return filing{l}.put(ctx, name, content, record, func(d *document.Document) (string, error) {
 		return held{l}.holding(name, version, keyOf(d))
@@ -68,7 +67,7 @@ func (f filing) put(ctx context.Context, name string, content []byte, record Rec
 	if err := record(&Act{Op: OpPut, Name: name, Version: d.Version}); err != nil {
 		return fmt.Errorf("recording %s of %s: %w", OpPut, name, err)
 	}
-	// The file system may hang; the operator need not.
+	// The file system may hang; the operator must not.
 	done := make(chan error, 1)
 	go func() { done <- f.store(d, file, content) }()
 	select {
@@ -82,8 +81,8 @@ func (f filing) put(ctx context.Context, name string, content []byte, record Rec
 	return f.fresh(ctx)
 }
 
-// fresh has the directory looked at, where somebody does. That it was not is no
-// failure: the next look comes.
+// fresh makes the watcher look at the directory, if it runs. A look that is not over in
+// time is no error, because the next one follows.
 func (f filing) fresh(ctx context.Context) error {
 	if f.l.running.Load() {
 		limited, cancel := context.WithTimeout(ctx, putTime)
@@ -95,15 +94,15 @@ func (f filing) fresh(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// holder is the file that holds a key, "" when none does.
+// holder returns the file that holds a key, "" when none does.
 func (h held) holder(k key) string {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	return h.l.here[k].file
 }
 
-// holding is the file that holds a version now. Another file must not hold what
-// it is to become.
+// holding returns the file that holds a version now. It fails if another file holds the
+// name and audience of the new document.
 func (h held) holding(name, version string, next key) (file string, err error) {
 	if !isPrefix(version, minPrefix) {
 		return "", ErrUnknown
@@ -127,7 +126,7 @@ func (h held) holding(name, version string, next key) (file string, err error) {
 	return file, nil
 }
 
-// store writes the file, and tells the watch that it is whole.
+// store writes the file, and marks it as complete for the watcher.
 func (f filing) store(d *document.Document, file string, content []byte) error {
 	if err := f.makeDir(); err != nil {
 		return err
@@ -159,7 +158,7 @@ func (f filing) store(d *document.Document, file string, content []byte) error {
 	return durable.Sync(root)
 }
 
-// makeDir makes the directory where there is none, and notes that it is ours.
+// makeDir creates the directory if there is none, and remembers it as its own.
 func (f filing) makeDir() error {
 	dir := filepath.Clean(f.l.o.Dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -181,7 +180,7 @@ func (f filing) makeDir() error {
 	return nil
 }
 
-// putWhole is what the watch is told.
+// putWhole returns the stamp of a file that Put wrote completely. The scanner uses it.
 func (f filing) putWhole(name string) (stamp, bool) {
 	f.l.mu.Lock()
 	defer f.l.mu.Unlock()
@@ -189,9 +188,9 @@ func (f filing) putWhole(name string) (stamp, bool) {
 	return st, ok
 }
 
-// give gives the new file its name: that of the one that it replaces, or a free
-// one. People put files beside ours, so a free name is taken by a link, which
-// tells in one step whether it was free.
+// give gives the new file its name: that of the file that it replaces, or a free one.
+// Other programs may create files at the same time, so a free name is taken by a link,
+// which fails if the name exists.
 func give(root *os.Root, temp, file string, d *document.Document) (string, error) {
 	if file != "" {
 		return file, root.Rename(temp, file)
@@ -208,14 +207,14 @@ func give(root *os.Root, temp, file string, d *document.Document) (string, error
 		default:
 			file = fmt.Sprintf("%s-%s-%d%s", d.Name, variant, i, suffix)
 		}
-		err := root.Link(temp, file) // does not replace what is there
+		err := root.Link(temp, file) // fails if the name exists
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err == nil {
 			err = root.Remove(temp)
 		} else if _, stat := root.Lstat(file); errors.Is(stat, fs.ErrNotExist) {
-			err = root.Rename(temp, file) // a file system without links
+			err = root.Rename(temp, file) // a file system without hard links
 		}
 		return file, err
 	}

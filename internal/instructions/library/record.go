@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// record writes down documents that are new in the directory.
+// record stores documents that are new in the directory.
 func (l *Library) record(ctx context.Context, changes []change, then func()) error {
 	ctx, cancel := context.WithTimeout(ctx, dbTime)
 	defer cancel()
@@ -44,7 +44,7 @@ func (l *Library) record(ctx context.Context, changes []change, then func()) err
 	return nil
 }
 
-// enter writes down one document, and gives it production when that is due.
+// enter stores one document, and makes it production if it may become that by itself.
 func (p *page) enter(c change) (*Act, error) {
 	a := &Act{Op: OpFile, Name: c.name, Version: c.doc.Version}
 	if err := p.addVersion(c); err != nil {
@@ -65,8 +65,8 @@ func (p *page) enter(c change) (*Act, error) {
 	return a, err
 }
 
-// addVersion enters a content, if it is not known, and seals one again that
-// could not be opened any more.
+// addVersion inserts a content if it is new, and replaces one that could not be opened
+// any more.
 func (p *page) addVersion(c change) error {
 	e := edition{c.name, c.doc.Version}
 	sealed := p.l.seal.Seal(nil, nil, c.content, p.l.aad(e))
@@ -95,8 +95,8 @@ func (p *page) addVersion(c change) error {
 	return p.prune(c.name, last+1)
 }
 
-// versionsKept is how many versions a name keeps. A version that bears a label,
-// can be rolled back to, is in the directory, or was revoked is kept in addition.
+// versionsKept is how many versions a name keeps. Versions that have a label, can be
+// rolled back to, are in the directory, or were revoked are kept in addition.
 const versionsKept = 500
 
 func (p *page) prune(name string, newest int64) error {
@@ -111,8 +111,8 @@ func (p *page) prune(name string, newest int64) error {
 	return nil
 }
 
-// addVariant notes that the directory holds the document now, and where. An
-// audience that is new to a withdrawn name is withdrawn too.
+// addVariant stores which version the directory holds now, and in which file. A new
+// audience of a withdrawn name is withdrawn too.
 func (p *page) addVariant(c change) (state string, err error) {
 	state = stateOpen
 	err = p.Row([]any{&state}, `SELECT state FROM instruct_variants WHERE installation = ?1 AND name = ?2 AND state = 'withdrawn' LIMIT 1`,

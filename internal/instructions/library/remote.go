@@ -16,26 +16,25 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// Remote is another Doorward, which gives its documents to a token of this one.
-// What it gives is in memory alone, and is what the policy there lets that
-// token read.
+// Remote is another Doorward, which gives its documents to a token of this one. They are
+// kept in memory only, and are those that the policy there lets the token read.
 type Remote struct {
-	URL string // https; http to this machine alone. The routes are below it
-	// Authorize gives the value of the header Authorization; nil: none. Its error
-	// is ErrCredential where there is none any more.
+	URL string // https, or http to this machine; the routes are below it
+	// Authorize returns the value of the header Authorization; nil: none is sent. Its
+	// error is ErrCredential if there is no credential any more.
 	Authorize func(ctx context.Context) (header string, err error)
-	// Client makes the connections; nil: one of egress that reaches public
-	// addresses. Redirects are not followed, whatever it says.
+	// Client makes the connections; nil: a client of package egress that reaches public
+	// addresses. Redirects are never followed.
 	Client *http.Client
 	Every  time.Duration // between two refreshes; 0: 30 s
-	Stale  time.Duration // how long the last set goes on in an outage; 0: 10 min
+	Stale  time.Duration // how long the last set is served in an outage; 0: 10 min
 }
 
 const (
 	remoteEvery = 30 * time.Second
 	remoteStale = 10 * time.Minute
-	// firstTime is the budget of each request of the first attempt, which
-	// somebody may be waiting for; laterTime that of those after it.
+	// firstTime limits each request of the first attempt, which callers may be waiting
+	// for; laterTime limits the requests of later attempts.
 	firstTime = 2 * time.Second
 	laterTime = 10 * time.Second
 	// retryFirst is the pause after a failed attempt; it doubles up to Every.
@@ -44,23 +43,24 @@ const (
 
 const (
 	maxList  = 8 << 20  // bytes of a list
-	maxReply = 2 << 20  // bytes of one document as JSON, where a byte may take six
+	maxReply = 2 << 20  // bytes of one document as JSON, in which a byte may need six
 	maxFar   = 64 << 20 // bytes of all texts
-	fetchers = 4        // requests at once
+	fetchers = 4        // concurrent requests
 )
 
-// farState is how the remote is.
+// farState is the state of the remote.
 type farState struct {
 	from     string // its origin, for the operator
 	asked    bool
 	stale    bool
-	answered time.Time // when it was last heard whole; zero: never
-	trouble  string    // of the last attempt
-	refused  bool      // it took the credential away
+	answered time.Time // when a refresh last succeeded; zero: never
+	trouble  string    // the error of the last attempt
+	refused  bool      // it refuses the credential
 	problems document.Problems
 }
 
-// judge: a remote that fails goes unnoticed by readers for a while.
+// judge returns the state of a library with a remote. Failures shorter than Stale do not
+// affect readers.
 func (s farState) judge(served int) State {
 	out := State{Remote: true, Problems: s.problems}
 	switch {
@@ -85,26 +85,26 @@ func (s farState) judge(served int) State {
 	return out
 }
 
-// remote asks. One goroutine uses it.
+// remote fetches the documents. Only one goroutine uses it.
 type remote struct {
 	Remote
 	base   *url.URL
 	from   string
 	client http.Client
 
-	etag    string // of the list that the catalog is of
+	etag    string // of the list behind catalog
 	catalog catalog
 	begun   begun
 }
 
-// catalog is all that came of one list.
+// catalog is the result of one list.
 type catalog struct {
 	docs    map[string]farDocument
-	refused document.Problems // entries that are no documents
+	refused document.Problems // problems of entries that were not fetched
 }
 
-// content returns the documents in the order of their names, and why others are
-// none.
+// content returns the documents in the order of their names, and the problems of the
+// others.
 func (c catalog) content() (docs []*document.Document, problems document.Problems) {
 	problems = c.refused
 	for _, name := range slices.Sorted(maps.Keys(c.docs)) {
@@ -117,17 +117,17 @@ func (c catalog) content() (docs []*document.Document, problems document.Problem
 	return docs, problems
 }
 
-// farDocument is what was made of one entry of the remote's list.
+// farDocument is the result of one entry of the remote's list.
 type farDocument struct {
 	listed Listed
 	doc    *document.Document // nil: refused
 	why    document.Problems
-	again  bool // the answer was wrong, not the document: it is asked for once more
+	again  bool // the answer was wrong, not the document: it is fetched again
 	came   bool // there was an answer
 	bytes  int64
 }
 
-// begun is what has come of a list of which not everything came.
+// begun holds the documents of a list that was not fetched completely.
 type begun struct {
 	etag string // of the list; empty: nothing is kept
 	list []Listed

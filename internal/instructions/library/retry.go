@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// waitLeast is the shortest pause after an answer that it is too early, and
-	// the one after a 429 that does not say how long; waitMost is the longest,
-	// whatever the remote wants.
+	// waitLeast is the shortest pause after an answer that asks for one, and the pause
+	// after a 429 without Retry-After; waitMost is the longest, whatever the remote asks
+	// for.
 	waitLeast = time.Second
 	waitMost  = 10 * time.Second
-	// waitAll is how long a refresh may take where the remote makes it wait. The
-	// first attempt, for which somebody may be waiting, has firstTime.
+	// waitAll bounds a refresh during which the remote asks for pauses. The first
+	// attempt, which callers may be waiting for, has firstTime.
 	waitAll = 2 * time.Minute
 )
 
-// busyAnswer: somebody answered that it is too early.
+// busyAnswer is an answer with 429 or 503.
 type busyAnswer struct {
 	status int
-	wait   time.Duration // 0: he does not say for how long, and nobody tries again soon
+	wait   time.Duration // 0: no pause was given, and the request is not repeated in this refresh
 }
 
 func (e *busyAnswer) Error() string { return fmt.Sprintf("it answers with HTTP %d", e.status) }
 
-// busy is what an answer with 429 or 503 means.
+// busy returns the error for an answer with 429 or 503.
 func busy(resp *http.Response, now time.Time) *busyAnswer {
 	wait, ok := retryAfter(resp.Header.Get("Retry-After"), now)
 	if !ok && resp.StatusCode == http.StatusTooManyRequests {
@@ -39,7 +39,7 @@ func busy(resp *http.Response, now time.Time) *busyAnswer {
 	return &busyAnswer{resp.StatusCode, wait}
 }
 
-// retryAfter reads seconds or a date, within bounds; false: it is neither.
+// retryAfter parses seconds or a date, within the bounds; false: it is neither.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -63,17 +63,16 @@ func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	return min(max(at.Sub(now), waitLeast), waitMost), true
 }
 
-// patience is what one refresh has of it: its requests wait together, so that a
-// remote which has had enough is not asked by the others meanwhile.
+// patience is the retry state of one refresh. Its requests wait together, so that a busy
+// remote gets no request from the others meanwhile.
 type patience struct {
 	end time.Time
 
 	mu   sync.Mutex
-	from time.Time // nobody asks before
+	from time.Time // no request is made before
 }
 
-// with makes a request, and makes it again while the answer is that it is too
-// early and there is time left.
+// with makes a request, and repeats it while the remote is busy and there is time left.
 func (p *patience) with(ctx context.Context, ask func() error) error {
 	for {
 		p.mu.Lock()
@@ -90,8 +89,8 @@ func (p *patience) with(ctx context.Context, ask func() error) error {
 	}
 }
 
-// later puts off what is asked by some time, and a part of it more, so that
-// several mirrors do not come back at once; false: there is no time for that.
+// later postpones all requests by a pause and a random part of it, so that several
+// mirrors do not return at the same time; false: there is no time for that.
 func (p *patience) later(wait time.Duration) bool {
 	from := time.Now().Add(wait + rand.N(wait/4))
 	if from.After(p.end) {

@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// Revoke withdraws a version for good, or with "" the whole name until the next
-// Promote. If the version was production, its audience gets nothing of that
-// name until a Promote or a Rollback. Errors: ErrUnknown, ErrAmbiguous,
-// ErrRevoked, ErrRemote.
+// Revoke withdraws a version permanently, or with "" the whole name until the next
+// Promote. If the version was production, its audience gets no document of that name
+// until a Promote or a Rollback. Errors: ErrUnknown, ErrAmbiguous, ErrRevoked, ErrRemote.
 func (l *Library) Revoke(ctx context.Context, name, version string, note Note) (*Act, error) {
 	return l.act(ctx, note, Act{Op: OpRevoke, Name: name}, func(p *page, a *Act) error {
 		if version == "" {
@@ -61,8 +60,8 @@ func (p *page) revoke(a *Act, version string) error {
 	return nil
 }
 
-// unlabel takes all labels of a version away, or with "" production of every
-// audience, and notes which of them were production.
+// unlabel removes all labels of a version, or with "" the production label of every
+// audience, and adds the production labels among them to the moves.
 func (p *page) unlabel(a *Act, version string) error {
 	const gone = ` FROM instruct_labels WHERE installation = ?1 AND name = ?2 AND (version = ?3 OR ?3 = '' AND label = 'production')`
 	err := p.Each(func(scan func(...any) error) error {

@@ -6,11 +6,10 @@ import (
 	"math"
 )
 
-// Rollback undoes the last act that made something of a name production: for each
-// audience that the act moved, production is what it was before. It can be
-// repeated. A version that was revoked meanwhile is skipped in favour of the
-// production version before it. Errors: ErrUnknown, ErrWithdrawn, ErrAbsent,
-// ErrNoEarlier, ErrDamaged, ErrRemote.
+// Rollback undoes the last act that made a version of a name production: each audience
+// that the act moved gets its earlier production version. It can be repeated. A version
+// that was revoked meanwhile is skipped, and the production version before it is taken.
+// Errors: ErrUnknown, ErrWithdrawn, ErrAbsent, ErrNoEarlier, ErrDamaged, ErrRemote.
 func (l *Library) Rollback(ctx context.Context, name string, note Note) (*Act, error) {
 	return l.act(ctx, note, Act{Op: OpRollback, Name: name, Label: Production}, func(p *page, a *Act) error {
 		last, err := p.last(name)
@@ -27,21 +26,21 @@ func (l *Library) Rollback(ctx context.Context, name string, note Note) (*Act, e
 	})
 }
 
-// back is a way back for one key.
+// back is a step back for one key.
 type back struct {
 	key
-	act  int64 // that is undone; of what is held, beyond all
+	act  int64 // the act that is undone; the maximum for a key without production
 	from string
 	to   production
 }
 
-// production is one thing that was production.
+// production is one entry of the stack of production versions.
 type production struct {
 	act     int64
 	version string
 }
 
-// last are the ways back from the last act of a name.
+// last returns the steps back from the last act of a name.
 func (p *page) last(name string) (out []back, err error) {
 	r, err := read(p.Tx, p.l.o.Installation, func(edition) bool { return true })
 	if err != nil {
@@ -82,7 +81,7 @@ func (p *page) last(name string) (out []back, err error) {
 	return out, nil
 }
 
-// way finds the way back of one key.
+// way returns the step back of one key.
 func (p *page) way(k key, s *shelf) (b back, ok bool, err error) {
 	b = back{key: k, from: s.labels[Production], act: math.MaxInt64}
 	var was []production

@@ -10,23 +10,21 @@ import (
 )
 
 const (
-	// minPrefix is how many digits of a version an operator must give, and
-	// minReader how many a reader must give, so that a reader cannot guess a
-	// version.
+	// minPrefix is how many digits of a version an operator must give. A reader must give
+	// minReader, so that it cannot guess a version.
 	minPrefix = 4
 	minReader = 12
 )
 
-// isLabel: nothing is both a label and the beginning of a version.
+// isLabel reports whether s can be a label. It cannot be a prefix of a version too.
 func isLabel(s string) bool { return document.ValidName(s) && !isPrefix(s, minPrefix) }
 
-// isPrefix reports whether s can be a version or the beginning of one.
+// isPrefix reports whether s can be a version or its prefix of at least so many digits.
 func isPrefix(s string, digits int) bool {
 	return len(s) >= digits && len(s) <= 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// row is a version as the database has it, its content aside. Times are
-// milliseconds, 0 is never.
+// row is a row of a version, without its content. Times are milliseconds; 0 means never.
 type row struct {
 	name, variant, version  string
 	number, bytes           int64
@@ -42,7 +40,7 @@ func (r *row) places() []any {
 	return []any{&r.name, &r.variant, &r.version, &r.number, &r.bytes, &r.seen, &r.labelled, &r.revoked}
 }
 
-// selectRows are the versions that a condition leaves, by name, newest first.
+// selectRows returns the versions that match a condition, by name, newest first.
 func selectRows(tx *store.Tx, where string, args ...any) (out []row, err error) {
 	err = tx.Each(func(scan func(...any) error) error {
 		var r row
@@ -56,9 +54,9 @@ func selectRows(tx *store.Tx, where string, args ...any) (out []row, err error) 
 	return out, nil
 }
 
-// matching are the versions of a name that begin with a prefix.
+// matching returns the versions of a name that begin with a prefix.
 func matching(tx *store.Tx, installation, name, prefix string) ([]row, error) {
-	// No digit of a version is beyond f.
+	// "g" sorts after every digit of a version.
 	return selectRows(tx, `AND name = ?2 AND version >= ?3 AND version < ?4`, installation, name, prefix, prefix+"g")
 }
 
@@ -74,7 +72,7 @@ func (p *page) row(e edition) (r row, err error) {
 	return r, err
 }
 
-// resolve is the one version that a prefix means.
+// resolve returns the only version with a prefix.
 func (p *page) resolve(name, prefix string) (row, error) {
 	if !isPrefix(prefix, minPrefix) {
 		return row{}, ErrUnknown
@@ -100,8 +98,8 @@ func (p *page) setState(k key, state string) error {
 	return nil
 }
 
-// label gives a label to a version, and returns the version that had it. A new
-// production version is put on top of the stack of earlier ones.
+// label sets a label to a version, and returns the version that had it before. A new
+// production version is pushed on the stack of production versions.
 func (p *page) label(k key, label, version string) (from string, err error) {
 	err = p.Row([]any{&from}, `SELECT version FROM instruct_labels WHERE installation = ?1 AND name = ?2 AND variant = ?3 AND label = ?4`,
 		p.l.o.Installation, k.name, k.variant, label)
@@ -132,10 +130,10 @@ func (p *page) setLabel(k key, label, version string) error {
 	return nil
 }
 
-// history is how many times a rollback can go back.
+// history is how many times a rollback can be repeated.
 const history = 100
 
-// push notes what became production.
+// push records a new production version.
 func (p *page) push(k key, version string) error {
 	if p.acts[k.name] == 0 {
 		var last int64

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// leaveAfter is how long Run waits at its end for a look that hangs in a file
-// system, before it leaves it behind. Such a look writes nothing any more.
+// leaveAfter is how long Run waits at its end for a look that hangs in a file system,
+// before it abandons it. Such a look stores nothing any more.
 const leaveAfter = time.Second
 
-// Run looks at the directory every second, or asks the remote, and writes down
-// what is counted, until ctx ends.
+// Run watches the directory every second, or follows the remote, and writes the counts,
+// until ctx ends.
 func (l *Library) Run(ctx context.Context) {
 	l.running.Store(true)
 	defer l.running.Store(false)
@@ -35,11 +35,11 @@ func (l *Library) Run(ctx context.Context) {
 	}
 }
 
-// tendEvery is how often counts are written when there is something new, and a
-// book that could not be read is read again.
+// tendEvery is how often new counts are written, and a book that could not be read is
+// read again.
 const tendEvery = time.Second
 
-// tend is the part of Run that knows the database alone.
+// tend is the part of Run that uses only the database.
 func (l *Library) tend(ctx context.Context) {
 	stop := l.o.DB.Listen(func(topic string) {
 		if topic == topicLabels || topic == "" {
@@ -64,8 +64,7 @@ func (l *Library) tend(ctx context.Context) {
 	}
 }
 
-// outage says in the log when something stops and begins to work, and not each
-// time that it fails.
+// outage logs the begin and the end of an outage, and not each failure.
 type outage struct {
 	log        *slog.Logger
 	begin, end string
@@ -74,7 +73,7 @@ type outage struct {
 
 func (o *outage) see(ctx context.Context, err error) {
 	switch {
-	case ctx.Err() != nil: // that is why
+	case ctx.Err() != nil: // the end of Run is the cause
 	case err != nil && !o.down:
 		o.log.Warn(o.begin, "err", err)
 	case err == nil && o.down:
@@ -90,7 +89,7 @@ func (l *Library) hear() {
 	}
 }
 
-// again reads the book after somebody else may have changed it.
+// again reads the book after another process may have changed it.
 func (l *Library) again(ctx context.Context) error {
 	if l.remote != nil {
 		return nil

@@ -16,43 +16,43 @@ import (
 
 const (
 	maxFiles   = 1000      // documents of a directory
-	maxEntries = 20_000    // names in it, whatever they are
+	maxEntries = 20_000    // entries of a directory, of any kind
 	maxContent = 256 << 10 // bytes of a document
 	suffix     = ".md"
 )
 
-// settle is how far apart two looks are that find the same, for a file that was
-// changed less than a second ago to be whole.
+// settle is the time between two equal looks after which a file counts as complete if it
+// was changed less than a second ago.
 const settle = 200 * time.Millisecond
 
-// scanner looks at one directory again and again, and reads what changed. One
+// scanner looks at one directory repeatedly, and reads the files that changed. Only one
 // goroutine uses it.
 type scanner struct {
 	dir   string
-	whole func(name string) (stamp, bool) // files that were put there complete
+	whole func(name string) (stamp, bool) // files that Put wrote completely
 	files map[string]*file
 }
 
-// file is what the scanner knows of one.
+// file is the state of one file.
 type file struct {
 	stamp  stamp
 	since  time.Time // when this stamp was first found
-	moving bool      // found once and not read: somebody may be writing
-	gone   bool      // was not there at the last look
+	moving bool      // not read yet, because it may still be written
+	gone   bool      // it was missing at the last look
 
-	content  []byte             // that was read last
+	content  []byte             // as read last
 	doc      *document.Document // of it
-	problems document.Problems  // why there is none
+	problems document.Problems  // the reasons for which there is none
 }
 
-// sight is what one look found. Err says why there was none; it wraps
-// fs.ErrNotExist where the directory is missing.
+// sight is the result of one look. err is the reason for which it failed; it wraps
+// fs.ErrNotExist if the directory is missing.
 type sight struct {
 	err    error
-	dir    fs.FileInfo // the directory that was looked into
-	names  []string    // of files, in order
+	dir    fs.FileInfo // the directory that was read
+	names  []string    // of files, sorted
 	files  map[string]file
-	over   int // documents beyond the limit
+	over   int // number of documents beyond the limit
 	moving bool
 }
 
@@ -60,7 +60,7 @@ func newScanner(dir string) *scanner {
 	return &scanner{dir: dir, files: make(map[string]*file), whole: func(string) (stamp, bool) { return stamp{}, false }}
 }
 
-// look finds what is there now.
+// look reads the present state of the directory.
 func (s *scanner) look() sight {
 	root, err := openDir(s.dir)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *scanner) look() sight {
 	return out
 }
 
-// openDir opens a directory that only the daemon's user and root can write to.
+// openDir opens a directory that only the daemon's user or root owns and can write to.
 func openDir(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -110,8 +110,8 @@ func openDir(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// list returns the names of documents, in order. Hidden files are none: editors
-// keep their own beside the one that they edit.
+// list returns the names of documents, sorted. Hidden files are ignored, because editors
+// keep their own beside the edited one.
 func list(root *os.Root) (names []string, over int, err error) {
 	d, err := root.Open(".")
 	if err != nil {
@@ -142,11 +142,11 @@ func list(root *os.Root) (names []string, over int, err error) {
 	return names, 0, nil
 }
 
-// one looks at a name, and reads the file when it changed and is whole.
+// one looks at a name, and reads the file when it has changed and is complete.
 func (s *scanner) one(root *os.Root, name string, now time.Time) {
 	fi, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return // forget sees it
+		return // forget handles it
 	}
 	f := s.files[name]
 	if f == nil {
@@ -171,13 +171,13 @@ func (s *scanner) one(root *os.Root, name string, now time.Time) {
 	}
 }
 
-// fail makes the file one that cannot be used.
+// fail marks the file as one that cannot be used.
 func (f *file) fail(name, text string) {
 	f.content, f.doc, f.problems = nil, nil, document.Problems{{File: plaintext.Name(name), Line: 1, Text: text}}
 }
 
-// read reads the file and parses it. One that changes meanwhile stays for the
-// next look.
+// read reads the file and parses it. A file that changes meanwhile is left to the next
+// look.
 func (f *file) read(root *os.Root, name string) {
 	f.moving = false
 	if text := f.refuse(name); text != "" {
@@ -189,7 +189,7 @@ func (f *file) read(root *os.Root, name string) {
 	case err != nil:
 		f.fail(name, fmt.Sprintf("cannot be read: %v", bare(err)))
 	case !whole:
-		f.stamp, f.moving = stamp{}, true // whatever is found next is new
+		f.stamp, f.moving = stamp{}, true // the next stamp counts as new
 	default:
 		f.parse(name, content)
 	}
@@ -220,9 +220,8 @@ func (f *file) refuse(name string) string {
 	return f.stamp.refuse()
 }
 
-// content reads a file that must be the one of the stamp, before and after.
-// The open does not wait, as it would for a named pipe that was put in its
-// place meanwhile.
+// content reads a file that must have the stamp before and after. The open does not
+// block, as it would for a named pipe that replaced the file meanwhile.
 func content(root *os.Root, name string, st stamp) (content []byte, whole bool, err error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|asItIs, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +241,7 @@ func content(root *os.Root, name string, st stamp) (content []byte, whole bool, 
 	return content, same && int64(len(content)) == st.size, err
 }
 
-// is reports whether an open file is the one of the stamp.
+// is reports whether an open file has the stamp.
 func (s stamp) is(f *os.File) (bool, error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -252,8 +251,8 @@ func (s stamp) is(f *os.File) (bool, error) {
 	return st == s, err
 }
 
-// forget drops what is not there any more: editors take a file away for a
-// moment, so it must be missing twice.
+// forget removes files that are missing at two looks. Editors remove a file for a moment,
+// so one look is not enough.
 func (s *scanner) forget(names []string) {
 	for name, f := range s.files {
 		switch _, there := slices.BinarySearch(names, name); {
@@ -266,7 +265,7 @@ func (s *scanner) forget(names []string) {
 	}
 }
 
-// bare is an error without the path, which the problem names already.
+// bare returns an error without the path, which the problem has already.
 func bare(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -2,14 +2,14 @@ package library
 
 import "github.com/doorward/doorward/internal/base/store"
 
-// Migrations are the schema of the library.
+// Migrations returns the schema of the library.
 //
-// Nothing is NULL. Times are milliseconds; 0 is "never". A variant is what
-// guide.Document.Variant says: the documents of one name for different
+// No column is NULL. Times are milliseconds; 0 means "never". variant is
+// document.Document.Variant: it distinguishes the documents of one name for different
 // audiences.
 func Migrations() []store.Migration {
 	return []store.Migration{{Name: "library-1", SQL: []string{
-		// Every content there ever was, sealed. number counts within a name.
+		// Every content that was ever stored, sealed. number counts within a name.
 		`CREATE TABLE instruct_versions (
 			installation TEXT NOT NULL,
 			name TEXT NOT NULL,
@@ -23,9 +23,10 @@ func Migrations() []store.Migration {
 			content BLOB NOT NULL,
 			PRIMARY KEY (installation, name, version)
 		) STRICT`,
-		// open: a changed file becomes production. held: its production was
-		// revoked, withdrawn: its whole name was; both wait for a promote. seen
-		// is the version that the directory held last, file where.
+		// open: a changed file becomes production. held: its production version was
+		// revoked. withdrawn: its whole name was revoked. held and withdrawn end with a
+		// promotion. seen is the version that the directory held last, file the file of
+		// it.
 		`CREATE TABLE instruct_variants (
 			installation TEXT NOT NULL,
 			name TEXT NOT NULL,
@@ -44,9 +45,8 @@ func Migrations() []store.Migration {
 			moved_at INTEGER NOT NULL,
 			PRIMARY KEY (installation, name, variant, label)
 		) STRICT`,
-		// The stack of production versions, the present one last, for rollback.
-		// Variants that one act moved together bear its number, which rises within a
-		// name.
+		// The stack of production versions for rollback, the present one last. Variants
+		// that one act moved together have its number, which rises within a name.
 		`CREATE TABLE instruct_productions (
 			installation TEXT NOT NULL,
 			name TEXT NOT NULL,
@@ -75,7 +75,7 @@ func Migrations() []store.Migration {
 	}}}
 }
 
-// topicLabels is signalled when versions or labels changed.
+// topicLabels is signalled when versions or labels have changed.
 const topicLabels = "instructions"
 
 // The states of a variant.

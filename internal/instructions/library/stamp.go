@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// stamp is the state of a file without its content. Two equal stamps of one name,
-// some time apart, mean that the file was not written.
+// stamp is the state of a file without its content. Two equal stamps of one name, some
+// time apart, mean that the file was not written in between.
 type stamp struct {
 	mode     fs.FileMode
 	uid      uint32
@@ -18,15 +18,15 @@ type stamp struct {
 	ctime    int64
 }
 
-// quiet reports that the file was not changed for a second, by the kernel's
-// clock. It is unreliable after the clock was turned back.
+// quiet reports that the file has not changed for a second, by the kernel's clock. It is
+// unreliable after the clock was set back.
 func (s stamp) quiet(now time.Time) bool {
 	return now.UnixNano()-s.ctime >= int64(time.Second)
 }
 
-// refuse says why a file or directory cannot be trusted: anybody but its owner
-// who can write it could say what agents are told. An access list that lets
-// more users write shows in the group's bits.
+// refuse returns the reason for which a file or directory is not trusted: a user other
+// than its owner who can write it could control what agents are told. An access list that
+// lets more users write shows in the group's bits.
 func (s stamp) refuse() string {
 	switch {
 	case s.uid != 0 && int(s.uid) != os.Geteuid():
@@ -37,7 +37,7 @@ func (s stamp) refuse() string {
 	return ""
 }
 
-// kind is what a thing that is no regular file is called.
+// kind returns the name of a file's type, for a file that is not regular.
 func (s stamp) kind() string {
 	switch s.mode.Type() {
 	case fs.ModeSymlink:

@@ -2,6 +2,6 @@ package library
 
 import "syscall"
 
-// changeTime is when the file was changed last in any way, in nanoseconds since
-// 1970. No program can set it.
+// changeTime returns the time of the last change of the file or its attributes, in
+// nanoseconds since 1970. No program can set it.
 func changeTime(st *syscall.Stat_t) int64 { return st.Ctim.Nano() }

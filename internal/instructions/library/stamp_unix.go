@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// asItIs opens a file without following a link or waiting for a pipe.
+// asItIs opens a file without following a link or blocking on a pipe.
 const asItIs = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// stampOf is that of a file looked at with Lstat or Stat.
+// stampOf returns the stamp of a file from Lstat or Stat.
 func stampOf(fi fs.FileInfo) (stamp, error) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

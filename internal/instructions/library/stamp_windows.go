@@ -7,7 +7,7 @@ import (
 
 const asItIs = 0
 
-// stampOf fails: this system does not say by number who owns a file, so no directory is read.
+// stampOf always fails: Windows has no numeric owner of a file, so no directory is read.
 func stampOf(fs.FileInfo) (stamp, error) {
 	return stamp{}, errors.New("instruction directories are not supported on Windows")
 }

@@ -16,29 +16,29 @@ import (
 
 const (
 	lookEvery = time.Second
-	// lookTime is how long the first look, and one that was asked for, waits for
-	// files to become whole.
+	// lookTime is how long the first look, and a requested one, wait for files to become
+	// complete.
 	lookTime = time.Second
-	// chunk is how many changed documents one transaction takes.
+	// chunk is how many changed documents one transaction stores.
 	chunk = 32
 )
 
-// watcher looks at the directory of a library. Its own fields belong to the
-// goroutine of watch, but for those under the library's mu.
+// watcher looks at the directory of a library. Its fields belong to the goroutine of run,
+// except those that the library's mu guards.
 type watcher struct {
 	l *Library
-	// The directory as it was found last, if it ever was, and whether it has been
-	// looked at.
+	// dir is the directory as it was found last; nil: never. identified: identify has
+	// run.
 	dir        fs.FileInfo
 	identified bool
 
-	slow   bool  // of mu, as the rest: the look under way takes too long
-	pass   int64 // the number of the look that is under way
+	slow   bool  // guarded by mu, as the fields below: the present look takes too long
+	pass   int64 // the number of the present look
 	inPass bool
 }
 
-// run looks at the directory every second until ctx ends. All that it does
-// with files is done on its goroutine.
+// run looks at the directory every second until ctx ends. All its file operations are
+// done on its goroutine.
 func (w *watcher) run(ctx context.Context) {
 	s := newScanner(w.l.o.Dir)
 	s.whole = filing{w.l}.putWhole
@@ -62,24 +62,24 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// unused reports that this installation never had documents. A directory that is
-// not configured and did not exist at the start is not looked for later: any
-// program of this user could create it, a server included. Put wakes the watch,
-// because it makes the directory itself.
+// unused reports that this installation never had documents. A directory that is not
+// required and did not exist at the start is not watched: any program of this user could
+// create it, a server included. Put wakes the watcher, because it creates the directory
+// itself.
 func (w *watcher) unused() bool {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	return w.l.found.missing && !w.l.o.Required && len(w.l.book) == 0
 }
 
-// identify notes which directory it is that was looked at, and says when one has
-// come, or has taken the place of another, since the start, before anything of
-// it is taken. One that Put made is hidden from others anew, and trusted.
+// identify remembers the directory that was looked at. It reports a directory that has
+// appeared or was replaced since the start, before anything in it is taken over. A
+// directory that Put created is trusted, but has to be hidden from sandboxes too.
 func (w *watcher) identify(v sight) {
 	first := !w.identified
 	w.identified = true
 	now := v.dir
-	if v.err != nil && !errors.Is(v.err, fs.ErrNotExist) { // what cannot be read is noted all the same
+	if v.err != nil && !errors.Is(v.err, fs.ErrNotExist) { // an unreadable directory is remembered too
 		now, _ = os.Stat(w.l.o.Dir)
 	}
 	if now == nil {
@@ -97,15 +97,15 @@ func (w *watcher) identify(v sight) {
 	w.dir = now
 }
 
-// isMade reports whether Put made the directory.
+// isMade reports whether Put created the directory.
 func (w *watcher) isMade(dir fs.FileInfo) bool {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	return w.l.made != nil && os.SameFile(w.l.made, dir)
 }
 
-// Look has the directory looked at now, and returns when what is there has
-// been taken, at most when ctx ends. A remote is not asked: it returns at once.
+// Look makes the watcher look at the directory now, and returns when the result is taken
+// over, or ctx ends. With a remote it returns at once and does nothing.
 func (l *Library) Look(ctx context.Context) error {
 	if l.remote != nil || l.o.Dir == "" {
 		return nil
@@ -124,15 +124,15 @@ func (l *Library) Look(ctx context.Context) error {
 	}
 }
 
-// look looks at the directory and takes what it finds. A thorough look waits a
-// moment for what is just being written; another leaves that to the next.
+// look looks at the directory and takes over the result. A thorough look waits for files
+// that are being written; another one leaves them to the next look.
 func (w *watcher) look(ctx context.Context, s *scanner, thorough bool) {
 	v := w.glance(s)
 	for end := time.Now().Add(lookTime); thorough && v.moving && time.Now().Before(end); v = w.glance(s) {
 		pause(ctx, settle)
 	}
 	if v.err != nil && !thorough {
-		pause(ctx, settle) // it may just be being replaced
+		pause(ctx, settle) // it may be being replaced
 		v = w.glance(s)
 	}
 	if ctx.Err() == nil {
@@ -141,7 +141,7 @@ func (w *watcher) look(ctx context.Context, s *scanner, thorough bool) {
 	}
 }
 
-// glance is one look of the scanner. While it takes too long, the library is
+// glance is one look of the scanner. While it takes longer than slowAfter, the library is
 // not OK.
 func (w *watcher) glance(s *scanner) sight {
 	w.l.mu.Lock()
@@ -158,7 +158,7 @@ func (w *watcher) glance(s *scanner) sight {
 	return v
 }
 
-// lags says that the n-th look takes too long, if it still goes on.
+// lags marks the n-th look as too slow, if it is still running.
 func (w *watcher) lags(n int64) {
 	w.l.mu.Lock()
 	changed := false
@@ -170,8 +170,8 @@ func (w *watcher) lags(n int64) {
 	w.l.publisher.tell(changed)
 }
 
-// take makes the found documents the current ones, and stores the new versions.
-// The served set changes once, when all is stored.
+// take makes the found documents the present ones, and stores the new versions. The
+// served set changes once, when all are stored.
 func (w *watcher) take(ctx context.Context, v sight) {
 	f := found{looked: true}
 	if v.err != nil {
@@ -199,7 +199,7 @@ func (w *watcher) take(ctx context.Context, v sight) {
 	}
 }
 
-// settle publishes what a look found.
+// settle applies then under mu, and publishes.
 func (w *watcher) settle(then func()) {
 	w.l.mu.Lock()
 	then()
@@ -208,16 +208,16 @@ func (w *watcher) settle(then func()) {
 	w.l.publisher.tell(changed)
 }
 
-// change is a document that has to be written down.
+// change is a document that has to be stored.
 type change struct {
 	key
 	doc     *document.Document
 	content []byte
 	file    string
-	moved   bool // it is not what the directory held before
+	moved   bool // the directory held another version of the key before
 }
 
-// lay finds out which file holds which document, and what is new in that.
+// lay assigns files to keys, and finds the changes.
 func (w *watcher) lay(v sight, f *found) (here map[key]present, changes []change) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
@@ -240,8 +240,8 @@ func (w *watcher) lay(v sight, f *found) (here map[key]present, changes []change
 	return here, w.changes(here, v)
 }
 
-// incumbentsFirst orders files so that, of two with the same document, the one
-// that had it before keeps it.
+// incumbentsFirst orders the files so that, of two with the same key, the one that had it
+// before keeps it.
 func (w *watcher) incumbentsFirst(v sight) []string {
 	before := make(map[string]bool)
 	for k, s := range w.l.book {
@@ -253,7 +253,7 @@ func (w *watcher) incumbentsFirst(v sight) []string {
 	return append(first, slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return before[name] })...)
 }
 
-// place enters one file.
+// place adds one file.
 func (f *found) place(here map[key]present, name string, seen file) {
 	if seen.doc == nil {
 		f.problems = append(f.problems, seen.problems...)
@@ -272,8 +272,8 @@ func (f *found) place(here map[key]present, name string, seen file) {
 	here[k] = present{file: name, doc: seen.doc}
 }
 
-// keepEarlier enters what a file held when it could still be read: its earlier
-// production goes on.
+// keepEarlier adds the keys of files that cannot be read now: their production version
+// stays in force.
 func (w *watcher) keepEarlier(here map[key]present, v sight) {
 	for k, s := range w.l.book {
 		if f, ok := v.files[s.file]; ok && f.doc == nil {
@@ -284,8 +284,8 @@ func (w *watcher) keepEarlier(here map[key]present, v sight) {
 	}
 }
 
-// changes are the documents that the book does not know as they are now, in
-// order of their names. The caller holds mu.
+// changes returns the documents that differ from the book, in the order of their keys.
+// The caller holds mu.
 func (w *watcher) changes(here map[key]present, v sight) (out []change) {
 	for _, k := range slices.SortedFunc(maps.Keys(here), key.compare) {
 		p := here[k]
@@ -301,8 +301,8 @@ func (w *watcher) changes(here map[key]present, v sight) (out []change) {
 	return out
 }
 
-// Scan reads a directory once by the rules of the watch: its documents, in the
-// order of their files, and why other files are none. document.NewSet judges the
+// Scan reads a directory once by the rules of the watcher: it returns the documents, in
+// the order of their files, and the problems of other files. document.NewSet checks the
 // documents together.
 func Scan(dir string) ([]*document.Document, document.Problems, error) {
 	s := newScanner(dir)
@@ -328,7 +328,7 @@ func Scan(dir string) ([]*document.Document, document.Problems, error) {
 	return docs, problems, nil
 }
 
-// tooMany is the problem of a directory with too many documents.
+// tooMany returns the problem of a directory with too many documents.
 func (v sight) tooMany(dir string) document.Problems {
 	if v.over == 0 {
 		return nil

@@ -2,12 +2,12 @@ package session
 
 import "time"
 
-// Check returns the session of a token, or an *Invalid. It reads memory only, and
-// for a bound session asks the kernel about processes.
+// Check returns the session of a token, or an *Invalid. It reads memory only, and for a
+// bound session asks the kernel about processes.
 //
-// On the Unix socket the session's subject must be the caller's principal, and a
-// bound process must be the caller or above it. The same holds over TCP on this
-// machine, where the system can tell. Elsewhere the token is a bearer secret.
+// On the Unix socket the session's subject must be the caller's principal, and a bound
+// process must be the caller or above it. The binding is also checked over TCP on this
+// machine, if the system can tell the process. Elsewhere the token is a bearer secret.
 func (k *Keeper) Check(token string, c Caller) (*Session, error) {
 	s, reason := k.check(token, c)
 	if reason != "" {
@@ -17,8 +17,8 @@ func (k *Keeper) Check(token string, c Caller) (*Session, error) {
 	return s, nil
 }
 
-// check looks at the token before any row, so that a forged token is refused
-// without a look at the database.
+// check verifies the token before it looks up the session, so that a forged token costs
+// no look-up.
 func (k *Keeper) check(token string, c Caller) (*Session, string) {
 	p, reason := k.read.read(k.ring.Load(), token)
 	if reason != "" {
@@ -35,9 +35,9 @@ func (k *Keeper) check(token string, c Caller) (*Session, string) {
 	if reason != "" {
 		return nil, reason
 	}
-	own := c.Unix && len(c.Processes) > 0 && c.Processes[0] == s.Bind // it asks, so it lives
+	own := c.Unix && len(c.Processes) > 0 && c.Processes[0] == s.Bind // the caller lives
 	if s.Bind != "" && !own && k.o.Gone(s.Bind) {
-		wake(k.poke) // nobody waits for the next turn
+		wake(k.poke) // so that Run ends the session at once
 		return nil, Revoked
 	}
 	if c.Unix && c.Principal != s.Subject || s.Bind != "" && !c.within(s.Bind) {
@@ -46,7 +46,7 @@ func (k *Keeper) check(token string, c Caller) (*Session, string) {
 	return s, ""
 }
 
-// known is the session whose row a token names.
+// known returns the session that a token belongs to.
 func (k *Keeper) known(p payload, now time.Time) (*Session, string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -66,7 +66,7 @@ func (k *Keeper) known(p payload, now time.Time) (*Session, string) {
 	return g.of.copy(), ""
 }
 
-// wake says something once to a loop that may be busy.
+// wake signals a loop without blocking.
 func wake(loop chan struct{}) {
 	select {
 	case loop <- struct{}{}:

@@ -7,14 +7,14 @@ import (
 
 // Stats are counts since Open, for metrics.
 type Stats struct {
-	Issued   int64            // sessions; renewals are not among them
-	Renewed  int64            // tokens that took the place of another
-	Ended    map[string]int64 // sessions, by why
-	Failures map[string]int64 // tokens refused, by why
-	Live     int              // sessions now
+	Issued   int64            // new sessions, without renewals
+	Renewed  int64            // tokens that replaced another
+	Ended    map[string]int64 // sessions, by reason
+	Failures map[string]int64 // refused tokens, by reason
+	Live     int              // live sessions
 }
 
-// counters count for Stats.
+// counters holds the counts of Stats.
 type counters struct {
 	mu sync.Mutex
 	s  Stats

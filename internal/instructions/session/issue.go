@@ -21,7 +21,7 @@ const (
 
 // Issue makes a session and its first token.
 //
-// Errors: ErrRequest, ErrTooMany, or one of the store: then there is no session.
+// Errors: ErrRequest, ErrTooMany, or one of the store; there is no session then.
 func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string, s *Session, err error) {
 	r, err = admit(r)
 	if err != nil {
@@ -54,8 +54,8 @@ func (k *Keeper) Issue(ctx context.Context, r Request, note Note) (token string,
 	return token, e.copy(), nil
 }
 
-// grant adds a token of that id to a session that is not published yet, and sets
-// the session's end to the token's.
+// grant adds a token to a session that is not published yet, and sets the session's end
+// to the token's.
 func (e *entry) grant(sid string, now time.Time) *grant {
 	g := e.next(sid, now)
 	e.grants = append(e.grants, g)
@@ -63,9 +63,9 @@ func (e *entry) grant(sid string, now time.Time) *grant {
 	return g
 }
 
-// next is a token that ends one life from now, and no later than MaxLife after
-// the first. A part of a second at the end is given whole, for what was said
-// to live a second should not live half of one.
+// next returns a new token of the session. It lives for one TTL from now, and ends at
+// most MaxLife after the first token was issued. A fraction of a second is rounded up, so
+// that a TTL is never shortened.
 func (e *entry) next(sid string, now time.Time) *grant {
 	end := now.Add(e.ttl + time.Second - time.Nanosecond).Unix()
 	g := &grant{id: digestOf(sid), of: e, iat: now.Unix(), exp: min(end, e.Issued.Add(MaxLife).Unix())}
@@ -73,14 +73,14 @@ func (e *entry) next(sid string, now time.Time) *grant {
 	return g
 }
 
-// times are what a session says of its newest token.
+// times returns the times of a session whose newest token is g.
 func (e *entry) times(g *grant) (expires, refresh time.Time) {
 	expires = time.Unix(g.exp, 0).UTC()
 	return expires, refreshAfter(e.Issued, time.Unix(g.iat, 0).UTC(), expires)
 }
 
-// room refuses when too many live. Those that are being made at this moment
-// are not counted.
+// room refuses a session when too many are live. Sessions that are being made at this
+// moment are not counted.
 func (k *Keeper) room(subject string) error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -103,7 +103,7 @@ func noted(tx *store.Tx, note Note, s *Session) error {
 	return nil
 }
 
-// admit checks a request and brings it to the form that is kept.
+// admit checks a request and normalises it.
 func admit(r Request) (Request, error) {
 	scope := slices.Clone(r.Scope)
 	slices.Sort(scope)
@@ -129,13 +129,13 @@ func admit(r Request) (Request, error) {
 	return r, nil
 }
 
-// plain: ASCII that shows, without a space.
+// plain reports whether s is printable ASCII without spaces.
 func plain(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
 }
 
-// line is a claimed text as it is kept: one line that shows all that it holds,
-// cut at a character.
+// line returns a claimed text in the form that is stored: one line of printable
+// characters, cut at a character.
 func line(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if !visible.Printable(r) {

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// The keys are one file of the state directory, replaced whole by rename.
+// The keys are one file of the state directory, which is replaced as a whole by a rename.
 const (
 	keyFile  = "session.keys"
 	keyNew   = "session.keys.new"
@@ -21,10 +21,10 @@ const (
 	maxKeys  = 4 << 10 // bytes
 )
 
-// openKeys reads the keys of a state directory, makes them where there are
-// none, and rotates those that are due. A file that is damaged, or that others
-// could have read or written, stays as it is, for somebody to look at: mending
-// its mode would hide that its keys may be known.
+// openKeys reads the keys of a state directory, creates them if there are none, and
+// rotates them when they are due. A file that is damaged, or that others could have read
+// or written, is left as it is for inspection: a repair of its mode would hide that its
+// keys may be known.
 func openKeys(dir string, now time.Time) (*ring, error) {
 	return withKeys(dir, func(r *ring) *ring {
 		switch {
@@ -37,8 +37,8 @@ func openKeys(dir string, now time.Time) (*ring, error) {
 	})
 }
 
-// rotate gives a running daemon its next key. Keys that were lost from the disk
-// are written again; those there that are not ours stay theirs.
+// rotate rotates the keys of a running daemon. Missing keys on disk are written again. If
+// the keys on disk are newer, they are taken over instead.
 func (r *ring) rotate(dir string, now time.Time) (*ring, error) {
 	return withKeys(dir, func(disk *ring) *ring {
 		switch {
@@ -51,8 +51,8 @@ func (r *ring) rotate(dir string, now time.Time) (*ring, error) {
 	})
 }
 
-// withKeys lets change replace the keys (nil: none yet) while no other process
-// does. The result is on disk when withKeys returns.
+// withKeys lets change replace the keys (nil: none yet), under a lock against other
+// processes. The result is on disk when withKeys returns.
 func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 	folder, err := peer.PrivateDir(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 	return after, nil
 }
 
-// readKeys reads the file.
+// readKeys reads the key file.
 func readKeys(root *os.Root) (*ring, error) {
 	b, err := durable.ReadSecret(root, keyFile, maxKeys)
 	if err != nil {
@@ -97,7 +97,7 @@ func readKeys(root *os.Root) (*ring, error) {
 	return r, nil
 }
 
-// writeKeys replaces the file. The caller holds the lock.
+// writeKeys replaces the key file. The caller holds the lock.
 func writeKeys(root *os.Root, r *ring) error {
 	b, err := r.encode()
 	if err != nil {

@@ -17,31 +17,31 @@ import (
 const (
 	keyBytes = 32
 	keyLife  = 30 * 24 * time.Hour
-	keysHeld = 2 // tokens live a day, so the one before the newest is all that is needed
+	keysHeld = 2 // tokens live for a day, so one key before the newest is enough
 )
 
 // key signs tokens.
 type key struct {
-	id     string // 12 hex, the second part of a token
+	id     string // 12 hex digits, the second part of a token
 	secret []byte
 	made   time.Time
 }
 
-// String returns no part of the secret, and so does every other form of it.
+// String returns no part of the secret, and neither does any other form of output.
 func (k key) String() string               { return "[session key]" }
 func (k key) GoString() string             { return k.String() }
 func (k key) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, k.String()) }
 func (k key) MarshalJSON() ([]byte, error) { return nil, errors.New("a session key is not written so") }
 
-// ring are the keys that count, the newest first. It does not change. It prints
-// as little as they do, for fmt asks no method of what is not exported.
+// ring holds the valid keys, newest first. It never changes. It has its own Format,
+// because fmt calls no methods of unexported fields.
 type ring struct{ keys []key }
 
 func (r ring) Format(s fmt.State, _ rune) { _, _ = fmt.Fprintf(s, "[%d session keys]", len(r.keys)) }
 
 func newKey(now time.Time) key {
 	k := key{secret: make([]byte, keyBytes), made: time.Unix(now.Unix(), 0).UTC()}
-	rand.Read(k.secret) // never fails
+	rand.Read(k.secret) // it never fails
 	var id [6]byte
 	rand.Read(id[:])
 	k.id = hex.EncodeToString(id[:])
@@ -59,20 +59,20 @@ func (r *ring) find(id string) (key, bool) {
 	return key{}, false
 }
 
-// due reports whether the newest key has signed long enough. One from a time
-// that has not come would be there for ever.
+// due reports whether the newest key is too old. A key from the far future is due too,
+// because it would never become old.
 func (r *ring) due(now time.Time) bool {
 	age := now.Sub(r.newest().made)
 	return age >= keyLife || age < -MaxLife
 }
 
-// next is the ring with a new key; the last newest is kept for its tokens.
+// next returns the ring with a new key; the former newest is kept for its tokens.
 func (r *ring) next(now time.Time) *ring {
 	keys := append([]key{newKey(now)}, r.keys...)
 	return &ring{keys[:min(len(keys), keysHeld)]}
 }
 
-// keysDoc is the file of the keys.
+// keysDoc is the content of the key file.
 type keysDoc struct {
 	Version int      `json:"version"`
 	Keys    []keyDoc `json:"keys"`
@@ -93,14 +93,14 @@ func (r *ring) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// parseRing reads the file. Any irregularity damages the whole file: a foreign
-// key must not sign, and a key of ours must not be lost unnoticed.
+// parseRing parses the key file. Any irregularity makes the whole file invalid: a foreign
+// key must not sign, and a lost key must not go unnoticed.
 func parseRing(b []byte) (*ring, error) {
 	var doc keysDoc
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&doc); err != nil {
-		return nil, errors.New("it is not the JSON of keys") // the decoder's words quote what it read
+		return nil, errors.New("it is not the JSON of keys") // the decoder's error quotes what it read
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is data after its end")

@@ -12,9 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Open reads keys and rows, or makes keys where there are none. Of the sessions
-// that live by their rows, those end at once whose time is over or whose bound
-// process is gone.
+// Open reads the keys and the rows, or creates keys if there are none. Live sessions that
+// have expired, or whose bound process is gone, end at once.
 func Open(ctx context.Context, o Options) (*Keeper, error) {
 	if o.DB == nil || o.Dir == "" || o.Installation == "" || o.Record == nil {
 		return nil, errors.New("opening the sessions: a database, a directory, an installation and a recorder are needed")

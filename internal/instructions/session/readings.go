@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// maxReadings bounds what is remembered of tokens.
+// maxReadings bounds the remembered tokens.
 const maxReadings = 1024
 
-// readings remembers what good tokens say, because a client sends the same token with
-// each request. Only the MAC and the text are remembered, which cannot change while the
-// keys are the same: whether the session lives and whose it is, [Keeper.Check] asks each
-// time. Tokens that are no good are not remembered.
+// readings caches the payloads of valid tokens, because a client sends the same token
+// with each request. Only the check of the MAC and the parsing are cached, whose result
+// depends on the keys alone; [Keeper.Check] checks each time whether the session is live
+// and whose it is. Invalid tokens are not cached.
 type readings struct {
 	mu sync.RWMutex
-	of *ring // whose keys the MACs are of
+	of *ring // the keys of the MACs
 	by map[digest]payload
 }
 
-// read is what a token says under the keys r; a reason: it is refused.
+// read returns the payload of a token under the keys r, or the reason for which it is
+// refused.
 func (m *readings) read(r *ring, token string) (payload, string) {
 	if len(token) > MaxToken {
 		return payload{}, Malformed
@@ -44,7 +45,7 @@ func (m *readings) find(r *ring, id digest) (payload, bool) {
 	return p, ok
 }
 
-// keep forgets all readings under other keys, and all when there are too many.
+// keep drops all readings under other keys, and all readings when there are too many.
 func (m *readings) keep(r *ring, id digest, p payload) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

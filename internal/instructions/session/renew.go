@@ -9,12 +9,11 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Renew gives a session a new token. Those before it are good for Overlap more,
-// and the session ends no later than MaxLife after its first token: at that
-// bound the new token ends with the old.
+// Renew gives a session a new token. The earlier tokens are valid for Overlap longer. The
+// session ends at most MaxLife after its first token was issued: at that bound the new
+// token ends with the old.
 //
-// Errors: ErrUnknown, ErrTooMany, or one of the store: then the old token goes
-// on.
+// Errors: ErrUnknown, ErrTooMany, or one of the store; the old token stays valid then.
 func (k *Keeper) Renew(ctx context.Context, s *Session, note Note) (token string, renewed *Session, err error) {
 	over := false
 	err = k.act(s.ID, func(e *entry) error {
@@ -56,7 +55,7 @@ func (k *Keeper) renew(ctx context.Context, e *entry, note Note) (string, *Sessi
 	return token, renewed, nil
 }
 
-// successor is the next token of a session, and the session as it will be.
+// successor returns the next token of a session, and the session with its times.
 func (k *Keeper) successor(e *entry, sid string, now time.Time) (*grant, *Session, error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -71,8 +70,7 @@ func (k *Keeper) successor(e *entry, sid string, now time.Time) (*grant, *Sessio
 	return g, next, nil
 }
 
-// adopt puts a committed token in its place. A session that ended meanwhile
-// stays ended.
+// adopt publishes a committed token. A session that has ended meanwhile stays ended.
 func (k *Keeper) adopt(e *entry, g *grant, now time.Time) (*Session, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	turn    = time.Second     // how often Run looks
-	tidy    = time.Minute     // how often what is over is forgotten
-	anew    = 2 * time.Second // until what could not be saved is tried again: a crash would bring a revoked session back
-	chunk   = 256             // ends in one transaction
-	patient = 10 * time.Second
+	turn    = time.Second      // how often Run looks at the sessions
+	tidy    = time.Minute      // how often old rows are deleted
+	anew    = 2 * time.Second  // pause after a failed save; until then a crash would revive a revoked session
+	chunk   = 256              // ends in one transaction
+	patient = 10 * time.Second // time limit of a database operation
 )
 
 const unsaved = "the ends of sessions could not be saved; the sessions have ended nevertheless"
 
-// Run ends sessions whose time is over and those whose bound process is gone,
-// once a second; it forgets what ended 30 days ago, and gives the keys their
-// successor after 30 days. It returns when ctx ends. A disk or a database that
-// hangs keeps it from writing, not from looking.
+// Run ends expired sessions and those whose bound process is gone, once a second. It
+// deletes sessions that ended 30 days ago, and rotates the keys after 30 days. It returns
+// when ctx ends. A disk or a database that hangs delays its writes, not its checks.
 func (k *Keeper) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { upkeep{k}.write(ctx) })
@@ -42,10 +41,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// upkeep ends, saves and forgets sessions for Run.
+// upkeep ends, saves and deletes sessions for Run.
 type upkeep struct{ k *Keeper }
 
-// turn looks once, and tells what ended.
+// turn checks the sessions once, and reports those that ended.
 func (u upkeep) turn() {
 	ended := u.look()
 	u.k.mu.Lock()
@@ -60,9 +59,9 @@ func (u upkeep) turn() {
 	}
 }
 
-// look ends expired sessions in memory, and drops unused tokens. The end of a
-// session does not wait for the database: it is saved later, and found again
-// after a crash.
+// look ends expired and unbound sessions in memory, and drops expired tokens. The end of
+// a session does not wait for the database: it is saved later, and determined again after
+// a crash.
 func (u upkeep) look() (ended []Session) {
 	now := u.k.o.Now()
 	gone := u.gone()
@@ -91,7 +90,7 @@ func (u upkeep) look() (ended []Session) {
 	return ended
 }
 
-// gone asks for each bound process once, without holding anybody up.
+// gone checks each bound process once, without holding a lock.
 func (u upkeep) gone() map[string]bool {
 	bound := make(map[string]bool)
 	u.k.mu.RLock()
@@ -107,7 +106,7 @@ func (u upkeep) gone() map[string]bool {
 	return bound
 }
 
-// write does what waits for a disk.
+// write does the work that waits for a disk.
 func (u upkeep) write(ctx context.Context) {
 	t := time.Tick(tidy)
 	var failed <-chan time.Time // nil: nothing waits
@@ -137,7 +136,7 @@ func (u upkeep) write(ctx context.Context) {
 	}
 }
 
-// save enters the ends that the database does not know.
+// save writes the ends that the database does not have.
 func (u upkeep) save(ctx context.Context) error {
 	for {
 		ctx, cancel := context.WithTimeout(ctx, patient)
@@ -165,7 +164,7 @@ func (u upkeep) saveSome(ctx context.Context) (int, error) {
 	err := u.k.o.DB.Act(ctx, func(tx *store.Tx) error {
 		for _, s := range ends {
 			err := u.k.rows.markEnded(tx, s)
-			if errors.Is(err, errOver) { // the database has known before
+			if errors.Is(err, errOver) { // the end is in the database already
 				continue
 			}
 			if err == nil {
@@ -188,8 +187,7 @@ func (u upkeep) saveSome(ctx context.Context) (int, error) {
 	return len(todo), nil
 }
 
-// tidy forgets sessions that ended long ago, and the oldest of those beyond
-// what is kept at most.
+// tidy deletes sessions that ended long ago, and the oldest ended ones beyond the limit.
 func (u upkeep) tidy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -210,8 +208,8 @@ func (u upkeep) tidy(ctx context.Context) error {
 	return nil
 }
 
-// outdated returns the sessions that ended before a time, and the oldest of the
-// other ended ones beyond a number. An unsaved session is kept.
+// outdated returns the sessions that ended before a time, and the oldest of the other
+// ended ones beyond the limit. A session whose end is not saved is kept.
 func (u upkeep) outdated(before time.Time) (old, over []string) {
 	var ended []*entry
 	u.k.mu.RLock()
@@ -232,13 +230,13 @@ func (u upkeep) outdated(before time.Time) (old, over []string) {
 	return old, over
 }
 
-// rotate gives the keys their successor when it is due.
+// rotate rotates the keys when it is due.
 func (u upkeep) rotate() error {
 	now, held := u.k.o.Now(), u.k.ring.Load()
 	if !held.due(now) {
 		return nil
 	}
-	if err := u.k.place.Check(); err != nil { // else another directory's keys would be taken for ours
+	if err := u.k.place.Check(); err != nil { // else another directory's keys could be taken over
 		return fmt.Errorf("rotating the session keys: %w", err)
 	}
 	next, err := held.rotate(u.k.o.Dir, now)

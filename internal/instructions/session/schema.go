@@ -10,10 +10,10 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Migrations are the schema of the sessions. Times are milliseconds; 0 is "not
-// yet". until is when a token is refused whatever it says of itself: it was
-// replaced, or its time and the tolerance are over. scope holds words: the
-// tiers, and after them makerMark with the id of the maker, if there is one.
+// Migrations returns the schema of the sessions. Times are milliseconds; 0 means "not
+// yet". until is the time from which a token is refused whatever it states: it was
+// replaced, or its time and the tolerance are over. scope holds words: the tiers, then
+// makerMark with the id of the maker, if there is one.
 func Migrations() []store.Migration {
 	return []store.Migration{{Name: "instruct-sessions-1", SQL: []string{
 		`CREATE TABLE instruct_sessions (
@@ -33,7 +33,7 @@ func Migrations() []store.Migration {
 			PRIMARY KEY (installation, id)
 		) STRICT`,
 		`CREATE INDEX instruct_sessions_ended ON instruct_sessions (installation, ended_at)`,
-		// digest is that of the token's id. The token is nowhere.
+		// digest is that of the token's id. The token itself is not stored.
 		`CREATE TABLE instruct_tokens (
 			installation TEXT NOT NULL,
 			digest BLOB NOT NULL,
@@ -48,7 +48,7 @@ func Migrations() []store.Migration {
 	}}}
 }
 
-// makerMark begins the word of the maker. No tier begins so.
+// makerMark is the prefix of the word with the maker. No tier begins with it.
 const makerMark = "maker:"
 
 func scopeColumn(s *Session) string {
@@ -70,7 +70,7 @@ func fromScope(column string) (scope []string, maker string) {
 	return scope, maker
 }
 
-// insert enters a new session with its token.
+// insert inserts a new session with its token.
 func (k *rows) insert(tx *store.Tx, e *entry, g *grant) error {
 	_, err := tx.Exec(`INSERT INTO instruct_sessions (installation, id, subject, scope, project, client, ci, bind, ttl, issued_at, expires_at, ended_at, reason)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, '')`,
@@ -91,8 +91,8 @@ func (k *rows) insertToken(tx *store.Tx, session string, g *grant) error {
 	return nil
 }
 
-// replace enters the next token of a session that lives, and lets those before
-// it end by last.
+// replace inserts the next token of a live session, and makes the earlier ones end by
+// last.
 func (k *rows) replace(tx *store.Tx, s *Session, g *grant, last time.Time) error {
 	n, err := tx.Exec(`UPDATE instruct_sessions SET expires_at = ?3 WHERE installation = ?1 AND id = ?2 AND ended_at = 0`,
 		k.o.Installation, s.ID, s.Expires.UnixMilli())
@@ -110,7 +110,7 @@ func (k *rows) replace(tx *store.Tx, s *Session, g *grant, last time.Time) error
 	return k.insertToken(tx, s.ID, g)
 }
 
-// markEnded enters the end of a session; errOver when its row does not live.
+// markEnded stores the end of a session; errOver: its row is not live.
 func (k *rows) markEnded(tx *store.Tx, s *Session) error {
 	n, err := tx.Exec(`UPDATE instruct_sessions SET ended_at = ?3, reason = ?4 WHERE installation = ?1 AND id = ?2 AND ended_at = 0`,
 		k.o.Installation, s.ID, s.Ended.UnixMilli(), s.Reason)
@@ -127,7 +127,7 @@ func (k *rows) markEnded(tx *store.Tx, s *Session) error {
 	return nil
 }
 
-// load reads what Open needs to know.
+// load reads the sessions and tokens for Open.
 func (k *Keeper) load(ctx context.Context) error {
 	return k.o.DB.Read(ctx, func(tx *store.Tx) error {
 		if err := k.loadSessions(tx, `ended_at = 0 ORDER BY issued_at`, k.o.Installation); err != nil {
@@ -151,7 +151,7 @@ func (k *Keeper) loadSessions(tx *store.Tx, which string, args ...any) error {
 		}
 		s.Scope, s.Maker = fromScope(scope)
 		s.Issued, s.Expires = time.UnixMilli(issued).UTC(), time.UnixMilli(expires).UTC()
-		s.RefreshAfter = s.Expires // its newest token knows better
+		s.RefreshAfter = s.Expires // loadTokens sets it from the newest token
 		if ended > 0 {
 			s.Ended = time.UnixMilli(ended).UTC()
 		}
@@ -165,8 +165,8 @@ func (k *Keeper) loadSessions(tx *store.Tx, which string, args ...any) error {
 	return nil
 }
 
-// loadTokens reads the tokens of sessions that live, the newest last. Those of
-// sessions that have ended are gone.
+// loadTokens reads the tokens of live sessions, the newest last. Ended sessions have
+// none.
 func (k *Keeper) loadTokens(tx *store.Tx) error {
 	err := tx.Each(func(scan func(dest ...any) error) error {
 		var id []byte
@@ -191,8 +191,8 @@ func (k *Keeper) loadTokens(tx *store.Tx) error {
 	return nil
 }
 
-// forget removes expired tokens, the sessions named, and those that ended before
-// a time.
+// forget deletes expired tokens, the sessions with the given ids, and those that ended
+// before a time.
 func (k *rows) forget(tx *store.Tx, now, before time.Time, ids []string) error {
 	_, err := tx.Exec(`DELETE FROM instruct_tokens WHERE installation = ?1 AND until <= ?2`, k.o.Installation, now.UnixMilli())
 	if err != nil {

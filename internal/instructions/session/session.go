@@ -1,20 +1,19 @@
-// Package session keeps the sessions of instruction delivery: who may read
-// protected guidance for a while, and the token that proves it.
+// Package session keeps the sessions of instruction delivery: the right to read protected
+// guidance for a limited time, and the token that proves it.
 //
-// A session makes the reader of a protected text known, so that it can be named
-// in a record and stopped. The package knows neither HTTP nor MCP; its caller has
-// passed the gate.
+// A session makes the reader of a protected text known, so that it can be named in a
+// record and stopped. The package knows neither HTTP nor MCP; its caller has passed the
+// gate.
 //
-// Invariants: a token is valid only in the exact form in which it was issued,
-// under a key of this installation, while its row and its session are in force.
-// The row says what a session may read and for whom it was made; the token
-// repeats that and decides nothing. The database holds a digest of the token's id
-// and never the token. A binding only refuses. The answer to a refused caller is
-// a constant, and no error, record or log line holds any part of a token.
+// Invariants: a token is valid only in the exact form in which it was issued, under a key
+// of this installation, while its row and its session are in force. The row states the
+// scope and the subject of a session; the token repeats them and decides nothing. The
+// database holds a digest of the token's id and never the token. A binding only refuses.
+// The answer to a refused caller is a constant, and no error, record or log line holds
+// any part of a token.
 //
-// Keys and rows are on disk, so tokens outlive a restart. Limit: there is one
-// Keeper for a state directory at a time, and it does not see what another one
-// wrote since Open.
+// Keys and rows are on disk, so tokens outlive a restart. Limit: there is one Keeper for
+// a state directory at a time, and it does not see what another one wrote since Open.
 package session
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Prefix begins every token.
+// Prefix is the prefix of every token.
 const Prefix = "dws1."
 
 // The tiers of content that a session may read.
@@ -39,59 +38,59 @@ const (
 	Structural  = "structural"
 )
 
-// Why a session ended.
+// Reasons for which a session ended.
 const (
 	ReasonEnded   = "ended"   // by its holder
 	ReasonRevoked = "revoked" // by an operator
 	ReasonExpired = "expired" // by time
-	ReasonProcess = "process" // with the process that it was bound to
+	ReasonProcess = "process" // when its bound process ended
 )
 
-// Limits, none of them configurable.
+// Limits, which are not configurable.
 const (
-	MaxToken  = 1024           // bytes
-	MaxLife   = 24 * time.Hour // of a session, renewals included
-	Tolerance = time.Minute    // by which clocks may differ
-	Overlap   = 30 * time.Second
+	MaxToken  = 1024                // bytes
+	MaxLife   = 24 * time.Hour      // of a session, renewals included
+	Tolerance = time.Minute         // allowed difference of clocks
+	Overlap   = 30 * time.Second    // validity of a replaced token
 	Kept      = 30 * 24 * time.Hour // how long an ended session is known
 )
 
 var (
 	// ErrUnknown: there is no such session, or it has ended.
 	ErrUnknown = errors.New("no such session")
-	// ErrRequest is wrapped by refusals of a Request; the rest says what of it.
+	// ErrRequest is wrapped by refusals of a Request, which state the cause.
 	ErrRequest = errors.New("the session cannot be made as asked")
-	// ErrTooMany: too many sessions live at once, of this subject or in all, or
-	// a session was renewed too often within a minute.
+	// ErrTooMany: too many sessions are live, of this subject or in all, or a session was
+	// renewed too often in a short time.
 	ErrTooMany = errors.New("too many sessions")
-	// ErrUnsaved is wrapped where a session has ended and neither its row nor a
-	// record says so yet. Run saves the end; the record is the caller's to make.
+	// ErrUnsaved is wrapped when a session has ended but neither its row nor a record
+	// states it yet. Run saves the end; the caller has to make the record.
 	ErrUnsaved = errors.New("the session has ended, but this is not saved yet")
 )
 
-// Session is one session of delivery. It holds nothing secret.
+// Session is one delivery session. It holds nothing secret.
 type Session struct {
-	ID      string   // 16 hex, of the digest of the first token's id; stays when renewed
+	ID      string   // 16 hex digits of the digest of the first token's id; renewals keep it
 	Subject string   // principal name
 	Scope   []string // of Behavioural and Structural, sorted
 	Project string   // claimed; ^[a-z0-9][a-z0-9._-]{0,62}$ or empty
-	Client  string   // claimed "name/version", one clean line of at most 128 bytes; decides nothing
+	Client  string   // claimed "name/version", one printable line of at most 128 bytes; decides nothing
 	CI      bool     // made by an operator for CI
 	Bind    string   // process instance, "BOOT/PID@START"; empty: not bound
-	Maker   string   // id of the credential that it was made with; empty: of none that has one
+	Maker   string   // id of the credential that it was made with; empty: none with an id
 
-	// Times are UTC. Issued is that of the first token, Expires that of the
-	// newest; both are whole seconds, as in the token. A holder that wants to
-	// go on does something from RefreshAfter on: Renew gives a later end while
-	// there is one, which the Expires of its answer tells, and a new session
-	// does always. It equals Expires once renewing cannot help.
+	// Times are UTC. Issued is the time of the first token, Expires the end of the newest
+	// one; both are whole seconds, as in the token. From RefreshAfter on, a holder that
+	// needs a session for longer should act: Renew moves the end, if its answer has a
+	// later Expires; otherwise a new session is needed. RefreshAfter equals Expires when
+	// renewing cannot help.
 	Issued, Expires, RefreshAfter time.Time
-	Ended                         time.Time // zero: it lives
-	Reason                        string    // why it ended
+	Ended                         time.Time // zero: it is live
+	Reason                        string    // the reason of its end
 }
 
-// Request is what a session is made of. TTL is at most MaxLife and that when it
-// is 0; it is rounded up to whole seconds.
+// Request holds the properties of a new session. TTL is at most MaxLife, which 0 stands
+// for; it is rounded up to whole seconds.
 type Request struct {
 	Subject, Project, Client, Bind, Maker string
 	Scope                                 []string
@@ -99,28 +98,26 @@ type Request struct {
 	CI                                    bool
 }
 
-// Caller is who presents a token. On the Unix socket what is said of it is the
-// kernel's word; elsewhere only the token is looked at, and the process where
-// one is found.
+// Caller is the caller that presents a token. On the Unix socket the kernel attests its
+// properties; elsewhere only the token is checked, and the process if it can be found.
 type Caller struct {
 	Unix      bool
 	Principal string
-	// Processes are what is known at no cost, the caller's own process instance
-	// first, as a rule that alone. Above names it and its ancestors, as peer.Ancestors
-	// does, and is asked when a session is bound to a process that is not among
-	// Processes. Whether its answer is complete changes nothing: who is not in
-	// it is refused, whatever else there may be. Nil: nothing more is known.
+	// Processes are the process instances that are known without cost, the caller's own
+	// first and usually alone. Above returns it and its ancestors, as peer.Ancestors
+	// does; it is called when a session is bound to a process that is not in Processes.
+	// Whether its answer is complete does not matter: a caller whose chain lacks the
+	// bound process is refused. Nil: nothing more is known.
 	Processes []string
 	Above     func() (processes []string, complete bool)
-	// Held is Above for a caller over TCP on this machine, and is asked when a
-	// session is bound. told is false where the system cannot tell whose the
-	// connection is, and of callers elsewhere: the token alone is looked at then.
-	// Nil: it is never told.
+	// Held is Above for a caller over TCP on this machine; it is called when a session is
+	// bound. told is false if the system cannot tell the process of the connection, and
+	// for remote callers: only the token is checked then. Nil: it never can.
 	Held func() (processes []string, told bool)
 }
 
-// within reports whether the caller may show the token of a session that is
-// bound to a process, as far as that can be told.
+// within reports whether the caller may use the token of a session that is bound to a
+// process, as far as that can be determined.
 func (c Caller) within(instance string) bool {
 	if c.Unix {
 		return c.below(instance)
@@ -132,7 +129,7 @@ func (c Caller) within(instance string) bool {
 	return !told || slices.Contains(processes, instance)
 }
 
-// below reports whether the caller is a process, or known to be below it.
+// below reports whether the caller is the process, or known to be below it.
 func (c Caller) below(instance string) bool {
 	if slices.Contains(c.Processes, instance) {
 		return true
@@ -144,91 +141,90 @@ func (c Caller) below(instance string) bool {
 	return slices.Contains(above, instance)
 }
 
-// Note makes, of what is about to be done to a session, the audit record that
-// must be on disk before (store.Tx.Note). It may be called more than once, and
-// must not keep its argument. An act whose Note is nil, or gives nil, fails with
-// store.ErrUnrecorded and does nothing.
+// Note makes the audit record of an act on a session that is about to be committed. The
+// record must be on disk before (store.Tx.Note). It may be called more than once, and
+// must not keep its argument. An act whose Note is nil, or returns nil, fails with
+// store.ErrUnrecorded and has no effect.
 type Note func(*Session) any
 
-// Options of a Keeper.
+// Options configure a Keeper.
 type Options struct {
 	DB           *store.DB // opened with Migrations
-	Dir          string    // state directory, of session.keys
-	Installation string    // tokens and rows of another one are not ours
+	Dir          string    // state directory, for session.keys
+	Installation string    // tokens and rows of another one are not accepted
 	Log          *slog.Logger
 	Now          func() time.Time           // nil: time.Now
 	Gone         func(instance string) bool // nil: peer.Gone
-	// Record makes the record of an end that Run saves: by time, with a process,
-	// or one that End could not save. It is required, and bound to the rules of a
-	// Note.
+	// Record makes the record of an end that Run saves: of an expiry, of the end of a
+	// process, or one that End could not save. It is required, and the rules of Note
+	// apply to it.
 	Record Note
-	// Ended is called once for each session that ends, for any reason, without a
-	// lock held; for sessions that ended while no daemon ran, at the first turn of
-	// Run. It must not block for long. nil: it is not called.
+	// Ended is called once for each session that ends, for any reason, without a lock
+	// held. For sessions that ended while no daemon ran, it is called at the first turn
+	// of Run. It must not block for long. nil: it is not called.
 	Ended func(s Session)
 }
 
-// Keeper keeps the sessions of one installation. Its methods may be called at
-// once.
+// Keeper manages the sessions of one installation. Its methods are safe for concurrent
+// use.
 type Keeper struct {
 	o      Options
 	rows   rows
 	tokens tokens
 	ring   atomic.Pointer[ring]
-	read   readings        // of tokens under ring
-	place  *durable.Pinned // of the keys
+	read   readings        // readings of tokens under ring
+	place  *durable.Pinned // the directory entry of the key file
 	limits limits
 	count  counters
-	over   chan struct{} // closed: what is waited for where there is nothing
-	poke   chan struct{} // Run looks at once
-	slow   chan struct{} // Run saves at once
+	over   chan struct{} // always closed; Done returns it for an unknown session
+	poke   chan struct{} // makes Run look at once
+	slow   chan struct{} // makes Run save at once
 
 	mu       sync.RWMutex
 	sessions map[string]*entry
 	grants   map[digest]*grant
-	live     map[string]int // sessions that live, by subject
-	alive    int            // and in all
-	untold   []Session      // ends that Options.Ended has not heard of
+	live     map[string]int // live sessions, by subject
+	alive    int            // live sessions
+	untold   []Session      // ends that were not reported to Options.Ended yet
 }
 
-// rows are the rows of sessions and tokens in the database.
+// rows reads and writes the rows of sessions and tokens.
 type rows struct{ o *Options }
 
-// tokens says what a token has to say.
+// tokens makes and compares the payloads of tokens.
 type tokens struct {
-	aud string // Installation as tokens name it
+	aud string // the installation in the form that tokens have
 }
 
-// entry is a session with what belongs to it. Keeper.mu guards it, but for
-// acting, which is taken before.
+// entry is a session with its state. Keeper.mu guards it, except acting, which is taken
+// before mu.
 type entry struct {
 	Session
 	ttl     time.Duration
 	done    chan struct{}
 	grants  []*grant
-	unsaved bool // it ended here, and the database does not know
+	unsaved bool // it has ended here, and the database does not have the end
 
 	acting sync.Mutex // one act on its row at a time, so that memory follows the rows in their order
 }
 
-// grant is one token of a session: what its row knows of it. Keeper.mu guards
-// until; the rest stays.
+// grant is one token of a session, as its row describes it. Keeper.mu guards until; the
+// rest never changes.
 type grant struct {
 	id       digest // of its sid
 	of       *entry
-	iat, exp int64     // as the token says, seconds since 1970
-	until    time.Time // refused from here on
+	iat, exp int64     // as in the token, in seconds since 1970
+	until    time.Time // the token is refused from then on
 }
 
-// limits are bounds of what is kept in memory.
+// limits are the bounds of what is kept in memory.
 type limits struct {
-	subject, all int // sessions that live
-	ended        int // sessions that have ended; beyond it the oldest are forgotten before their time
-	renewals     int // tokens of a session that were replaced and still count
+	subject, all int // live sessions
+	ended        int // ended sessions; beyond it the oldest are deleted early
+	renewals     int // tokens of a session that were replaced and are still valid
 }
 
-// Sessions are those that live and those that ended within 30 days, the newest
-// first.
+// Sessions returns the live sessions and those that ended within 30 days, newest first.
 func (k *Keeper) Sessions() []Session {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -242,7 +238,7 @@ func (k *Keeper) Sessions() []Session {
 	return all
 }
 
-// Find is one of Sessions.
+// Find returns one of Sessions.
 func (k *Keeper) Find(id string) (Session, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -253,8 +249,8 @@ func (k *Keeper) Find(id string) (Session, bool) {
 	return *e.copy(), true
 }
 
-// Done is closed when the session ends. It is closed already for one that is
-// not known.
+// Done returns a channel that is closed when the session ends. For an unknown session it
+// is closed already.
 func (k *Keeper) Done(id string) <-chan struct{} {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -264,7 +260,7 @@ func (k *Keeper) Done(id string) <-chan struct{} {
 	return k.over
 }
 
-// copy is the session for somebody else. Keeper.mu is held.
+// copy returns a copy of the session. The caller holds Keeper.mu.
 func (e *entry) copy() *Session {
 	s := e.Session
 	s.Scope = slices.Clone(s.Scope)
@@ -283,8 +279,8 @@ func (k *Keeper) add(e *entry) {
 	}
 }
 
-// end ends a session in memory, once. The caller holds Keeper.mu; when end
-// returns true it calls Options.Ended after releasing it.
+// end ends a session in memory, and reports whether it was live. The caller holds
+// Keeper.mu; when end returns true, the caller calls Options.Ended after releasing it.
 func (k *Keeper) end(e *entry, at time.Time, reason string) bool {
 	if !e.Ended.IsZero() {
 		return false
@@ -299,7 +295,7 @@ func (k *Keeper) end(e *entry, at time.Time, reason string) bool {
 	return true
 }
 
-// newEntry makes a session that is not published yet.
+// newEntry makes an entry that is not published yet.
 func newEntry(s Session, ttl time.Duration) *entry {
 	e := &entry{Session: s, ttl: ttl, done: make(chan struct{})}
 	if !s.Ended.IsZero() {
@@ -308,9 +304,9 @@ func newEntry(s Session, ttl time.Duration) *entry {
 	return e
 }
 
-// refreshAfter is when the holder of the newest token should do something: when
-// three quarters of its life are over, or not before its end where a renewal
-// has just shown that the end stays.
+// refreshAfter returns when the holder of the newest token should renew it: after three
+// quarters of its life. It returns the end of the token when a renewal has reached
+// MaxLife, so that a further one could not extend it.
 func refreshAfter(first, issued, expires time.Time) time.Time {
 	if !issued.Equal(first) && !expires.Before(first.Add(MaxLife)) {
 		return expires
@@ -318,5 +314,5 @@ func refreshAfter(first, issued, expires time.Time) time.Time {
 	return issued.Add(expires.Sub(issued) * 3 / 4).Truncate(time.Second)
 }
 
-// milli keeps what the database keeps of a time.
+// milli truncates a time to the precision of the database.
 func milli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }

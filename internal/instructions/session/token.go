@@ -15,34 +15,34 @@ import (
 	"strings"
 )
 
-// Why a token is refused.
+// Reasons for which a token is refused.
 const (
 	Malformed = "malformed" // not a token
-	MAC       = "mac"       // not one that was given out here
-	Expired   = "expired"   // its time is over, or has not come
-	Revoked   = "revoked"   // its session has ended, or is not known
-	Binding   = "binding"   // another's: principal, process or installation
+	MAC       = "mac"       // not a token that was issued here
+	Expired   = "expired"   // its time is over, or has not begun
+	Revoked   = "revoked"   // its session has ended, or is unknown
+	Binding   = "binding"   // it belongs to another principal, process or installation
 )
 
 var errPayload = errors.New("not the payload of a token")
 
-// Invalid is why a token was refused. It never says anything of the token.
+// Invalid reports why a token is refused. It holds no part of the token.
 type Invalid struct{ Reason string } // one of the constants above
 
 func (e *Invalid) Error() string { return "the session token is refused: " + e.Reason }
 
 const (
-	maxSubject  = 256 // bytes, as JSON writes them; a longer name is a digest in the token
+	maxSubject  = 256 // bytes in JSON; a longer name is replaced by its digest in the token
 	maxAudience = 64
 	sidBytes    = 16
 )
 
 type digest [sha256.Size]byte
 
-// base64url is strict: no bit of a text is left unread.
+// base64url is strict: it refuses unused bits that are not zero.
 var base64url = base64.RawURLEncoding.Strict()
 
-// payload is what a token says. It is written in one way, so that a token has
+// payload is the content of a token. It has only one encoding, so that a token has only
 // one text.
 type payload struct {
 	SID   string   `json:"sid"` // 128 random bits, in hex
@@ -62,13 +62,13 @@ func newSID() string {
 
 func digestOf(sid string) digest { return sha256.Sum256([]byte(sid)) }
 
-// id is how a session is named in public.
+// session returns the public id of a session.
 func (d digest) session() string { return hex.EncodeToString(d[:8]) }
 
-// short is a name as a token carries it: itself, or where JSON writes it with
-// more than limit bytes, its digest.
+// short returns a name in the form that a token carries: the name itself, or its digest
+// if its JSON has more than limit bytes.
 func short(name string, limit int) string {
-	if len(name)*len(`\u0000`) <= limit { // no byte is written longer
+	if len(name)*len(`\u0000`) <= limit { // no byte has a longer escape
 		return name
 	}
 	text, err := json.Marshal(name)
@@ -79,19 +79,19 @@ func short(name string, limit int) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// claims are what the token of a grant says.
+// claims returns the payload of the token of a grant.
 func (k *tokens) claims(s *Session, sid string, g *grant) payload {
 	return payload{SID: sid, Sub: short(s.Subject, maxSubject), Aud: k.aud, Iat: g.iat, Exp: g.exp, Scope: s.Scope, Bind: s.Bind}
 }
 
-// says reports whether a token repeats what is known of its session. A token that
-// does not was never issued, even if its MAC is valid.
+// says reports whether a payload agrees with its session. A token that does not agree was
+// never issued, even if its MAC is valid.
 func (k *tokens) says(p payload, s *Session, g *grant) bool {
 	want := k.claims(s, p.SID, g)
 	return p.Sub == want.Sub && p.Iat == want.Iat && p.Exp == want.Exp && slices.Equal(p.Scope, want.Scope) && p.Bind == want.Bind
 }
 
-// write makes the text of a token.
+// write returns the text of a token.
 func (p payload) write(with key) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -105,16 +105,16 @@ func (p payload) write(with key) (string, error) {
 	return token, nil
 }
 
-// mac is the last part of a token, over what stands before its dot.
+// mac returns the last part of a token, over the text before its dot.
 func (k key) mac(signed string) string {
 	h := hmac.New(sha256.New, k.secret)
 	h.Write([]byte(signed))
 	return base64url.EncodeToString(h.Sum(nil))
 }
 
-// read takes a token apart. Its text is compared, not what it decodes to: two
-// texts that decode alike are two texts. The payload is not looked at before
-// the MAC holds.
+// read verifies and parses a token. The MAC is compared as text, so that another encoding
+// of the same bytes is not accepted. The payload is not parsed before the MAC is
+// verified.
 func (r *ring) read(token string) (p payload, reason string) {
 	if len(token) > MaxToken || !isToken(token) {
 		return p, Malformed
@@ -136,7 +136,7 @@ func (r *ring) read(token string) (p payload, reason string) {
 	return p, ""
 }
 
-// isToken checks the alphabet and the four parts.
+// isToken checks the alphabet and the number of parts.
 func isToken(s string) bool {
 	rest, ok := strings.CutPrefix(s, Prefix)
 	if !ok {
@@ -160,18 +160,18 @@ func isToken(s string) bool {
 	return parts == 3 && length > 0
 }
 
-// sameText compares in constant time, and over digests, so that a length shows
-// nothing either.
+// sameText compares two texts in constant time. It compares digests, so that the time
+// does not depend on the lengths either.
 func sameText(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// parsePayload reads a payload in the one way in which it is written.
+// parsePayload parses a payload, which must have its only valid encoding.
 func parsePayload(text []byte) (payload, error) {
 	var p payload
 	if err := json.Unmarshal(text, &p); err != nil {
-		return p, errPayload // the decoder's words quote what it read
+		return p, errPayload // the decoder's error quotes what it read
 	}
 	again, err := json.Marshal(p)
 	if sid, bad := hex.DecodeString(p.SID); err != nil || !bytes.Equal(again, text) || bad != nil || len(sid) != sidBytes {

@@ -7,28 +7,28 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// code is a way to write bytes as units of a text. In it some characters stand
-// between units and mean nothing, and all others end a run of them.
+// code is an encoding of bytes as units of a text. Some characters are ignored between
+// units; all others end a run of units.
 type code struct {
-	bits  int // of a unit
-	least int // units that the letters and digits of a ref take
+	bits  int // bits of a unit
+	least int // the number of units that a ref takes at least
 	table [256]int8
-	// begins are the pairs of units, the first one in the higher bits, in which a
-	// byte stands that a ref may begin with: bit r for one that starts 2r bits in.
+	// begins is indexed by a pair of units, the first one in the higher bits. Bit r is
+	// set if a byte that begins 2r bits into the pair can begin a ref.
 	begins []uint8
-	// other tells of what the table cannot: the unit at the beginning of text,
-	// and how many bytes it takes.
+	// other decodes what the table cannot: it returns the unit at the beginning of text,
+	// and its size in bytes.
 	other func(text []byte) (unit int8, size int)
 }
 
 // Table entries for bytes that are no unit.
 const (
-	between int8 = -1 - iota
-	ends
-	ask
+	between int8 = -1 - iota // ignored between units
+	ends                     // ends a run
+	ask                      // decided by other
 )
 
-// at is the unit that stands at i, or between, or ends, and its size in bytes.
+// at returns the unit at i, or between, or ends, and its size in bytes.
 func (c *code) at(text []byte, i int) (unit int8, size int) {
 	if unit = c.table[text[i]]; unit != ask {
 		return unit, 1
@@ -38,7 +38,7 @@ func (c *code) at(text []byte, i int) (unit int8, size int) {
 
 var codes = []*code{base64Code(), hexCode()}
 
-// base64Code takes both alphabets, even mixed, with white space anywhere.
+// base64Code accepts both alphabets, even mixed, with white space anywhere.
 func base64Code() *code {
 	c := &code{bits: 6, least: (len("dwi")+refLetters)*8/6 + 1, other: blank}
 	const units = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -71,8 +71,8 @@ func (c *code) withPairs() *code {
 	return c
 }
 
-// blank handles characters outside ASCII: white space and invisible characters
-// count as nothing.
+// blank decodes characters outside of ASCII: white space and invisible characters are
+// ignored, all others end a run.
 func blank(text []byte) (int8, int) {
 	r, size := utf8.DecodeRune(text)
 	if unicode.IsSpace(r) || visible.Hidden(r) || unicode.In(r, unicode.Mn, unicode.Me) {
@@ -81,7 +81,7 @@ func blank(text []byte) (int8, int) {
 	return ends, size
 }
 
-// hexCode takes digits with anything between that is no letter, and with the
+// hexCode accepts digits with any characters between them that are no letters, and the
 // prefixes 0x, \x, #x, \u and %u in front of each number.
 func hexCode() *code {
 	c := &code{bits: 4, least: (len("dwi") + refLetters) * 2, other: prefixed}
@@ -108,7 +108,7 @@ func prefixed(text []byte) (int8, int) {
 	switch c := text[0]; {
 	case c >= utf8.RuneSelf:
 		return blank(text)
-	case c|0x20 == 'x' || c|0x20 == 'u': // without anything in front
+	case c|0x20 == 'x' || c|0x20 == 'u': // without a prefix character before it
 		return ends, 1
 	}
 	if len(text) > 1 && (text[1]|0x20 == 'x' || text[1]|0x20 == 'u' && text[0] != '0') {
@@ -120,14 +120,14 @@ func prefixed(text []byte) (int8, int) {
 	return between, 1
 }
 
-// window is bytes that units stand for, from one bit of them on.
+// window is the sequence of bytes that units encode, beginning at one bit of them.
 type window struct {
 	units []byte
 	bits  int // of a unit: 8, 6 or 4
-	start int // bit
+	start int // the first bit
 }
 
-// at is the j-th byte; false behind the end.
+// at returns the j-th byte; false: it is after the end.
 func (w window) at(j int) (byte, bool) {
 	if w.bits == 8 {
 		if j += w.start / 8; j < len(w.units) {
@@ -143,8 +143,8 @@ func (w window) at(j int) (byte, bool) {
 	return byte((int(w.units[k])<<w.bits | int(w.units[k+1])) >> (2*w.bits - 8 - r)), true
 }
 
-// letter is what the character at the j-th byte is to a ref, and its size in
-// bytes; 0 at the end. Bytes that are no UTF-8 are nothing, one by one.
+// letter returns the folded character at the j-th byte, and its size in bytes; 0 at the
+// end. Each byte that is no UTF-8 counts as nothing.
 func (w window) letter(j int) (letter byte, size int) {
 	b, ok := w.at(j)
 	switch {
@@ -165,8 +165,9 @@ func (w window) letter(j int) (letter byte, size int) {
 	return fold(r), size
 }
 
-// ref reads a ref that begins with the first byte: its letters and digits, with
-// nothing but nothing between. The hyphen may be missing. end is behind the last.
+// ref reads a ref that begins with the first byte: its letters and digits, with only
+// ignored characters between them. The hyphen may be missing. end is the offset after the
+// last one.
 func (w window) ref() (k key, end int, ok bool) {
 	const begin = "dwi"
 	n := -len(begin)
@@ -195,8 +196,8 @@ func (w window) ref() (k key, end int, ok bool) {
 	}
 }
 
-// plausible tells quickly from the first two bytes whether a ref can begin with
-// them: most of what begins with the first goes on with another second one.
+// plausible is a quick check whether a ref can begin with the first two bytes: the second
+// byte excludes most candidates.
 func (w window) plausible() bool {
 	first, _ := w.at(0)
 	next, _ := w.at(1)

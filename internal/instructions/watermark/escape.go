@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// unescape appends what body, the inside of a JSON string, means.
+// unescape appends the decoded form of body, the inside of a JSON string.
 func unescape(text, body []byte) []byte {
 	for len(body) > 0 {
 		n := bytes.IndexByte(body, '\\')
@@ -22,9 +22,9 @@ func unescape(text, body []byte) []byte {
 	return text
 }
 
-// written moves the spans from what body means to where body writes it.
+// written converts spans of the decoded text to spans of body.
 func written(body []byte, spans []span) {
-	var offsets []int // of each byte of the meaning, and of its end
+	var offsets []int // of each decoded byte, and of the end
 	var text []byte
 	for i := 0; i < len(body); {
 		from, n := i, 1
@@ -44,8 +44,8 @@ func written(body []byte, spans []span) {
 	}
 }
 
-// escape appends what the escape that body begins with means, and says how long
-// it is. White space of any kind is a space here.
+// escape appends the decoded form of the escape at the beginning of body, and returns the
+// length of the escape. White space of any kind becomes a space.
 func escape(text, body []byte) ([]byte, int) {
 	if len(body) < 2 {
 		return append(text, body...), len(body)
@@ -66,8 +66,8 @@ func escape(text, body []byte) ([]byte, int) {
 	return utf8.AppendRune(text, r), min(6, len(body))
 }
 
-// unit is what the \u and four digits mean that body begins with; U+FFFD when
-// it begins with none.
+// unit returns the UTF-16 unit of the \u escape at the beginning of body; U+FFFD when
+// there is none.
 func unit(body []byte) rune {
 	if len(body) < 6 || body[0] != '\\' || body[1] != 'u' {
 		return utf8.RuneError

@@ -9,26 +9,26 @@ import (
 // shortest is the least number of bytes that a ref takes in any form.
 const shortest = len("dwi") + refLetters
 
-// span is a place of a text that a ref stands in.
+// span is the place of a ref in a text.
 type span struct {
 	start, end int
 	to         Delivery
 }
 
-// finder looks for refs in texts, one at a time. It is kept for its memory.
+// finder searches texts for refs, one at a time. It is reused to save allocations.
 type finder struct {
 	x       *Index
-	spans   []span // in the text that was looked at last
+	spans   []span // in the text that was searched last
 	units   []byte // of one run
 	place   place  // in that run
-	cut     int    // up to here the words of that run are in spans
-	meaning []byte // of one string
-	most    int    // so many different refs are enough; 0: all are wanted
+	cut     int    // the words of that run up to here are covered by spans
+	meaning []byte // decoded form of one string
+	most    int    // the search stops after so many different refs; 0: it never does
 	met     []Delivery
 }
 
-// take is a finder of the index; give takes it back. Only what is to be cut has
-// to be found to the last.
+// take returns a finder of the index, which give returns to the pool. Only Redact has to
+// find all refs.
 func (x *Index) take(mode Mode) *finder {
 	f := x.pool.Get().(*finder)
 	f.x, f.most, f.met = x, Enough, f.met[:0]
@@ -38,7 +38,7 @@ func (x *Index) take(mode Mode) *finder {
 	return f
 }
 
-// give drops memory that a large value has left behind.
+// give returns a finder to the pool, without large buffers.
 func (x *Index) give(f *finder) {
 	const keep = 4 << 20
 	if cap(f.units) > keep || cap(f.meaning) > keep {
@@ -47,8 +47,8 @@ func (x *Index) give(f *finder) {
 	x.pool.Put(f)
 }
 
-// find is the places of the known refs in text, not sorted, possibly one inside
-// another. They are good until the next call. The time is linear in the text.
+// find returns the places of the known refs in text, not sorted, possibly nested. They
+// are valid until the next call. The time is linear in the text.
 func (f *finder) find(text []byte) []span {
 	f.spans = f.spans[:0]
 	if len(text) < shortest {
@@ -62,7 +62,7 @@ func (f *finder) find(text []byte) []span {
 	return f.spans
 }
 
-// add notes a place.
+// add adds a place.
 func (f *finder) add(s span) {
 	f.spans = append(f.spans, s)
 	if f.most > 0 && !slices.Contains(f.met, s.to) {
@@ -70,10 +70,10 @@ func (f *finder) add(s span) {
 	}
 }
 
-// over reports whether enough was found.
+// over reports whether enough refs were found.
 func (f *finder) over() bool { return f.most > 0 && len(f.met) >= f.most }
 
-// known reads a ref in w and looks it up.
+// known reads a ref in w and looks it up in the index.
 func (f *finder) known(w window) (to Delivery, end int, ok bool) {
 	k, end, ok := w.ref()
 	if !ok {
@@ -83,7 +83,7 @@ func (f *finder) known(w window) (to Delivery, end int, ok bool) {
 	return to, end, ok
 }
 
-// plain finds what stands in the text itself.
+// plain finds refs in the text itself.
 func (f *finder) plain(text []byte) {
 	for i := 0; i+shortest <= len(text) && !f.over(); i++ {
 		if !starts[text[i]] || text[i] < utf8.RuneSelf && !second[text[i+1]] {
@@ -96,11 +96,12 @@ func (f *finder) plain(text []byte) {
 	}
 }
 
-// coded finds what stands in runs of units.
+// coded finds refs in runs of units.
 func (f *finder) coded(c *code, text []byte) {
 	for i := 0; i+c.least <= len(text) && !f.over(); {
-		// A run that is long enough takes all bytes up to there: a byte that ends
-		// one lets us go on behind it. This passes over most of what is no code.
+		// A run that is long enough extends over all bytes up to last. If one of them
+		// ends a run, the search continues after it. This skips most of the text that is
+		// no code.
 		last := i + c.least - 1
 		for last >= i && c.table[text[last]] != ends {
 			last--
@@ -113,8 +114,8 @@ func (f *finder) coded(c *code, text []byte) {
 	}
 }
 
-// run looks at one run that begins at an offset of text, and says where it is
-// over.
+// run searches the run that begins at an offset of text, and returns the offset at which
+// it ends.
 func (f *finder) run(c *code, text []byte, begin int) int {
 	if cap(f.units) < len(text)-begin {
 		f.units = make([]byte, 0, len(text)-begin)
@@ -124,7 +125,7 @@ func (f *finder) run(c *code, text []byte, begin int) int {
 	for i < len(text) {
 		unit, size := c.table[text[i]], 1
 		if unit == ask {
-			if n == 0 && text[i] >= utf8.RuneSelf { // a run that has not begun does not end
+			if n == 0 && text[i] >= utf8.RuneSelf { // a run that has not begun cannot end
 				i++
 				continue
 			}
@@ -146,8 +147,7 @@ func (f *finder) run(c *code, text []byte, begin int) int {
 	return i
 }
 
-// bytes looks at all that the units of one run make, whichever bit of them it
-// begins with.
+// bytes searches the bytes that the units of one run encode, at every bit offset.
 func (f *finder) bytes(c *code, text []byte) {
 	two, mask := 0, len(c.begins)-1
 	for k, unit := range f.units {
@@ -166,8 +166,8 @@ func (f *finder) bytes(c *code, text []byte) {
 	}
 }
 
-// inRun checks one bit of a run. A find takes the whole words that contain its
-// units, because their rest is meaningless.
+// inRun checks for a ref at one bit of a run. A find covers the whole words that contain
+// its units, because the rest of them has no meaning.
 func (f *finder) inRun(c *code, text []byte, bit int) {
 	to, n, ok := f.known(window{f.units, c.bits, bit})
 	if !ok {
@@ -189,8 +189,8 @@ func (f *finder) inRun(c *code, text []byte, bit int) {
 	f.add(span{start, end, to})
 }
 
-// place is where a unit of a run stands. It only goes forward, so that a run
-// full of refs is gone through once.
+// place is the position of a unit of a run. It only moves forward, so that a run full of
+// refs is read once.
 type place struct{ unit, offset int }
 
 func (p *place) to(c *code, text []byte, unit int) {
@@ -206,8 +206,8 @@ func (p *place) to(c *code, text []byte, unit int) {
 	}
 }
 
-// tags finds refs in tag characters, U+E0020 to U+E007E, the invisible copies of
-// ASCII. Characters between them are ignored.
+// tags finds refs in tag characters, U+E0020 to U+E007E, the invisible copies of ASCII.
+// Characters between them are ignored.
 func (f *finder) tags(text []byte) {
 	if !bytes.Contains(text, []byte("\U000E0064")) && !bytes.Contains(text, []byte("\U000E0044")) {
 		return

@@ -7,19 +7,18 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// The role of a character that is neither letter nor digit of a ref.
+// Roles of a character that is no letter or digit of a ref.
 const (
-	nothing byte = 0 // it may stand between them: space, punctuation, symbols, marks, what nobody sees
-	foreign byte = 1 // another letter or digit, which ends it
+	nothing byte = 0 // ignored between them: space, punctuation, symbols, marks, invisible characters
+	foreign byte = 1 // another letter or digit, which ends a ref
 )
 
-// starts are the bytes that the first letter of a ref can begin with: of itself,
-// and of its full-width, circled and mathematical forms. All other bytes are
-// passed over quickly.
+// starts are the first bytes of the first letter of a ref, in plain, full-width, circled
+// and mathematical form. All other bytes are skipped quickly.
 var starts = [256]bool{'d': true, 'D': true, 0xE2: true, 0xEF: true, 0xF0: true}
 
-// second are the bytes that can stand behind a first letter of one byte: the
-// next letter, and what is or begins nothing.
+// second are the bytes that can follow a first letter of one byte: the next letter, an
+// ignored character, or the beginning of a character outside of ASCII.
 var second = secondTable()
 
 func secondTable() (t [256]bool) {
@@ -29,7 +28,7 @@ func secondTable() (t [256]bool) {
 	return t
 }
 
-// ascii is what fold says of ASCII.
+// ascii is fold for ASCII.
 var ascii = asciiTable()
 
 func asciiTable() (t [utf8.RuneSelf]byte) {
@@ -46,8 +45,8 @@ func asciiTable() (t [utf8.RuneSelf]byte) {
 	return t
 }
 
-// fold is the letter or digit of a ref that r is written for, in whatever form,
-// or nothing, or foreign.
+// fold returns the letter or digit of a ref that r stands for in any form, or nothing, or
+// foreign.
 func fold(r rune) byte {
 	if r < utf8.RuneSelf {
 		return ascii[byte(r)]
@@ -64,12 +63,12 @@ func fold(r rune) byte {
 	return nothing
 }
 
-// unstyled is the ASCII letter or digit that r is a form of, 0 for none.
+// unstyled returns the ASCII letter or digit that r is a form of; 0: none.
 func unstyled(r rune) byte {
 	switch {
 	case r >= 0xFF01 && r <= 0xFF5E: // full width
 		return byte(r - 0xFF01 + '!')
-	case r >= 0x1D400 && r <= 0x1D6A3: // mathematical letters: alphabets one after the other
+	case r >= 0x1D400 && r <= 0x1D6A3: // mathematical letters: consecutive alphabets
 		return 'a' + byte((r-0x1D400)%26)
 	case r >= 0x1D7CE && r <= 0x1D7FF: // and digits
 		return '0' + byte((r-0x1D7CE)%10)
@@ -83,8 +82,8 @@ func unstyled(r rune) byte {
 	return letterlike[r]
 }
 
-// letterlike are mathematical letters that have their places elsewhere, and the
-// two that fold to ASCII.
+// letterlike holds the mathematical letters that are encoded elsewhere, and the two
+// characters that fold to ASCII.
 var letterlike = map[rune]byte{
 	'ℂ': 'c', 'ℊ': 'g', 'ℋ': 'h', 'ℌ': 'h', 'ℍ': 'h', 'ℎ': 'h', 'ℐ': 'i', 'ℑ': 'i', 'ℒ': 'l', 'ℓ': 'l', 'ℕ': 'n',
 	'ℙ': 'p', 'ℚ': 'q', 'ℛ': 'r', 'ℜ': 'r', 'ℝ': 'r', 'ℤ': 'z', 'ℨ': 'z', 'ℬ': 'b', 'ℭ': 'c', 'ℯ': 'e', 'ℰ': 'e',

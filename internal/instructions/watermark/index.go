@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Index is the refs that are looked for. It may be used at once by many; a nil
-// one is empty.
+// Index holds the refs that are searched for. It is safe for concurrent use; a nil Index
+// is empty.
 type Index struct {
 	max  int
-	size atomic.Int64 // of known, so that an empty index takes no lock
+	size atomic.Int64 // of known, so that an empty index needs no lock
 	pool sync.Pool    // of *finder
 
 	mu    sync.RWMutex
@@ -36,8 +36,8 @@ func NewIndex(max int) *Index {
 	return x
 }
 
-// Add adds a ref. A known ref gets the later time of the two; when there are too
-// many, the one with the earliest time is dropped. An invalid ref is ignored.
+// Add adds a ref. A known ref gets the later of the two times. When there are too many
+// refs, the one with the earliest time is dropped. An invalid ref is ignored.
 func (x *Index) Add(ref string, d Delivery, at time.Time) {
 	k, ok := keyOf(ref)
 	if !ok {
@@ -62,7 +62,7 @@ func (x *Index) Add(ref string, d Delivery, at time.Time) {
 	x.size.Store(int64(len(x.known)))
 }
 
-// Prune forgets the refs that were last added before a time.
+// Prune drops the refs that were last added before a time.
 func (x *Index) Prune(before time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -76,7 +76,7 @@ func (x *Index) dropOldest() {
 	delete(x.known, heap.Pop(&x.ages).(*entry).key)
 }
 
-// Find is what a ref stands for, in the form that Ref gives it.
+// Find returns the delivery of a ref, given in the form that Ref returns.
 func (x *Index) Find(ref string) (Delivery, bool) {
 	k, ok := keyOf(ref)
 	if !ok || x.Empty() {
@@ -108,13 +108,13 @@ func (a ages) Swap(i, j int) {
 	a[i].pos, a[j].pos = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (a *ages) Push(e any) {
 	e.(*entry).pos = len(*a)
 	*a = append(*a, e.(*entry))
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (a *ages) Pop() any {
 	last := len(*a) - 1
 	e := (*a)[last]

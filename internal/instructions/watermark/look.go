@@ -9,10 +9,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Look looks at the strings of a raw JSON value, the names of members too.
-// Members of it that are named in skip are left out: they are the protocol's
-// own. Under Redact a value that cannot be cut is held back: one where a name
-// at the level of skip would have to change, or where names became equal.
+// Look searches the strings of a raw JSON value, including the names of members. Its
+// members that are named in skip are not searched, because they belong to the protocol.
+// Under Redact a value that cannot be redacted is blocked: one in which a name at the
+// level of skip would have to change, or in which names became equal.
 func (x *Index) Look(mode Mode, raw []byte, skip ...string) Result {
 	if x.Empty() || len(raw) == 0 {
 		return Result{Out: raw}
@@ -36,8 +36,8 @@ func (x *Index) Look(mode Mode, raw []byte, skip ...string) Result {
 	return r
 }
 
-// Text looks at a text that is no JSON, all of it. Under Redact out has
-// Redacted in the places of the refs; otherwise it is s.
+// Text searches a text that is no JSON, all of it. Under Redact, out has Redacted in
+// place of the refs; otherwise it is s.
 func (x *Index) Text(mode Mode, s string) (out string, found []Delivery) {
 	if x.Empty() || len(s) < shortest {
 		return s, nil
@@ -50,14 +50,14 @@ func (x *Index) Text(mode Mode, s string) (out string, found []Delivery) {
 	return s, l.found
 }
 
-// looking is one look at one value.
+// looking is the search of one value.
 type looking struct {
 	*finder
 	cut   bool
 	found []Delivery
-	noted map[Delivery]struct{} // those in found
-	names bool                  // the name of a member was cut
-	stuck bool                  // something was found that cannot be cut
+	noted map[Delivery]struct{} // the elements of found
+	names bool                  // the name of a member was redacted
+	stuck bool                  // something was found that cannot be redacted
 }
 
 func (l *looking) value(raw []byte, skip []string) []byte {
@@ -81,8 +81,8 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 	return rawjson.Set(raw, edits...)
 }
 
-// strings looks at every string in raw. The result is raw itself when nothing
-// was cut.
+// strings searches every string in raw. The result is raw itself when nothing was
+// redacted.
 func (l *looking) strings(raw []byte) []byte {
 	var out []byte
 	copied := 0
@@ -108,8 +108,8 @@ func (l *looking) strings(raw []byte) []byte {
 	return append(out, raw[copied:]...)
 }
 
-// closing is the offset of the quote that ends the string which begins at p, or
-// len(b): a quote ends it when an even number of backslashes stands before.
+// closing returns the offset of the quote that ends the string which begins at p, or
+// len(b). A quote ends it when the number of backslashes before it is even.
 func closing(b []byte, p int) int {
 	for from := p; ; p++ {
 		n := bytes.IndexByte(b[p:], '"')
@@ -127,7 +127,7 @@ func closing(b []byte, p int) int {
 	}
 }
 
-// string looks at one string as it stands between its quotes.
+// string searches one string, given as it is written between its quotes.
 func (l *looking) string(body []byte) (with []byte, changed bool) {
 	if len(body) < shortest {
 		return nil, false
@@ -135,12 +135,12 @@ func (l *looking) string(body []byte) (with []byte, changed bool) {
 	return l.text(body, bytes.IndexByte(body, '\\') >= 0)
 }
 
-// rounds is how often a text is looked at again: what is left around a cut may
-// make another ref. A text that does not come to rest is cut whole.
+// rounds bounds the repetitions of the search: what is left around a cut may form another
+// ref. A text that still has refs after that is redacted as a whole.
 const rounds = 8
 
-// text looks at what body means, with or without escapes, and cuts body itself,
-// so that all else of it stays as it is written.
+// text searches the decoded form of body, and redacts body itself, so that the rest of it
+// stays as it is written.
 func (l *looking) text(body []byte, escaped bool) (with []byte, changed bool) {
 	for range rounds {
 		text := body
@@ -164,7 +164,7 @@ func (l *looking) text(body []byte, escaped bool) (with []byte, changed bool) {
 	return []byte(Redacted), true
 }
 
-// note sorts the spans and remembers what was found.
+// note sorts the spans and records what was found.
 func (l *looking) note(spans []span) {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.start-b.start, b.end-a.end) })
 	for _, s := range spans {
@@ -179,8 +179,8 @@ func (l *looking) note(spans []span) {
 	}
 }
 
-// without is body with the sorted spans cut. The last letter of a place that
-// was cut before may begin another ref: then that place becomes part of it.
+// without returns body with the sorted spans redacted. The last letter of an earlier
+// Redacted may begin another ref: then the earlier one becomes part of the span.
 func without(body []byte, spans []span) []byte {
 	var out []byte
 	last := 0
