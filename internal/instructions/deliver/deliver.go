@@ -271,8 +271,8 @@ func (s *deliveries) ref(r *Reader, name, revision string) string {
 }
 
 // sent stores the ref of a text before the text is sent, so that it is recognised where
-// it turns up. A failure does not withhold the text: the ref is then known only as long
-// as this daemon runs, or until the audit log is read at a later start.
+// it turns up. A failure does not withhold the text: the ref is then known to this daemon,
+// and after a restart only from the audit log (leaks.recollect).
 func (s *deliveries) sent(ctx context.Context, r *Reader, o order, t *Text) {
 	if t.Ref == "" {
 		return

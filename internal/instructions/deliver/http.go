@@ -232,8 +232,8 @@ func (q *request) fail(err error) {
 	p.write(q.w)
 }
 
-// complainEvery is the number of seconds between two log lines about failed requests,
-// whose number callers determine.
+// complainEvery is the number of seconds between two log lines about failed requests. It
+// keeps callers from filling the log.
 const complainEvery = 10
 
 // complain logs a failure that is not the caller's fault.

@@ -58,7 +58,7 @@ func (s *readers) readerOf(a gate.Act) (r *Reader, why string) {
 }
 
 // sessionReader returns the reader for a session on a connection. Where the kernel
-// identifies the caller, it is the connection's principal, whose own the session is;
+// identifies the caller, it is the connection's principal, to which the session belongs;
 // elsewhere it is the session's principal, with the connection beside it. nil: the token
 // that the session was made with is not valid any more.
 func (s *readers) sessionReader(who *principal.Principal, found *session.Session) *Reader {

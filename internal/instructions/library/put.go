@@ -67,7 +67,7 @@ func (f filing) put(ctx context.Context, name string, content []byte, record Rec
 	if err := record(&Act{Op: OpPut, Name: name, Version: d.Version}); err != nil {
 		return fmt.Errorf("recording %s of %s: %w", OpPut, name, err)
 	}
-	// The file system may hang; the operator must not.
+	// A write may block in the file system; the operator's request must not.
 	done := make(chan error, 1)
 	go func() { done <- f.store(d, file, content) }()
 	select {

@@ -59,9 +59,9 @@ func (u upkeep) turn() {
 	}
 }
 
-// look ends expired and unbound sessions in memory, and drops expired tokens. The end of
-// a session does not wait for the database: it is saved later, and determined again after
-// a crash.
+// look ends, in memory, expired sessions and those whose bound process is gone, and drops
+// expired tokens. The end of a session does not wait for the database: it is saved later,
+// and determined again after a crash.
 func (u upkeep) look() (ended []Session) {
 	now := u.k.o.Now()
 	gone := u.gone()

@@ -41,7 +41,7 @@ const (
 // Reasons for which a session ended.
 const (
 	ReasonEnded   = "ended"   // by its holder
-	ReasonRevoked = "revoked" // by an operator
+	ReasonRevoked = "revoked" // by an operator, or with its maker
 	ReasonExpired = "expired" // by time
 	ReasonProcess = "process" // when its bound process ended
 )

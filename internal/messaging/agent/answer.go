@@ -15,7 +15,7 @@ type answer struct {
 	out    any
 	failed bool
 	bare   bool   // without structured content
-	then   func() // called after the answer was sent to a client that is still connected; nil: nothing
+	then   func() // called before the answer is sent to a client that is still connected; nil: nothing
 }
 
 // result is a CallToolResult.

@@ -110,8 +110,9 @@ func (c *call) takeFrom(ctx context.Context, r *reading) (*mail.Batch, error) {
 	return b, nil
 }
 
-// next returns the function that sets the position when the answer reaches its client:
-// after this answer, or none for a client that passes cursors; nil: the position stays.
+// next returns the function that sets the position when the answer is sent to a connected
+// client: after this answer, or none for a client that passes cursors; nil: the position
+// stays.
 func (r *reading) next(c *call, b *mail.Batch) func() {
 	switch {
 	case r.Peek:

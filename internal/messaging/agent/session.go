@@ -95,7 +95,7 @@ const (
 const (
 	keptBound   = 24 * time.Hour
 	keptUnbound = 10 * time.Minute
-	touchMost   = 30 * time.Second // the longest time between two extensions of one lease
+	touchMost   = 30 * time.Second // upper bound of sessions.touch
 )
 
 // sessions is the table of the sessions that were seen.

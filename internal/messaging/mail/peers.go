@@ -75,7 +75,7 @@ type Registration struct {
 	Display, Summary string
 	Inbound          string
 	Labels           map[string]string
-	// Set flags report which of Display, Summary, Inbound and Labels were given.
+	// The Set fields report which of Display, Summary, Inbound and Labels were given.
 	SetDisplay, SetSummary, SetInbound, SetLabels bool
 }
 
