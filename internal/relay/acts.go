@@ -11,31 +11,32 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// target is what is asked of one server, in that server's own names.
+// target is a request to one server, with the server's own names.
 type target struct {
 	resolve.Target
-	b     *backend          // of the Target's server
-	with  *gate.Charge      // what it counts as one call with; nil: nothing
-	found *content.Findings // what content rules met; nil: nobody looks
-	// continues: it was let in as the continuation of a parked call, and is nothing else.
+	b     *backend          // the server's
+	with  *gate.Charge      // the charge that this request shares with others; nil: its own
+	found *content.Findings // what content rules met; nil: the server is not scanned
+	// continues: it was let in as the continuation of a parked call and may only continue
+	// one.
 	continues bool
-	back      bool      // its client has been to the operator's page
-	shelf     *shelving // of a merged list: the answer as it may be used again; nil: it is not
+	back      bool      // its client comes back from the operator's approval page
+	shelf     *shelving // collects the answer of a list for reuse; nil: not kept
 }
 
-// aim finds the server of what was resolved; false when there is none.
+// aim finds the server of a resolved request; false: there is none.
 func (t *table) aim(asked resolve.Target) (target, bool) {
 	b := t.byName[asked.Server()]
 	return target{Target: asked, b: b}, b != nil
 }
 
-// acts describes what callers ask of servers, for the gate.
+// acts describes the acts of callers for the gate.
 type acts struct {
-	own   func(string) bool // the names of the daemon's own user; nil: there are none
+	own   func(string) bool // reports the names of the daemon's own user; nil: there are none
 	table *atomic.Pointer[table]
 }
 
-// of is what an exchange asks of a server.
+// of returns the act of an exchange on a server.
 func (d *acts) of(x *front.Exchange, server, action, name string) gate.Act {
 	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
 	if b := d.table.Load().byName[server]; b != nil {
@@ -47,14 +48,14 @@ func (d *acts) of(x *front.Exchange, server, action, name string) gate.Act {
 	return a
 }
 
-// on is of for what was resolved.
+// on returns the act of an exchange on a resolved target.
 func (d *acts) on(x *front.Exchange, t resolve.Target) gate.Act {
 	return d.of(x, t.Server(), t.Method(), t.Name())
 }
 
-// counted is the act with what it is decided and counted by. The server's limit is
-// checked here, so that a refusal has one record, and a call is counted only once it is
-// let in, so that a refused call takes no place.
+// counted returns the act with its arguments and its charge. The server's limit is checked
+// here, so that a refusal has one record. A call takes a place only after it is let in, so a
+// refused call takes none.
 func (d *acts) counted(x *front.Exchange, t target) gate.Act {
 	act := d.on(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
@@ -64,7 +65,7 @@ func (d *acts) counted(x *front.Exchange, t target) gate.Act {
 	return act
 }
 
-// argsOf are the arguments that a decision may depend on.
+// argsOf returns the arguments that a decision may depend on.
 func argsOf(t target) []byte {
 	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
 		return wire.Get(t.Params(), "arguments")

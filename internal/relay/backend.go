@@ -26,18 +26,18 @@ const poolIdle = 10 * time.Minute
 type backend struct {
 	Server
 	traffic traffic
-	known   atomic.Uint32 // eras that are known to fail, see eraBit
+	known   atomic.Uint32 // eras that are known to fail, as bits of eraBit
 	spoken  atomic.Uint32 // eras that have worked
 	params  paramheader.Table
 	parking parking
 	asking  askers
 	unasked content.Tally
-	// greeted is the connection opened last, for what its server declares.
+	// greeted is the connection opened last; it shows what the server declares.
 	greeted atomic.Pointer[liveConn]
 	owed    listing.Owed
 	trouble atomic.Pointer[trouble]
-	// fallen counts the connections that ended while they were in use, or by the operator:
-	// what comes next is another process.
+	// fallen counts the connections that ended by themselves or by the operator. The next
+	// connection is then to another process.
 	fallen atomic.Uint64
 
 	mu     sync.Mutex
@@ -52,9 +52,8 @@ func newBackend(s Server) *backend {
 	return &backend{Server: s, pool: make(map[string]*link), turn: make(chan struct{}, 1)}
 }
 
-// reserve counts a connection that is about to be opened, against the cap on
-// children. Dead ones are noticed here, so that none of them needs a goroutine
-// that waits for its end.
+// reserve counts a connection that is about to be opened against the cap on instances. Dead
+// connections are noticed here, so that none needs a goroutine that waits for its end.
 func (b *backend) reserve() (release func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +75,7 @@ func (b *backend) reserve() (release func(), err error) {
 	}, nil
 }
 
-// startable is why the server's program may not be started.
+// startable returns the error for a program that may not be started; nil: it may.
 func (b *backend) startable() error {
 	if b.Pin == nil {
 		return nil
@@ -84,11 +83,12 @@ func (b *backend) startable() error {
 	return b.Pin.Start()
 }
 
-// coldTime is how long the start of a program waits for another first start of it.
+// coldTime is how long a start of a program waits for another first start of it.
 const coldTime = 3 * time.Minute
 
-// alone waits until no other process of a program is started that has not worked yet:
-// it may be about to install itself, which two at once would spoil. done must follow.
+// alone waits while another process of a program that has never worked yet is being started:
+// it may be installing itself, and two installations at once could break each other. The
+// caller calls done after the start.
 func (b *backend) alone(ctx context.Context) (done func()) {
 	if b.Kind != upstream.KindStdio || b.spoken.Load() != 0 {
 		return func() {}
@@ -102,8 +102,8 @@ func (b *backend) alone(ctx context.Context) (done func()) {
 	return func() {}
 }
 
-// keep enters an open connection; false when the server was taken out of the
-// configuration while it opened.
+// keep adds an open connection to conns; false: the server was taken out of the configuration
+// while the connection opened.
 func (b *backend) keep(c *liveConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +117,7 @@ func (b *backend) keep(c *liveConn) bool {
 	return true
 }
 
-// prune drops the dead. The caller holds mu.
+// prune drops the dead connections. The caller holds mu.
 func (b *backend) prune() {
 	for c := range b.conns {
 		if !c.alive() {
@@ -148,8 +148,8 @@ func (b *backend) restart() int {
 	return len(open)
 }
 
-// eras lists the eras to try for a client of the given one: its own first, and
-// none that this server is known not to speak.
+// eras lists the eras to try for a client of the given one: the client's own first, without
+// those that this server is known not to speak.
 func (b *backend) eras(client front.Era) []front.Era {
 	switch b.Protocol {
 	case "legacy":
@@ -173,7 +173,7 @@ func (b *backend) eras(client front.Era) []front.Era {
 			out = append(out, e)
 		}
 	}
-	if len(out) == 0 { // every era failed once: look again
+	if len(out) == 0 { // every era failed once: try them again
 		b.known.Store(0)
 		return []front.Era{client, other}
 	}
@@ -182,11 +182,11 @@ func (b *backend) eras(client front.Era) []front.Era {
 
 func eraBit(e front.Era) uint32 { return 1 << uint(e) }
 
-// lacks notes that the server does not speak an era. Reset by a restart of
-// the daemon or a change of the definition, since both make a new backend.
+// lacks notes that the server does not speak an era. A restart of the daemon or a change of
+// the definition makes a new backend and thereby resets the note.
 func (b *backend) lacks(e front.Era) { b.known.Or(eraBit(e)) }
 
-// have is the connection of the key; nil: there is none yet.
+// have returns the pooled link of a key and marks it as used; nil: there is none yet.
 func (b *backend) have(key string) *link {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,8 +197,8 @@ func (b *backend) have(key string) *link {
 	return l
 }
 
-// full reports whether b has so many connections in its pool that clientInfo, which clients
-// choose, makes no further one.
+// full reports whether the pool has so many connections that a clientInfo opens no further
+// one. The bound is needed because clients choose their clientInfo.
 func (b *backend) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +216,7 @@ func (b *backend) poolKey(who *principal.Principal, client front.Era) string {
 	return era + who.Name()
 }
 
-// openFor is a connection that is open for a principal; nil: there is none.
+// openFor returns an open connection of a principal; nil: there is none.
 func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn {
 	key := b.poolKey(who, client)
 	b.mu.Lock()
@@ -229,8 +229,8 @@ func (b *backend) openFor(who *principal.Principal, client front.Era) *liveConn 
 	return nil
 }
 
-// adopt makes a connection the one of all clients of its principal, when its server
-// turned out to be modern: there each request says its client's capabilities.
+// adopt makes a connection the one of all clients of its principal when its server is modern:
+// there each request declares its client's capabilities.
 func (b *backend) adopt(l *link) {
 	if l.says.empty() {
 		return
@@ -244,7 +244,7 @@ func (b *backend) adopt(l *link) {
 	}
 }
 
-// sweep closes pooled connections that were not used since before.
+// sweep closes pooled connections that were not used after before.
 func (b *backend) sweep(before time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -273,7 +273,7 @@ func (b *backend) close() {
 	}
 }
 
-// trouble is that a server could not be connected to since it last was.
+// trouble describes the failed attempts to connect to a server since it was last connected.
 type trouble struct {
 	count int
 	last  time.Time
@@ -291,7 +291,7 @@ func (b *backend) starting() bool {
 	return b.starts > 0
 }
 
-// table is the servers of one configuration generation.
+// table holds the servers of one configuration generation.
 type table struct {
 	byName map[string]*backend
 	sorted []*backend

@@ -18,22 +18,22 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// binding is what a legacy session holds of the servers: a link for each one
-// that it has used. It is closed with the session.
+// binding holds the links of one legacy session: one for each server that it has used. It is
+// closed with the session.
 type binding struct {
 	sessions *sessions
 	session  *front.Session
-	leave    func() // the audience
+	leave    func() // leaves the audience
 
 	mu      sync.Mutex
 	links   map[*backend]*held
 	level   []byte                     // params of the last logging/setLevel
-	kept    map[string]map[string]bool // by server: the resources that it was subscribed to when it gave up its links
+	kept    map[string]map[string]bool // by server: the resources it was subscribed to when it gave up its links
 	listens bool                       // the client has opened its standalone stream
 	closed  bool
 }
 
-// sessions are the legacy sessions that there are, with what they hold of the servers.
+// sessions holds the bindings of the legacy sessions.
 type sessions struct {
 	table    *atomic.Pointer[table]
 	log      *slog.Logger
@@ -52,11 +52,10 @@ type held struct {
 	stop    func()
 }
 
-// bound is the binding of a session that has a link, with which it was made.
+// bound returns the binding of a session that has a link; the link was made with it.
 func bound(session *front.Session) *binding { return session.Attached(nil).(*binding) }
 
-// replaced lets go of what the session held of an earlier server of b's name.
-// The caller holds mu.
+// replaced closes the session's link to an earlier server of b's name. The caller holds mu.
 func (d *binding) replaced(b *backend) {
 	for o, h := range d.links {
 		if o.Name == b.Name {
@@ -66,7 +65,7 @@ func (d *binding) replaced(b *backend) {
 	}
 }
 
-// close lets go of the link, and ends it when it is the session's own.
+// close stops the watcher, and closes the link when it belongs to this session alone.
 func (h *held) close() {
 	h.stop()
 	if h.link.private() {
@@ -75,8 +74,8 @@ func (h *held) close() {
 	h.link.used.Store(time.Now().UnixNano())
 }
 
-// opened brings a new connection to the log level of the session, if policy lets
-// that session set it there.
+// opened sets the session's log level on a new connection, if policy lets the session set it
+// there.
 func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
 	d.mu.Lock()
 	level := d.level
@@ -101,8 +100,8 @@ func (d *binding) deliver(b *backend, e upstream.Event) {
 	d.session.Notify(e.Method, e.Params)
 }
 
-// withoutListen removes the id of our own listen, which means nothing to a
-// legacy client.
+// withoutListen removes the id of Doorward's own listen, which means nothing to a legacy
+// client.
 func withoutListen(params []byte) []byte {
 	meta := wire.Get(params, "_meta")
 	if wire.Get(meta, wire.MetaSubscription) == nil {
@@ -115,15 +114,15 @@ func withoutListen(params []byte) []byte {
 	return rawjson.Set(params, rawjson.Edit{Key: "_meta"})
 }
 
-// all are the links in use.
+// all returns the links in use.
 func (d *binding) all() []*held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Values(d.links))
 }
 
-// listen tells the servers that the session listens, once there is a stream for
-// their messages. A connection that opens later finds that out by itself.
+// listen notes that the client has opened its standalone stream, and opens a listen on each
+// open connection. A connection that opens later does so itself.
 func (d *binding) listen() {
 	d.mu.Lock()
 	d.listens = true
@@ -170,7 +169,7 @@ func (d *binding) Close() {
 	}
 }
 
-// heldOf is how the session holds a link; nil when it does no longer.
+// heldOf returns the session's hold of a link; nil: it holds the link no longer.
 func (d *binding) heldOf(l *link) *held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,21 +179,21 @@ func (d *binding) heldOf(l *link) *held {
 	return nil
 }
 
-// levelOf is the log level that the session has asked for, raw.
+// levelOf returns the log level that the session has set, as raw JSON; nil: none.
 func (d *binding) levelOf() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return wire.Get(d.level, "level")
 }
 
-// subscribed are the resources that the session is subscribed to.
+// subscribed returns the resources that the session is subscribed to.
 func (h *held) subscribed() (uris map[string]bool) {
 	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
 	return uris
 }
 
-// hearsLog reports whether a message is at or above the level that the session has
-// set; every message is where it set none.
+// hearsLog reports whether a message is at or above the level that the session has set.
+// Without a level it hears every message.
 func (d *binding) hearsLog(message []byte) bool {
 	least := era.Severity(d.levelOf())
 	return least < 0 || era.Severity(wire.Get(message, "level")) >= least

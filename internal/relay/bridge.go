@@ -11,11 +11,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// remember keeps what a legacy session sets up with a server beyond one call,
-// so that it holds on the next connection too, and serves it here where a
-// modern server has no such thing any more: there a log level becomes part of
-// each request, a subscription part of the one listen. done is false for what
-// goes on to the server.
+// remember keeps what a legacy session sets up with a server beyond one call, so that it
+// holds on the next connection too. A modern server has no such methods: there the log level
+// becomes part of each request, and a subscription part of the one listen, and the request is
+// answered here. done: the request is not sent to the server.
 func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
 	reply = upstream.Reply{Result: rawjson.Empty}
 	switch t.Method() {
@@ -34,7 +33,8 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	return reply, false, nil
 }
 
-// keepsHere reports a subscription that is kept here: the server has no such method.
+// keepsHere reports whether a subscription is kept by Doorward, because the server is modern
+// and has no such method.
 func keepsHere(x *front.Exchange, c *liveConn, method string) bool {
 	return x.Session != nil && c.era == front.Modern && method == "resources/subscribe"
 }
@@ -62,8 +62,8 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 	return true, err
 }
 
-// unsubscribe reports whether the server needs no message: it is told only when
-// no other session on the connection is subscribed to the resource.
+// unsubscribe ends a subscription and reports whether the server needs no message. It gets
+// one only when no other session on the connection is subscribed to the resource.
 func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done bool) {
 	d := bound(x.Session)
 	h := d.heldOf(l)

@@ -10,10 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// builtin takes one request to a server that is part of the daemon. A call
-// of a tool is decided here and recorded there, together with what it did: an
-// answer without a record is withheld. Of everything else the record is the same
-// as for any server.
+// builtin takes one request to a server that is part of the daemon. A call of a tool is
+// decided here, and the server records it together with its effect; an answer without a
+// record is withheld. Every other request is recorded like one to any server.
 func (k *calls) builtin(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	if t.Method() != "tools/call" {
 		return k.decided(ctx, x, t, k.acts.counted(x, t))
@@ -46,8 +45,8 @@ func (k *calls) unrecorded(b *backend, pass gate.Pass) front.Reply {
 
 var errUnrecorded = errors.New("the server has made no record of the call")
 
-// failBuiltin is for a call that its server did not answer. One that it has not
-// recorded either, since it never came there, is recorded here.
+// failBuiltin answers a call that its server did not answer. If the server has not recorded
+// the call, because it never received it, the record is made here.
 func (k *calls) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err error) front.Reply {
 	var wrong failure.Invalid
 	var refusal *gate.Refusal
@@ -72,7 +71,7 @@ func (k *calls) failBuiltin(ctx context.Context, b *backend, pass gate.Pass, err
 		return k.failures.refused(&gate.Refusal{Code: gate.CodeUnavailable, Rule: pass.Rule(), Err: noted.Err})
 	case wrong.E != nil:
 		return front.Reply{Error: wrong.E}
-	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // it could not be recorded: no failure of its own
+	case errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable: // the server could not record it and has not failed
 		return k.failures.refused(refusal)
 	}
 	k.log.Warn("a built-in server failed", "server", b.Name, "ref", noted.Ref, "err", err)

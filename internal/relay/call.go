@@ -29,8 +29,8 @@ func (k *calls) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 	return k.decided(ctx, x, t, k.acts.counted(x, t))
 }
 
-// decided takes one request through the gate, after the operator where policy has it
-// held, to a server of somebody else's.
+// decided takes one request through the gate to a server, after the operator where policy
+// holds it.
 func (k *calls) decided(ctx context.Context, x *front.Exchange, t target, act gate.Act) front.Reply {
 	t, pass, reply := k.holding.admit(ctx, x, t, act)
 	if reply != nil {
@@ -39,7 +39,7 @@ func (k *calls) decided(ctx context.Context, x *front.Exchange, t target, act ga
 	return k.run(ctx, x, t, pass)
 }
 
-// run takes a request that was let in to its server.
+// run takes an admitted request to its server.
 func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) front.Reply {
 	if t.b.Scan != nil {
 		t.found = new(content.Findings)
@@ -65,8 +65,8 @@ func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 	return front.Reply{Result: reply.Result}
 }
 
-// atServer has a request at its server. reply is the answer of one that a built-in server
-// found to be held, and that the operator has not let through.
+// atServer runs a request at its server. reply is the answer to a request that a built-in
+// server found to be held and that the operator has not let through.
 func (k *calls) atServer(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	if t.b.Builtin != nil {
 		return k.withHeld(ctx, x, t, pass)
@@ -75,11 +75,11 @@ func (k *calls) atServer(ctx context.Context, x *front.Exchange, t target, pass 
 	return out, nil, err
 }
 
-// withHeld has a request at a server that is part of the daemon, which may find that what
-// the request asks for is an act that policy holds, such as agent.send of the call of the
-// tool send. Then nothing was done: the operator is asked, and the request is made again
-// with the approval. While it waits it takes no place of those that are under way. reply
-// is the answer where the operator has not let it through.
+// withHeld runs a request at a built-in server, which may find that the request asks for an
+// act that policy holds: a call of the tool send is the act agent.send. Then nothing was
+// done: the operator is asked, and the request is made again with the approval. While it
+// waits it does not count as a call in flight. reply is the answer if the operator has not
+// let it through.
 func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	for {
 		out, err = k.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) {
@@ -98,9 +98,9 @@ func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass 
 	}
 }
 
-// forward finds the connection and sends. A call that certainly did not reach
-// the server is sent once more, on a fresh connection if the old one is over;
-// one that may have run never is.
+// forward finds the connection and sends the request. A call that certainly did not reach the
+// server is sent once more, on a new connection if the old one is over. A call that may have
+// run is never repeated.
 func (k *calls) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
 	b := t.b
 	leave, err := b.traffic.enter(b.MaxConcurrency, b.spares(k.acts.own, x.Who))
@@ -163,7 +163,7 @@ func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	labelled(x, l.b, &req)
 	t.shelf.begin(x, l.b, c, l.mirrors(c), t.Method(), req.Params)
 	k.levels.raise(ctx, x, l.b, c)
-	if l.who != nil { // where principals share, a message could be another's
+	if l.who != nil { // on a connection of several principals a message could be another's
 		req.Logs = era.Hearer(x)
 	}
 	if x.Session == nil && l.says.caps != nil && c.era == front.Legacy && question.MayAsk(t.Method()) {

@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// calls takes requests through the gate to their servers, and the answers back.
+// calls takes requests through the gate to their servers and returns the answers.
 type calls struct {
 	gate        *gate.Gate
 	seal        *seal.Sealer
@@ -37,21 +37,21 @@ type calls struct {
 	sessions    *sessions
 }
 
-// isHeld reports whether a server has done nothing, since policy holds what was asked for.
+// isHeld reports whether a server has done nothing because policy holds the act.
 func isHeld(err error) bool {
 	var held *gate.Held
 	return errors.As(err, &held)
 }
 
-// labelled passes the caller's project on to a server that is part of the daemon.
+// labelled passes the caller's project to a server that is part of the daemon.
 func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
 	if b.Builtin != nil && x.Namespace != "" {
 		req.Headers = http.Header{protocol.HeaderNamespace: {x.Namespace}}
 	}
 }
 
-// parkable runs a call whose server may ask. questions: the reply is the server's
-// questions and no answer of its own.
+// parkable runs a call whose server may ask questions. questions: the reply holds the
+// server's questions instead of its answer.
 func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (reply upstream.Reply, questions bool, err error) {
 	p := &parked{gate: k.gate, seal: k.seal, parkFor: k.parkFor, link: l, conn: c, id: rand.Text(), found: t.found,
 		open: make(map[string]*inquiry), changed: make(chan struct{})}
@@ -70,8 +70,8 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 	return p.await(ctx, x, t)
 }
 
-// resume continues a parked call with the client's answers. False: the request is
-// not about one.
+// resume continues a parked call with the client's answers. parked is false for a request
+// that continues none.
 func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
 	state := wire.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
@@ -105,9 +105,8 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 	return reply, true, err
 }
 
-// take returns the link for a call and counts the call there. A call that is known
-// to ask gets a connection on which no other call is, where a question does not say
-// whose it is.
+// take returns the link for a call and counts the call there. A call that is known to ask
+// gets a connection without other calls, because a question there does not name its call.
 func (k *calls) take(x *front.Exchange, t target) *link {
 	l := k.sessions.linkFor(x, t.b)
 	if l.says.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {

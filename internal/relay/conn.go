@@ -15,31 +15,31 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// liveConn is an open connection and what its server said at the start.
+// liveConn is an open connection with its server's greeting.
 type liveConn struct {
 	conn  upstream.Conn
 	era   front.Era
 	hello []byte        // InitializeResult or DiscoverResult, raw
 	ready chan struct{} // closed when the fields above are set
 
-	meta   []byte // of Doorward's own requests, see era.OwnParams
+	meta   []byte // _meta of Doorward's own requests, see era.OwnParams
 	offers *offer.Offers
 
 	mu      sync.Mutex
-	shelves map[string]*listing.Known   // lists that the server has answered
+	shelves map[string]*listing.Known   // lists that the server has answered, kept for reuse
 	asks    map[string]*pendingQuestion // the server's requests under way, by raw id
-	// verbosity is how many levels of log messages modern clients have had the server
-	// write; 0: none has named a level.
+	// verbosity is the number of log levels that the server writes for modern clients; 0:
+	// none has named a level.
 	verbosity int
 
 	running map[*running]bool // calls in flight that may ask
-	rested  atomic.Bool       // Doorward ends it, since it is not needed
+	rested  atomic.Bool       // Doorward closed it because it was not needed
 }
 
-// pendingQuestion is a request of a server while its client thinks about it.
+// pendingQuestion is a request of a server that its client has not answered yet.
 type pendingQuestion struct {
 	cancel    context.CancelFunc
-	retracted bool // the server wants no answer any more
+	retracted bool // the server has withdrawn it
 }
 
 func (c *liveConn) alive() bool {
@@ -51,8 +51,8 @@ func (c *liveConn) alive() bool {
 	}
 }
 
-// note enters a question. It is nil when there are most already, and for a second
-// one under the id of the first, which one answer would answer both.
+// note enters a question. It returns nil when most are open already, and for a second
+// question under an id that is open, because one answer would answer both.
 func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *pendingQuestion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *pendin
 	return q
 }
 
-// settle takes a question out and reports whether its answer is still wanted.
+// settle removes a question and reports whether its answer is still wanted.
 func (c *liveConn) settle(id wire.ID, q *pendingQuestion) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,21 +85,21 @@ func (c *liveConn) retract(params []byte) {
 	}
 }
 
-// running is a call in flight that may ask.
+// running is a call in flight whose server may ask questions.
 type running struct {
-	asked string          // method and name, for what is learnt of the server
+	asked string          // method and name, as the key of askers
 	x     *front.Exchange // of a session that shares the connection
 	call  inFlight        // of a modern client
 }
 
-// inFlight is a call of a modern client under way.
+// inFlight is a call in flight of a modern client.
 type inFlight interface {
 	ask(upstream.Event)
 	waits() bool // for an answer of its client
 }
 
-// begins and ends keep the calls in flight that may ask, to find out whose a
-// question is that does not say so.
+// begins and ends keep the set of calls in flight whose server may ask, to find the call of a
+// question that does not name it.
 func (c *liveConn) begins(r *running) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +121,8 @@ func (c *liveConn) calling() []*running {
 	return slices.Collect(maps.Keys(c.running))
 }
 
-// candidates are the calls of modern clients that can have asked a question: those that
-// wait for no answer, and without any of these the others.
+// candidates returns the calls of modern clients that can have asked a question: those that
+// wait for no answer of their client, or all if each of them waits.
 func (c *liveConn) candidates() []*running {
 	all := c.calling()
 	if free := slices.DeleteFunc(slices.Clone(all), func(r *running) bool { return r.call.waits() }); len(free) > 0 {

@@ -6,16 +6,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// declaration is what a connection that clients share declares to a legacy server in
-// its handshake.
+// declaration is what a shared connection declares to a legacy server in its handshake.
 type declaration struct {
 	caps []byte // capabilities as canonical JSON; nil: none
 	info []byte // clientInfo as canonical JSON; nil: Doorward's own
 }
 
-// The clientInfo of a client goes to a server up to maxInfo bytes, and while the
-// server has fewer than maxPooled connections that clients share. Both are chosen by
-// the client.
+// Bounds of the clientInfo that goes to a server, both of which a client could exhaust: it is
+// at most maxInfo bytes long, and it opens a connection only while the server has fewer than
+// maxPooled pooled ones.
 const (
 	maxInfo   = 4096
 	maxPooled = 64
@@ -23,7 +22,7 @@ const (
 
 func (d declaration) empty() bool { return d.caps == nil && d.info == nil }
 
-// init are the initialize params; own is Doorward's clientInfo.
+// init returns the initialize params; own is Doorward's clientInfo.
 func (d declaration) init(own []byte) []byte {
 	if d.info != nil {
 		own = d.info
@@ -34,8 +33,8 @@ func (d declaration) init(own []byte) []byte {
 	return era.InitWith(own, d.caps)
 }
 
-// key is the key of the connection that declares d; plain is that of the connection
-// that declares nothing.
+// key returns the pool key of the connection that declares d; plain is the key of the
+// connection that declares nothing.
 func (d declaration) key(plain string) string {
 	if d.caps != nil || d.info != nil {
 		plain += "\x00" + string(d.caps)
@@ -46,26 +45,26 @@ func (d declaration) key(plain string) string {
 	return plain
 }
 
-// owner is whose clients a link serves and what it declares for them to the server.
+// owner says for which clients a link is and what it declares for them to the server.
 type owner struct {
-	who     *principal.Principal // whose it is; nil when principals share it
-	session *front.Session       // whose alone it is; nil for a pooled one
-	client  front.Era            // of the clients that use it
+	who     *principal.Principal // nil when principals share the link
+	session *front.Session       // the only session that uses the link; nil for a pooled one
+	client  front.Era            // era of the clients that use it
 	init    []byte               // initialize params for a legacy server
-	says    declaration          // to the server, for the clients that share it
+	says    declaration          // declared to the server, for the clients that share it
 }
 
-// private: one session's alone, so that whatever the server says on it is
-// meant for that session.
+// private reports whether one session alone uses the link, so that every message of the
+// server on it is for that session.
 func (o *owner) private() bool { return o.session != nil }
 
-// shared reports a connection that legacy sessions with capabilities share.
+// shared reports whether legacy sessions with capabilities share the link.
 func (o *owner) shared() bool {
 	return o.client == front.Legacy && !o.private() && o.says.caps != nil
 }
 
-// Face is whose clients a connection that they share is opened for, and what they
-// declare to the server.
+// Face says for which clients a shared connection is opened and what it declares to the
+// server.
 type Face struct {
 	Who    string `json:"who"` // empty: all principals
 	Modern bool   `json:"modern,omitempty"`
@@ -73,7 +72,7 @@ type Face struct {
 	Info   string `json:"info,omitempty"` // clientInfo as canonical JSON; empty: Doorward's own
 }
 
-// declaration is what the connection of f declares.
+// declaration returns what the connection of f declares.
 func (f Face) declaration() (d declaration) {
 	if f.Caps != "" {
 		d.caps = []byte(f.Caps)
@@ -88,6 +87,6 @@ func (f Face) declaration() (d declaration) {
 // command line.
 func (f Face) bare() bool { return f.Modern && f.Caps == "" }
 
-// Before reports whether a server that was opened for f and for other is better opened
-// for f ahead of need: an agent waits for its tools, a command can wait for itself.
+// Before reports whether a server that was opened for f and for other is better opened for f
+// ahead of need: an agent waits for its tools, while a command can wait for the start.
 func (f Face) Before(other Face) bool { return !f.bare() || other.bare() }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dialTime bounds the opening of a connection. How long a program may take to
-	// start is its upstream's to say.
+	// dialTime bounds the opening of a connection to a program. The upstream bounds the start
+	// of a program itself.
 	dialTime = 15 * time.Minute
 	// netTime bounds it for a server over the network.
 	netTime = 90 * time.Second
@@ -25,13 +25,13 @@ const (
 type dialer struct {
 	owner
 	b     *backend
-	meta  []byte                          // of requests that Doorward makes itself
+	meta  []byte                          // _meta of requests that Doorward makes itself
 	asks  *questioner                     // decides on questions in the handshake
-	event func(*liveConn, upstream.Event) // takes what the server says outside of calls
+	event func(*liveConn, upstream.Event) // receives the server's messages outside of calls
 }
 
-// connect tries the eras in turn, the clients' own first, so that nothing is
-// bridged that need not be.
+// connect tries the eras in turn, the clients' own first, so that messages are translated
+// only where needed.
 func (d *dialer) connect(ctx context.Context) (c *liveConn, err error) {
 	defer func() { d.b.tried(ctx, err) }()
 	if err := d.b.startable(); err != nil {
@@ -64,7 +64,7 @@ func (d *dialer) connect(ctx context.Context) (c *liveConn, err error) {
 	return nil, fmt.Errorf("connecting to server %s: %w", d.b.Name, last)
 }
 
-// admit enters a connection that has been opened.
+// admit registers an opened connection with its server.
 func (d *dialer) admit(c *liveConn, err error) (*liveConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to server %s: %w", d.b.Name, err)
@@ -81,9 +81,9 @@ func (d *dialer) admit(c *liveConn, err error) (*liveConn, error) {
 	return c, nil
 }
 
-// shortPause is the longest pause between a server's end and its next start that
-// a call waits for: a crash costs the call in progress, not the next one. When a
-// server keeps ending, the caller is told at once.
+// shortPause is the longest pause between a server's end and its next start that a call waits
+// for: a crash costs the call in progress, but not the next one. During a longer pause the
+// caller gets an error at once.
 const shortPause = time.Second
 
 func (d *dialer) pause(ctx context.Context) {
@@ -116,7 +116,7 @@ func (d *dialer) connectAs(ctx context.Context, era front.Era) (*liveConn, error
 	})
 }
 
-// connectEither starts a program whose era is not known, and notes what it lacks.
+// connectEither starts a program whose era is not known, and notes the era that it lacks.
 func (d *dialer) connectEither(ctx context.Context, first front.Era) (*liveConn, error) {
 	return d.dialWith(func(c *liveConn, on func(upstream.Event)) error {
 		conn, g, err := d.b.Upstream.DialEither(ctx, first == front.Modern, d.meta, d.init, on)
@@ -135,8 +135,8 @@ func (d *dialer) connectEither(ctx context.Context, first front.Era) (*liveConn,
 	})
 }
 
-// dialWith opens a connection with dial. A server may send messages before that has
-// returned; they wait.
+// dialWith opens a connection with dial. Messages that the server sends before dial has
+// returned wait.
 func (d *dialer) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*liveConn, error) {
 	c := &liveConn{ready: make(chan struct{})}
 	err := dial(c, func(e upstream.Event) {

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// ear is a subscription's receiver for one server.
+// ear receives the events of one server for a subscription.
 type ear struct {
 	sub  *subscription
 	b    *backend
@@ -25,7 +25,7 @@ type ear struct {
 	pass gate.Pass
 	stop func()
 	left bool // the outcome is recorded
-	// tasks are the client's ids by the server's.
+	// tasks maps the server's task ids to the client's.
 	tasks map[string]string
 }
 
@@ -37,13 +37,13 @@ func (e *ear) close() {
 	}
 }
 
-// fail ends a listen that its server did not take.
+// fail ends a listen that the server did not accept.
 func (e *ear) fail(ctx context.Context, err error) front.Reply {
 	e.left = true
 	return e.sub.from.failures.fail(ctx, e.b.Name, e.pass, err)
 }
 
-// deliver queues an event, if policy still lets the client have it.
+// deliver queues an event if policy still lets the client receive it.
 func (e *ear) deliver(ev upstream.Event) {
 	x := e.sub.x
 	if !e.sub.from.sight.mayHear(x.Who, e.b, ev, x.Confirmed) {
@@ -60,8 +60,8 @@ func (e *ear) deliver(ev upstream.Event) {
 	e.sub.put(ev)
 }
 
-// ofTask puts a notification about a task into the client's words. False: the client
-// may not have its questions.
+// ofTask rewrites a notification about a task with the client's names. False: the client must
+// not receive its questions.
 func (e *ear) ofTask(ev *upstream.Event) bool {
 	x := e.sub.x
 	to := question.Client{X: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, Caps: e.sub.caps}
@@ -76,8 +76,8 @@ func (e *ear) ofTask(ev *upstream.Event) bool {
 	return true
 }
 
-// open waits until the server listens for this subscription, and records what it
-// honours. When the acknowledgement has been sent, the client is told to list
+// open waits until the server listens for this subscription, and adds what the server honours
+// to what is granted. After the acknowledgement has been sent, the client is told to list
 // again instead.
 func (e *ear) open(ctx context.Context) error {
 	got, err := e.cover(ctx)
@@ -107,8 +107,8 @@ func (e *ear) open(ctx context.Context) error {
 	return nil
 }
 
-// persist opens one server, again and again until it is up. The first outcome
-// settles what the acknowledgement waits for.
+// persist retries open until it succeeds. The first outcome, of whatever kind, is reported on
+// settled.
 func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		err := e.open(ctx)
@@ -130,8 +130,7 @@ func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
 	}
 }
 
-// cover has the server listened to for this subscription, as a stage that ends when it
-// is.
+// cover makes the server listen for this subscription, as an observed stage.
 func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
 	cover := e.link.hub.cover
 	if e.b.Builtin != nil {
@@ -144,12 +143,11 @@ func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
 	return got, err
 }
 
-// coverBuiltin is hub.cover for a built-in server. Each listen of a client is one
-// listen of that server, under the pass that let the client in: its events are for
-// that client and for the tokens of that request, and for no other client of the
-// connection. It runs until ctx ends. When the server ends it, the whole
-// subscription ends, because the client could not know what it missed, and its
-// next listen may carry other tokens.
+// coverBuiltin is hub.cover for a built-in server. Each listen of a client is one listen of
+// that server, under the pass that let the client in: its events are for that client and for
+// the tokens of that request, and for no other client of the connection. It runs until ctx
+// ends. When the server ends it, the whole subscription ends, because the client could not
+// know what it missed, and its next listen may carry other tokens.
 func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
 	c, err := e.link.get(ctx)
 	if err != nil {
@@ -182,7 +180,7 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, 
 	case got := <-granted:
 		return w.want.Both(got), nil
 	case err := <-refused:
-		return new(subscribe.Filter), err // without an error it can tell of nothing
+		return new(subscribe.Filter), err // without an error: the server reports no changes
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

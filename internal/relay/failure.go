@@ -23,8 +23,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// failures are what callers are told of acts that failed or were refused. The owner of
-// the daemon is told the reason.
+// failures makes the answers to acts that failed or were refused. Only the owner of the
+// daemon gets the reason.
 type failures struct {
 	log     *slog.Logger
 	dev     bool
@@ -35,8 +35,8 @@ type failures struct {
 	closing context.Context
 }
 
-// reasoned adds the reason of a failure for the owner of the daemon. Everybody else gets
-// the constant text, which tells nothing of the machine.
+// reasoned adds the reason of a failure if the caller is the owner of the daemon. Every other
+// caller gets the constant text, which reveals nothing about the machine.
 func (a *failures) reasoned(e *wire.Error, who *principal.Principal, reason string) *wire.Error {
 	if reason == "" || !a.owns(who) {
 		return e
@@ -45,12 +45,12 @@ func (a *failures) reasoned(e *wire.Error, who *principal.Principal, reason stri
 	return e
 }
 
-// owns reports the daemon's own user on the Unix socket.
+// owns reports whether a caller is the daemon's own user on the Unix socket.
 func (a *failures) owns(who *principal.Principal) bool {
 	return a.owner != "" && who.Valid() && who.Name() == a.owner
 }
 
-// whyDenied is the rule of a denial and where it stands.
+// whyDenied returns the rule of a denial with its place in the configuration.
 func (a *failures) whyDenied(rule string) string {
 	if a.place == nil {
 		return rule
@@ -61,8 +61,8 @@ func (a *failures) whyDenied(rule string) string {
 	return rule
 }
 
-// whyFailed is why a server did not answer: what went wrong, and of a program how its
-// last process ended and what it wrote last to standard error.
+// whyFailed says why a server did not answer: the error, and for a program how its last
+// process ended and its last lines on standard error.
 func (a *failures) whyFailed(server string, err error) string {
 	b := a.table.Load().byName[server]
 	switch {
@@ -93,8 +93,8 @@ func (a *failures) whyFailed(server string, err error) string {
 	return strings.Join(why, "; ")
 }
 
-// fail ends an act that its server did not answer. A limit that struck is the
-// reason of a refusal, with a record of its own.
+// fail ends an act that its server did not answer. A limit that was reached becomes the rule
+// of a refusal, with a record of its own.
 func (a *failures) fail(ctx context.Context, server string, pass gate.Pass, err error) front.Reply {
 	if reply := a.heldBack("", pass, err); reply != nil {
 		return *reply
@@ -116,7 +116,7 @@ func (a *failures) fail(ctx context.Context, server string, pass gate.Pass, err 
 	return front.Reply{Error: a.reasoned(e, pass.Act().Who, a.whyFailed(server, err)), RetryAfter: f.Retry}
 }
 
-// failCall separates what the caller did wrong from what the server did.
+// failCall is fail, except that a mistake of the caller is answered as invalid.
 func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
 	if reply := a.heldBack(t.Method(), pass, err); reply != nil {
 		return *reply
@@ -129,8 +129,9 @@ func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err e
 	return a.fail(ctx, t.b.Name, pass, err)
 }
 
-// heldBack answers an act that a rule about content has ended: a withheld object
-// has the answer of one that does not exist. nil: it is another failure.
+// heldBack answers an act that a pin or a content rule has ended. A withheld object is
+// answered like one that does not exist; the owner gets the reason. nil: the failure is of
+// another kind.
 func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Reply {
 	var held *pin.Held
 	var cut *failure.Content
@@ -166,7 +167,7 @@ func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Rep
 	return nil
 }
 
-// disguised is a held error with the answer to give.
+// disguised is the error of a withheld object with the answer to give.
 type disguised struct {
 	error
 	reply upstream.Reply
@@ -174,7 +175,7 @@ type disguised struct {
 
 func (d *disguised) Unwrap() error { return d.error }
 
-// refused is the answer to an act that gate did not let in.
+// refused answers an act that the gate did not let in.
 func (a *failures) refused(err error) front.Reply {
 	var ref *gate.Refusal
 	if !errors.As(err, &ref) {
@@ -189,7 +190,7 @@ func (a *failures) refused(err error) front.Reply {
 			e := a.local(gate.CodeUnavailable, failure.CapText(ref.Rule), ref.Ref, nil)
 			return front.Reply{Error: a.reasoned(e, ref.Who, ref.Rule), RetryAfter: ref.RetryAfter()}
 		}
-		a.log.Debug("audit log cannot be written: act refused", "err", ref.Err) // the log itself has said so, once
+		a.log.Debug("audit log cannot be written: act refused", "err", ref.Err) // the log itself has reported it, once
 		e := a.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err)
 		return front.Reply{Error: a.reasoned(e, ref.Who, ref.Err.Error()), RetryAfter: 5}
 	}
@@ -200,8 +201,8 @@ func (a *failures) refused(err error) front.Reply {
 	return reply
 }
 
-// leaked answers a call of a built-in server that was held back; nil: that is
-// not why it failed.
+// leaked answers a call of a built-in server that a content rule held back; nil: the call
+// failed for another reason.
 func (a *failures) leaked(pass gate.Pass, err error) *front.Reply {
 	var content *failure.Content
 	if !errors.As(err, &content) {
@@ -223,11 +224,11 @@ func statusFor(method string, e *wire.Error) int {
 	return 0
 }
 
-// sessionWait is the Retry-After of a session that found no room: sessions end
-// less often than calls.
+// sessionWait is the Retry-After when sessions or approvals are full: they end less often
+// than calls.
 const sessionWait = 5 * time.Second
 
-// local is an error of Doorward's own, with the number of its record.
+// local makes an error of Doorward's own, with the number of its record.
 func (a *failures) local(code int64, text string, ref uint64, detail error) *wire.Error {
 	data := append([]byte(`{"ref":`), strconv.FormatUint(ref, 10)...)
 	if a.dev && detail != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// filterList leaves the entries that this principal may use: the list and the
-// call are decided by the same rule. A list that loses nothing keeps its
-// bytes, apart from a public cacheScope in an answer to a modern client.
+// filterList removes the entries that this principal may not use: the same rule decides the
+// list and the call. A list that loses nothing keeps its bytes, apart from a public
+// cacheScope in an answer to a modern client.
 func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listing.Of(method)
 	entries := wire.Get(result, kind.Member)
@@ -22,7 +22,7 @@ func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, metho
 	if kept, changed := tr.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, rawjson.Edit{Key: kind.Member, Value: kept})
 	}
-	if x.Era == front.Modern && rawjson.IsText(wire.Get(result, "cacheScope"), "public") { // policy may show others less
+	if x.Era == front.Modern && rawjson.IsText(wire.Get(result, "cacheScope"), "public") { // policy may show others fewer entries
 		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
 	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
@@ -30,7 +30,7 @@ func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, metho
 		if err != nil {
 			tr.log.Error("sealing a cursor", "err", err)
 		}
-		edits = append(edits, rawjson.Edit{Key: "nextCursor", Value: sealed}) // none rather than a bare one
+		edits = append(edits, rawjson.Edit{Key: "nextCursor", Value: sealed}) // on an error it is removed, not sent unsealed
 	}
 	if edits == nil {
 		return result
@@ -38,18 +38,18 @@ func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, metho
 	return rawjson.Set(result, edits...)
 }
 
-// seals reports whether cursors of this connection are bound to their
-// principal. A session with a handshake of its own is bound by the server.
+// seals reports whether cursors of this connection are bound to their principal. On a private
+// legacy connection the server itself binds them.
 func (l *link) seals(c *liveConn) bool { return !l.private() || c.era == front.Modern }
 
-// mirrors reports whether Doorward is the HTTP client of a modern server, who
-// repeats parameters in headers.
+// mirrors reports whether Doorward is the HTTP client of a modern server, which repeats
+// parameters in headers.
 func (l *link) mirrors(c *liveConn) bool {
 	return c.era == front.Modern && l.b.Kind != "stdio" && l.b.Builtin == nil
 }
 
-// keep drops entries that the principal may not use with any arguments, and, where Doorward is the
-// HTTP client, tools with invalid header annotations.
+// keep drops entries that the principal may not use with any arguments, and tools with
+// invalid header annotations where Doorward is the HTTP client.
 func (tr *translation) keep(x *front.Exchange, b *backend, kind listing.Kind, entries []byte, checkHeaders bool) ([]byte, bool) {
 	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}

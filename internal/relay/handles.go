@@ -14,9 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// openHandles gives the server its own values for those that were sealed for this
-// client: the state of a question, a cursor, the id of a task. Members that have
-// a meaning only between two modern ends are removed for others.
+// openHandles replaces the handles that were sealed for this client by the server's own
+// values: the state of a question, a cursor, the id of a task. Members that have a meaning
+// only between two modern ends are removed for others.
 func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
 	p := t.Params()
 	switch {
@@ -52,8 +52,8 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 	return p, nil
 }
 
-// misspeltHandle reports a member that some reader takes for a handle: a server would
-// get the handle unsealed.
+// misspeltHandle reports a member that some parsers take for a handle: a server would get the
+// handle without the seal being checked.
 func misspeltHandle(params []byte) bool {
 	for at := range wire.Fields(params) {
 		quoted := at.In(params)
@@ -82,7 +82,7 @@ func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, r
 	}
 	result := reply.Result
 	for _, ask := range wire.Members(wire.Get(result, wire.InputRequests)) {
-		if !question.HasFolded(ask, "method") { // every other one has been looked at
+		if !question.HasFolded(ask, "method") { // every other one was decided
 			return reply, failure.ErrAsksTooMuch
 		}
 	}
@@ -97,18 +97,17 @@ func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, r
 	return reply, nil
 }
 
-// replayed is the state of a call that a legacy server ended with codeURLRequired.
-// Coming back with it means to make the call again; the server knows by itself what
-// the user did at the URL.
+// replayed is the state of a call that a legacy server ended with codeURLRequired. A request
+// with it makes the call again; the server knows by itself what the user did at the URL.
 var replayed = []byte(`"replay"`)
 
-// needsURL reports an error that has to become input_required for the client.
+// needsURL reports whether an error has to become input_required for the client.
 func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool {
 	return e != nil && e.Code == failure.CodeURLRequired && x.Era == front.Modern && c.era == front.Legacy && question.MayAsk(method)
 }
 
-// urlRequired turns the questions of such an error, which were decided and labelled,
-// into a result that requires input.
+// urlRequired makes a result that requires input from the questions of such an error, which
+// were decided and labelled before.
 func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
 	requests, n := rawjson.Empty, 0
 	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
@@ -128,11 +127,11 @@ func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
-// replay takes the state of urlRequired out of the params of a call that comes back.
+// replay removes the state of urlRequired from the params of a call that is made again.
 func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
 	inner, err := tr.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil || string(inner) != string(replayed) {
-		return nil, failure.Invalid{E: failure.State} // a legacy server gives none, and a parked call has been looked for
+		return nil, failure.Invalid{E: failure.State} // a legacy server makes no state, and a parked call was looked up before
 	}
 	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
 		if !rawjson.IsText(wire.Get(answer, "action"), "accept") {
@@ -151,9 +150,8 @@ func isTask(method string) bool {
 	return false
 }
 
-// openTask replaces a sealed task id in the params by the server's own. A server
-// sees one caller and cannot tell whose a task is, so the client holds a sealed
-// id.
+// openTask replaces a sealed task id in the params by the server's own. A server sees one
+// caller and cannot tell whose a task is, so the client holds a sealed id.
 func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
 	inner, err := tr.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {
@@ -162,8 +160,8 @@ func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]by
 	return rawjson.Set(params, rawjson.Edit{Key: "taskId", Value: inner}), nil
 }
 
-// sealTask protects a task's id from other principals: it seals a new id, and
-// keeps the client's own words where the client named the task.
+// sealTask protects a task's id from other principals. It seals a new id, and puts the
+// client's own spelling where the client named the task.
 func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
 	id := wire.Get(result, "taskId")
 	if id == nil {
@@ -182,15 +180,14 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
 }
 
-// otherTasks reports a request about a task between two eras. Each has a kind of task of
-// its own: one with states and methods that the other has no words for.
+// otherTasks reports a request about a task between two eras. Each era has tasks with states
+// and methods that the other one does not have.
 func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
 	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
 }
 
-// foreignTasks reports tasks of 2025-11-25 on a shared connection. Such tasks
-// belong to a connection, so on a shared one they would belong to all its
-// principals.
+// foreignTasks reports a request about a task of 2025-11-25 on a shared connection. Such a
+// task belongs to a connection, so here it would belong to all its principals.
 func (l *link) foreignTasks(c *liveConn, method string) bool {
 	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
 }

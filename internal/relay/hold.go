@@ -20,29 +20,29 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Hold is how acts are held for the operator.
+// Hold configures how acts are held for the operator.
 type Hold struct {
 	Queue *approval.Queue
-	// Wait is how long a call waits for its answer before the client is told that it is
-	// pending, by the name that the client gives itself.
+	// Wait is how long a call waits for the operator before its client is told that it is
+	// pending. client is the name that the client gives itself.
 	Wait func(client string) time.Duration
-	// Page is the address where the operator decides; "" where there is none.
+	// Page returns the address of the page where the operator decides; "": there is none.
 	Page func() string
 }
 
-// Rules of acts that the operator did not let through.
+// Rules of the refusals of acts that the operator did not let through.
 const (
 	ruleDenied = "approval.denied"
 	ruleQueue  = "approvals.queue"
 )
 
-// progressEvery is how often a client that asked for progress hears that its call waits.
+// progressEvery is the interval of progress messages to a client whose call waits.
 const progressEvery = 10 * time.Second
 
 // askedAtPage is the state of a modern call that was sent to the operator's page.
 var askedAtPage = []byte(`"approval"`)
 
-// holding takes acts through the gate, after the operator where policy has them held.
+// holding takes acts through the gate, after the operator where policy holds them.
 type holding struct {
 	gate     *gate.Gate
 	seal     *seal.Sealer
@@ -51,10 +51,9 @@ type holding struct {
 	failures *failures
 }
 
-// admit takes an act through the gate. One that policy holds waits for the operator
-// first; what is let through then is decided again, so that a policy or a definition
-// that changed meanwhile has it asked about again. reply is the answer where the act
-// may not happen now.
+// admit takes an act through the gate. An act that policy holds waits for the operator first
+// and is then decided again, so that a policy or a definition that changed meanwhile leads to
+// a new question. reply is the answer if the act may not happen now.
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act = h.claimed(x, t, act)
 	for {
@@ -88,15 +87,15 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 	}
 }
 
-// respawned reports whether a connection of b has ended since its generation was read. It
-// looks for connections that have ended first, because only then are they counted.
+// respawned reports whether a connection of b has ended since generation was read. It first
+// prunes the dead connections, because only then are they counted.
 func respawned(b *backend, generation uint64) bool {
 	b.instances()
 	return b.fallen.Load() != generation
 }
 
-// asShown is a call with the arguments that the operator was shown. They equal its own,
-// but numbers may be written in another way.
+// asShown returns a call with the arguments that the operator was shown. They equal the
+// call's own, but numbers may be written in another way.
 func asShown(t target, a approval.Answer) target {
 	if a.Run == "" {
 		return t
@@ -107,8 +106,8 @@ func asShown(t target, a approval.Answer) target {
 	return t
 }
 
-// claimed prepares an act for the question whether it is held, and takes the state of
-// the operator's page out of a call that comes back from there.
+// claimed prepares an act for the check whether policy holds it. It removes the state of the
+// operator's page from a call that comes back from there.
 func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act) {
 	if act.Holds = h.hold != nil; !act.Holds {
 		return t, act
@@ -132,7 +131,8 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 	return t, act
 }
 
-// described adds what is known of the tool, and reports whether that changed the act.
+// described adds the claims of the tool's definition, and reports whether the definition
+// changed.
 func (h *holding) described(t target, act *gate.Act) bool {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
 		return false
@@ -143,8 +143,8 @@ func (h *holding) described(t target, act *gate.Act) bool {
 	return act.Definition != was
 }
 
-// continued is the approval of a call that goes on: it was approved when it began, and
-// its state leads to that run alone.
+// continued returns the approval of a call that continues a parked one: that one was approved
+// when it began, and the state leads to that run alone.
 func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
 	state := wire.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
@@ -156,8 +156,7 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 	return held.Binding.Approve(time.Now().Add(time.Minute), 0)
 }
 
-// await asks the operator about a held act. run are the arguments that its call is made
-// with.
+// await asks the operator about a held act. run is the raw arguments of the call itself.
 func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte) (approval.Answer, *front.Reply) {
 	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Run: rawjson.Canonical(run), Client: program(x.Who), Session: sessionKey(x)}
 	token := wire.GetPath(t.Params(), "_meta", "progressToken")
@@ -182,7 +181,7 @@ func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *
 	return a, h.unapproved(ctx, x, t, held.Act, a, err)
 }
 
-// unapproved is the answer to a call that the operator has not let through.
+// unapproved answers a call that the operator has not let through.
 func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t target, act gate.Act, a approval.Answer, err error) *front.Reply {
 	switch {
 	case errors.Is(err, approval.ErrFull):
@@ -204,8 +203,8 @@ func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t target, a
 	return h.pending(x, t, a)
 }
 
-// pending tells a client that its call waits: as a result, which the model reads, and
-// for other methods than calls of tools as an error.
+// pending tells a client that its call waits for the operator. A call of a tool gets a
+// result, which the model reads; other methods get an error.
 func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
 	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
 		a.Pending, a.Expires.UTC().Format(time.RFC3339))
@@ -216,7 +215,7 @@ func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front
 	}
 	content := append(rawjson.AppendQuote([]byte(`[{"type":"text","text":`), text), `}]`...)
 	failed := "false"
-	if c, known := h.claimsOf(t); known && c { // clients refuse content that the tool's schema does not describe
+	if c, known := h.claimsOf(t); known && c { // clients refuse content that does not match the tool's schema
 		failed = "true"
 	}
 	result := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: content}, rawjson.Edit{Key: "structuredContent", Value: data}, rawjson.Edit{Key: "isError", Value: []byte(failed)})
@@ -226,7 +225,7 @@ func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front
 	return &front.Reply{Result: result}
 }
 
-// claimsOf reports whether a tool describes its results.
+// claimsOf reports whether a tool declares an output schema.
 func (h *holding) claimsOf(t target) (schema, known bool) {
 	if t.b.Pin == nil {
 		return false, false
@@ -249,8 +248,8 @@ func (h *holding) sendToPage(x *front.Exchange, t target, a approval.Answer) (*f
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
-// reportWait sends progress while a call waits. Its numbers are small, so that those of
-// the server are larger.
+// reportWait sends progress while a call waits. Its numbers are small, so that those of the
+// server are larger.
 func reportWait(ctx context.Context, x *front.Exchange, token []byte, n uint64) {
 	if token == nil {
 		return
@@ -268,7 +267,8 @@ func reportWait(ctx context.Context, x *front.Exchange, token []byte, n uint64) 
 	}
 }
 
-// program is the caller's program: of a shim the one that started it. It is observed.
+// program returns the name of the caller's program, as it was observed; for a shim it is the
+// program that started the shim.
 func program(who *principal.Principal) string {
 	value := func(name string) string { f, _ := who.Fact(name); return f.Value }
 	exe := path.Base(value("exe"))
@@ -281,7 +281,7 @@ func program(who *principal.Principal) string {
 	return plaintext.Line(exe)
 }
 
-// clientName is what a client calls itself.
+// clientName returns the name that a client gives itself.
 func clientName(x *front.Exchange) string {
 	info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo)
 	if x.Session != nil {
@@ -291,7 +291,7 @@ func clientName(x *front.Exchange) string {
 	return name
 }
 
-// sessionKey is what a grant for a session is bound to.
+// sessionKey returns the key that a grant for a session is bound to.
 func sessionKey(x *front.Exchange) string {
 	if x.Session != nil {
 		return "session:" + x.Session.Digest
