@@ -14,35 +14,35 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// watcher receives a server's changes. Its hub guards what it wants.
+// watcher receives the changes of one server for a client. Its hub guards its fields.
 type watcher struct {
-	all     bool              // a session with a connection of its own hears everything
-	alone   bool              // so does one that shares a connection, while no other session does
-	session *front.Session    // of a legacy client; nil: of a listen
-	want    *subscribe.Filter // the changes it hears otherwise, and the resources it asked for
-	listens bool              // its client can be told: the server has to be listened to
+	all     bool              // a session with a connection of its own receives every event
+	alone   bool              // the same for a session on a shared connection, while it is the only watcher
+	session *front.Session    // of a legacy client; nil: the watcher of a listen
+	want    *subscribe.Filter // the lists and the objects whose changes it receives otherwise
+	listens bool              // its client can receive changes, so the server has to be listened to
 	deliver func(upstream.Event)
 	cause   context.Context // of the client's request that waits to be covered; nil: none waits
 }
 
-// hub spreads what a server says outside its calls to those who listen, and
-// holds the one listen that a server needs for that. One for each link: over
-// one pipe several listens would replace each other in servers that keep one
-// for a connection (go-sdk v1.8.0 does).
+// hub spreads a server's messages outside of calls to the watchers of a link, and holds the
+// one listen that the server needs for that. There is one listen for each link, because over
+// one pipe several listens would replace each other in servers that keep one for a connection
+// (go-sdk v1.8.0 does).
 type hub struct {
 	b      *backend
 	client front.Era                                // of the link
 	ctx    context.Context                          // ends with the link
 	get    func(context.Context) (*liveConn, error) // the link's connection
-	live   *atomic.Pointer[liveConn]                // the same as it is now
+	live   *atomic.Pointer[liveConn]                // the link's open connection
 	asks   *questioner
 	log    *slog.Logger
 	traces watch
 
 	mu       sync.Mutex
 	watchers map[*watcher]struct{}
-	now      *listening // what is in force or being opened; nil: nothing
-	last     *listening // begun last, ended or not
+	now      *listening // in force or being opened; nil: none
+	last     *listening // begun last, whether it has ended or not
 }
 
 func (h *hub) watch(w *watcher) (stop func()) {
@@ -85,8 +85,8 @@ func (h *hub) wanted(uri string, w *watcher) bool {
 	return false
 }
 
-// listeners reports whether anybody is left for whom a server has to be
-// listened to. The caller holds mu.
+// listeners reports whether a watcher is left for which the server has to be listened to. The
+// caller holds mu.
 func (h *hub) listeners() bool {
 	for w := range h.watchers {
 		if w.listens {
@@ -103,9 +103,9 @@ func (h *hub) watched() bool {
 }
 
 // publish hands an event to every watcher that wants it. On a shared connection, a
-// notification is for those whose listen asks for it, and without one it has no known
-// addressee and is dropped. The questions in one about a task are decided for each
-// client. A change of the tools also invalidates what was learnt about them.
+// notification goes to the watchers that asked for it; one that no watcher asked for has no
+// known addressee and is dropped. The questions in a notification about a task are decided
+// for each client. A change of the tools also invalidates what was learnt about them.
 func (h *hub) publish(e upstream.Event) {
 	if e.Method == protocol.ToolsChanged {
 		h.b.params.Forget()
@@ -116,11 +116,11 @@ func (h *hub) publish(e upstream.Event) {
 	h.spread(e)
 }
 
-// spread is publish of what Doorward has found out itself: nothing that was learnt
-// is forgotten for it.
+// spread is publish for a change that Doorward has found out itself: what was learnt about
+// the server is kept.
 func (h *hub) spread(e upstream.Event) {
-	// A legacy server keeps its client's subscriptions itself; towards a modern one they
-	// are ours to keep.
+	// A legacy server keeps its client's subscriptions itself; those at a modern server are
+	// kept here.
 	c := h.live.Load()
 	modern := c != nil && c.era == front.Modern
 	ofTask := modern && e.Method == protocol.TaskChanged
@@ -141,14 +141,14 @@ func (h *hub) spread(e upstream.Event) {
 	}
 }
 
-// sessionsAlone reports a legacy session on a legacy connection of its own. The
-// session itself subscribes, and no other session hears the link.
+// sessionsAlone reports whether legacy sessions use a legacy connection. They subscribe
+// themselves, so that no listen of the hub is needed.
 func (h *hub) sessionsAlone(c *liveConn) bool {
 	return h.client == front.Legacy && c.era == front.Legacy
 }
 
-// restore subscribes a new connection to what sessions had subscribed to on
-// the one before.
+// restore subscribes a new connection to the resources that sessions had subscribed to on the
+// one before.
 func (h *hub) restore(ctx context.Context, c *liveConn) {
 	if !h.sessionsAlone(c) {
 		return
@@ -161,7 +161,7 @@ func (h *hub) restore(ctx context.Context, c *liveConn) {
 	}
 }
 
-// resources are the resources with a watcher, in a fixed order.
+// resources returns the resources with a watcher, in a fixed order.
 func (h *hub) resources() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,7 +172,7 @@ func (h *hub) resources() []string {
 	return slices.Sorted(maps.Keys(uris))
 }
 
-// only is the session that alone uses the link; nil when there are several, or none.
+// only returns the session that alone uses the link; nil: there are several, or none.
 func (h *hub) only() *front.Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +185,7 @@ func (h *hub) only() *front.Session {
 	return nil
 }
 
-// sessions are the legacy sessions that use the link.
+// sessions returns the legacy sessions that use the link.
 func (h *hub) sessions() (out []*front.Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,6 +197,6 @@ func (h *hub) sessions() (out []*front.Session) {
 	return out
 }
 
-// blocked names notifications that would put a server's text into the
-// client's conversation unasked; only Doorward itself may use that channel.
+// blocked names notifications that would put a server's text into the client's conversation
+// unasked; only Doorward itself may send them.
 func blocked(method string) bool { return method == "notifications/claude/channel" }

@@ -29,14 +29,14 @@ type latecomer struct {
 	log  *slog.Logger
 
 	mu    sync.Mutex
-	lists map[string]bool     // the list methods that it failed to answer
-	told  map[string][32]byte // what it answered when clients were told last
+	lists map[string]bool     // the list methods that the server failed to answer
+	told  map[string][32]byte // by method, the digest of the answer of which clients were told last
 	runs  bool
 }
 
 // missed notes that a list went out without this server.
 func (l *latecomer) missed(method string) {
-	if !l.hub.watched() {
+	if !l.hub.watched() { // no client could be told
 		return // nobody could be told
 	}
 	l.mu.Lock()
@@ -51,15 +51,15 @@ func (l *latecomer) missed(method string) {
 	}
 }
 
-// expected reports whether the server owes the answer to a list, so that the
-// next one need not wait for it.
+// expected reports whether the server owes the answer to a list, so that the next one need
+// not wait for it.
 func (l *latecomer) expected(method string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lists[method]
 }
 
-// patience is how long the next list of a method waits for the server.
+// patience returns how long the next list of a method waits for the server.
 func (l *latecomer) patience(method string, hasty bool) time.Duration {
 	if hasty || l.expected(method) {
 		return listing.LateTime
@@ -67,8 +67,8 @@ func (l *latecomer) patience(method string, hasty bool) time.Duration {
 	return listing.ListTime
 }
 
-// run asks until every missed list has been answered: that, and not that the
-// server can be reached, is what a client will see when it looks again.
+// run asks the server until it has answered every list that it missed. Being connected is not
+// enough, because clients that list again need the answer.
 func (l *latecomer) run() {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		for _, method := range l.owed() {
@@ -93,9 +93,9 @@ func (l *latecomer) owed() []string {
 	return slices.Sorted(maps.Keys(l.lists))
 }
 
-// asks puts the list request, and reports whether the server answered it, and
-// the digest of its answer. What it lists for the first time is approved as in a
-// list that a client asked for.
+// asks sends the list request, and reports whether the server answered it, and the digest of
+// its answer. Definitions that it lists for the first time are approved as in a list that a
+// client asked for.
 func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
 	defer cancel()
@@ -112,9 +112,8 @@ func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	return sha256.Sum256(reply.Result), err == nil
 }
 
-// settle tells the listening clients to list again. A server that is slow with
-// every list would have them do so for ever, so that they are told of the same
-// answer once.
+// settle tells the listening clients to list again. They are told once of the same answer,
+// because a server that is slow with every list would otherwise make them list for ever.
 func (l *latecomer) settle(method string, sum [32]byte) {
 	l.mu.Lock()
 	delete(l.lists, method)
@@ -138,7 +137,7 @@ func (l *latecomer) settled(method string) {
 	delete(l.told, method)
 }
 
-// over ends the wait when no list is owed or no client listens any more.
+// over ends the wait when no list is owed or no watcher is left.
 func (l *latecomer) over() bool {
 	watched := l.hub.watched()
 	l.mu.Lock()
@@ -150,7 +149,7 @@ func (l *latecomer) over() bool {
 	return true
 }
 
-// why is what keeps a server from answering a list, for the operator.
+// why says for the operator why a server has not answered a list.
 func (b *backend) why(e *wire.Error) string {
 	switch {
 	case e == nil:
@@ -163,8 +162,8 @@ func (b *backend) why(e *wire.Error) string {
 	return e.Message
 }
 
-// leftOut notes that a list goes out without a server's own answer, for status
-// and, once, for the log. A server that waits for a sign-in is in status anyway.
+// leftOut notes that a list goes out without a server's own answer, for status and, once, for
+// the log. A server that waits for a sign-in is not noted, because status shows that anyway.
 func (b *backend) leftOut(log *slog.Logger, method string, e *wire.Error) (why string) {
 	why = b.why(e)
 	if why == failure.SignIn {

@@ -14,21 +14,22 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Guide delivers guidance to callers, and finds protected text in messages that
-// leave. An act says who calls and which delivery session it carries.
+// Guide delivers guidance to callers, and finds protected text in messages to servers. The
+// act names the caller and its delivery session.
 type Guide interface {
 	// Greeting is what a client may show its model before the first call, empty
 	// for nothing; less is empty, or why it is not everything.
 	Greeting(ctx context.Context, a gate.Act) (text, less string)
-	// Refuses returns why a caller without full guidance is refused; empty: it is
-	// not. It is not called for the server that delivers the guidance.
+	// Refuses returns why a caller without full guidance is refused; empty: it is not. It is
+	// not called for the server that delivers the guidance.
 	Refuses(a gate.Act) (reason string)
-	// Outgoing searches raw JSON on its way to a server, mostly the params of a request, and records
-	// what it finds. Without a cut it returns the input itself. blocked: the message must not be sent.
+	// Outgoing searches raw JSON on its way to a server, mostly the params of a request, and
+	// records what it finds. If it cuts nothing, it returns the input itself. blocked: the
+	// message must not be sent.
 	Outgoing(a gate.Act, params []byte) (out []byte, blocked bool)
 }
 
-// unguided is a guide with nothing to say.
+// unguided is a Guide without guidance.
 type unguided struct{}
 
 func (unguided) Greeting(context.Context, gate.Act) (string, string) { return "", "" }
@@ -38,7 +39,7 @@ func (unguided) Outgoing(_ gate.Act, params []byte) ([]byte, bool)   { return pa
 // guideServer is the server that delivers the guidance.
 const guideServer = "instructions"
 
-// leaving decides what of a message may leave for a server, and whose calls may.
+// leaving decides what may be sent to a server, and which callers may call tools.
 type leaving struct {
 	gate     *gate.Gate
 	guide    Guide
@@ -46,19 +47,19 @@ type leaving struct {
 	failures *failures
 }
 
-// ruleGuidance refuses calls of whom the guidance does not reach.
+// ruleGuidance refuses calls of callers that could not be given full guidance.
 const ruleGuidance = "instructions.fail_closed"
 
-// ruleLeak holds back what carries a protected text's mark.
+// ruleLeak holds back messages that carry the mark of a protected text.
 const ruleLeak = "instructions.canary"
 
-// errLeak ends a call whose params must not leave.
+// errLeak ends a call whose params must not be sent.
 var errLeak = &failure.Content{Rule: ruleLeak}
 
-// request searches everything of a request before it goes to a server: its
-// params, the headers that are sent along, and an unknown method. A find outside
-// the params is held back instead of cut: a header would still carry what was cut
-// from the params, and the name that was decided must be the name that is sent.
+// request searches all parts of a request before it goes to a server: its params, its
+// Mcp-Param headers and an unknown method. A find outside the params is held back instead of
+// cut: a header would still carry what was cut from the params, and the name that was decided
+// must be the name that is sent.
 func (v *leaving) request(x *front.Exchange, t target) (target, error) {
 	out, ok := v.search(v.acts.on(x, t.Target), t.Params(), beside(t.Method(), x.Header)...)
 	if !ok {
@@ -73,9 +74,8 @@ func (v *leaving) request(x *front.Exchange, t target) (target, error) {
 	return t, nil
 }
 
-// search returns what of params may go to a server. False: nothing may. Texts that
-// go beside them are looked at together with them, so that there is one record
-// of one find, and are never cut.
+// search returns the part of params that may go to a server. False: nothing may. The texts in
+// beside are searched together with params, so that a find has one record, and are never cut.
 func (v *leaving) search(act gate.Act, params []byte, beside ...string) ([]byte, bool) {
 	if len(beside) == 0 {
 		out, blocked := v.guide.Outgoing(act, params)
@@ -103,10 +103,10 @@ func (v *leaving) search(act gate.Act, params []byte, beside ...string) ([]byte,
 	return out[from : len(out)-1], true
 }
 
-// shortestMark is the least length of a mark: no shorter method holds one.
+// shortestMark is the least length of a mark: a shorter method name holds none.
 const shortestMark = 19
 
-// beside is what goes to a server in other places than the params.
+// beside returns the texts of a request that go to a server outside of the params.
 func beside(method string, h http.Header) (texts []string) {
 	if len(method) >= shortestMark {
 		texts = append(texts, method)
@@ -127,8 +127,8 @@ func beside(method string, h http.Header) (texts []string) {
 	return texts
 }
 
-// answer is request for what a client answers to a server's question.
-// False: it may not go to the server.
+// answer is request for a client's answer to a server's question. False: it may not go to the
+// server.
 func (v *leaving) answer(act gate.Act, reply front.Reply) (upstream.Reply, bool) {
 	if e := reply.Error; e != nil {
 		raw := e.Raw
@@ -142,8 +142,8 @@ func (v *leaving) answer(act gate.Act, reply front.Reply) (upstream.Reply, bool)
 	return upstream.Reply{Result: out}, ok
 }
 
-// hello refuses a session whose client's own words, which its servers
-// receive, must not leave. nil: it goes on.
+// hello refuses an initialize whose params, which servers receive, must not be sent. nil: it
+// goes on.
 func (v *leaving) hello(x *front.Exchange) *front.Reply {
 	if x.Method != "initialize" {
 		return nil
@@ -156,25 +156,25 @@ func (v *leaving) hello(x *front.Exchange) *front.Reply {
 	return &reply
 }
 
-// refused refuses what was held back before anything of it was let in.
+// refused refuses a message of which no part was let in.
 func (v *leaving) refused(act gate.Act) front.Reply {
 	reply := v.failures.refused(v.gate.Refuse(act, ruleLeak, gate.CodeDenied, 0))
 	if e := reply.Error; e != nil && e.Code == gate.CodeDenied {
 		e.Message = failure.Blocked
 	}
-	reply.NeedScope = "" // no scope would let it out
+	reply.NeedScope = "" // no scope would allow it
 	return reply
 }
 
-// declares reports that d holds nothing that must not leave.
+// declares reports whether d holds nothing that must not be sent.
 func (v *leaving) declares(x *front.Exchange, b *backend, d declaration) bool {
 	text := d.init([]byte("{}"))
 	out, ok := v.search(v.acts.of(x, b.Name, x.Method, ""), text)
 	return ok && rawjson.Same(out, text)
 }
 
-// unguided denies calls of callers that could not be given full guidance,
-// where the operator requires that. nil: the call goes on.
+// unguided denies calls of callers that could not be given full guidance, if the operator
+// requires that. nil: the call goes on.
 func (v *leaving) unguided(x *front.Exchange, t target) *front.Reply {
 	if t.Method() != "tools/call" || t.b.Name == guideServer {
 		return nil

@@ -12,16 +12,16 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// levels tells legacy servers the log levels that clients ask for.
+// levels sets the log levels that clients ask for at legacy servers.
 type levels struct {
 	gate *gate.Gate
 	acts *acts
 	log  *slog.Logger
 }
 
-// raise has a legacy server write the log messages that a modern request names. The
-// level of a connection is the most verbose one that any request has named, and each
-// client gets what it asked for.
+// raise makes a legacy server write the log messages that a modern request names. The level
+// of a connection is the most verbose one that any request has named; each client receives
+// only the messages that it asked for.
 func (v *levels) raise(ctx context.Context, x *front.Exchange, b *backend, c *liveConn) {
 	rank := era.Severity(era.LevelOf(x))
 	if x.Era != front.Modern || c.era != front.Legacy || rank < 0 || !c.logsFrom(rank) {
@@ -31,7 +31,7 @@ func (v *levels) raise(ctx context.Context, x *front.Exchange, b *backend, c *li
 	v.set(ctx, &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}, b, c, params)
 }
 
-// set tells a legacy server a log level, if policy lets the client set it there.
+// set sets a log level at a legacy server, if policy lets the client set it there.
 func (v *levels) set(ctx context.Context, x *front.Exchange, b *backend, c *liveConn, params []byte) {
 	req := upstream.Request{Method: "logging/setLevel", Params: params}
 	pass, err := v.gate.Enter(v.acts.of(x, b.Name, req.Method, ""))
@@ -48,8 +48,8 @@ func (v *levels) set(ctx context.Context, x *front.Exchange, b *backend, c *live
 	pass.Leave(word, 0)
 }
 
-// logsFrom notes that the server has to write messages of a rank, and reports whether
-// it has not been told yet.
+// logsFrom notes that the server has to write messages of a rank, and reports whether it has
+// to be told.
 func (c *liveConn) logsFrom(rank int) bool {
 	if wire.GetPath(c.hello, "capabilities", "logging") == nil {
 		return false

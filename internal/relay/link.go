@@ -10,22 +10,22 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// link is one place for a connection to a server: the connection, if there is
-// one, and what is needed to open it again.
+// link is a place for a connection to a server: the connection, if it is open, and what is
+// needed to open it again.
 type link struct {
 	b *backend
 	owner
 	key    string                           // in the pool; empty for a session's own
-	opened func(context.Context, *liveConn) // before anybody uses a new one; may be nil
-	meta   []byte                           // of requests that Doorward makes itself
-	opens  func(string, Face)               // is told of a new one; may be nil
+	opened func(context.Context, *liveConn) // called with a new connection before its first use; may be nil
+	meta   []byte                           // _meta of requests that Doorward makes itself
+	opens  func(string, Face)               // called for a new connection; may be nil
 	ctx    context.Context                  // ends with the link
 	end    context.CancelFunc
 
 	live  atomic.Pointer[liveConn]
-	used  atomic.Int64 // when, in Unix nanoseconds
+	used  atomic.Int64 // time of the last use in Unix nanoseconds
 	calls atomic.Int32 // in flight
-	warm  atomic.Bool  // opened ahead of need: it stays without use
+	warm  atomic.Bool  // opened ahead of need: it stays open without use
 	hub   hub
 	asks  questioner
 	late  latecomer
@@ -65,8 +65,8 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	}
 }
 
-// dialled returns the attempt to wait for: a finished one, the one in progress,
-// or a new one.
+// dialled returns the attempt to wait for: a finished one if the connection is open, the one
+// in progress, or a new one.
 func (l *link) dialled() (*dialling, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *link) open(d *dialling) {
 	}
 }
 
-// prepare brings a new connection to where the one before stood.
+// prepare restores on a new connection what was set up on the one before.
 func (l *link) prepare(ctx context.Context, c *liveConn) {
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
@@ -139,11 +139,10 @@ func (l *link) drop(c *liveConn) {
 	}
 }
 
-// busy reports whether a sweep must leave it alone.
+// busy reports whether a sweep must leave the link open.
 func (l *link) busy() bool { return l.warm.Load() || l.calls.Load() > 0 || l.hub.watched() }
 
-// close ends the link for good, and with it what waits for it. It returns at
-// once.
+// close ends the link for good, and fails what waits for it. It returns at once.
 func (l *link) close() {
 	l.end()
 	l.mu.Lock()
@@ -155,7 +154,7 @@ func (l *link) close() {
 	}
 }
 
-// event takes what the server says outside any call, one event after the
+// event takes one message of the server outside of calls. Messages arrive one after the
 // other.
 func (l *link) event(c *liveConn, e upstream.Event) {
 	if !l.asks.screened(c, &e) {
@@ -171,11 +170,12 @@ func (l *link) event(c *liveConn, e upstream.Event) {
 	}
 }
 
-// face is whom the link is opened for; false: it is not one that is opened ahead of need.
+// face returns the face that the link is opened for; false: no link of this kind is opened
+// ahead of need.
 func (l *link) face() (f Face, ok bool) {
 	if l.key == "" || l.b.Kind != upstream.KindStdio || l.b.Builtin != nil {
 		return f, false
 	}
 	f = Face{Who: l.who.Name(), Modern: l.client == front.Modern, Caps: string(l.says.caps), Info: string(l.says.info)}
-	return f, l.says.key(l.b.poolKey(l.who, l.client)) == l.key // else it is a further one beside another
+	return f, l.says.key(l.b.poolKey(l.who, l.client)) == l.key // else it is a further connection beside another
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// links makes the links to servers, finds those that clients share, and says what each
+// links makes the links to servers, finds those that clients share, and decides what each
 // declares.
 type links struct {
 	gate        *gate.Gate
 	info, meta  []byte // Doorward's clientInfo, and the _meta of requests that it makes itself
 	closing     context.Context
-	opens       func(server string, f Face) // is told of each connection to a program that sessions share; nil: none is
+	opens       func(server string, f Face) // called for each connection to a program that sessions share; nil: never
 	note        func(*audit.Record)
 	log         *slog.Logger
 	watch       watch
@@ -30,7 +30,7 @@ type links struct {
 	translation *translation
 }
 
-// new makes a link, with what its parts work with.
+// new makes a link with the parts that it works with.
 func (k *links) new(b *backend, o owner) *link {
 	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens}
 	l.ctx, l.end = context.WithCancel(k.closing)
@@ -42,8 +42,8 @@ func (k *links) new(b *backend, o owner) *link {
 	return l
 }
 
-// pooled returns the connection that a principal's calls share, or that all
-// principals share where the operator declared it safe.
+// pooled returns the link that a principal's calls share, or that all principals share if the
+// operator declared that safe.
 func (k *links) pooled(b *backend, who *principal.Principal, client front.Era) *link {
 	key := b.poolKey(who, client)
 	if b.Instances == "shared" {
@@ -52,7 +52,7 @@ func (k *links) pooled(b *backend, who *principal.Principal, client front.Era) *
 	return k.keyed(b, who, client, declaration{}, key)
 }
 
-// keyed returns the pooled connection of a key, for clients that declare d.
+// keyed returns the pooled link of a key, for clients that declare d.
 func (k *links) keyed(b *backend, who *principal.Principal, client front.Era, d declaration, key string) *link {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,10 +72,10 @@ func (k *links) keyed(b *backend, who *principal.Principal, client front.Era, d 
 	return l
 }
 
-// declared is what the connection of a modern client to b declares. Connections that
-// principals share declare nothing: a question could not be put to one of them. A stdio
-// server gets the client's clientInfo only if the client declares capabilities, because
-// these need a process of their own anyway; the name alone starts no further process.
+// declared returns what the connection of a modern client to b declares. Connections that
+// principals share declare nothing: a question could not be assigned to one of them. A stdio
+// server gets the client's clientInfo only if the client declares capabilities, because these
+// need a process of their own anyway; the name alone starts no further process.
 func (k *links) declared(x *front.Exchange, b *backend) (d declaration) {
 	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
 		return d
@@ -91,8 +91,8 @@ func (k *links) declared(x *front.Exchange, b *backend) (d declaration) {
 	return d
 }
 
-// modern is the connection of a modern client to b. What it declares was searched
-// as all that leaves is, before it was opened.
+// modern returns the link of a modern client to b. What it declares is searched for protected
+// text before a link is made for it.
 func (k *links) modern(x *front.Exchange, b *backend) *link {
 	d, plain := k.declared(x, b), b.poolKey(x.Who, front.Modern)
 	if l := b.have(d.key(plain)); l != nil {
@@ -107,7 +107,7 @@ func (k *links) modern(x *front.Exchange, b *backend) *link {
 	return k.keyed(b, x.Who, front.Modern, d, d.key(plain))
 }
 
-// lane is a further connection beside l; 0 is l itself.
+// lane returns the n-th further link beside l; 0 is l itself.
 func (k *links) lane(l *link, n int) *link {
 	if n == 0 {
 		return l
@@ -115,16 +115,16 @@ func (k *links) lane(l *link, n int) *link {
 	return k.keyed(l.b, l.who, l.client, l.says, l.key+"\x00"+string('0'+rune(n)))
 }
 
-// sessionInit is what a session's client says to a legacy server: its own
-// words, with the version that was negotiated here and without the
-// capabilities that policy will not serve.
+// sessionInit returns the initialize params for a legacy server: those of the session's
+// client, with the version that was negotiated here and without the capabilities that policy
+// does not serve.
 func (k *links) sessionInit(x *front.Exchange, b *backend) []byte {
 	init := x.Session.Init
 	if wire.Get(init, "clientInfo") == nil {
 		return era.DefaultInit(k.info)
 	}
 	caps, _ := k.translation.narrow(x, b, wire.Get(init, "capabilities"))
-	if x.Server == "" && wire.Get(caps, "tasks") != nil { // they are known by ids that all servers would share
+	if x.Server == "" && wire.Get(caps, "tasks") != nil { // task ids would not be unique over all servers
 		caps = rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
 	}
 	return rawjson.Set(init, rawjson.Edit{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}, rawjson.Edit{Key: "capabilities", Value: caps})

@@ -20,29 +20,29 @@ import (
 type listening struct {
 	hub    *hub
 	conn   *liveConn
-	cause  context.Context // of the client's request that it was opened for, for its trace
+	cause  context.Context // of the client's request that it was opened for, whose trace it continues
 	ctx    context.Context
 	cancel context.CancelFunc
-	before *listening // what this one takes the place of; nil once that is over
-	tries  int        // how many before it failed in a row
-	final  bool       // nobody takes its place; guarded by the hub
-	// refused: it ended without an acknowledgement, and the next client asks again.
-	// Guarded by the hub.
+	before *listening // the listen that this one replaces; nil once it has ended
+	tries  int        // how many listens before it failed in a row
+	final  bool       // it ends without a successor; guarded by the hub
+	// refused: it ended without an acknowledgement; the next client makes a new one. Guarded
+	// by the hub.
 	refused bool
 
-	asks    *subscribe.Filter // every list, and the objects that are named
+	asks    *subscribe.Filter // every list, and the objects that watchers named
 	acked   chan struct{}     // closed when granted is known
-	granted subscribe.Filter  // what the server honours; nothing when it refused
+	granted subscribe.Filter  // what the server honours; empty when it refused
 	ended   chan struct{}     // closed when it is over
 }
 
-// Pauses before a listen is opened again, doubled with each failure.
+// Pauses before a listen or a server is tried again, doubled with each failure.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
-// run keeps the listen until it ends, and then sees to its successor.
+// run keeps the listen open until it ends, and then opens its successor if needed.
 func (l *listening) run() {
 	h := l.hub
 	before := l.before
@@ -66,7 +66,7 @@ func (l *listening) run() {
 		l.follow(acknowledge)
 	}
 	if !ok {
-		h.refuse(l) // before anybody hears of it
+		h.refuse(l) // before any waiting client sees the end
 		close(l.acked)
 		if before != nil {
 			before.cancel()
@@ -90,9 +90,8 @@ func (l *listening) stop() {
 	}
 }
 
-// replaced ends the listen before this one. When that listen ended while a client
-// still listened, changes may have been missed, and all clients are told to list
-// again.
+// replaced ends the listen before this one. If that one had already ended while a client
+// listened, changes may have been missed, and all clients are told to list again.
 func (l *listening) replaced(before *listening) {
 	if before == nil {
 		return
@@ -132,10 +131,10 @@ func (l *listening) hold(acknowledge func([]byte)) error {
 	return err
 }
 
-// traced is params with the trace of what the listen was opened for.
+// traced adds to params the trace of the request that the listen was opened for.
 func (l *listening) traced(params []byte) []byte { return l.hub.traces.traced(l.cause, params) }
 
-// heard takes what a modern server says on the listen.
+// heard takes one message of a modern server on the listen.
 func (l *listening) heard(e upstream.Event) {
 	switch e.Method {
 	case "notifications/subscriptions/acknowledged", "notifications/cancelled":
@@ -146,8 +145,8 @@ func (l *listening) heard(e upstream.Event) {
 	}
 }
 
-// follow replaces a listen on a legacy connection: list changes arrive on its
-// standalone stream, resources by subscription.
+// follow stands for a listen on a legacy connection: list changes arrive on its standalone
+// stream, changes of resources by subscription.
 func (l *listening) follow(acknowledge func([]byte)) {
 	l.conn.conn.Listen()
 	caps := wire.Get(l.conn.hello, "capabilities")
@@ -174,8 +173,8 @@ func (l *listening) follow(acknowledge func([]byte)) {
 	}
 }
 
-// tell sends a subscription of a resource, or its end, and reports whether the
-// server accepted it.
+// tell sends a subscription of a resource, or its end, and reports whether the server
+// accepted it.
 func (l *listening) tell(method, uri string) bool {
 	ctx, cancel := context.WithTimeout(l.hub.ctx, sideTime)
 	defer cancel()
@@ -189,13 +188,12 @@ func (h *hub) refuse(l *listening) {
 	l.refused = true
 }
 
-// overOnePipe reports whether a second listen would disturb the first.
+// overOnePipe reports whether a second listen would replace the first one at the server.
 func (h *hub) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || h.b.Kind == "stdio" }
 
 var errNoWatcher = errors.New("nobody listens any more")
 
-// cover ensures that the server reports what w wants, and returns the part that
-// the server honours.
+// cover makes the server report what w wants, and returns the part that the server honours.
 func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
 	h.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
 	defer h.adjust(w, func(w *watcher) { w.cause = nil })
@@ -222,8 +220,8 @@ func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) 
 	}
 }
 
-// opened is called for each new connection and each client that begins to listen:
-// it listens to the server when a client does.
+// opened is called for each new connection and for each client that begins to listen. If a
+// client listens, it opens what the server needs for that.
 func (h *hub) opened(c *liveConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +234,8 @@ func (h *hub) opened(c *liveConn) {
 	}
 }
 
-// start opens the listen that covers all watchers; tries counts the ones
-// before it that the server did not acknowledge. The caller holds mu.
+// start opens the listen that covers all watchers. tries is the number of listens before it
+// in a row that the server did not acknowledge. The caller holds mu.
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
@@ -252,8 +250,8 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 	return l
 }
 
-// cause is the context of a client's request that waits to be covered: the server's listen
-// is a part of its trace. The caller holds mu.
+// cause returns the context of a client's request that waits to be covered: the listen
+// belongs to its trace. The caller holds mu.
 func (h *hub) cause() context.Context {
 	for w := range h.watchers {
 		if w.cause != nil {
@@ -263,9 +261,9 @@ func (h *hub) cause() context.Context {
 	return context.Background()
 }
 
-// reopen opens a listen again that the server ended, as long as a client listens.
-// The clients' listens stay open, and the clients are told to list again. A
-// server that refuses the first listen is not asked again.
+// reopen opens a listen again that the server ended, as long as a client listens. The
+// clients' listens stay open, and the clients are told to list again. A server that refuses
+// the first listen is not asked again.
 func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
 	tries := ended.tries + 1
 	if acknowledged {
@@ -287,8 +285,8 @@ func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
 	}
 }
 
-// replace starts the successor of a listen that ended, and reports whether
-// there is nothing left to do about it.
+// replace starts the successor of a listen that ended. True: it is started, or none is
+// needed.
 func (h *hub) replace(ended *listening, c *liveConn, err error, tries int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

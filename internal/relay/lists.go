@@ -40,9 +40,9 @@ type lists struct {
 	calls       *calls
 }
 
-// of serves a list on the route of one server. A server that does not answer
-// in time is stood in for by what was approved of it; where nothing was, there is
-// nothing to show yet, and the client waits as for any other request.
+// of serves a list on the route of one server. If the server does not answer in time, the
+// answer is its approved list. If nothing was approved, the client waits as for any other
+// request.
 func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	k, ok := listing.PinKind(x.Method)
 	if !ok || t.b.Pin == nil || wire.Get(x.Params, "cursor") != nil || !t.b.Pin.Knows(k) {
@@ -69,9 +69,8 @@ func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply
 	return front.Reply{Result: result}
 }
 
-// merged asks all servers at once and joins what comes in time, ordered
-// by server. One that is down, slow or forbidden hides and delays none of the
-// others.
+// merged asks all servers at once and joins the answers that come in time, ordered by server.
+// A server that is down, slow or forbidden hides and delays no other one.
 func (v *lists) merged(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	pages, reply := v.pages(x)
 	if reply != nil {
@@ -106,14 +105,13 @@ func (v *lists) merged(ctx context.Context, x *front.Exchange, asked resolve.Tar
 		}
 	}
 	if !listing.Is(x.Method) && !slices.ContainsFunc(parts, func(p listing.Share) bool { return p.Entries != nil }) {
-		return front.Reply{Error: failure.NoMethod} // a list that no server knows
+		return front.Reply{Error: failure.NoMethod} // no server knows this list
 	}
 	return front.Reply{Result: v.join(x, kind, parts)}
 }
 
-// share asks one server. In the place of one that does not answer in time stands
-// what was approved of it; when it answers, the listening clients are told to list
-// once more.
+// share asks one server. If the server does not answer in time, its approved list is used,
+// and the listening clients are told to list again when it answers.
 func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, p listing.Page, with *gate.Charge) listing.Share {
 	plain, _ := asked.At(p.Server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.Cursor}))
 	t, ok := v.table.Load().aim(plain)
@@ -193,7 +191,7 @@ func (v *lists) join(x *front.Exchange, kind listing.Kind, parts []listing.Share
 	return append(out, '}')
 }
 
-// appendMissing names the servers whose own answer is not in a list, and why.
+// appendMissing names the servers whose own answer is missing in a list, and why.
 func appendMissing(out []byte, parts []listing.Share) []byte {
 	missing := make(map[string]string)
 	for _, p := range parts {
@@ -204,12 +202,12 @@ func appendMissing(out []byte, parts []listing.Share) []byte {
 	if len(missing) == 0 {
 		return out
 	}
-	text, _ := json.Marshal(missing) // strings alone
+	text, _ := json.Marshal(missing) // a map of strings cannot fail
 	return append(append(append(out, `,"_meta":{"`+MetaNotYet+`":`...), text...), '}')
 }
 
-// pages is what to ask of whom: every visible server from the start, or where
-// the client's cursor says.
+// pages returns the servers to ask and their cursors: every visible server from the start, or
+// those in the client's cursor.
 func (v *lists) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	raw := wire.Get(x.Params, "cursor")
 	if raw == nil {
@@ -234,8 +232,9 @@ func (v *lists) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
 	return out, nil
 }
 
-// known is the kept list of a server that answers the request; nil: the server has
-// to be asked. What asking has for effects beside the answer it has too.
+// known returns the kept list of a server that answers the request; nil: the server has to be
+// asked. It has the same side effects as asking: protected text is searched for, and the log
+// level is set.
 func (v *lists) known(ctx context.Context, x *front.Exchange, asked resolve.Target, server string) *listing.Known {
 	plain, _ := asked.At(server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor"}))
 	t, ok := v.table.Load().aim(plain)
@@ -262,12 +261,12 @@ func (v *lists) known(ctx context.Context, x *front.Exchange, asked resolve.Targ
 	return s
 }
 
-// fromShelves makes the shares of the servers whose list is known: one act, which is
-// decided for each of them and recorded once. A server that policy denies is asked
-// like one whose list is unknown, which records why.
+// fromShelves makes the shares of the servers whose list is kept: one act, decided for each
+// of them and recorded once. A server that policy denies is asked like one without a kept
+// list, and that request records the denial.
 func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, pages []listing.Page, parts []listing.Share, with *gate.Charge) error {
 	shelves := make(map[string]*listing.Known, len(pages))
-	servers := []string{} // not nil: an act on several, be they none
+	servers := []string{} // not nil, even if empty: it makes the act one on several servers
 	for _, p := range pages {
 		if p.Cursor != nil {
 			return nil
@@ -304,12 +303,12 @@ func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 	return nil
 }
 
-// MetaNotYet is the member of a merged list's _meta that tells the daemon's own user
-// which servers' own answers are not in it, and why.
+// MetaNotYet is the member of a merged list's _meta that tells the daemon's own user which
+// servers' own answers are missing, and why.
 const MetaNotYet = "doorward/not-yet"
 
-// approved is what was approved of a server's list, as far as the caller may use
-// it, as a JSON array; nil where nothing was.
+// approved returns the approved list of a server, as far as the caller may use it, as a JSON
+// array; nil: nothing was approved.
 func (tr *translation) approved(x *front.Exchange, b *backend, method string) []byte {
 	k, ok := listing.PinKind(method)
 	if !ok || b.Pin == nil || !b.Pin.Knows(k) {
@@ -326,8 +325,8 @@ func (tr *translation) approved(x *front.Exchange, b *backend, method string) []
 	return entries
 }
 
-// hurry is what ends the waiting of a merged list for a client that is hasty; nil for the
-// others, and where the list goes on from a cursor.
+// hurry returns the context that ends the wait of a merged list early, for a client that is
+// hasty. Hurry is nil for other clients, and if the list goes on from a cursor.
 func hurry(ctx context.Context, x *front.Exchange, servers func(*principal.Principal) []*backend) (context.Context, *listing.Hurry) {
 	k, ok := listing.PinKind(x.Method)
 	if !ok || !listing.Hasty(clientName(x)) || wire.Get(x.Params, "cursor") != nil {

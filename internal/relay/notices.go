@@ -30,24 +30,24 @@ type notices struct {
 	sessions    *sessions
 }
 
-// take takes a notification of a client. Those that the protocol defines go
-// where they mean something, and any other one to the server that it is for. The error
-// says why that one did not get it.
+// take takes a notification of a client. Those that the protocol defines go where they have a
+// meaning, any other one to the server it addresses. The error says why that server did not
+// get it.
 func (n *notices) take(ctx context.Context, x *front.Exchange) *wire.Error {
 	switch x.Method {
 	case front.Listening:
 		n.sessions.of(x.Session).listen()
 	case protocol.RootsChanged, "notifications/progress":
 		n.toSession(ctx, x)
-	case "notifications/cancelled", "notifications/initialized": // the door's, and of no meaning to a server
+	case "notifications/cancelled", "notifications/initialized": // handled by front; a server has no use for them
 	default:
 		return n.toServer(ctx, x)
 	}
 	return nil
 }
 
-// toSession passes a notification of a legacy session to the servers with which that
-// session alone is connected. In the modern era these notifications do not exist.
+// toSession passes a notification of a legacy session to the servers whose link belongs to
+// that session alone. The modern era does not have these notifications.
 func (n *notices) toSession(ctx context.Context, x *front.Exchange) {
 	if x.Session == nil {
 		return
@@ -65,8 +65,8 @@ func (n *notices) toSession(ctx context.Context, x *front.Exchange) {
 	}
 }
 
-// toServer passes a notification that Doorward does not know to the server of its route,
-// on the aggregate to the one of whose objects it names one.
+// toServer passes a notification that Doorward does not know to the server of its route. On
+// the aggregate it goes to the server of the object that it names.
 func (n *notices) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 	t, err := resolve.Notice(x.Server, x.Method, x.Params)
 	if err != nil {
@@ -79,7 +79,7 @@ func (n *notices) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 	return n.notify(ctx, x, n.sessions.linkFor(x, b), t)
 }
 
-// notify takes one notification through the gate to a server, which is started for it.
+// notify takes one notification through the gate to a server, which is started if needed.
 func (n *notices) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
 	w, act := n.watch.traces(), n.acts.on(x, t)
 	pass, err := w.decide(ctx, n.gate, act)
@@ -92,7 +92,7 @@ func (n *notices) notify(ctx context.Context, x *front.Exchange, l *link, t reso
 	return e
 }
 
-// noticeWord is how a notification ended.
+// noticeWord returns the observed result of a notification.
 func noticeWord(e *wire.Error) string {
 	if e == nil {
 		return "ok"
@@ -100,7 +100,7 @@ func noticeWord(e *wire.Error) string {
 	return "failed"
 }
 
-// carried takes a notification that was let through to its server.
+// carried takes an admitted notification to its server.
 func (n *notices) carried(ctx context.Context, x *front.Exchange, l *link, t resolve.Target, act gate.Act, pass gate.Pass) *wire.Error {
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
@@ -129,7 +129,7 @@ func (n *notices) carried(ctx context.Context, x *front.Exchange, l *link, t res
 	return nil
 }
 
-// params are the params as they came, apart from what the eras require in _meta.
+// params returns the params as they came, apart from what the eras require in _meta.
 func (n *notices) params(x *front.Exchange, l *link, c *liveConn, t resolve.Target) []byte {
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:

@@ -13,24 +13,24 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// Stage is a part of the way of a request.
+// Stage is a part of the processing of a request.
 type Stage uint8
 
 const (
 	StageDecision Stage = iota // policy and limits decide
 	StageApproval              // a held call waits for the operator
-	StageServer                // its server has the request
-	StageKnown                 // it is answered from what is known of its servers
+	StageServer                // the request is at its server
+	StageKnown                 // it is answered from kept lists
 )
 
 // Mark is one stage of one request. Its texts are valid until the stage ends.
 type Mark struct {
 	Stage                Stage
 	Server, Method, Name string
-	Known                bool   // the server is built in and has answered: Name is its own
-	Uncounted            bool   // it is no request of a client to a server: it has a span, and counts nowhere
+	Known                bool   // a built-in server has answered: Name is one of its own names
+	Uncounted            bool   // not a client's request to one server: it has a span and no metrics
 	Ref                  uint64 // number of the decision's record; 0: none
-	// Start and Span are the observer's.
+	// Start and Span belong to the observer.
 	Start time.Time
 	Span  any
 }
@@ -38,17 +38,18 @@ type Mark struct {
 // Observer measures requests. Its methods must not block, and are safe for concurrent
 // use.
 type Observer interface {
-	// Begin returns m with what End needs, and the context of what the stage causes.
+	// Begin returns m completed with what End needs, and the context for the work of the
+	// stage.
 	Begin(ctx context.Context, m Mark) (context.Context, Mark)
-	// End takes how the stage ended, in one constant word.
+	// End takes the result of the stage as one constant word.
 	End(m Mark, result string)
-	// Carry returns the trace context of a request for its server; "": there is none, and
-	// that of the client goes on as it came.
+	// Carry returns the trace context for a request to its server; "": there is none, and the
+	// client's is passed on as it came.
 	Carry(ctx context.Context) (traceparent, tracestate string)
 }
 
-// Results of StageDecision and StageApproval beside "ok" and "cancelled". "held" is no
-// end: the operator is asked.
+// Results of StageDecision and StageApproval beside "ok" and "cancelled". "held" is not
+// final: the operator is asked next.
 const (
 	resultDenied      = "denied"
 	resultLimited     = "limited"
@@ -57,22 +58,22 @@ const (
 	resultPending     = "pending"
 )
 
-// watch is an Observer, or none.
+// watch calls an Observer, if there is one.
 type watch struct {
 	o         Observer
 	uncounted bool
 }
 
-// traces is the same for what has spans and counts nowhere: subscriptions, notifications
-// and what is answered from known lists.
+// traces returns w for stages that have spans and no metrics: subscriptions, notifications
+// and answers from kept lists.
 func (w watch) traces() watch { return watch{w.o, true} }
 
-// begin begins a stage of a request.
+// begin begins a stage of a request to one server.
 func (w watch) begin(ctx context.Context, s Stage, t target) (context.Context, Mark) {
 	return w.mark(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
 }
 
-// stage is begin for what is no request to one server.
+// stage is begin for an act without a target.
 func (w watch) stage(ctx context.Context, s Stage, act gate.Act) (context.Context, Mark) {
 	return w.mark(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name})
 }
@@ -85,14 +86,14 @@ func (w watch) mark(ctx context.Context, m Mark) (context.Context, Mark) {
 	return w.o.Begin(ctx, m)
 }
 
-// end ends it.
+// end ends a stage.
 func (w watch) end(m Mark, result string) {
 	if w.o != nil {
 		w.o.End(m, result)
 	}
 }
 
-// decide asks the gate, as a stage.
+// decide enters the gate, as a stage.
 func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pass, error) {
 	_, m := w.stage(ctx, StageDecision, act)
 	pass, err := g.Enter(act)
@@ -101,7 +102,7 @@ func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pas
 	return pass, err
 }
 
-// atServer has a request at its server, as a stage.
+// atServer sends a request to its server, as a stage.
 func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
 	inner, m := w.begin(ctx, StageServer, t)
 	reply, err := send(inner)
@@ -145,8 +146,8 @@ func approvalWord(ctx context.Context, a approval.Answer, err error) string {
 	return resultPending
 }
 
-// serverWord is the result of a request at its server: "error" for an error that the
-// server answered, and otherwise a word of the outcome's record.
+// serverWord is the result of a request at its server: "error" for an error that the server
+// answered, otherwise the word in the outcome's record.
 func serverWord(ctx context.Context, server string, reply upstream.Reply, err error) string {
 	switch {
 	case err == nil && reply.Error != nil:

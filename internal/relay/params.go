@@ -13,10 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// mirror checks the Mcp-Param-* headers of a modern client against the body,
-// and makes those that a modern HTTP server wants: known ones from the body,
-// unknown ones as they came (Streamable HTTP, "Server Behavior for Custom
-// Headers").
+// mirror checks the Mcp-Param-* headers of a modern client against the body, and makes those
+// that a modern HTTP server needs: from the body where the tool's schema names them,
+// otherwise as they came (Streamable HTTP, "Server Behavior for Custom Headers").
 func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, req *upstream.Request) error {
 	if t.Method() != "tools/call" {
 		return nil
@@ -26,7 +25,7 @@ func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c
 		return err
 	}
 	if tool.Broken && l.mirrors(c) {
-		return failure.Invalid{E: failure.NoTool} // it is on no list either
+		return failure.Invalid{E: failure.NoTool} // lists leave it out too
 	}
 	args := wire.Get(t.Params(), "arguments")
 	if x.Era == front.Modern && x.Header != nil && !paramheader.Match(x.Header, tool.Params, args) {

@@ -50,7 +50,7 @@ type parked struct {
 	parkFor time.Duration
 	link    *link
 	conn    *liveConn
-	id      string // random, and known to holders of the handle alone
+	id      string // random; only holders of the handle know it
 	running running
 	to      question.Client
 	found   *content.Findings
@@ -58,11 +58,11 @@ type parked struct {
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	x       *front.Exchange     // that waits now; nil: none does
-	missed  []upstream.Event    // while none waited
+	x       *front.Exchange     // the request that waits now; nil: none does
+	missed  []upstream.Event    // events while no request waited
 	open    map[string]*inquiry // questions by key
-	last    int                 // of the keys
-	changed chan struct{}       // closed when a question comes or goes, and at the end
+	last    int                 // number of the last key
+	changed chan struct{}       // closed when a question is added or removed, and at the end
 	over    bool
 	reply   upstream.Reply
 	err     error
@@ -87,28 +87,28 @@ func (p *parked) run(t target, req *upstream.Request) {
 	left := p.takeOpen()
 	p.change()
 	p.mu.Unlock()
-	for _, q := range left { // the server does not wait for these any more
+	for _, q := range left { // the server waits for these no longer
 		p.conn.settle(q.id, q.wanted)
 		q.pass.Leave("cancelled", 0)
 	}
 	p.cancel()
 }
 
-// change tells those who wait. The caller holds mu.
+// change wakes the requests that wait. The caller holds mu.
 func (p *parked) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// takeOpen empties the questions. The caller holds mu.
+// takeOpen removes and returns the open questions. The caller holds mu.
 func (p *parked) takeOpen() []*inquiry {
 	all := slices.Collect(maps.Values(p.open))
 	clear(p.open)
 	return all
 }
 
-// hear takes what the server says on behalf of the call. What is no question goes to
-// the client that waits, if one does.
+// hear takes one message of the server during the call. Other messages than questions go to
+// the request that waits, or are kept for the next one.
 func (p *parked) hear(e upstream.Event) {
 	if e.ID != nil {
 		p.ask(e)
@@ -131,8 +131,8 @@ func (p *parked) hear(e upstream.Event) {
 	}
 }
 
-// inRequest gives a call's progress the token of the request that waits for it now:
-// each round of a client is a request with a token of its own.
+// inRequest gives a call's progress the token of the request that waits now: each round of a
+// client is a request with a token of its own.
 func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
 	if e.Method == "notifications/progress" {
 		token := bytes.Clone(wire.GetPath(x.Params, "_meta", "progressToken"))
@@ -141,7 +141,7 @@ func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
 	return e
 }
 
-// ask enters a question of the server, if the client may be asked.
+// ask enters a question of the server, and has it decided.
 func (p *parked) ask(e upstream.Event) {
 	l := p.link
 	l.b.asking.learn(p.running.asked)
@@ -210,8 +210,8 @@ func (p *parked) retracted(key string) {
 	}
 }
 
-// answer gives the server what the client answered. Answers to questions that are
-// not open are ignored: the client may have sent them before.
+// answer gives the server the client's answers. Answers to questions that are not open are
+// ignored: the client may have sent them before.
 func (p *parked) answer(responses []byte) {
 	for key, raw := range wire.Members(responses) {
 		p.mu.Lock()
@@ -224,7 +224,7 @@ func (p *parked) answer(responses []byte) {
 	}
 }
 
-// settle answers one question, which is in nobody else's hands.
+// settle answers one question that the caller has taken out of open.
 func (p *parked) settle(q *inquiry, reply upstream.Reply, word string) {
 	if !p.conn.settle(q.id, q.wanted) {
 		word = "cancelled"
@@ -253,7 +253,7 @@ func (p *parked) attach(x *front.Exchange) {
 	p.missed = nil
 }
 
-// detach leaves the call without a client, if x is the one that waits.
+// detach leaves the call without a request, if x is the one that waits.
 func (p *parked) detach(x *front.Exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,8 +270,8 @@ func (p *parked) detach(x *front.Exchange) {
 	}
 }
 
-// await returns the call's result, or its questions. A client that leaves before it
-// has either ends the call.
+// await returns the call's result or its questions. A client that leaves before either ends
+// the call.
 func (p *parked) await(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, questions bool, err error) {
 	defer p.detach(x)
 	for seen, times := 0, 0; ; {
@@ -306,8 +306,8 @@ func after(d time.Duration) chan struct{} {
 	return done
 }
 
-// required is the result that carries the open questions and the handle with which
-// their answers come back.
+// required makes the result that carries the open questions and the handle with which the
+// client comes back.
 func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 	state, err := p.seal.SealParked(p.id, x.Who, t.Target)
 	if err != nil {
@@ -332,7 +332,7 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
 }
 
-// park enters the call with its server, unless it has been parked before.
+// park adds the call to its server's parked calls, unless it was parked before.
 func (p *parked) park() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -345,15 +345,15 @@ func (p *parked) park() {
 	}
 }
 
-// mayHear reports whether a request may be answered with a question that was decided for
-// an earlier one of its call: it may declare less, and policy may be another one.
+// mayHear reports whether a request may get a question that was decided for an earlier
+// request of the call: this one may declare fewer capabilities, and policy may have changed.
 func (p *parked) mayHear(x *front.Exchange, q *inquiry) bool {
 	return question.Serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
 		p.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: p.link.b.Name, Confirmed: x.Confirmed}).Allow
 }
 
-// expire ends a parked call whose client did not come back: first its questions,
-// then itself.
+// expire ends a parked call whose client did not come back: first its questions, then the
+// call.
 func (p *parked) expire() {
 	p.mu.Lock()
 	if p.x != nil {
@@ -373,7 +373,8 @@ func (p *parked) expire() {
 	p.cancel()
 }
 
-// giveFindings hands on what content rules have met in the call so far.
+// giveFindings moves the findings of the call so far to t, for the record of the present
+// request.
 func (p *parked) giveFindings(t target) {
 	if t.found != nil && p.found != nil {
 		for _, f := range p.found.Take() {

@@ -8,20 +8,20 @@ const (
 	// maxParked bounds the parked calls of one principal on one server. The oldest
 	// one expires when there are more.
 	maxParked = 256
-	// maxLanes bounds the further connections for calls that ask, where a question
-	// does not say whose it is.
+	// maxLanes bounds the further connections for calls that ask, where a question does not
+	// name its call.
 	maxLanes = 8
-	// maxAsking bounds what is remembered of a server's tools.
+	// maxAsking bounds the names in askers.
 	maxAsking = 1000
 )
 
-// parking is the parked calls of one server, oldest first.
+// parking holds the parked calls of one server, oldest first.
 type parking struct {
 	mu    sync.Mutex
 	calls []*parked
 }
 
-// add enters a call. oldest is the one to expire when its principal has one too many.
+// add enters a call. oldest is the one to expire if its principal has one too many.
 func (k *parking) add(p *parked) (oldest *parked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,8 +62,8 @@ func (k *parking) find(id string) *parked {
 	return nil
 }
 
-// askers is what is known of a server's tools, prompts and resources: which of them
-// ask, or may have asked.
+// askers holds the tools, prompts and resources of a server that ask questions, or may have
+// asked.
 type askers struct {
 	mu    sync.Mutex
 	known map[string]bool

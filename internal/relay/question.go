@@ -19,10 +19,9 @@ type questions struct {
 	server string
 }
 
-// decide passes one question of a server to its client, wherever it is in a
-// message: it is decided, recorded, and labelled with the server's name. The
-// caller leaves the pass once the outcome is known. After an error nothing of the
-// question may reach the client.
+// decide decides and records one question of a server, wherever it is in a message, and
+// labels it with the server's name. The caller leaves the pass once the outcome is known.
+// After an error nothing of the question may reach the client.
 func (q *questions) decide(to question.Client, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
 	to.X.Size = int64(len(params))
 	act := q.acts.of(&to.X, q.server, method, "")
@@ -41,14 +40,13 @@ func (q *questions) decide(to question.Client, method string, params []byte) (la
 	return params, pass, nil
 }
 
-// embedded passes every question inside a part of a server's message to decide,
-// at any depth, and returns the part with the labels. After an error nothing of
-// the part may reach the client.
+// embedded has every question inside a part of a server's message decided, at any depth, and
+// returns the part with the labels. After an error nothing of the part may reach the client.
 func (q *questions) embedded(to question.Client, raw []byte) ([]byte, error) {
 	return question.Embedded(to, raw, q.decide)
 }
 
-// inReply has the questions in a server's answer looked at.
+// inReply has the questions in a server's answer decided.
 func (q *questions) inReply(x *front.Exchange, reply upstream.Reply) (upstream.Reply, error) {
 	if reply.Plain {
 		return reply, nil
@@ -69,9 +67,9 @@ func (q *questions) inReply(x *front.Exchange, reply upstream.Reply) (upstream.R
 	return reply, nil
 }
 
-// passes decides on the questions in a server's notification. False: the
-// notification must not be forwarded. A message without an id whose method is not
-// a notification is a request that could never be answered.
+// passes decides on the questions in a server's notification. False: the notification must
+// not be forwarded. A message without an id whose method is no notification is a request that
+// cannot be answered; it is not forwarded.
 func (q *questions) passes(to func() question.Client, e *upstream.Event) bool {
 	if !wire.IsNotification(e.Method) {
 		return false
