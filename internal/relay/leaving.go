@@ -17,8 +17,8 @@ import (
 // Guide delivers guidance to callers, and finds protected text in messages to servers. The
 // act names the caller and its delivery session.
 type Guide interface {
-	// Greeting is what a client may show its model before the first call, empty
-	// for nothing; less is empty, or why it is not everything.
+	// Greeting returns the text that a client may show its model before the first call, empty
+	// for none. less says why the text is not complete; empty: it is.
 	Greeting(ctx context.Context, a gate.Act) (text, less string)
 	// Refuses returns why a caller without full guidance is refused; empty: it is not. It is
 	// not called for the server that delivers the guidance.

@@ -81,7 +81,7 @@ func (l *listening) run() {
 	}
 }
 
-// stop ends a listen and waits, for a bounded time, for the server to be told.
+// stop ends a listen and waits, for a bounded time, until the server was told.
 func (l *listening) stop() {
 	l.cancel()
 	select {

@@ -23,12 +23,12 @@ import (
 // askTime is how long a person may take to answer a server's question.
 const askTime = 10 * time.Minute
 
-// questioner puts the questions of a server to the clients of one link.
+// questioner puts the questions of one server to the clients of one link.
 type questioner struct {
 	owner
 	questions questions
-	rules     *scan.Scanner  // nil: nothing is searched
-	unasked   *content.Tally // of what was found outside of calls
+	rules     *scan.Scanner  // nil: nothing is scanned
+	unasked   *content.Tally // findings outside of calls
 	known     *askers
 	leaving   *leaving
 	note      func(*audit.Record)
@@ -37,9 +37,9 @@ type questioner struct {
 	only      func() *front.Session // the session that alone uses the link; nil: there are several, or none
 }
 
-// asked serves a request of a legacy server to its client. x is the exchange
-// whose call it came with, or nil. It returns at once; the server is answered
-// once, unless it cancels the request.
+// asked serves a request of a legacy server to its client. x is the exchange whose call it
+// came with, or nil. It returns at once. The server is answered once, unless it cancels the
+// request.
 func (a *questioner) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	ctx, cancel := context.WithTimeout(a.ctx, askTime)
 	q := c.note(e.ID, question.OpenQuestions, cancel)
@@ -51,7 +51,7 @@ func (a *questioner) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	}
 	go func() {
 		defer cancel()
-		go func() { // nobody waits for the answer once the connection is gone
+		go func() { // once the connection is gone, no answer can be delivered
 			select {
 			case <-c.conn.Done():
 				cancel()
@@ -138,9 +138,10 @@ func put(ctx context.Context, x *front.Exchange, s *front.Session, method string
 	return s.Ask(ctx, method, params)
 }
 
-// whom returns the client that a question is for. On a pooled connection without
-// capabilities there is none. Where sessions with the same capabilities share one, it
-// is the session of the call that the question came with, or the only session.
+// whom returns the principal and the session that a question is for; the session may be nil.
+// A pooled connection without capabilities has none. Where sessions with the same
+// capabilities share a connection, it is the session of the call that the question came with,
+// or the only session.
 func (a *questioner) whom(x *front.Exchange) (*principal.Principal, *front.Session) {
 	switch {
 	case a.private():
@@ -163,8 +164,8 @@ func (a *questioner) outsideCalls() question.Client {
 	return question.Client{X: front.Exchange{Who: who, Session: session}}
 }
 
-// sessionOf is the session that a question on a shared connection is for; nil: it is
-// not known.
+// sessionOf returns the session that a question on a shared connection is for; nil: it is not
+// known.
 func (a *questioner) sessionOf(x *front.Exchange) *front.Session {
 	if x != nil {
 		return x.Session
@@ -172,7 +173,7 @@ func (a *questioner) sessionOf(x *front.Exchange) *front.Session {
 	return a.only()
 }
 
-// cleaned is what a client answers a server's question with, as content rules leave it.
+// cleaned applies the content rules to a client's answer to a question.
 func (a *questioner) cleaned(reply upstream.Reply) upstream.Reply {
 	var f content.Findings
 	reply = content.Answer(a.rules, &f, reply)
@@ -180,7 +181,7 @@ func (a *questioner) cleaned(reply upstream.Reply) upstream.Reply {
 	return reply
 }
 
-// tally records what was found outside of calls, or sums it up.
+// tally records findings outside of calls, or adds them to a sum.
 func (a *questioner) tally(action string, f *content.Findings) {
 	for _, found := range f.Take() {
 		a.unasked.Add(action, found, a.found)
@@ -193,8 +194,8 @@ func (a *questioner) found(action string, f content.Finding) {
 	a.note(gate.Finding(a.questions.acts.of(&x, a.questions.server, action, ""), 0, f.Rule, f.Result, f.N))
 }
 
-// screen has content rules look at what a server says, on the way to an answer or unasked.
-// False: it may not go on, and a question has been answered.
+// screen applies the content rules to a message of the server, during a call or outside.
+// False: it must not be forwarded; a question has been answered with a refusal.
 func (a *questioner) screen(c *liveConn, f *content.Findings, e *upstream.Event) bool {
 	if content.Event(a.rules, f, e) {
 		return true
@@ -205,7 +206,7 @@ func (a *questioner) screen(c *liveConn, f *content.Findings, e *upstream.Event)
 	return false
 }
 
-// screened is screen for what belongs to no call.
+// screened is screen for a message that belongs to no call.
 func (a *questioner) screened(c *liveConn, e *upstream.Event) bool {
 	if a.rules == nil {
 		return true
@@ -216,7 +217,7 @@ func (a *questioner) screened(c *liveConn, e *upstream.Event) bool {
 	return ok
 }
 
-// askedOutside takes a question that came with no call.
+// askedOutside takes a question that came outside of calls.
 func (a *questioner) askedOutside(c *liveConn, e upstream.Event) {
 	switch {
 	case a.shared():
@@ -226,9 +227,9 @@ func (a *questioner) askedOutside(c *liveConn, e upstream.Event) {
 	}
 }
 
-// askedByOne finds the call of a modern client that a question belongs to, when
-// the server asks on a stream that all calls share. With several that it may be,
-// none is asked, and from then on each of their tools gets a connection of its own.
+// askedByOne passes a question to the call of a modern client that it belongs to, where the
+// server asks on a stream that all calls share. If it may belong to several, it is passed to
+// none, and from then on each of their tools gets a connection of its own.
 func (a *questioner) askedByOne(c *liveConn, e upstream.Event) bool {
 	all := c.candidates()
 	if len(all) == 1 {
@@ -241,7 +242,7 @@ func (a *questioner) askedByOne(c *liveConn, e upstream.Event) bool {
 	return false
 }
 
-// learnAsker notes that the call of an exchange asks.
+// learnAsker notes that the server asks during the call of an exchange.
 func (a *questioner) learnAsker(c *liveConn, x *front.Exchange) {
 	for _, call := range c.calling() {
 		if call.x == x {
@@ -250,8 +251,8 @@ func (a *questioner) learnAsker(c *liveConn, x *front.Exchange) {
 	}
 }
 
-// askedBeside takes a question of a shared server that came with no call: it is for
-// the only session whose calls run, or for the only session that there is.
+// askedBeside takes a question outside of calls on a connection that sessions share. It is
+// for the only session with calls in flight, or for the only session of the link.
 func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	var x *front.Exchange
 	for _, call := range c.calling() {

@@ -1,11 +1,10 @@
-// Package relay carries one Exchange from a client's face to a server's face
-// and back: routes, sessions, eras, aggregation.
+// Package relay carries requests between clients and servers: routes, sessions, eras,
+// aggregation.
 //
-// Invariant: nothing reaches a server, and nothing of a server reaches a
-// client, that gate has not let through; params and results travel as the
-// bytes that came, apart from the members that a rule of the protocol names;
-// and a connection, cursor or state of one principal is never used for
-// another.
+// Invariant: no message reaches a server or comes from one to a client unless the gate has
+// let it through; params and results travel as the bytes that came, apart from the members
+// that a rule of the protocol names; and a connection, cursor or state of one principal is
+// never used for another.
 package relay
 
 import (
@@ -31,38 +30,38 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// Options are what the relay is built from.
+// Options holds what the relay is built from.
 type Options struct {
 	Gate    *gate.Gate
 	Servers []Server
 	Seal    *seal.Sealer
 	Log     *slog.Logger
 	Version string // of Doorward, for serverInfo
-	Dev     bool   // error.data.detail
-	// StepUp names the scope with which policy would have allowed what it
-	// denied; empty where no scope would. nil: there are no scopes.
+	Dev     bool   // adds error.data.detail
+	// StepUp names the scope with which policy would have allowed a denied request; empty: no
+	// scope would. nil: there are no scopes.
 	StepUp func(policy.Request) string
-	// Owner is the name of the principal that a failure tells its reason, the daemon's own
-	// user on the Unix socket; empty: none is told.
+	// Owner is the name of the principal that gets the reason of a failure, the daemon's own
+	// user on the Unix socket; empty: none.
 	Owner string
-	// Own reports the names of the daemon's own user. nil: there are none.
+	// Own reports whether a name is one of the daemon's own user. nil: there are none.
 	Own func(name string) bool
-	// Place is where a rule stands in the configuration, FILE:LINE; empty: nowhere. nil: it is not known.
+	// Place returns where a rule stands in the configuration, as FILE:LINE; empty: nowhere.
+	// nil: it is not known.
 	Place func(rule string) string
-	// Guide greets clients and searches what leaves. nil: neither happens.
+	// Guide greets clients and searches messages to servers. nil: neither happens.
 	Guide Guide
 	// Hold asks the operator about calls that policy holds; nil: they are refused.
 	Hold *Hold
-	// Opened is told of each connection to a program that sessions share. nil: none is.
+	// Opened is called for each connection to a program that sessions share. nil: never.
 	Opened func(server string, f Face)
 	// Note queues the record of a finding. nil: it is written at once.
 	Note func(*audit.Record)
-	// Observer measures requests; nil: nothing does.
+	// Observer measures requests; nil: they are not measured.
 	Observer Observer
 }
 
-// Relay implements front.Handler. Each of its jobs is a type of its own, with what that
-// job works with.
+// Relay implements front.Handler. Each of its jobs is a type that holds what it works with.
 type Relay struct {
 	gate    *gate.Gate
 	log     *slog.Logger
@@ -103,7 +102,7 @@ func New(o Options) *Relay {
 	return r
 }
 
-// wire gives each job what it works with.
+// wire builds each job from what it works with.
 func (r *Relay) wire(o Options, w watch, info []byte) {
 	r.acts = acts{own: o.Own, table: &r.table}
 	r.sight = sight{gate: o.Gate, table: &r.table}
@@ -133,8 +132,8 @@ func (r *Relay) recordNow(line *audit.Record) {
 	}
 }
 
-// SetServers replaces the configured servers. A server that is the same in
-// every respect keeps its connections; one that changed or is gone loses them.
+// SetServers replaces the configured servers. A server whose definition is unchanged keeps
+// its connections; one that changed or is gone loses them.
 func (r *Relay) SetServers(servers []Server) {
 	old := r.table.Load()
 	t := &table{byName: make(map[string]*backend, len(servers))}
@@ -181,8 +180,8 @@ func (r *Relay) sweep() {
 	}
 }
 
-// Known implements front.Handler. The aggregate exists for every caller that the
-// policy knows. A server that cannot be used still exists.
+// Known implements front.Handler. The aggregate exists for every caller that may initialize.
+// A server that cannot be used still exists.
 func (r *Relay) Known(who *principal.Principal, server string) bool {
 	if server == "" {
 		return r.gate.Allows(policy.Request{Who: who, Action: "initialize"}).Allow
@@ -206,7 +205,7 @@ func (r *Relay) Announce() {
 	}
 }
 
-// Full is the answer to an exchange that met a limit at the door.
+// Full answers an exchange that the front turned away at a limit.
 func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
 	wait := sessionWait
 	if rule == gate.RuleCalls {
@@ -215,9 +214,8 @@ func (r *Relay) Full(x *front.Exchange, rule string) front.Reply {
 	return r.failures.refused(r.gate.Refuse(r.acts.of(x, x.Server, x.Method, ""), rule, gate.CodeUnavailable, wait))
 }
 
-// Restart ends the open connections to all servers of a kind, and returns their
-// number. For their callers the server has ended by itself: the next call opens
-// another connection.
+// Restart ends the open connections to all servers of a kind, and returns their number. To
+// callers it looks as if the servers had ended: the next call opens another connection.
 func (r *Relay) Restart(kind string) (ended int) {
 	for _, b := range r.table.Load().sorted {
 		if b.Kind == kind {
@@ -227,8 +225,8 @@ func (r *Relay) Restart(kind string) (ended int) {
 	return ended
 }
 
-// RestartServer ends the connections to one server, and with them its
-// processes; they open again at the next need. found: there is such a server.
+// RestartServer ends the connections to one server, and with them its processes; they open
+// again when needed. found: the server exists.
 func (r *Relay) RestartServer(name string) (ended int, found bool) {
 	b := r.table.Load().byName[name]
 	if b == nil || b.Builtin != nil {
@@ -240,11 +238,11 @@ func (r *Relay) RestartServer(name string) (ended int, found bool) {
 // ErrNoServer says that no server of that name is configured.
 var ErrNoServer = errors.New("no such server")
 
-// lookTime is how long a look at what a server offers may take.
+// lookTime bounds Look.
 const lookTime = 20 * time.Second
 
-// Look asks a server for everything that it offers, to show what is withheld. A
-// process that is withheld itself is not started.
+// Look asks a server for all that it offers, to show what is withheld. A program whose start
+// is withheld is not started.
 func (r *Relay) Look(ctx context.Context, who *principal.Principal, server string) error {
 	b := r.table.Load().byName[server]
 	if b == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// remembered is what a session has set up with its servers, as it is kept for the next
-// run of the daemon.
+// remembered is what a session has set up with its servers, in the form kept for the next run
+// of the daemon.
 type remembered struct {
 	Level     json.RawMessage     `json:"level,omitempty"`     // params of the last logging/setLevel
 	Resources map[string][]string `json:"resources,omitempty"` // subscribed to, by server
 }
 
-// recall brings a new binding to what its session had set up in an earlier run.
+// recall restores in a new binding what its session had set up in an earlier run.
 func (d *binding) recall() {
 	var was remembered
 	if json.Unmarshal(d.session.Remembered(), &was) != nil {
@@ -33,8 +33,8 @@ func (d *binding) recall() {
 	}
 }
 
-// keep notes resources for the next link to their server. The caller holds mu, or is the
-// only one to have the binding.
+// keep notes resources for the next link to their server. The caller holds mu, or no other
+// goroutine has the binding.
 func (d *binding) keep(server string, uris iter.Seq[string]) {
 	if d.kept == nil {
 		d.kept = make(map[string]map[string]bool)
@@ -47,9 +47,9 @@ func (d *binding) keep(server string, uris iter.Seq[string]) {
 	}
 }
 
-// note keeps what the session has set up by now. A subscription at a server that is part
-// of the daemon belongs to more than the session, so it is not set up again, and a session
-// that has one ends with the daemon.
+// note stores what the session has set up so far. A subscription at a built-in server belongs
+// to more than the session and is not set up again, so a session that has one ends with the
+// daemon.
 func (d *binding) note() {
 	builtin := false
 	d.mu.Lock()
@@ -75,8 +75,8 @@ func (d *binding) note() {
 	}
 }
 
-// setUp subscribes a session that has a link again to the resources that it was subscribed
-// to on an earlier one. A later connection of the link is told of them like of any other.
+// setUp subscribes a session with a new link to the resources that it was subscribed to on an
+// earlier one. Later connections of the link restore them like any other.
 func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
@@ -91,9 +91,8 @@ func (d *binding) setUp(b *backend, h *held) {
 	}
 }
 
-// takesUp makes a kept resource one that the link is subscribed to, if policy still lets
-// the session. It stays as it is when the session has meanwhile unsubscribed or given up
-// the link.
+// takesUp makes a kept resource one that the link is subscribed to, if policy still lets the
+// session. It changes nothing if the session has meanwhile unsubscribed or given up the link.
 func (d *binding) takesUp(b *backend, h *held, uri string) bool {
 	allowed := d.subscribesAgain(b, uri)
 	d.mu.Lock()
@@ -139,22 +138,23 @@ func (d *binding) subscribesAgain(b *backend, uri string) bool {
 	return d.sessions.sight.listens(b, d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri))
 }
 
-// awaited are the servers whose links the session gave up, or has not got yet.
+// awaited returns the servers with kept resources: the session gave up their links, or has
+// none yet.
 func (d *binding) awaited() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.kept))
 }
 
-// awaitedOf are the resources that are kept for the next link to a server.
+// awaitedOf returns the resources that are kept for the next link to a server.
 func (d *binding) awaitedOf(b *backend) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.kept[b.Name]))
 }
 
-// setLevel keeps the level of a logging/setLevel for servers that are reached later, and
-// nothing else of its params: nothing looks at them again.
+// setLevel keeps the level of a logging/setLevel for servers that are connected later. It
+// drops the other params, because they were only checked for this request.
 func (d *binding) setLevel(params []byte) {
 	d.mu.Lock()
 	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: wire.Get(params, "level")})
@@ -162,7 +162,7 @@ func (d *binding) setLevel(params []byte) {
 	d.note()
 }
 
-// rest lets go of every link of the session. One that carries a call stays.
+// rest closes every link of the session, except a private one with a call in flight.
 func (d *binding) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,13 +30,13 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 		return r.aggregate(ctx, x, asked)
 	}
 	t, ok := r.table.Load().aim(asked)
-	if !ok { // taken out since the door looked
+	if !ok { // removed since the front looked it up
 		return front.Reply{Error: failure.NoServer, Status: http.StatusNotFound}
 	}
 	return r.single(ctx, x, t)
 }
 
-// unresolved is the answer to a request that asks for nothing that there is.
+// unresolved answers a request whose target cannot be resolved.
 func unresolved(method string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, resolve.ErrNoID):
@@ -83,9 +83,8 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.
 	return r.routed(ctx, x, asked)
 }
 
-// setLevels passes a log level to every server of the session, now and when a
-// server is reached later. A server that does not answer does not delay the
-// others.
+// setLevels sets a log level at every server of the session, now and when a server is
+// connected later. A server that does not answer does not delay the others.
 func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	if x.Session == nil || era.Severity(wire.Get(x.Params, "level")) < 0 {
 		return front.Reply{Error: failure.Params}

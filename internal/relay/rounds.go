@@ -16,17 +16,17 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Pauses before a call is repeated whose server asked for nothing but a repeat
-// (MRTR, "Load Shedding"), doubled each time, with jitter.
+// Pauses before a call is repeated because its server asked for nothing but a repeat (MRTR,
+// "Load Shedding"), doubled each time, with jitter.
 const (
 	firstRound = 100 * time.Millisecond
 	lastRound  = 5 * time.Second
 )
 
-// rounds answers the questions of a modern server for a legacy client, which is
-// asked on its session, and repeats the call with the answers until the server has
-// a result. A legacy client sees one call that takes long. No error says that the call
-// was not run: its first round was.
+// rounds answers the questions of a modern server for a legacy client, which is asked on its
+// session, and repeats the call with the answers until the server has a result. A legacy
+// client sees one call that takes long. An error never says that the call was not run,
+// because its first round was.
 func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
 	var urls question.Completions
 	defer urls.Send(x)
@@ -54,8 +54,8 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 	return upstream.Reply{}, failure.ErrRounds
 }
 
-// nextRound repeats a call, on a new connection if the one before is over and the round
-// certainly did not reach the server: the state is all that a modern server needs.
+// nextRound repeats a call. If the connection is over and the round certainly did not reach
+// the server, it uses a new connection: a modern server needs nothing but the state.
 func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, *liveConn, error) {
 	reply, err := l.callWith(ctx, c, x, t, req)
 	if !failure.NotRun(err) || ctx.Err() != nil {
@@ -76,8 +76,8 @@ func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t 
 	return reply, fresh, err
 }
 
-// inputs returns what the next round adds to the params. final: the client will not
-// give what the server needs, and the call ends with this error.
+// inputs returns what the next round adds to the params. final: the client does not give what
+// the server needs, and the call ends with this error.
 func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *question.Completions) (edits []rawjson.Edit, final *wire.Error, err error) {
 	all, err := question.Inputs(wire.Get(result, wire.InputRequests))
 	if err != nil {
@@ -119,7 +119,7 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []question.
 	all.Wait()
 	if s := x.Session; s != nil && s.Context().Err() != nil {
 		select {
-		case <-ctx.Done(): // a session that ends cancels its calls, a moment later
+		case <-ctx.Done(): // a session that ends cancels its calls a moment later
 		case <-time.After(time.Second):
 		}
 		return nil, nil, context.Canceled
@@ -158,7 +158,7 @@ func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input
 	}
 }
 
-// scannedInput is an answer as content rules leave it.
+// scannedInput applies the content rules to a client's answer to a question.
 func (l *link) scannedInput(reply upstream.Reply) ([]byte, error) {
 	reply = l.asks.cleaned(reply)
 	if reply.Error != nil {

@@ -13,21 +13,19 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// refusedHeaders: a modern HTTP server that wants other Mcp-Param headers has
-// changed its tools unnoticed, and has not run the call (Streamable HTTP,
-// "Client Behavior").
+// refusedHeaders reports whether a modern HTTP server wants other Mcp-Param headers. It has
+// then changed its tools without notice, and has not run the call (Streamable HTTP, "Client
+// Behavior").
 func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool {
 	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.Method() == "tools/call" && l.mirrors(c)
 }
 
-// callWith sends one request, with everything looked at that content rules are
-// for.
+// callWith sends one request, and applies the content rules to all its messages.
 func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
 	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
 }
 
-// callThrough is callWith with a receiver of its own for what the server says during
-// the call.
+// callThrough is callWith with hear as the receiver of the server's messages during the call.
 func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
 	if err := content.Request(l.b.Scan, t.found, req); err != nil {
 		return upstream.Reply{}, err
@@ -48,7 +46,7 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upst
 	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
 }
 
-// during takes what a server says on behalf of a call.
+// during takes one message of the server during a call.
 func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 	switch {
 	case e.ID != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// of is the binding of a session, made on first use.
+// of returns the binding of a session, made on first use.
 func (s *sessions) of(session *front.Session) *binding {
 	return session.Attached(func() front.Attachment {
 		d := &binding{sessions: s, session: session, links: make(map[*backend]*held)}
@@ -19,7 +19,7 @@ func (s *sessions) of(session *front.Session) *binding {
 	}).(*binding)
 }
 
-// linkFor is the connection place that serves this exchange.
+// linkFor returns the link that serves an exchange.
 func (s *sessions) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
 		return s.links.modern(x, b)
@@ -49,9 +49,9 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	return h.link
 }
 
-// rest takes the links from sessions that have had neither a call nor an open stream
-// since before: their clients are gone, or pause. What such a session set up with its
-// servers is set up again when it comes back.
+// rest closes the links of sessions without a call or an open stream since before: their
+// clients are gone or pause. What such a session set up with its servers is set up again when
+// it comes back.
 func (s *sessions) rest(before time.Time) {
 	s.bindings.Range(func(k, _ any) bool {
 		d := k.(*binding)
@@ -62,8 +62,8 @@ func (s *sessions) rest(before time.Time) {
 	})
 }
 
-// subscribeAgain reaches the servers to whose resources the session was subscribed in an
-// earlier run, so that it hears of changes before it calls anything there.
+// subscribeAgain links the session to the servers at whose resources it was subscribed in an
+// earlier run, so that it receives changes before it calls anything there.
 func (d *binding) subscribeAgain(x *front.Exchange) {
 	for _, server := range d.awaited() {
 		if b := d.sessions.table.Load().byName[server]; b != nil && d.sessions.sight.visible(x.Who, server) {

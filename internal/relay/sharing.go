@@ -10,16 +10,16 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Sessions of the legacy era share the process of a server under instances: auto, as
-// far as the server cannot tell them apart: they are one principal's and declare the
-// same capabilities. What the server says on behalf of a call goes to the session of
-// that call. A question that it asks while calls of several sessions run has no known
-// addressee: it is refused, and from then on each call that may have asked runs on a
-// process on which no other call is.
+// Under instances: auto, sessions of the legacy era share the process of a server if the
+// server cannot tell them apart: they belong to one principal and declare the same
+// capabilities. A message of the server during a call goes to the session of that call. A
+// question that comes while calls of several sessions run has no known addressee: it is
+// refused, and from then on each call that may have asked runs on a process without other
+// calls.
 
-// shares reports whether a session whose initialize params are init shares a process
-// of the server, and with which capabilities; nil: none that the server knows of.
-// Roots are a session's own: one that offers them is told apart by them.
+// shares reports whether a session whose initialize params are init shares a process of the
+// server, and the capabilities that the process is started with; nil: none. A session that
+// offers roots shares none, because roots differ between sessions.
 func (b *backend) shares(init []byte) (caps []byte, ok bool) {
 	if b.Instances != "auto" && b.Instances != "" || b.Kind != upstream.KindStdio || b.Builtin != nil || b.PerSession {
 		return nil, false
@@ -34,8 +34,8 @@ func (b *backend) shares(init []byte) (caps []byte, ok bool) {
 	return rawjson.Canonical(caps), true
 }
 
-// place gives a session its link to b: one of its own, one that it shares with
-// sessions like it, or the principal's.
+// place gives a session its link to b: one of its own, one shared with sessions that declare
+// the same, or the one of its principal.
 func (d *binding) place(h *held, b *backend, init func() []byte) {
 	who, pooled := d.session.Who, b.Instances == "principal" || b.Instances == "shared"
 	params := init()
@@ -53,15 +53,15 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 	}
 }
 
-// heardAlready reports that a shared server writes the messages of a level already,
-// since another session has asked for it or for a more verbose one.
+// heardAlready reports whether a shared server already writes the messages of a level,
+// because a session has asked for it or for a more verbose one.
 func (l *link) heardAlready(c *liveConn, params []byte) bool {
 	rank := era.Severity(wire.Get(params, "level"))
 	return l.client == front.Legacy && !l.private() && wire.GetPath(c.hello, "capabilities", "logging") != nil && !c.logsFrom(rank)
 }
 
-// restoreLevel brings a new connection that sessions share to the most verbose level
-// that one of them has set.
+// restoreLevel sets on a new connection that sessions share the most verbose level that one
+// of them has set.
 func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 	var most *front.Session
 	least := len(era.Levels)

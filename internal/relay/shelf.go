@@ -12,25 +12,24 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// A list that a connection has answered stays with the connection, in the aggregate's
-// names and before policy has taken anything out. The next merged list of the same
-// caller with the same params is made from it, as long as the server is known to answer
-// the same: it reports changes and has reported none, or it said for how long its answer
-// holds. The end of the connection, a change of the configuration and one of what is
-// approved make the server be asked again. Lists in pages are not kept.
+// A connection keeps the lists that it has answered, in the aggregate's names and before
+// policy has removed anything. The next merged list of the same caller with the same params
+// is made from them, as long as the server is known to answer the same: it reports changes
+// and has reported none, or it said for how long its answer holds. After the connection has
+// ended, or the configuration or the approved definitions have changed, the server is asked
+// again. Lists in pages are not kept.
 
-// shelving is the making of a listing.Known while a server is asked. A nil one is of a
-// request whose answer is not kept.
+// shelving collects a listing.Known while a server is asked. nil: the answer is not kept.
 type shelving struct {
 	conn           *liveConn
 	key            string
 	changes, epoch uint64
 	asked          time.Time
-	result         []byte // of the server, with what is withheld taken out
+	result         []byte // the server's, without what is withheld
 	mirrors        bool
 }
 
-// begin notes what has to be the same when the list is used again.
+// begin notes what must be unchanged when the list is used again.
 func (s *shelving) begin(x *front.Exchange, b *backend, c *liveConn, mirrors bool, method string, params []byte) {
 	if s == nil {
 		return
@@ -61,8 +60,9 @@ func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method
 	}
 }
 
-// holds is how long an answer may be used again. A program on a pipe is heard
-// whenever it reports a change; of others a report may be lost.
+// holds returns until when an answer may be used again, zero: until a change is reported. ok
+// is false if it may not: only a program on a pipe is sure to be heard when it reports a
+// change, and from others a report may be lost.
 func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Time) (until time.Time, ok bool) {
 	if c.era == front.Modern {
 		ttl, err := strconv.ParseInt(string(wire.Get(result, "ttlMs")), 10, 64)
@@ -72,12 +72,12 @@ func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Ti
 	return time.Time{}, known && b.Kind == "stdio" && b.Builtin == nil && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", member, "listChanged"))
 }
 
-// current reports whether the server is known to answer a kept list the same.
+// current reports whether the server is known to answer the same as a kept list.
 func (c *liveConn) current(s *listing.Known, b *backend, method string) bool {
 	return c.alive() && s.Changes == c.offers.Changes(method) && s.Epoch == b.epoch() && (s.Until.IsZero() || time.Now().Before(s.Until))
 }
 
-// epoch changes with what is approved of the server.
+// epoch changes when the approved definitions of the server change.
 func (b *backend) epoch() uint64 {
 	if b.Pin == nil {
 		return 0
@@ -85,7 +85,7 @@ func (b *backend) epoch() uint64 {
 	return b.Pin.Epoch()
 }
 
-// shelve keeps a list. The one that makes room for it may be any other.
+// shelve keeps a list. If there is no room, it drops any other list of the connection.
 func (c *liveConn) shelve(key string, s *listing.Known) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *liveConn) shelve(key string, s *listing.Known) {
 	c.shelves[key] = s
 }
 
-// shelfOf is the list that a connection keeps for a request; nil: none that holds.
+// shelfOf returns the kept list for a request; nil: none that is current.
 func (c *liveConn) shelfOf(b *backend, key, method string) *listing.Known {
 	c.mu.Lock()
 	defer c.mu.Unlock()

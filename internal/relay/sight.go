@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// sight is which servers and resources a caller may see.
+// sight decides which servers and resources a caller may see.
 type sight struct {
 	gate  *gate.Gate
 	table *atomic.Pointer[table]
@@ -35,7 +35,7 @@ func (s *sight) visible(who *principal.Principal, server string) bool {
 	return false
 }
 
-// servers are those that who may see, by name.
+// servers returns the servers that a principal may see, sorted by name.
 func (s *sight) servers(who *principal.Principal) []*backend {
 	t := s.table.Load()
 	out := make([]*backend, 0, len(t.sorted))
@@ -57,8 +57,8 @@ func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, confir
 	return s.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed})
 }
 
-// mayHear looks at the policy again when something is delivered: it may have
-// changed since the client began to listen.
+// mayHear asks policy again when an event is delivered: it may have changed since the client
+// began to listen.
 func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
 	if e.Method == protocol.ResourceUpdated {
 		uri, _ := wire.GetString(e.Params, "uri")
@@ -67,7 +67,7 @@ func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, 
 	return s.visible(who, b.Name)
 }
 
-// listens decides and records that a caller is told of a resource's changes.
+// listens decides and records whether a caller receives the changes of a resource.
 func (s *sight) listens(b *backend, act gate.Act) bool {
 	act.Kind = gate.Stream
 	if d := s.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {

@@ -17,11 +17,11 @@ import (
 type Status struct {
 	Name, Kind, State, Era, Reason string
 	Instances                      int
-	// Stderr are the last lines that a failing program wrote to standard error.
+	// Stderr holds the last lines that a failing program wrote to standard error.
 	Stderr []string
 }
 
-// Failing is the state of a server that calls do not get through to.
+// Failing is the state of a server that calls do not reach.
 const Failing = "failing"
 
 // state returns the state of a server and its reason. A state that keeps calls
@@ -63,7 +63,7 @@ func (b *backend) state(instances int) (state, reason string) {
 	return "idle", ""
 }
 
-// era is what has been learnt of the server's protocol.
+// era names the eras that the server has spoken.
 func (b *backend) era() string {
 	if b.Builtin != nil {
 		return "both"
@@ -79,8 +79,9 @@ func (b *backend) era() string {
 	return "unknown"
 }
 
-// tried keeps what became of an attempt to connect. One that was not made, for want of
-// room or time, or because the last one failed a moment ago, says nothing of the server.
+// tried keeps the outcome of an attempt to connect. An attempt that was not made says nothing
+// about the server and is ignored: there was no room or time for it, or the last one had just
+// failed.
 func (b *backend) tried(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -98,7 +99,7 @@ func (b *backend) tried(ctx context.Context, err error) {
 	b.trouble.Store(next)
 }
 
-// whyNot is why a server did not start, in a few words.
+// whyNot says in a few words why a server did not start.
 func (b *backend) whyNot(err error) string {
 	text := strings.TrimPrefix(err.Error(), "connecting to server "+b.Name+": ")
 	end, lines := b.Upstream.LastWords()

@@ -73,8 +73,8 @@ func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backe
 	return s.stream(ctx, over.Done())
 }
 
-// listenTo adds one server, if policy lets the client listen to it. A resource
-// that the client may not read is left out.
+// listenTo adds one server, if policy lets the client listen to it. A resource that the
+// client may not read is left out.
 func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Charge) (*ear, error) {
 	x, k := s.x, s.from
 	act := k.acts.of(x, b.Name, x.Method, "")
@@ -94,7 +94,7 @@ func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Char
 	mine := *s.want
 	mine.URIs, mine.Tasks = make(map[string]bool), make(map[string]bool)
 	if x.Server == "" || e.link.who == nil {
-		mine.Rest = nil // it may name anything of any server, and what comes of it is another principal's too
+		mine.Rest = nil // it may name anything at any server, and its events may concern another principal
 	}
 	for uri := range s.want.URIs {
 		if t, err := resolve.Listed(x.Server, uri); err == nil && t.Server() == b.Name && s.enters(b, t, with) {
@@ -119,8 +119,8 @@ func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) b
 	return s.from.sight.listens(b, act)
 }
 
-// task finds the server's own id of a task that the client may hear of, which is one
-// that its principal has made.
+// task finds the server's own id of a task that the client may hear of: one that its
+// principal has made.
 func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner string, ok bool) {
 	params := rawjson.Set(nil, rawjson.Edit{Key: "taskId", Value: rawjson.AppendQuote(nil, id)})
 	t, err := resolve.Request(s.x.Server, "tasks/get", wire.IntID(0), params)
@@ -141,9 +141,9 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 	return wire.Text(raw)
 }
 
-// openAll opens all servers at once and returns when it is time for the
-// acknowledgement. That a list changes the aggregate can say of every kind,
-// since a server that comes up later changes them.
+// openAll opens all servers at once and returns when it is time for the acknowledgement. The
+// aggregate grants changes of every kind of list, because a server that connects later
+// changes them.
 func (s *subscription) openAll(ctx context.Context, ears []*ear) {
 	s.granted.Tools, s.granted.Prompts, s.granted.Resources = s.want.Tools, s.want.Prompts, s.want.Resources
 	settled := make(chan struct{}, len(ears))

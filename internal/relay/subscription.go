@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// queued is how many different events may wait for a slow client.
+// queued bounds the different events that wait for a slow client.
 const queued = 256
 
 // listens serves the listens of modern clients.
@@ -33,20 +33,20 @@ type listens struct {
 	links    *links
 }
 
-// subscription is one client's subscriptions/listen: events wait in a short
-// queue until the exchange's own goroutine writes them. A change that is
-// already waiting is not queued twice, since it says only "look again".
+// subscription is one client's subscriptions/listen. Events wait in a short queue until the
+// exchange's own goroutine writes them. A change that already waits is not queued twice,
+// because it says only that something changed.
 type subscription struct {
 	from *listens
 	x    *front.Exchange
 	want *subscribe.Filter // in the client's names
 	caps []byte            // of the client
 	wake chan struct{}
-	end  func() // it is over, for its client to begin again; set before ears open
+	end  func() // ends the subscription, so that its client begins again; set before ears open
 
 	mu      sync.Mutex
 	wait    []upstream.Event
-	cut     bool              // something found no room
+	cut     bool              // an event was dropped
 	granted *subscribe.Filter // in the client's names, until acked
 	acked   bool
 }
@@ -86,7 +86,7 @@ func (s *subscription) tag(params []byte) []byte {
 	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
 }
 
-// announce reports a change to a modern subscription, within what it was granted.
+// announce reports a change to a modern subscription, if it was granted.
 func (s *subscription) announce(method string) {
 	s.mu.Lock()
 	granted := s.granted.Wants(method, nil)
@@ -96,8 +96,8 @@ func (s *subscription) announce(method string) {
 	}
 }
 
-// stream acknowledges, and writes events until the client leaves or what it
-// listens to is no more; then it says so, and answers (Cancellation;
+// stream acknowledges the listen and writes events until the client leaves or the server is
+// gone. In the latter case it tells the client and answers the listen (Cancellation;
 // Subscriptions, "Graceful Closure").
 func (s *subscription) stream(ctx context.Context, gone <-chan struct{}) front.Reply {
 	s.mu.Lock()
@@ -118,7 +118,7 @@ func (s *subscription) stream(ctx context.Context, gone <-chan struct{}) front.R
 		case <-ctx.Done():
 			return front.Reply{None: true}
 		case <-gone:
-			write() // what was told before it ended
+			write() // the events from before the end
 			params := append([]byte(`{"requestId":`), s.x.ID...)
 			s.x.Notify("notifications/cancelled", s.tag(append(params, '}')))
 			return front.Reply{Result: s.tag([]byte(`{"resultType":"complete"}`))}

@@ -6,13 +6,13 @@ import (
 	"github.com/doorward/doorward/internal/relay/failure"
 )
 
-// traffic counts what is under way to one server.
+// traffic counts the calls and listens in flight to one server.
 type traffic struct {
 	active  atomic.Int32 // calls in flight
 	streams atomic.Int32 // listens of clients
 }
 
-// enter counts a call that is not spared; leave must follow when it succeeds.
+// enter counts a call that is not spared. The caller calls leave after it, if enter succeeds.
 func (t *traffic) enter(most int, spared bool) (leave func(), err error) {
 	if spared {
 		return func() {}, nil
@@ -24,8 +24,8 @@ func (t *traffic) enter(most int, spared bool) (leave func(), err error) {
 	return func() { t.active.Add(-1) }, nil
 }
 
-// enterStream counts a listen of a client, unless it is one too many;
-// leaveStream must follow when it is not.
+// enterStream counts a listen of a client; false: it is one too many. leaveStream follows
+// each counted one.
 func (t *traffic) enterStream(most int) bool {
 	if n := t.streams.Add(1); most > 0 && int(n) > most {
 		t.streams.Add(-1)

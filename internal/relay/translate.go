@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// outgoing makes the upstream request of an exchange: the params as they came,
-// apart from what the eras and the bindings require.
+// outgoing makes the upstream request of an exchange: the params as they came, apart from
+// what the eras and the sealed handles require.
 func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
 	switch {
@@ -26,8 +26,8 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	case l.foreignTasks(c, t.Method()):
 		return req, failure.Invalid{E: failure.NoMethod}
 	}
-	// A server's progress may be read while the call ends and the buffer of
-	// its params is used again, so the token is a copy.
+	// A server's progress may be read after the call has ended, when the buffer of its params
+	// is used again, so the token is a copy.
 	req.ProgressToken = bytes.Clone(wire.GetPath(t.Params(), "_meta", "progressToken"))
 	params, err := tr.openHandles(x, l, c, t)
 	if err != nil {
@@ -50,9 +50,9 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	return req, nil
 }
 
-// modernMeta is what a modern server needs in every request, for a legacy client.
-// It declares the capabilities of the client's session that Doorward can serve
-// across the eras.
+// modernMeta returns what a modern server needs in the _meta of every request, for a legacy
+// client. It declares the capabilities of the client's session that Doorward can serve across
+// the eras.
 func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit {
 	info := wire.Get(x.Session.Init, "clientInfo")
 	if info == nil {
@@ -69,8 +69,8 @@ func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit 
 	return edits
 }
 
-// incoming makes the client's answer of a server's: the bytes that came,
-// apart from what the eras and the bindings require.
+// incoming makes the client's answer from a server's: the bytes that came, apart from what
+// the eras and the sealed handles require.
 func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	reply, err := tr.translated(x, l, c, t, reply)
 	if err != nil || x.Server != "" {
@@ -84,7 +84,7 @@ func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t targe
 	return reply, nil
 }
 
-// translated is incoming in the server's own names.
+// translated is incoming with the server's own names.
 func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)
 	reply, err := l.asks.questions.inReply(x, reply)

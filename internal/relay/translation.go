@@ -13,9 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// translation makes the request of a server's era out of that of a client, and the
-// client's answer out of the server's. It leaves out what policy does not let the client
-// have.
+// translation makes a request in the era of the server from a client's, and the client's
+// answer from the server's. It removes what policy does not let the client have.
 type translation struct {
 	gate  *gate.Gate
 	seal  *seal.Sealer
@@ -24,9 +23,9 @@ type translation struct {
 	watch watch
 }
 
-// carried is what of a client's capabilities holds across the eras: questions that
-// policy allows, and extensions. Tasks have another protocol in each era, and the
-// change of roots no notification in the modern one.
+// carried returns the capabilities of a client that hold across the eras: questions that
+// policy allows, and extensions. Tasks have another protocol in each era, and the modern era
+// has no notification for a change of roots.
 func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byte {
 	caps, _ = tr.narrow(x, b, caps)
 	var edits []rawjson.Edit
@@ -41,8 +40,8 @@ func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byt
 	return rawjson.Set(rawjson.Empty, edits...)
 }
 
-// narrow removes the capabilities that policy does not serve, so that a client is
-// not offered what it cannot use.
+// narrow removes the capabilities that policy does not serve, so that a client is not offered
+// what it cannot use. False: none was removed.
 func (tr *translation) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
 	var edits []rawjson.Edit
 	for _, a := range question.Kinds {

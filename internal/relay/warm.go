@@ -12,9 +12,9 @@ import (
 // warmAtOnce is how many programs are started at once ahead of need.
 const warmAtOnce = 4
 
-// Warm opens the connections of the given servers, each for its face, and keeps them
-// when no session uses them; others that were kept no longer are. done is called for
-// each of them. It returns when all are open or have failed.
+// Warm opens the connections of the given servers, each for its face, and keeps them open
+// without use. Connections kept by an earlier Warm are no longer kept. done is called for
+// each of the servers. Warm returns when all are open or have failed.
 func Warm(ctx context.Context, r *Relay, faces map[string]Face, done func(server string, err error)) {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, warmAtOnce)
@@ -34,8 +34,8 @@ func Warm(ctx context.Context, r *Relay, faces map[string]Face, done func(server
 	wg.Wait()
 }
 
-// warmed marks the link of a face as one that stays, and no other; nil: no sessions
-// share a process of this server.
+// warmed marks the link of a face as the only one that stays open; nil: sessions share no
+// process of this server.
 func warmed(r *Relay, b *backend, f Face, wanted bool) *link {
 	b.mu.Lock()
 	for _, l := range b.pool {

@@ -15,9 +15,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// disguise makes the answer for a withheld name: the server's own answer to an
-// unknown name, with the requested name in its place. Nothing of the call is
-// sent, and only an answer that cannot be the result of a use is accepted.
+// disguise makes the answer for a withheld name: the server's own answer to an unknown name,
+// with the requested name in its place. No arguments of the call are sent, and only an answer
+// that cannot be the result of a use is accepted.
 func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, held error) (upstream.Reply, error) {
 	was := t.Name()
 	made := strangeName(t)
@@ -50,13 +50,13 @@ func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liv
 		return upstream.Reply{}, held
 	}
 	reply = renamed(reply, made, was)
-	if mentions(reply, made[max(0, len(made)-markLen):]) { // written in another way
+	if mentions(reply, made[max(0, len(made)-markLen):]) { // it is there in another spelling
 		return upstream.Reply{}, held
 	}
 	return upstream.Reply{}, &disguised{error: held, reply: reply}
 }
 
-// markLen is the length of what makes a strange name strange.
+// markLen is the length of the random part of a strange name.
 const markLen = 26
 
 func mentions(reply upstream.Reply, mark string) bool {
@@ -67,9 +67,9 @@ func mentions(reply upstream.Reply, mark string) bool {
 	return bytes.Contains(bytes.ToLower(text), []byte(mark))
 }
 
-// strangeName is a name that a server cannot have and whose answer can be
-// rewritten for t's name. It therefore needs no escape in JSON, and in an address
-// nothing before its end that may hide the end from a server.
+// strangeName makes a random name that no server has and that can be replaced by t's name in
+// the answer. For that t's name must need no escape in JSON, and an address must hold nothing
+// that may hide its end from a server. Empty: it does not qualify.
 func strangeName(t target) (name string) {
 	mark := strings.ToLower(rand.Text())[:markLen]
 	was := t.Name()
@@ -77,7 +77,7 @@ func strangeName(t target) (name string) {
 	case "tools/call", "prompts/get":
 		name = mark
 	case "resources/read", "resources/subscribe":
-		name = was + "-" + mark // of the same sort of address
+		name = was + "-" + mark // the same sort of address
 	}
 	for i := 0; i < len(was); i++ {
 		if c := was[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '\\' || c == '/' && !t.NamesURI() || c == '#' || c == '?' || c == '%' || c == '<' || c == '>' || c == '&' || c == '\'' {
@@ -87,7 +87,7 @@ func strangeName(t target) (name string) {
 	return name
 }
 
-// renamed puts one name in the place of another all over a reply.
+// renamed replaces one name by another everywhere in a reply.
 func renamed(reply upstream.Reply, made, name string) upstream.Reply {
 	put := func(b []byte) []byte {
 		if b == nil {
