@@ -157,8 +157,8 @@ func (a *questioner) whom(x *front.Exchange) (*principal.Principal, *front.Sessi
 	return a.who, nil
 }
 
-// outsideCalls returns the owner of a connection, for the server's unsolicited
-// messages. They have no answer, so they can contain no question.
+// outsideCalls returns the client of the server's messages outside of calls. Such a message
+// has no answer, so the client declares no capabilities and can be asked nothing in it.
 func (a *questioner) outsideCalls() question.Client {
 	who, session := a.whom(nil)
 	return question.Client{X: front.Exchange{Who: who, Session: session}}

@@ -47,8 +47,8 @@ func (s *sight) servers(who *principal.Principal) []*backend {
 	return out
 }
 
-// shut reports whether a caller is told that a server exists and is closed to
-// callers from its place. It reveals nothing: every installation has the server.
+// shut reports whether a caller is told that a server exists but is closed to callers from
+// its place. That reveals nothing, because every installation has the server.
 func (s *sight) shut(who *principal.Principal, b *backend) bool {
 	return b.Builtin != nil && s.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
 }

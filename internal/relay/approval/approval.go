@@ -1,9 +1,10 @@
-// Package approval keeps the acts that wait for the operator, and the operator's grants.
+// Package approval keeps the acts that wait for the operator's decision, and the operator's
+// grants, so that policy can hold an act instead of denying it.
 //
-// Invariants: one approval runs one act, at most once, and only for a caller that still
-// waits or comes back for it. A question, its answer, its expiry and a grant are recorded
-// before they have an effect. An act that is not decided in time is not done. Arguments
-// are kept in memory only.
+// Invariants: one approval runs one act, at most once, and only for a caller that still waits
+// or comes back for it. A question, its answer, its expiry and a grant are recorded before
+// they have an effect. An act that is not decided in time is not done. Arguments are kept in
+// memory only.
 package approval
 
 import (
@@ -24,7 +25,7 @@ import (
 )
 
 var (
-	// ErrFull says that too many questions are open, of all callers or of this one.
+	// ErrFull says that too many questions are open, in total or of this caller.
 	ErrFull = errors.New("too many calls wait for approval")
 	// ErrSettled says that no such question is open.
 	ErrSettled = errors.New("no such call waits for approval")
@@ -36,22 +37,22 @@ var (
 type Call struct {
 	Held    *gate.Held
 	Act     gate.Act
-	Args    []byte // arguments as the operator is shown them, canonical JSON
+	Args    []byte // arguments as the operator sees them, canonical JSON
 	Run     []byte // arguments as the server gets them; nil: the call has none
 	Client  string // program of the caller, as far as it is known
-	Session string // session or process to which a grant for the session is bound
+	Session string // session or process that a grant for the session is bound to
 }
 
-// Question is a held call as the operator sees it, or a message that is held elsewhere and
-// decided by the same commands.
+// Question is a held call as the operator sees it, or a message that another package holds
+// and that the same commands decide.
 type Question struct {
 	N                                       uint64
 	Time, Expires                           time.Time
 	Client, Principal, Server, Tool, Action string
 	Args                                    string // JSON
 	Rule, Reason                            string
-	Preview                                 string // digest of what is shown, hex
-	Waiting                                 int    // callers
+	Preview                                 string // digest of what the operator sees, hex
+	Waiting                                 int    // callers that wait
 	Notes                                   []string
 	Message                                 string // id of a message; empty: it is a call
 }
@@ -61,23 +62,24 @@ type Verdict struct {
 	Approve bool
 	For     string
 	Why     string
-	Passkey string // that signed it; empty: none was asked for
+	Passkey string // name of the passkey that signed it; empty: none was required
 }
 
 // Answer is the outcome of a held call: exactly one of Approval, Denied and Pending.
 type Answer struct {
 	Approval *gate.Approval
-	// Run are the arguments of the call that the operator was shown. An equal call, whose
-	// numbers may be written in another way, is made with these. Empty: with its own.
+	// Run holds the call's arguments that the operator was shown. The call is made with
+	// these; an equal call may have written its numbers in another way. Empty: the call's own
+	// are used.
 	Run     string
 	Denied  bool
 	Why     string
 	Pending uint64 // number of the question that is still open
 	Expires time.Time
-	Ref     uint64 // of the record that says so
+	Ref     uint64 // number of the record of the outcome
 }
 
-// Options configure a Queue.
+// Options configures a Queue.
 type Options struct {
 	Expire time.Duration                       // how long a question is open
 	Record func(*audit.Record) (uint64, error) // writes one record and returns its number
@@ -95,7 +97,7 @@ const (
 	nameLength = 12
 )
 
-// Queue holds calls. It is safe for concurrent use.
+// Queue holds the calls that wait. It is safe for concurrent use.
 type Queue struct {
 	o Options
 
@@ -106,9 +108,9 @@ type Queue struct {
 	ofWho  map[string]int
 	bytes  int
 	grants []Grant
-	uses   map[string]bool // tools and shapes of arguments that were approved before
+	uses   map[string]bool // tools and argument names of calls approved before
 
-	elsewhere map[string]uint64 // numbers of what is kept elsewhere
+	elsewhere map[string]uint64 // numbers of items that other packages keep
 }
 
 type state int
@@ -119,7 +121,7 @@ const (
 	denied
 )
 
-// question is one open call, and until its caller comes back a decided one.
+// question is one open call, or a decided one until its caller comes back.
 type question struct {
 	call    Call
 	shown   Question
@@ -144,9 +146,9 @@ func New(o Options, saved []Grant) *Queue {
 	return &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, grants: saved, uses: map[string]bool{}}
 }
 
-// Await asks the operator about a call, or attaches to the question that is open about
-// an equal one, and waits. It returns after wait at the latest, with the number of the
-// question. asked is called with that number once the caller waits.
+// Await asks the operator about a call and waits for the answer. If a question about an equal
+// call is open, it waits for that one. It returns after wait at the latest, with the number
+// of the question. asked is called with that number once the caller waits.
 func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func() bool, asked func(n uint64)) (Answer, error) {
 	timer := time.After(wait)
 	for {
@@ -173,7 +175,7 @@ func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func
 	}
 }
 
-// attach returns what is decided already, or the question that w waits for now.
+// attach returns the answer if there is one already, or the question that w waits for.
 func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,14 +221,14 @@ func (q *Queue) ask(c Call) (*question, error) {
 	return at, nil
 }
 
-// Tell tells the operator of a question, and returns at once.
+// Tell notifies the operator of a question, and returns at once.
 func (q *Queue) Tell(s Question) {
 	if q.o.Notify != nil {
 		go q.o.Notify(s)
 	}
 }
 
-// Digest is the digest of everything that the operator is shown of the question.
+// Digest returns the digest of everything that the operator sees of the question.
 func (s Question) Digest() string {
 	h := sha256.New()
 	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rule, s.Reason}, s.Notes...) {
@@ -263,8 +265,8 @@ func (q *Queue) remove(at *question) {
 	q.bytes -= len(at.call.Args)
 }
 
-// leave takes a caller from a question, and says that it is still open. An answer that
-// came at the same moment counts.
+// leave removes a caller from a question and returns that the question is still open, or the
+// answer if one came at the same moment.
 func (q *Queue) leave(at *question, w *waiter) Answer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,7 +286,7 @@ func (q *Queue) leave(at *question, w *waiter) Answer {
 	return Answer{Pending: at.shown.N, Expires: at.shown.Expires}
 }
 
-// Pending are the open questions, the oldest first.
+// Pending returns the open questions, the oldest first.
 func (q *Queue) Pending() []Question {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// For how long an approval holds.
+// The periods for which an approval can hold.
 const (
 	Once    = "once"
 	Session = "session"
@@ -23,7 +23,7 @@ const (
 
 const unknownLife = time.Duration(-1)
 
-// lifeOf is how long an approval holds; 0: without end.
+// lifeOf returns how long an approval holds; 0: without end.
 func lifeOf(word string) time.Duration {
 	switch word {
 	case Hour:
@@ -45,7 +45,7 @@ type Grant struct {
 	Tool       string    `json:"tool"`
 	Definition string    `json:"definition"`
 	Principal  string    `json:"principal"`
-	Session    string    `json:"session,omitempty"` // session or process it is bound to; empty: none
+	Session    string    `json:"session,omitempty"` // session or process that it is bound to; empty: none
 	For        string    `json:"for"`
 	Granted    time.Time `json:"granted"`
 	Expires    time.Time `json:"expires,omitzero"`
@@ -71,7 +71,8 @@ func (q *Queue) grant(at *question, life string, ref uint64) error {
 	return q.keep(append(slices.Clone(q.grants), g))
 }
 
-// keep replaces the grants, once they are saved. Those of a session end with the process.
+// keep replaces the grants after it has saved them. Grants for a session are not saved: they
+// end with the process.
 func (q *Queue) keep(all []Grant) error {
 	if err := q.o.Save(slices.DeleteFunc(slices.Clone(all), func(g Grant) bool { return g.Session != "" })); err != nil {
 		return err
@@ -80,8 +81,8 @@ func (q *Queue) keep(all []Grant) error {
 	return nil
 }
 
-// granted returns the approval that a grant gives a call. A grant for another
-// definition of the tool ends here. The caller holds mu.
+// granted returns the approval that a grant gives a call. It ends a grant for another
+// definition of the tool, and an expired one. The caller holds mu.
 func (q *Queue) granted(c Call) (Answer, bool, error) {
 	now := q.o.Now()
 	for i, g := range q.grants {
@@ -124,8 +125,7 @@ func (q *Queue) Grants() []Grant {
 	return slices.DeleteFunc(slices.Clone(q.grants), func(g Grant) bool { return !g.Expires.IsZero() && now.After(g.Expires) })
 }
 
-// Revoke ends a grant in the name of by. The error is ErrSettled when there is no such
-// grant.
+// Revoke ends a grant in the name of by. The error is ErrSettled if the grant does not exist.
 func (q *Queue) Revoke(by *principal.Principal, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,10 +136,10 @@ func (q *Queue) Revoke(by *principal.Principal, id string) error {
 	return q.end(i, by, "by the operator")
 }
 
-// mostUses bounds how many approved calls are remembered.
+// mostUses bounds the entries of Queue.uses.
 const mostUses = 4096
 
-// notes say what is unusual about a call, as far as this run of the daemon knows.
+// notes says what is unusual about a call, as far as this run of the daemon knows.
 func (q *Queue) notes(c Call) []string {
 	tool := toolOf(c)
 	switch {
@@ -151,7 +151,7 @@ func (q *Queue) notes(c Call) []string {
 	return []string{}
 }
 
-// met remembers an approved call.
+// met notes an approved call.
 func (q *Queue) met(c Call) {
 	if len(q.uses) < mostUses {
 		q.uses[toolOf(c)], q.uses[toolOf(c)+shapeOf(c.Args)] = true, true
@@ -162,7 +162,7 @@ func toolOf(c Call) string {
 	return strconv.Quote(c.Act.Who.Name()) + " " + c.Act.Action + " " + c.Act.Server + "/" + c.Act.Name + " "
 }
 
-// shapeOf are the names of the arguments.
+// shapeOf returns the names of the arguments as one text.
 func shapeOf(args []byte) string {
 	var names []string
 	for name := range wire.Members(args) {

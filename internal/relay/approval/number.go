@@ -1,8 +1,8 @@
 package approval
 
-// Number gives items that are kept elsewhere, and decided by the same commands, numbers
-// from the series of the calls. A key keeps its number until a call of Number omits it, or
-// the daemon ends. The numbers are in the order of the keys.
+// Number numbers items of other packages that the same commands decide, in the series of the
+// calls and in the order of keys. A key keeps its number until a call of Number omits it, or
+// the daemon ends.
 func (q *Queue) Number(keys []string) []uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Settle decides question n in the name of by. preview is the digest that was shown;
-// empty: it is not compared. The error is ErrSettled, ErrVerdict, or that of the record;
-// without a record the question stays open.
+// Settle decides question n in the name of by. preview is the digest that the operator was
+// shown; empty: it is not compared. The error is ErrSettled, ErrVerdict, or that of the
+// record. A question whose decision cannot be recorded stays open.
 func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verdict) error {
 	v.For = orOnce(v.For)
 	if !v.Approve && len(v.Why) > mostWhy || v.Approve && lifeOf(v.For) == unknownLife {
@@ -29,8 +29,8 @@ func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verd
 	return q.approve(at, by, v)
 }
 
-// approve gives one caller the approval, and has the others ask again. Without a caller
-// it waits for the next one. The caller holds mu.
+// approve gives the approval to one caller and makes the others ask again. If no caller
+// waits, it is kept for the next one. The caller holds mu.
 func (q *Queue) approve(at *question, by *principal.Principal, v Verdict) error {
 	life, detail := v.For, []audit.Field{{Name: "for", Value: v.For}}
 	if v.Passkey != "" {
@@ -67,7 +67,7 @@ func (q *Queue) approve(at *question, by *principal.Principal, v Verdict) error 
 	return nil
 }
 
-// deny tells every caller; without one, the next that comes. The caller holds mu.
+// deny answers every caller, or the next one if none waits. The caller holds mu.
 func (q *Queue) deny(at *question, what string, by *principal.Principal, why string) error {
 	ref, err := q.record(at, what, by, at.ref)
 	if err != nil {
@@ -92,7 +92,7 @@ func (q *Queue) expire(at *question) {
 		return
 	}
 	if at.state == open && q.deny(at, "approval.expired", nil, "nobody answered in time") != nil {
-		at.timer.Reset(time.Second) // it is open until that is recorded
+		at.timer.Reset(time.Second) // it stays open until the expiry is recorded
 		return
 	}
 	q.remove(at)

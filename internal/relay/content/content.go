@@ -1,4 +1,5 @@
-// Package content has messages searched by content rules, and sums up what was found.
+// Package content applies content rules to messages, and sums up the findings outside of
+// calls.
 package content
 
 import (
@@ -10,28 +11,27 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// Members that are not looked at: names that the relay acts on, and handles
-// that mean something to their owner alone.
+// Members that are not searched: names that the relay acts on, and handles that only their
+// owner can read.
 var (
 	requestSkip = []string{"name", "uri", "ref", "cursor", "requestState", "taskId", "_meta"}
 	resultSkip  = []string{"resultType", "nextCursor", "requestState", "taskId"}
 	eventSkip   = []string{"progressToken", "requestId", "uri", "taskId", "level"}
 )
 
-// Findings are what was found in the messages of one call, by rule and what
-// became of it.
+// Findings holds the findings in the messages of one call, by rule and result.
 type Findings struct {
 	mu   sync.Mutex
 	seen []Finding
 }
 
-// Finding is how often one rule has found something, and what became of it.
+// Finding counts the finds of one rule with one result: found, redacted or blocked.
 type Finding struct {
 	Rule, Result string
 	N            int64
 }
 
-// Add counts a find.
+// Add counts finds.
 func (f *Findings) Add(rule, result string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +44,7 @@ func (f *Findings) Add(rule, result string, n int64) {
 	f.seen = append(f.seen, Finding{rule, result, n})
 }
 
-// Take empties the findings.
+// Take returns the findings and removes them.
 func (f *Findings) Take() []Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *Findings) Take() []Finding {
 	return out
 }
 
-// look has raw looked at, notes what was found, and returns what may go on.
+// look applies the rules to raw, notes the finds, and returns what may be forwarded.
 func look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, error) {
 	r := s.Look(raw, skip...)
 	if r.Found == nil {
@@ -75,7 +75,7 @@ func look(s *scan.Scanner, f *Findings, raw []byte, skip []string) ([]byte, erro
 	return r.Out, nil
 }
 
-// rule is the name of a content rule in the record.
+// rule returns the name of a content rule as records have it.
 func rule(name string) string { return "scan." + name }
 
 // lookAtError is look for the error of a server.

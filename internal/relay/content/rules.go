@@ -12,10 +12,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// Without rules, s is nil and every message goes on as it is.
+// In all functions of this file a nil s has no rules and lets every message through
+// unchanged.
 
-// Request looks at what goes to a server. Headers that repeat parameters are cut as the
-// parameters are, so that they stay equal.
+// Request applies the rules to a request to a server. Headers that repeat parameters are cut
+// like the parameters, so that they stay equal.
 func Request(s *scan.Scanner, f *Findings, req *upstream.Request) error {
 	if s == nil {
 		return nil
@@ -48,8 +49,8 @@ func Request(s *scan.Scanner, f *Findings, req *upstream.Request) error {
 	return nil
 }
 
-// Reply looks at what a server answered. Lists are not results: they are pinned and
-// cleaned, and cutting names out of them would break calls.
+// Reply applies the rules to a server's answer. Lists are skipped: they are compared with
+// what was approved and cleaned, and cutting names out of them would break calls.
 func Reply(s *scan.Scanner, f *Findings, method string, reply upstream.Reply) (upstream.Reply, error) {
 	if s == nil || listing.Is(method) {
 		return reply, nil
@@ -62,8 +63,8 @@ func Reply(s *scan.Scanner, f *Findings, method string, reply upstream.Reply) (u
 	return upstream.Reply{Error: e}, err
 }
 
-// Event looks at what a server says on the way to an answer, or unasked. False: it may
-// not go on.
+// Event applies the rules to a message of a server that is no answer. False: it must not be
+// forwarded.
 func Event(s *scan.Scanner, f *Findings, e *upstream.Event) bool {
 	if s == nil {
 		return true
@@ -76,7 +77,7 @@ func Event(s *scan.Scanner, f *Findings, e *upstream.Event) bool {
 	return true
 }
 
-// Answer looks at what a client answers a server's question with.
+// Answer applies the rules to a client's answer to a server's question.
 func Answer(s *scan.Scanner, f *Findings, reply upstream.Reply) upstream.Reply {
 	if s == nil || reply.Result == nil {
 		return reply
@@ -88,7 +89,7 @@ func Answer(s *scan.Scanner, f *Findings, reply upstream.Reply) upstream.Reply {
 	return upstream.Reply{Result: result}
 }
 
-// Notice looks at a client's notification; false when it may not go on.
+// Notice applies the rules to a client's notification; false: it must not be forwarded.
 func Notice(s *scan.Scanner, f *Findings, params []byte) ([]byte, bool) {
 	if s == nil {
 		return params, true

@@ -20,10 +20,10 @@ type sum struct {
 	n      int64
 }
 
-// SumTime is how long findings of one kind are summed up.
+// SumTime is the period over which findings of one kind are summed up.
 const SumTime = time.Minute
 
-// Add counts a finding of an action, which record records.
+// Add records the first finding of its kind with record, and counts further ones.
 func (u *Tally) Add(action string, f Finding, record func(action string, f Finding)) {
 	key := kind{action, f.Rule, f.Result}
 	u.mu.Lock()
@@ -39,7 +39,7 @@ func (u *Tally) Add(action string, f Finding, record func(action string, f Findi
 	record(action, f)
 }
 
-// Flush records what has been summed up since before.
+// Flush records the sums that began before the given time.
 func (u *Tally) Flush(before time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

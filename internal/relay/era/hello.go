@@ -1,5 +1,5 @@
-// Package era translates between the two eras of the protocol: what a server says of
-// itself, its results and errors, and the levels of log messages.
+// Package era translates between the two eras of the protocol: the greetings of servers,
+// results and errors, and the levels of log messages.
 //
 // Invariant: params and results keep their bytes, apart from members that one of the
 // eras does not have.
@@ -12,9 +12,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Initialized is the server's own result in the client's version; of a
-// modern server, its DiscoverResult put in that form, without tasks, which each era
-// has in another form.
+// Initialized returns a server's InitializeResult in the client's version. For a modern
+// server it is made from the DiscoverResult, without tasks, which each era has in another
+// form.
 func Initialized(of front.Era, hello []byte, version string) []byte {
 	v := rawjson.AppendQuote(nil, version)
 	if of == front.Legacy {
@@ -38,11 +38,11 @@ func orEmpty(obj []byte) []byte {
 	return obj
 }
 
-// Served is what every route serves: the modern version, and by handshake the
-// legacy ones.
+// Served lists the versions that every route serves: the modern one, and the legacy ones by
+// handshake.
 var Served = []byte(`["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`)
 
-// Discovered is what a server says of itself as the answer to server/discover.
+// Discovered returns a server's greeting as the answer to server/discover.
 func Discovered(of front.Era, hello []byte) []byte {
 	edits := []rawjson.Edit{{Key: "supportedVersions", Value: Served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
 	if of == front.Modern {
@@ -68,8 +68,8 @@ func Discovered(of front.Era, hello []byte) []byte {
 	return out
 }
 
-// Capabilities are what of a server's capabilities a client of the era can use. Tasks
-// are another protocol in each era.
+// Capabilities returns the capabilities of a server that a client of the era can use. Between
+// the eras tasks are left out, because each era has its own protocol for them.
 func Capabilities(client, of front.Era, hello []byte) []byte {
 	caps := orEmpty(wire.Get(hello, "capabilities"))
 	switch extensions := wire.Get(caps, "extensions"); {
@@ -83,21 +83,21 @@ func Capabilities(client, of front.Era, hello []byte) []byte {
 	return caps
 }
 
-// DefaultInit declares no capability, because a capability without a client to
-// serve it must not be offered.
+// DefaultInit returns initialize params without capabilities: no client is there to serve
+// one.
 func DefaultInit(info []byte) []byte { return InitWith(info, rawjson.Empty) }
 
-// InitWith are initialize params that declare caps for the client info.
+// InitWith returns initialize params that declare caps and the clientInfo info.
 func InitWith(info, caps []byte) []byte {
 	p := append([]byte(`{"protocolVersion":"`+protocol.LatestLegacy+`","capabilities":`), caps...)
 	return append(append(append(p, `,"clientInfo":`...), info...), '}')
 }
 
-// tasksExtension is the extension of the modern era (SEP-2663).
+// tasksExtension is the tasks extension of the modern era (SEP-2663).
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// WithoutTasks are a client's or server's extensions without that of tasks, which has no
-// counterpart in the legacy era.
+// WithoutTasks returns the extensions of a client or server without that of tasks, which has
+// no counterpart in the legacy era.
 func WithoutTasks(extensions []byte) []byte {
 	if len(extensions) == 0 || extensions[0] != '{' {
 		return nil
@@ -105,14 +105,14 @@ func WithoutTasks(extensions []byte) []byte {
 	return rawjson.Set(extensions, rawjson.Edit{Key: tasksExtension})
 }
 
-// OwnMeta is the _meta of requests that Doorward, with the clientInfo info, makes itself
-// of a modern server.
+// OwnMeta returns the _meta of requests that Doorward itself makes to a modern server; info
+// is its clientInfo.
 func OwnMeta(info []byte) []byte {
 	m := []byte(`{"` + wire.MetaVersion + `":"` + protocol.LatestModern + `","` + wire.MetaCapabilities + `":{},"` + wire.MetaClientInfo + `":`)
 	return append(append(m, info...), '}')
 }
 
-// OwnParams are the params of such a request; meta is nil for a legacy server.
+// OwnParams returns the params of such a request; meta is nil for a legacy server.
 func OwnParams(meta []byte, edits ...rawjson.Edit) []byte {
 	if meta != nil {
 		edits = append([]rawjson.Edit{{Key: "_meta", Value: meta}}, edits...)

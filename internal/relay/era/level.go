@@ -10,24 +10,23 @@ import (
 // Levels are the severities of log messages, least first (RFC 5424).
 var Levels = []string{`"debug"`, `"info"`, `"notice"`, `"warning"`, `"error"`, `"critical"`, `"alert"`, `"emergency"`}
 
-// Severity is the rank of a raw log level, -1 for an invalid one.
+// Severity returns the rank of a raw log level, -1 for an invalid one.
 func Severity(raw []byte) int { return slices.Index(Levels, string(raw)) }
 
-// LevelOf is the log level that a modern request names, raw; nil: none.
+// LevelOf returns the log level that a modern request names, raw; nil: none.
 func LevelOf(x *front.Exchange) []byte {
 	return wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
 }
 
-// HearsLog decides whether a modern client gets a log message with its call:
-// only if that request named a level, and the message is at or above it
-// (Logging).
+// HearsLog reports whether a modern client gets a log message with its call: only if that
+// request named a level, and the message is at or above it (Logging).
 func HearsLog(x *front.Exchange, message []byte) bool {
 	least := Severity(LevelOf(x))
 	return least >= 0 && Severity(wire.Get(message, "level")) >= least
 }
 
-// Hearer is who hears a legacy server's log messages with a request: each client once
-// for each level that it names. Empty: the request hears none.
+// Hearer returns the key under which a request receives a legacy server's log messages: each
+// client receives them once for each level that it names. Empty: the request receives none.
 func Hearer(x *front.Exchange) string {
 	level := LevelOf(x)
 	if x.Era != front.Modern || Severity(level) < 0 {

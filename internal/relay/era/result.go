@@ -7,12 +7,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// LegacyMeta removes what a legacy server would not understand and keeps the
-// rest: trace context, vendor keys.
+// LegacyMeta removes the members of _meta that a legacy server does not know and keeps the
+// rest, such as trace context and vendor keys.
 var LegacyMeta = []rawjson.Edit{{Key: wire.MetaVersion}, {Key: wire.MetaCapabilities}, {Key: wire.MetaClientInfo}, {Key: wire.MetaLogLevel}}
 
-// Legacy removes what only the modern era has: the kind of a result,
-// caching hints, and structured output that is no object.
+// Legacy removes what only the modern era has: resultType, caching hints, and structured
+// output that is no object.
 func Legacy(method string, result []byte) []byte {
 	edits := []rawjson.Edit{{Key: "resultType"}}
 	if hasHints(method) {
@@ -32,9 +32,8 @@ func Legacy(method string, result []byte) []byte {
 // hasHints lists the methods whose results carry caching hints (Caching).
 func hasHints(method string) bool { return listing.Is(method) || method == "resources/read" }
 
-// Modern adds what a modern client requires and a server left out:
-// resultType, and the caching hints of the methods that have them, at their
-// most careful (Caching).
+// Modern adds the members that a modern client requires and the server left out: resultType,
+// and the most careful values of the caching hints (Caching).
 func Modern(method string, result []byte) []byte {
 	var edits []rawjson.Edit
 	if wire.Get(result, "resultType") == nil {
@@ -54,7 +53,7 @@ func Modern(method string, result []byte) []byte {
 	return rawjson.Set(result, edits...)
 }
 
-// Error maps the codes that one era has and the other forbids.
+// Error replaces a code of one era that the other forbids.
 func Error(client, server front.Era, e *wire.Error) *wire.Error {
 	if client == front.Modern && server == front.Legacy && e.Code == -32002 {
 		return &wire.Error{Code: front.CodeInvalidParams, Message: e.Message, Data: e.Data}

@@ -10,11 +10,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// ErrUnanswered says that one question was put to a client and no answer came: the client
-// is gone, or the time is over.
+// ErrUnanswered says that a question was put to a client and no answer came: the client is
+// gone, or the time is over.
 var ErrUnanswered = errors.New("no answer to the question came from the client")
 
-// Why a call does not reach its server.
+// Reasons why a call does not reach its server.
 var (
 	ErrInstances     = errors.New("max_instances reached")
 	ErrConcurrency   = errors.New("max_concurrency reached")
@@ -22,17 +22,17 @@ var (
 	ErrGone          = fmt.Errorf("the server is no longer configured: %w", upstream.ErrNotSent)
 )
 
-// Failed is why a forwarded request has no answer of its server.
+// Failed describes a forwarded request that its server did not answer.
 type Failed struct {
 	Code   int64
 	Text   string
 	Word   string // for the outcome record
-	Cap    string // the limit that struck, by its key; empty: none did
+	Cap    string // key of the limit that was reached; empty: none
 	Retry  int    // seconds, for Retry-After; 0: unknown
-	Cancel bool   // nobody waits for an answer
+	Cancel bool   // the client waits for no answer
 }
 
-// Classify turns what an upstream face reports into the contract's table.
+// Classify maps the error of a forwarded request to the caller's answer and the outcome.
 func Classify(ctx context.Context, server string, err error) Failed {
 	f := Failed{Code: CodeUpstream, Text: "Upstream failed", Word: "failed"}
 	switch {
@@ -58,8 +58,8 @@ func Classify(ctx context.Context, server string, err error) Failed {
 // CapOf names a limit of one server.
 func CapOf(server, key string) string { return "mcpServers." + server + ".doorward." + key }
 
-// OwnLimit reports that an act was refused by a limit of its caller, which
-// strikes a whole request and not one server's part in it.
+// OwnLimit reports whether an act was refused by a limit of its caller, which applies to the
+// whole request and not only to one server's part.
 func OwnLimit(err error) bool {
 	var ref *gate.Refusal
 	return errors.As(err, &ref) && (ref.Rule == gate.RuleRate || ref.Rule == gate.RuleCalls || ref.Rule == gate.RuleStreams)
@@ -73,20 +73,20 @@ var ErrAsksTooMuch = fmt.Errorf("the server asked for what the client does not o
 // a legacy client.
 const MaxRounds = 10
 
-// How a call in rounds fails at its server.
+// Errors of a call in rounds that its server caused.
 var (
 	ErrRounds      = fmt.Errorf("the server asked in more than %d rounds: %w", MaxRounds, upstream.ErrProtocol)
 	ErrOtherTool   = fmt.Errorf("the server has changed between two rounds of a call: %w", upstream.ErrProtocol)
 	ErrNoQuestions = fmt.Errorf("the server requires input and asks for none: %w", upstream.ErrProtocol)
 )
 
-// NotRun reports that a request certainly did not reach its server.
+// NotRun reports whether a request certainly did not reach its server.
 func NotRun(err error) bool {
 	return errors.Is(err, upstream.ErrSession) || errors.Is(err, upstream.ErrNotSent)
 }
 
-// LaterRound is the error of a round behind the first, which hides that this round was
-// not run: the call must not begin anew.
+// LaterRound is the error of a round after the first. It hides that this round was not run,
+// so that the call is not begun again.
 type LaterRound struct{ Err error }
 
 // Error implements error.

@@ -1,7 +1,7 @@
-// Package failure has what a caller is told when an act of it fails: constant texts
-// and codes, and the reasons that lead to them.
+// Package failure defines the texts and codes that callers get for acts that fail, and the
+// errors that lead to them.
 //
-// Invariant: no text here names anything of the machine or of another principal.
+// Invariant: no constant text names anything of the machine or of another principal.
 package failure
 
 import (
@@ -28,23 +28,24 @@ var (
 	CodeBusy     = int64(1503)
 )
 
-// Invalid is what the caller did wrong, as opposed to what its server did.
+// Invalid is the error of a request that is wrong itself, as opposed to a failure of its
+// server.
 type Invalid struct{ E *wire.Error }
 
 // Error implements error.
 func (i Invalid) Error() string { return i.E.Message }
 
-// SignIn is what a caller is told of a server that wants a sign-in.
+// SignIn is the text for a server that needs a sign-in.
 const SignIn = "Upstream needs sign-in"
 
-// Here reports an error of Doorward's own about its server, as opposed
-// to one that the server answered or policy gave.
+// Here reports whether an error is Doorward's own about its server, as opposed to one that
+// the server answered or policy gave.
 func Here(e *wire.Error) bool {
 	return e != nil && e.Raw == nil && (e.Code == CodeUpstream || e.Code == CodeTimeout || e.Code == CodeBusy)
 }
 
-// CapText is what a caller learns of a limit: whether it is its own or the
-// server's.
+// CapText returns the text for a limit that was reached. It says whether the limit is the
+// caller's own or the server's.
 func CapText(rule string) string {
 	switch rule {
 	case gate.RuleCalls:
@@ -58,29 +59,28 @@ func CapText(rule string) string {
 // NoAddressee refuses a notification that names no server which the caller may use.
 var NoAddressee = &wire.Error{Code: front.CodeNoMethod, Message: "The notification names no server that you may use"}
 
-// Late reports the error of a server that did not answer in time.
+// Late reports whether e says that a server did not answer in time.
 func Late(e *wire.Error) bool { return e.Raw == nil && e.Code == CodeTimeout }
 
-// WhyWithheld is why the owner's call of an object was held back, and what shows it.
+// WhyWithheld tells the owner why an object is withheld, and which command shows it.
 func WhyWithheld(server, name string, err error) string {
 	return "withheld: " + server + "/" + name + ": " + err.Error() + "; see doorward trust " + server
 }
 
-// Content ends an act whose message a content rule blocks.
+// Content is the error of an act whose message a content rule blocks.
 type Content struct{ Rule string }
 
 // Error implements error.
 func (e *Content) Error() string { return "blocked by " + e.Rule }
 
-// NoTask is the answer to the id of a task that the caller has not made.
+// NoTask answers a request about a task that the caller has not made.
 var NoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
 
-// OtherTasks is the answer to a request about a task where client and server are of two
-// eras.
+// OtherTasks answers a request about a task where client and server are of two eras.
 var OtherTasks = &wire.Error{Code: front.CodeNoMethod, Message: "Tasks are not carried between protocol revisions before 2026-07-28 and later ones, whose tasks have other states"}
 
-// NewKind is the answer to a legacy client for a result that its era has no form
-// for. A client of that era would take it for the end of the call.
+// NewKind answers a legacy client for a result that its era has no form for. The client would
+// take the result itself for the end of the call.
 var NewKind = &wire.Error{Code: front.CodeInternal, Message: "The server's result has a resultType that protocol revisions before 2026-07-28 cannot carry"}
 
 const (
@@ -93,14 +93,14 @@ const (
 	codeNoCapability = -32021
 )
 
-// The answers where a URL had to be opened and was not.
+// Answers if a URL had to be opened and was not.
 var (
 	NeedsURL   = &wire.Error{Code: codeNoCapability, Message: "The server needs a URL elicitation, which the client does not declare", Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
 	URLRefused = &wire.Error{Code: front.CodeInternal, Message: "The URL that the server needs was not opened"}
 )
 
-// UnknownOf is the answer to a name that does not exist, by the method that
-// names it; nil where no name is.
+// UnknownOf returns the answer for a name that does not exist, by the method that names it;
+// nil for a method that names none.
 func UnknownOf(method string) *wire.Error {
 	switch method {
 	case "tools/call":
@@ -115,6 +115,6 @@ func UnknownOf(method string) *wire.Error {
 	return nil
 }
 
-// Blocked is the answer when a content rule holds back a message, for the
-// sender and for the receiver.
+// Blocked is the text for a message that a content rule holds back, towards its sender and
+// its receiver.
 const Blocked = "Blocked by a content rule"

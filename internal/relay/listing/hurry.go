@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// graceTime is how long a list that is late waits for others after the first server that
-// it can show: those that started with it are about to answer.
+// graceTime is how long a late list waits for further servers after the first answer that it
+// can show: servers that were started at the same time are about to answer.
 const graceTime = 100 * time.Millisecond
 
-// Hurry ends the waiting of a list for its slow servers, for a client that does not wait
-// itself: once LateTime is over and there is something to show. A nil Hurry ends nothing.
+// Hurry ends the wait of a list for slow servers, for a client that itself does not wait:
+// once LateTime is over and there is something to show. A nil Hurry does nothing.
 type Hurry struct {
 	mu          sync.Mutex
 	late, shows bool
@@ -19,8 +19,8 @@ type Hurry struct {
 	timer       *time.Timer
 }
 
-// NewHurry begins the LateTime. shows tells that there is something to show without an
-// answer of a server. The context ends as one whose time is over; Stop frees it.
+// NewHurry begins the LateTime. shows: there is something to show without any answer. The
+// context ends as if its deadline had passed; Stop frees it.
 func NewHurry(ctx context.Context, shows bool) (context.Context, *Hurry) {
 	h := &Hurry{shows: shows}
 	ctx, h.end = context.WithCancelCause(ctx)
@@ -30,7 +30,7 @@ func NewHurry(ctx context.Context, shows bool) (context.Context, *Hurry) {
 	return ctx, h
 }
 
-// over ends the waiting, or leaves that to the first server that has something to show.
+// over ends the wait, or leaves that to the first server with something to show.
 func (h *Hurry) over() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

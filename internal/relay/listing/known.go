@@ -15,11 +15,11 @@ import (
 const (
 	// ShelfBytes is the size of the largest list that is kept.
 	ShelfBytes = 1 << 20
-	// ShelvesOfConn is how many lists of one connection are kept.
+	// ShelvesOfConn bounds the lists that one connection keeps.
 	ShelvesOfConn = 16
 )
 
-// Known is a kept list. It is not changed.
+// Known is a kept list. It is immutable.
 type Known struct {
 	Changes, Epoch uint64
 	Until          time.Time // zero: until the server reports a change
@@ -28,13 +28,13 @@ type Known struct {
 	ends           []int     // where each entry ends in text
 }
 
-// Reported are the capabilities of servers that report changes of a list. Nothing
-// reports those of templates and of skills for certain.
+// Reported maps list methods to the capability under which a server declares that it reports
+// changes. No capability covers the changes of templates and skills reliably.
 var Reported = map[string]string{"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
 
-// Shelve puts the entries that some caller may use into the aggregate's names. older: for
-// a client of an earlier era than the server's. mirrors: tools with invalid header
-// annotations are left out.
+// Shelve makes the kept list: all entries, with the aggregate's names. older: the client's
+// era is earlier than the server's. mirrors: tools with invalid header annotations are left
+// out.
 func Shelve(server string, kind Kind, result []byte, older, mirrors bool) *Known {
 	out := &Known{text: []byte{'['}}
 	for entry := range wire.Elements(wire.Get(result, kind.Member)) {
@@ -52,8 +52,8 @@ func Shelve(server string, kind Kind, result []byte, older, mirrors bool) *Known
 	return out
 }
 
-// Shown is what a caller may use of the list, as a JSON array. The caller
-// does not change it.
+// Shown returns the part of the list that a caller may use, as a JSON array. The result must
+// not be changed.
 func (s *Known) Shown(g *gate.Gate, q policy.Request) []byte {
 	out, whole, from := []byte(nil), true, 1
 	for i, name := range s.names {
@@ -74,11 +74,11 @@ func (s *Known) Shown(g *gate.Gate, q policy.Request) []byte {
 	return append(out, ']')
 }
 
-// perRequest are the members of _meta that say nothing of what is asked.
+// perRequest removes the members of _meta that do not influence the answer.
 var perRequest = []rawjson.Edit{{Key: "progressToken"}, {Key: "traceparent"}, {Key: "tracestate"}, {Key: "baggage"}}
 
-// ShelfKey is for whom a list was asked, and how: no caller gets what another has
-// asked for, also on a connection that they share.
+// ShelfKey returns the key of a kept list: the caller and the request. No caller gets a list
+// that was made for another one, even on a connection that they share.
 func ShelfKey(x *front.Exchange, method string, params []byte) string {
 	if wire.Get(params, "_meta") != nil {
 		params = rawjson.SetIn(params, "_meta", perRequest...)

@@ -1,7 +1,7 @@
-// Package listing knows the lists of the protocol, and puts the lists of servers
-// together for the aggregate.
+// Package listing knows the list methods of the protocol, and makes the entries of the
+// aggregate's lists.
 //
-// Invariant: an entry is shown to the callers alone whom policy lets use it.
+// Invariant: an entry is shown only to callers that policy lets use it.
 package listing
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// Kind says what a list method lists: the member of its result, the member
-// that names an entry, the action that using an entry is, and the notification
-// of its change. Names and notifications that Doorward does not know are empty.
+// Kind describes a list method: the member of its result that holds the entries, the member
+// that names an entry, the action of using an entry, and the notification of a change.
+// Unknown names and notifications are empty.
 type Kind struct{ Member, Name, Action, Changed string }
 
-// Of is the kind of a list method that the protocol defines.
+// Of returns the kind of a list method that the protocol defines.
 func Of(method string) (Kind, bool) {
 	switch method {
 	case "tools/list":
@@ -35,7 +35,7 @@ func Of(method string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Merged is Of for what the aggregate merges: also tasks, and lists that
+// Merged is Of for the lists that the aggregate merges, which include tasks and lists that
 // Doorward does not know. The result of x/list has its entries in a member x.
 func Merged(method string) Kind {
 	if kind, ok := Of(method); ok {
@@ -45,19 +45,19 @@ func Merged(method string) Kind {
 	return Kind{Member: of[strings.LastIndexByte(of, '/')+1:], Action: method}
 }
 
-// Is reports a list method that the protocol defines.
+// Is reports whether the protocol defines a list method.
 func Is(method string) bool {
 	_, ok := Of(method)
 	return ok
 }
 
-// ListMethods are the list of each kind.
+// ListMethods holds the list method of each kind.
 var ListMethods = [pin.KindCount]string{
 	pin.Tools: "tools/list", pin.Prompts: "prompts/list", pin.Resources: "resources/list", pin.Templates: "resources/templates/list",
 	pin.Skills: "skills/list",
 }
 
-// PinKind is the kind of definitions that a method lists.
+// PinKind returns the kind of definitions that a method lists.
 func PinKind(method string) (pin.Kind, bool) {
 	for k, m := range ListMethods {
 		if m == method {

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// ListTime is how long a list waits for a server. What a slower server offers is
-// answered from what was approved of it, and the client is told to list again
-// when the server answers.
+// ListTime is how long a list waits for a server. A slower server's share is made from what
+// was approved of it, and the client is told to list again when the server answers.
 const ListTime = 2500 * time.Millisecond
 
-// LateTime is how long for one that owes the answer since an earlier list, and for any
+// LateTime replaces ListTime for a server that has owed the answer since an earlier list, and
 // in a list of a client that is hasty.
 const LateTime = 500 * time.Millisecond
 
-// Hasty reports a client that goes on without the tools of a server that has not listed
-// them within a second, by the name that the client gives itself: Codex does, with its
-// first turn. The name decides nothing else.
+// Hasty reports whether a client goes on without the tools of a server that has not listed
+// them within a second. Codex does so in its first turn. It is known by the name that the
+// client gives itself; the name decides nothing else.
 func Hasty(client string) bool { return client == "codex-mcp-client" }
 
-// WhyStarting is why a server that is being started answers no list.
+// WhyStarting is the reason of a list that is missing because its server is being started.
 const WhyStarting = "starting"
 
-// Owed is the lists that went out without a server's own answer.
+// Owed holds the lists that went out without a server's own answer.
 type Owed struct {
 	mu    sync.Mutex
 	lists map[string]owedList // by method
@@ -36,8 +35,8 @@ type owedList struct {
 	why   string
 }
 
-// Miss notes that a list went out without the server's own answer; first reports
-// that the one before had it.
+// Miss notes that a list went out without the server's own answer; first: the list before it
+// had the answer.
 func (o *Owed) Miss(method, why string) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,8 +51,7 @@ func (o *Owed) Miss(method, why string) (first bool) {
 	return !known
 }
 
-// Pay notes that the server has answered a list; owed reports that it was missed
-// before.
+// Pay notes that the server has answered a list; owed: it was missed before.
 func (o *Owed) Pay(method string) (owed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,7 +60,7 @@ func (o *Owed) Pay(method string) (owed bool) {
 	return owed
 }
 
-// Started forgets what a server owed only because it was starting: it has started.
+// Started forgets the lists that a server owed only because it was being started.
 func (o *Owed) Started() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

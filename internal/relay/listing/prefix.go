@@ -7,23 +7,23 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Page is one server's share of a merged list.
+// Page is the request for one server's share of a merged list.
 type Page struct {
 	Server string
 	Cursor []byte // raw inner cursor to ask with; nil: from the start
 }
 
-// Share is what one server contributed.
+// Share is the part of a merged list from one server.
 type Share struct {
 	Server  string
-	Entries []byte // a JSON array in the aggregate's names; nil: nothing
+	Entries []byte // a JSON array with the aggregate's names; nil: none
 	Next    []byte // raw inner cursor
-	Refused error  // a limit of the caller has struck
-	Known   bool   // without asking the server
+	Refused error  // refused by a limit of the caller
+	Known   bool   // made from a kept list
 	Missing string // why the server's own answer is not there; empty: it is
 }
 
-// Prefixed rewrites each entry's name into the aggregate's.
+// Prefixed replaces each entry's name by the aggregate's.
 func Prefixed(server string, kind Kind, entries []byte) []byte {
 	out := append(make([]byte, 0, len(entries)+len(entries)/16+16), '[')
 	for entry := range wire.Elements(entries) {
@@ -34,7 +34,7 @@ func Prefixed(server string, kind Kind, entries []byte) []byte {
 	return append(out, ']')
 }
 
-// PrefixedEntry rewrites one entry; nil: it has no name.
+// PrefixedEntry replaces the name of one entry; nil: it has none.
 func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
 	member := kind.Name
 	if member == "" {
@@ -57,7 +57,8 @@ func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
 	return entry
 }
 
-// namedBy is the member that names an entry of a list that Doorward does not know.
+// namedBy returns the member that names an entry of a list that Doorward does not know;
+// empty: none.
 func namedBy(entry []byte) string {
 	for _, member := range []string{"uri", "taskId", "name"} {
 		if _, ok := wire.GetString(entry, member); ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// URI is a server's URI as a client of the aggregate, or of the server's own route, names
-// it.
+// URI returns the name that a client uses for a server's URI: on the aggregate, or on the
+// server's own route.
 func URI(aggregate bool, server, uri string) string {
 	if !aggregate {
 		return uri
@@ -17,7 +17,7 @@ func URI(aggregate bool, server, uri string) string {
 	return resolve.JoinURI(server, uri)
 }
 
-// Event rewrites what a notification names into the aggregate's words.
+// Event replaces the names in a notification by the aggregate's.
 func Event(server string, e upstream.Event) []byte {
 	switch e.Method {
 	case "notifications/resources/updated":

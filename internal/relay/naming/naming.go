@@ -1,5 +1,5 @@
-// Package naming puts what a server's message names into the aggregate's names, and
-// gives a server its own names back.
+// Package naming replaces the names in a server's messages by the aggregate's, and the
+// reverse in a client's arguments.
 //
 // Invariant: only members that the protocol defines change; every other byte stays.
 package naming
@@ -16,10 +16,9 @@ import (
 // (2025-11-25 Tasks, "Related Task").
 const relatedTask = "io.modelcontextprotocol/related-task"
 
-// Server rewrites what a server's message names into the aggregate's names, so that
-// a client can use each of them as it stands: URIs of resources, and the ids of
-// tasks. Texts, structured content and members that the protocol does not define
-// keep their bytes.
+// Server replaces the names in the messages of one server by the aggregate's, so that a
+// client can use each of them unchanged: URIs of resources, and the ids of tasks. Texts,
+// structured content and members that the protocol does not define keep their bytes.
 type Server string
 
 // Result rewrites the result of a request that went to one server.
@@ -56,7 +55,7 @@ func (n Server) Failure(e *wire.Error) *wire.Error {
 	return out
 }
 
-// toolResult rewrites a CallToolResult, or the task that stands for it.
+// toolResult rewrites a CallToolResult, or the task in its place.
 func (n Server) toolResult(raw []byte) []byte {
 	raw = rawjson.InMember(n.meta(raw), "content", rawjson.InElements(n.block))
 	raw = rawjson.InMember(raw, "task", n.task)
@@ -73,7 +72,7 @@ func (n Server) Question(raw []byte) []byte {
 
 func (n Server) message(raw []byte) []byte { return rawjson.InMember(raw, "content", n.content) }
 
-// content is one block or a list of them.
+// content rewrites one block or a list of them.
 func (n Server) content(raw []byte) []byte {
 	if len(raw) > 0 && raw[0] == '[' {
 		return rawjson.InElements(n.block)(raw)
@@ -96,7 +95,7 @@ func (n Server) block(raw []byte) []byte {
 	return raw
 }
 
-// Entry rewrites what an entry of a list names beside itself.
+// Entry rewrites the names in an entry of a list other than the entry's own.
 func (n Server) Entry(raw []byte) []byte {
 	raw = n.meta(raw)
 	return rawjson.InMember(raw, "resources", rawjson.InElements(n.uri))
@@ -111,7 +110,7 @@ func (n Server) uri(raw []byte) []byte { return rawjson.InMember(raw, "uri", n.j
 
 func (n Server) task(raw []byte) []byte { return rawjson.InMember(raw, "taskId", n.joinedTask) }
 
-// meta rewrites what _meta names: the resource of an app (SEP-1865, in both of its
+// meta rewrites the names in _meta: the resource of an app (SEP-1865, in both of its
 // spellings) and the task that a message belongs to.
 func (n Server) meta(raw []byte) []byte {
 	return rawjson.InMember(raw, "_meta", func(meta []byte) []byte {
@@ -135,8 +134,8 @@ func (n Server) joinedTask(raw []byte) []byte {
 	return raw
 }
 
-// Arguments gives a server its own URIs back where a client passes one on: a string
-// that is a URI of this server on the aggregate, and nothing else.
+// Arguments replaces each string that is an aggregate URI of this server by the server's own
+// URI, and nothing else.
 func (n Server) Arguments(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte("doorward:")) {
 		return raw

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// judge asks the server for a whole list and has it compared with what was
-// approved. One asks at a time.
+// judge asks the server for a whole list and compares it with what was approved, unless a
+// current verdict exists. One goroutine at a time asks.
 func (f *Offers) judge(ctx context.Context, k pin.Kind) (*pin.Verdict, error) {
 	o := &f.lists[k]
 	release, err := o.take(ctx)
@@ -30,8 +30,8 @@ func (f *Offers) judge(ctx context.Context, k pin.Kind) (*pin.Verdict, error) {
 	return v, err
 }
 
-// Judged has a whole list compared with what was approved as judge does, whatever
-// is known of it, and returns it as the server gave it.
+// Judged is judge without the use of a known verdict. It returns the list as the server gave
+// it.
 func (f *Offers) Judged(ctx context.Context, k pin.Kind) (entries []byte, err error) {
 	release, err := f.lists[k].take(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *Offers) Judged(ctx context.Context, k pin.Kind) (entries []byte, err er
 	return entries, err
 }
 
-// askList asks the server for a whole list, whose turn the caller holds.
+// askList asks the server for a whole list. The caller holds the list's turn.
 func (f *Offers) askList(ctx context.Context, k pin.Kind) (v *pin.Verdict, entries []byte, err error) {
 	o := &f.lists[k]
 	changes := o.changes.Load()
@@ -58,10 +58,10 @@ func (f *Offers) askList(ctx context.Context, k pin.Kind) (v *pin.Verdict, entri
 	return v, entries, nil
 }
 
-// maxList is how many bytes of a list are read. The rest counts as not listed.
+// maxList bounds the bytes of a list that are read. The rest counts as not listed.
 const maxList = 32 << 20
 
-// wholeList asks for all pages of a list; false when the server answers none.
+// wholeList asks for all pages of a list; false: the server has no such list.
 func (f *Offers) wholeList(ctx context.Context, k pin.Kind) (entries []byte, ok bool, err error) {
 	kind, _ := listing.Of(listing.ListMethods[k])
 	known := f.o.Table.Now()
@@ -93,8 +93,8 @@ func (f *Offers) wholeList(ctx context.Context, k pin.Kind) (entries []byte, ok 
 	return entries, true, nil
 }
 
-// Shown is what a client may see of a list that it asked for itself; changes
-// was read before. A list that came whole needs no second question.
+// Shown returns the part of a list that the client asked for and may see; changes was read
+// before the request. A whole list is judged as it came, without a second request.
 func (f *Offers) Shown(ctx context.Context, t resolve.Target, changes uint64, result []byte) ([]byte, error) {
 	kind, isList := listing.Of(t.Method())
 	if !isList {
@@ -128,8 +128,8 @@ func (f *Offers) Shown(ctx context.Context, t resolve.Target, changes uint64, re
 	return rawjson.Set(result, rawjson.Edit{Key: kind.Member, Value: shown}), nil
 }
 
-// sole is the result of a list without members that some reader takes for the list: it
-// would get entries that were not judged.
+// sole removes members of a list's result that some parsers take for the list: their entries
+// would not have been judged.
 func sole(member string, result []byte) []byte {
 	var edits []rawjson.Edit
 	for key := range wire.Members(result) {
@@ -143,7 +143,7 @@ func sole(member string, result []byte) []byte {
 	return rawjson.Set(result, edits...)
 }
 
-// Look has every list asked for and judged, whatever is known of them.
+// Look asks for every list again and judges it.
 func (f *Offers) Look(ctx context.Context) error {
 	var failed []error
 	for k := range pin.KindCount {
@@ -155,11 +155,11 @@ func (f *Offers) Look(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// MaxPages bounds a server that pages for ever.
+// MaxPages bounds the pages that are read of one list.
 const MaxPages = 100
 
-// Headers returns a tool's annotations, asking the server for its tools
-// when they are not known yet.
+// Headers returns a tool's annotations. It asks the server for its tools if they are not
+// known yet.
 func (f *Offers) Headers(ctx context.Context, tool string) (paramheader.Tool, error) {
 	set := f.o.Table.Now()
 	if h, known := set.Of(tool); known {
@@ -172,7 +172,8 @@ func (f *Offers) Headers(ctx context.Context, tool string) (paramheader.Tool, er
 		if err != nil {
 			return paramheader.Tool{}, err
 		}
-		// An error is a server without tools: the call itself will say so.
+		// After an error the server counts as one without tools; the call itself gets the
+		// error.
 		cursor = wire.Get(reply.Result, "nextCursor")
 		set = f.o.Table.Learn(set, wire.Get(reply.Result, "tools"), cursor == nil || page == MaxPages-1)
 		if cursor == nil {

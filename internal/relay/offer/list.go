@@ -9,24 +9,24 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// list is what is known of one list of one connection.
+// list is the state of one list of one connection.
 type list struct {
-	verdict atomic.Pointer[pin.Verdict] // nil: unknown, or not any more
+	verdict atomic.Pointer[pin.Verdict] // nil: unknown, or no longer current
 	changes atomic.Uint64               // how often the server said that it changed
-	looked  atomic.Int64                // when the verdict was made, in Unix nanoseconds
+	looked  atomic.Int64                // time of the verdict, in Unix nanoseconds
 
 	once sync.Once
-	turn chan struct{} // held by who asks the server
+	turn chan struct{} // held while the server is asked
 }
 
-// forget makes the next use ask again.
+// forget makes the next use ask the server.
 func (o *list) forget() {
 	o.changes.Add(1)
 	o.verdict.Store(nil)
 }
 
-// store keeps a verdict about a list that was asked for when changes was read,
-// unless the list has changed since.
+// store keeps a verdict about a list that was requested after changes was read, unless the
+// list has changed since.
 func (o *list) store(v *pin.Verdict, changes uint64) {
 	o.looked.Store(time.Now().UnixNano())
 	o.verdict.Store(v)

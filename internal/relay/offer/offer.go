@@ -1,9 +1,9 @@
-// Package offer judges what a server offers on one connection: its lists against what
-// was approved, and the names that clients use against its lists.
+// Package offer compares what a server offers on one connection with what was approved: its
+// lists, and the names that clients use.
 //
-// Invariant: of a pinned server, a name is used and an entry is shown only as far as a
-// verdict about the server's own list lets it, which was made on the same connection and
-// has neither been revoked nor been followed by a change of the list.
+// Invariant: a name of a pinned server is used, and an entry is shown, only if a verdict
+// allows it. The verdict is about the server's own list on the same connection, and the list
+// has not changed since, nor has the verdict been revoked.
 package offer
 
 import (
@@ -18,29 +18,29 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// Options are what the offers of a connection are judged with.
+// Options holds what a connection's offers are judged with.
 type Options struct {
 	Conn  upstream.Conn
 	Era   front.Era  // of the server
-	Hello []byte     // what it said of itself
-	Meta  []byte     // of requests that Doorward makes itself, see era.OwnParams
+	Hello []byte     // InitializeResult or DiscoverResult, raw
+	Meta  []byte     // _meta of requests that Doorward makes itself, see era.OwnParams
 	Guard *pin.Guard // nil: everything is offered
 	// Caps are the capabilities that were declared to a legacy server.
 	Caps []byte
-	// Table has the header annotations of the server's tools; Learn fills it from lists
+	// Table holds the header annotations of the server's tools; Learn fills it from lists
 	// that are asked for.
 	Table *paramheader.Table
 	Learn bool
 }
 
-// Offers are what a server offers on one connection.
+// Offers judges what a server offers on one connection.
 type Offers struct {
 	o     Options
 	view  *pin.View
 	lists [pin.KindCount]list
 }
 
-// New returns the offers of a new connection, and notes what its server says of itself.
+// New returns the offers of a new connection, and reports its server's greeting to the guard.
 func New(o Options) *Offers {
 	f := &Offers{o: o}
 	if o.Guard != nil {
@@ -54,8 +54,8 @@ func New(o Options) *Offers {
 // ending is a connection that calls f once it can carry no more calls.
 type ending interface{ AfterDone(f func()) }
 
-// afterwards has f called when the connection has ended; a goroutine waits for that if the connection
-// cannot do it.
+// afterwards calls f when the connection has ended. A goroutine waits for that if the
+// connection cannot call f itself.
 func afterwards(c upstream.Conn, f func()) {
 	if e, ok := c.(ending); ok {
 		e.AfterDone(f)
@@ -74,11 +74,11 @@ func (f *Offers) era() string {
 	return "legacy"
 }
 
-// telling are the capabilities of a client by which some servers decide what they offer.
+// telling lists the capabilities of a client on which the offers of some servers depend.
 var telling = [][]string{{"elicitation"}, {"elicitation", "url"}, {"roots"}, {"sampling"}, {"sampling", "tools"}, {"tasks"}}
 
-// asker is for whom a list is asked: of a modern server by the request with params, of a
-// legacy one by the connection.
+// asker describes the client that a list is asked for: by the params of the request for a
+// modern server, by the connection for a legacy one.
 func (f *Offers) asker(params []byte) pin.Asker {
 	caps := wire.GetPath(params, "_meta", wire.MetaCapabilities)
 	if f.o.Era == front.Legacy {
@@ -93,8 +93,8 @@ func (f *Offers) asker(params []byte) pin.Asker {
 	return pin.Asker{Era: f.era(), Client: strings.Join(words, ",")}
 }
 
-// Changed is called for a notification: the lists that it says have changed are asked
-// for again at the next use.
+// Changed forgets the lists that a notification says have changed; their next use asks the
+// server.
 func (f *Offers) Changed(method string) {
 	for k, list := range listing.ListMethods {
 		if kind, _ := listing.Of(list); kind.Changed == method {
@@ -103,7 +103,7 @@ func (f *Offers) Changed(method string) {
 	}
 }
 
-// Changes is how often the list of a method has changed so far.
+// Changes returns how often the list of a method has changed so far.
 func (f *Offers) Changes(method string) uint64 {
 	if k, ok := listing.PinKind(method); ok {
 		return f.lists[k].changes.Load()
@@ -111,7 +111,7 @@ func (f *Offers) Changes(method string) uint64 {
 	return 0
 }
 
-// Greeting is what the server says of itself as clients may see it.
+// Greeting returns the server's greeting with what clients may see of it.
 func (f *Offers) Greeting(result []byte) []byte {
 	if f.view == nil {
 		return result

@@ -13,8 +13,8 @@ import (
 // makes the server be asked again.
 const unlistedAgain = time.Second
 
-// Settled settles whether the server offers what t names, and puts the server's own name
-// for it in.
+// Settled checks whether the server offers what t names, and returns t with the server's own
+// name for it. The error is a pin.Held for a name that is withheld.
 func (f *Offers) Settled(ctx context.Context, t resolve.Target) (resolve.Target, error) {
 	if f.o.Guard == nil {
 		return t, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// shut: a server may use addresses that no list contains, from its templates or
-// in a result; only withheld ones are refused.
+// shut refuses only addresses that are withheld. Addresses on no list are allowed, because a
+// server may give them in its templates or in a result.
 func shut(g *pin.View, k pin.Kind, uri string) error {
 	if why := g.Shut(k, uri); why != "" {
 		return &pin.Held{Reason: why}
@@ -17,13 +17,13 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 	return nil
 }
 
-// skillFile is the file of a skill that its URI names; the rest of the skill is beside and
-// below it (SEP-2640).
+// skillFile is the end of a skill's URI; the other files of the skill are beside and below it
+// (SEP-2640).
 const skillFile = "/SKILL.md"
 
-// shutSkill refuses the addresses of a withheld skill: its definition has their digests.
-// A list of skills that is not approved yet shuts no resource. A server may decode an
-// address, and ignore its query, before it looks for the slashes.
+// shutSkill refuses the addresses of a withheld skill, whose definition has their digests. A
+// list of skills that is not approved yet shuts no resource. Decoded forms and forms without
+// a query are checked too, because a server may use them to find the file.
 func shutSkill(g *pin.View, uri string) error {
 	place, _, _ := strings.Cut(uri, "#")
 	place, _, _ = strings.Cut(place, "?")
@@ -39,7 +39,7 @@ func shutSkill(g *pin.View, uri string) error {
 	return nil
 }
 
-// shutBelow looks for a withheld skill at an address and at every one above it.
+// shutBelow looks for a withheld skill at an address and at every address above it.
 func shutBelow(g *pin.View, uri string) error {
 	for dir := uri; ; {
 		for _, skill := range []string{dir, dir + skillFile} {

@@ -1,7 +1,7 @@
-// Package paramheader knows which parameters of a server's tools are repeated in
-// Mcp-Param headers, and compares the two (Streamable HTTP, "Schema Extension").
+// Package paramheader reads which parameters of a server's tools are repeated in Mcp-Param
+// headers, and compares them with the headers (Streamable HTTP, "Schema Extension").
 //
-// Invariant: a header that differs from the body it repeats is never taken for it.
+// Invariant: a header that differs from the body never passes for an equal one.
 package paramheader
 
 import (
@@ -17,17 +17,16 @@ const (
 	Prefix     = "Mcp-Param-"
 )
 
-// Param is one tool parameter that a header repeats
-// (Streamable HTTP, "Schema Extension").
+// Param is one tool parameter that a header repeats (Streamable HTTP, "Schema Extension").
 type Param struct {
 	Key  string   // canonical header key, Mcp-Param-X
 	Path []string // members of arguments from the root
 	kind string   // string, integer or boolean
 }
 
-// Of reads the annotations of one tool: on string, integer and boolean
-// properties that are reached through `properties` alone, each a token,
-// unique without regard to case.
+// Of reads the annotations of one tool. They are valid on string, integer and boolean
+// properties that are reached through `properties` alone; each is a token, unique without
+// regard to case.
 func Of(tool []byte) Tool {
 	schema := wire.Get(tool, "inputSchema")
 	if !bytes.Contains(schema, []byte(annotation)) {
@@ -44,8 +43,8 @@ type headerWalk struct {
 	broken bool
 }
 
-// schema walks one schema. plain says that it is reached through `properties`
-// alone; path is nil at the root.
+// schema walks one schema. plain: it is reached through `properties` alone. path is nil at
+// the root.
 func (w *headerWalk) schema(schema []byte, path []string, plain bool) {
 	for key, value := range wire.Members(schema) {
 		switch key {
@@ -69,7 +68,7 @@ func (w *headerWalk) named(schemas []byte, path []string, plain bool) {
 	}
 }
 
-// other walks whatever schemas stand under another keyword.
+// other walks the schemas under another keyword.
 func (w *headerWalk) other(value []byte, path []string) {
 	w.schema(value, path, false)
 	for s := range wire.Elements(value) {
@@ -93,7 +92,7 @@ func (w *headerWalk) add(raw, prop []byte, path []string, plain bool) {
 	w.out = append(w.out, Param{Key: key, Path: path, kind: kind})
 }
 
-// IsToken is RFC 9110's token.
+// IsToken reports whether s is a token of RFC 9110.
 func IsToken(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -12,30 +12,30 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Table is what has been learnt of a server's tools. It is forgotten
+// Table holds the annotations of a server's tools as far as they are known. It is emptied
 // when the server says that its tools changed.
 type Table struct {
 	now atomic.Pointer[Set] // read on every modern call, so without a lock
 	mu  sync.Mutex          // held to replace it
 }
 
-// Now is the current set; nil: nothing is known.
+// Now returns the current set; nil: nothing is known.
 func (p *Table) Now() *Set { return p.now.Load() }
 
-// Set is never changed, only replaced.
+// Set is immutable.
 type Set struct {
 	complete bool // a tool that is not in it has no annotation
 	byTool   map[string]Tool
 }
 
-// Tool are one tool's annotations.
+// Tool holds the annotations of one tool.
 type Tool struct {
 	Params []Param
 	Broken bool // the tool must not be offered over HTTP
 }
 
-// Learn adds the tools of one page to the current set. A page that belongs to a
-// forgotten set is left out.
+// Learn adds the tools of one page to the set before and returns the result. If before is no
+// longer the current set, the page is ignored.
 func (p *Table) Learn(before *Set, tools []byte, complete bool) *Set {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,14 +56,14 @@ func (p *Table) Learn(before *Set, tools []byte, complete bool) *Set {
 	return next
 }
 
-// Forget drops what is known.
+// Forget empties the table.
 func (p *Table) Forget() {
 	p.mu.Lock()
 	p.now.Store(nil)
 	p.mu.Unlock()
 }
 
-// Of is what is known of a tool.
+// Of returns the annotations of a tool; known is false if they have to be learnt.
 func (s *Set) Of(tool string) (h Tool, known bool) {
 	if s == nil {
 		return h, false
@@ -72,8 +72,8 @@ func (s *Set) Of(tool string) (h Tool, known bool) {
 	return h, ok || s.complete
 }
 
-// Match compares each annotated parameter with its header: both
-// absent, or both there and equal; a null counts as absent.
+// Match compares each annotated parameter with its header: both are absent, or both are
+// present and equal. A null counts as absent.
 func Match(h http.Header, known []Param, args []byte) bool {
 	for _, p := range known {
 		want, present := Text(wire.GetPath(args, p.Path...))
@@ -95,11 +95,11 @@ func Match(h http.Header, known []Param, args []byte) bool {
 	return true
 }
 
-// maxInteger is the largest integer that every reader has exactly.
+// maxInteger is the largest integer that every JSON parser represents exactly.
 const maxInteger = 1<<53 - 1
 
-// sameValue compares integers by value, within the range that every reader
-// represents exactly, and other values by their text.
+// sameValue compares integers by value, within the range that every JSON parser represents
+// exactly, and other values by their text.
 func sameValue(kind, header, body string) bool {
 	if header == body {
 		return true
@@ -112,8 +112,8 @@ func sameValue(kind, header, body string) bool {
 	return err1 == nil && err2 == nil && a >= -maxInteger && a <= maxInteger && float64(a) == b
 }
 
-// Text is a parameter's value as a header writes it: a string as it is,
-// a number or boolean as its JSON text.
+// Text returns a parameter's value in the form of a header: a string unchanged, a number or
+// boolean as its JSON text.
 func Text(raw []byte) (string, bool) {
 	if raw == nil || bytes.Equal(raw, []byte("null")) {
 		return "", false

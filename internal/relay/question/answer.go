@@ -6,14 +6,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Answers to a server that may not ask, or whose client cannot be asked.
+// Answers to a server whose question is refused or cannot be put to a client.
 var (
 	declined   = upstream.Reply{Result: []byte(`{"action":"decline"}`)}
 	Cancelled  = upstream.Reply{Result: []byte(`{"action":"cancel"}`)}
 	NotAskable = upstream.Reply{Error: failure.NoMethod}
 )
 
-// Refusal answers a question that is not passed on.
+// Refusal answers a question that is not forwarded.
 func Refusal(method string) upstream.Reply {
 	if method == policy.AskElicitation {
 		return declined

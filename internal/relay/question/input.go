@@ -18,7 +18,7 @@ type Input struct {
 	Err         error
 }
 
-// Inputs reads inputRequests. A request with more than one reading is refused.
+// Inputs reads inputRequests. It refuses a request that parsers may read in different ways.
 func Inputs(asks []byte) ([]Input, error) {
 	var all []Input
 	for key, ask := range wire.Members(asks) {
@@ -35,8 +35,8 @@ func Inputs(asks []byte) ([]Input, error) {
 	return all, nil
 }
 
-// Completions are the ids of URL elicitations, which the era of 2025-11-25 requires
-// and a modern server does not give.
+// Completions holds the ids of a call's URL elicitations, which the protocol of 2025-11-25
+// requires and a modern server does not give.
 type Completions struct {
 	mu  sync.Mutex
 	ids []string
@@ -51,8 +51,8 @@ func (u *Completions) Mint(params []byte) []byte {
 	return rawjson.Set(params, rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, id)})
 }
 
-// Send tells the client that what the URLs were for is over (2025-11-25
-// Elicitation, "Completion Notifications").
+// Send tells the client that the URLs are no longer needed (2025-11-25 Elicitation,
+// "Completion Notifications").
 func (u *Completions) Send(x *front.Exchange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

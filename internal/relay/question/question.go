@@ -1,8 +1,8 @@
-// Package question reads the questions that servers ask of clients, wherever they
-// are in a message: as requests, in input_required, in errors.
+// Package question finds the questions that servers ask clients, wherever they are in a
+// message: as requests, in input_required, in errors.
 //
 // Invariant: every question in a message is passed to the function that decides on it,
-// also one that only a reader who ignores case would find.
+// including one that only a parser that ignores case would find.
 package question
 
 import (
@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// OpenQuestions is how many requests of one server may wait for its client.
+	// OpenQuestions bounds the requests of one server that wait for its client.
 	OpenQuestions = 64
 	// PooledQuestions is the same where many clients share a connection.
 	PooledQuestions = 1024
 )
 
-// InCall returns the client of a call, for questions in the server's messages to
-// it. A legacy client cannot be asked that way.
+// InCall returns the client of a call, for questions in the server's messages during it. A
+// legacy client cannot be asked that way.
 func InCall(x *front.Exchange) Client {
 	if x.Era == front.Modern {
 		caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
@@ -33,7 +33,7 @@ func InCall(x *front.Exchange) Client {
 	return Client{X: *x}
 }
 
-// HasFolded reports a member of that name, whatever its case.
+// HasFolded reports whether obj has a member of that name, in any case.
 func HasFolded(obj []byte, name string) bool {
 	for key := range wire.Members(obj) {
 		if strings.EqualFold(key, name) {
@@ -43,7 +43,7 @@ func HasFolded(obj []byte, name string) bool {
 	return false
 }
 
-// misspelt reports a member of that name in another case.
+// misspelt reports whether obj has a member of that name in another case.
 func misspelt(obj []byte, name string) bool {
 	for key := range wire.Members(obj) {
 		if key != name && strings.EqualFold(key, name) {
@@ -56,22 +56,23 @@ func misspelt(obj []byte, name string) bool {
 // Client is the client that a server's question would reach.
 type Client struct {
 	X    front.Exchange // for the record
-	Caps []byte         // what it declared for this way of asking; nil: it cannot be asked
+	Caps []byte         // the capabilities it declared for this way of asking; nil: it cannot be asked
 	URLs []byte         // the same for the URLs of an error
 	// Inside: the question is part of another message, where an unknown method is
 	// not a question.
 	Inside bool
 }
 
-// MixesTasks reports a request about the tasks that a client keeps for the questions of
-// servers (2025-11-25 Tasks). On the aggregate they would be those of all its servers.
+// MixesTasks reports whether a request is about the tasks that a client keeps for the
+// questions of servers (2025-11-25 Tasks). On the aggregate these would mix the tasks of all
+// servers.
 func (to Client) MixesTasks(method string) bool {
 	return to.X.Session != nil && to.X.Session.Server == "" && strings.HasPrefix(bare(method), "tasks/")
 }
 
-// Serves reports whether a client that declared caps can be asked this. A
-// method that Doorward does not know is between the client and the server, unless
-// a client that ignores case would take it for one that is known.
+// Serves reports whether a client that declared caps can be asked this. A method that
+// Doorward does not know is left to the client and the server, unless a client that ignores
+// case would take it for a known one.
 func Serves(caps []byte, method string, params []byte) bool {
 	capability := CapabilityOf(method)
 	if capability == "" {
@@ -90,15 +91,15 @@ func Serves(caps []byte, method string, params []byte) bool {
 	return false // no mode that a client can have declared
 }
 
-// declares reports whether a client has declared a capability. Each of them is an
-// object: a null in its place, which some libraries write, declares nothing.
+// declares reports whether a client has declared a capability. Each capability is an object:
+// a null in its place, which some libraries write, declares nothing.
 func declares(caps []byte, path ...string) bool {
 	value := wire.GetPath(caps, path...)
 	return len(value) > 0 && value[0] == '{'
 }
 
-// safeURL admits what a user may be sent to: https, or this machine. Nothing is
-// fetched here.
+// safeURL reports whether a user may be sent to a URL: one with https, or on this machine. It
+// fetches nothing.
 func safeURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.User != nil || u.Host == "" {
@@ -111,16 +112,16 @@ func safeURL(text string) bool {
 	return u.Scheme == "https"
 }
 
-// Kinds are the kinds of questions: the capability of the client and the action that
-// policy decides.
+// Kinds lists the kinds of questions: the capability of the client and the action that policy
+// decides.
 var Kinds = []struct{ Capability, Action string }{
 	{"elicitation", policy.AskElicitation},
 	{"sampling", policy.AskSampling},
 	{"roots", policy.AskRoots},
 }
 
-// CapabilityOf is the capability with which a client declares that it can be asked this;
-// empty: the method is no question.
+// CapabilityOf returns the capability with which a client declares that it can be asked this;
+// empty: the method is not one of the kinds.
 func CapabilityOf(method string) string {
 	for _, a := range Kinds {
 		if a.Action == method {
@@ -130,8 +131,8 @@ func CapabilityOf(method string) string {
 	return ""
 }
 
-// resemblesAsk reports whether a method is one of the questions for a reader that
-// ignores case, white space and hidden characters, or separates words.
+// resemblesAsk reports whether a parser may take a method for one of the questions, because
+// it ignores case, white space and hidden characters, or separates words.
 func resemblesAsk(method string) bool {
 	for _, a := range Kinds {
 		if wire.Resembles(bare(method), a.Action) {
@@ -141,16 +142,16 @@ func resemblesAsk(method string) bool {
 	return false
 }
 
-// bare is a method as a careless reader sees it.
+// bare returns a method in lower case, without hidden characters and white space around it.
 func bare(method string) string {
 	clean, _ := plaintext.Clean(method)
 	return strings.ToLower(strings.TrimSpace(clean))
 }
 
-// Label puts the server's name in front of what it asks the user: clients
-// show who asks, and they know only Doorward (Elicitation, "Security
-// Considerations"). Texts lose their hidden characters, so that none of them erases or
-// moves the name. False: there are some in what has to stay as it is.
+// Label puts the server's name in front of the message to the user: clients show who asks,
+// and they know only Doorward (Elicitation, "Security Considerations"). It removes hidden
+// characters from texts, so that none of them erases or moves the name. False: parts that
+// must not be changed have hidden characters.
 func Label(server string, params []byte) ([]byte, bool) {
 	msg, _ := wire.GetString(params, "message")
 	msg, _ = plaintext.Clean(msg)
@@ -163,8 +164,8 @@ func Label(server string, params []byte) ([]byte, bool) {
 	return rawjson.Set(params, edits...), ok
 }
 
-// cleanForm cleans the texts of a form. False: names of its fields, or values to choose
-// from, have hidden characters; these come back to the server as they are.
+// cleanForm cleans the texts of a form. False: names of its fields or values to choose from
+// have hidden characters; they cannot be cleaned, because they go back to the server.
 func cleanForm(schema []byte) (clean []byte, ok bool) {
 	ok = true
 	clean = rawjson.MapStrings(schema, func(s rawjson.String) ([]byte, bool) {

@@ -8,15 +8,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Embedded rewrites the questions inside a part of a message with put, which decides,
-// records and labels one.
+// Embedded rewrites the questions inside a part of a message with put, which decides on,
+// records and labels one question.
 func Embedded(to Client, raw []byte, put func(to Client, method string, params []byte) ([]byte, gate.Pass, error)) ([]byte, error) {
 	to.Inside = true
 	w := questionWalk{put: put, to: to}
 	return w.value(raw)
 }
 
-// questionWalk rewrites one part of a message.
+// questionWalk rewrites the questions in one part of a message.
 type questionWalk struct {
 	put func(to Client, method string, params []byte) ([]byte, gate.Pass, error)
 	to  Client
@@ -66,8 +66,8 @@ func (w *questionWalk) array(raw []byte, element func([]byte) ([]byte, error)) (
 	return append(out, ']'), nil
 }
 
-// member rewrites one member. Keys that some reader takes for those of questions
-// count as such.
+// member rewrites one member. Keys that some parsers take for those of questions count as
+// such.
 func (w *questionWalk) member(key string, value []byte) ([]byte, error) {
 	isArray := len(value) > 0 && value[0] == '['
 	switch {
@@ -81,7 +81,7 @@ func (w *questionWalk) member(key string, value []byte) ([]byte, error) {
 	return w.value(value)
 }
 
-// request is one question with its method; without one it is data.
+// request rewrites one question with its method; a value without a method is data.
 func (w *questionWalk) request(ask []byte) ([]byte, error) {
 	if !HasFolded(ask, "method") {
 		return w.value(ask)
@@ -101,8 +101,8 @@ func (w *questionWalk) request(ask []byte) ([]byte, error) {
 	return rawjson.Set(ask, rawjson.Edit{Key: "params", Value: out}), nil
 }
 
-// elicitation is one question of an error: params that open a URL. Anything else
-// is data.
+// elicitation rewrites one question of an error: params that open a URL. Any other value is
+// data.
 func (w *questionWalk) elicitation(params []byte) ([]byte, error) {
 	if !HasFolded(params, "url") && !HasFolded(params, "mode") {
 		return w.value(params)
@@ -110,12 +110,12 @@ func (w *questionWalk) elicitation(params []byte) ([]byte, error) {
 	to := w.to
 	if to.Caps = to.URLs; !rawjson.IsText(wire.Get(params, "mode"), "url") {
 		to.Caps = nil // here it is nothing else
-	}
+	} // an error can only ask for a URL
 	return w.ask(to, policy.AskElicitation, params)
 }
 
-// ask decides, records and labels one question. Its params must have one reading,
-// as those of a request.
+// ask decides, records and labels one question. Its params must be as unambiguous as those of
+// a request.
 func (w *questionWalk) ask(to Client, method string, params []byte) ([]byte, error) {
 	if w.n++; w.n > OpenQuestions {
 		return nil, failure.ErrAsksTooMuch

@@ -11,16 +11,15 @@ const (
 	scheme = "doorward://"
 )
 
-// JoinName is the aggregate's name of a server's tool or prompt.
+// JoinName returns the aggregate's name of a server's tool or prompt.
 func JoinName(server, name string) string { return server + joint + name }
 
-// SplitName undoes JoinName. False: full is no such name, and nothing of it is
-// given back.
+// SplitName undoes JoinName. False: full is no such name, and server and name are empty.
 func SplitName(full string) (server, name string, ok bool) {
 	return whole(strings.Cut(full, joint))
 }
 
-// JoinURI is the aggregate's URI of a server's resource.
+// JoinURI returns the aggregate's URI of a server's resource.
 func JoinURI(server, uri string) string { return scheme + server + "/" + uri }
 
 // SplitURI undoes JoinURI, as SplitName does JoinName.

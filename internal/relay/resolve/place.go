@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// place is where the params of a method hold the name.
+// place says where the params of a method hold the name of an object.
 type place uint8
 
 const (
@@ -18,6 +18,8 @@ const (
 	inRefURI
 )
 
+// placeOf returns the place of the name for a method. The error says that the method is one
+// of the protocol in another spelling, or that a completion has no valid ref.
 func placeOf(method string, params []byte) (place, error) {
 	switch method {
 	case "tools/call", "prompts/get":
@@ -59,7 +61,7 @@ func reference(ref []byte) (place, error) {
 	return nowhere, ErrName
 }
 
-// member is the key of the name.
+// member returns the key of the name.
 func (p place) member() string {
 	if p == inURI || p == inRefURI {
 		return "uri"

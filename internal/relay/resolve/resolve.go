@@ -19,13 +19,13 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// The reasons why a message has no Target.
+// Reasons why a message has no Target.
 var (
 	// ErrNoID is a request without an id, which has no answer.
 	ErrNoID = errors.New("request without an id")
-	// ErrMethod is a method that this route does not carry, or that some reader would
-	// take for another: one that differs from a method of the protocol only in case or
-	// in white space around it.
+	// ErrMethod is a method that this route does not carry, or that some parsers would take
+	// for another: one that differs from a method of the protocol only in case or in white
+	// space around it.
 	ErrMethod = errors.New("no such method")
 	// ErrName is a missing, malformed or ambiguous name, or on the aggregate one
 	// that names no server.
@@ -42,21 +42,21 @@ type Target struct {
 	params []byte
 }
 
-// Method is the message's method.
+// Method returns the message's method.
 func (t Target) Method() string { return t.method }
 
-// Server is the server that the message is for. It is empty on the aggregate for
-// a method that concerns no single server.
+// Server returns the server that the message is for. It is empty on the aggregate for a
+// method that concerns no single server.
 func (t Target) Server() string { return t.server }
 
-// Name is the tool, prompt or URI in the server's own words. It is empty for a
-// method that names none.
+// Name returns the tool, prompt or URI with the server's own name. It is empty for a method
+// that names none.
 func (t Target) Name() string { return t.name }
 
 // NamesURI reports whether Name is a URI.
 func (t Target) NamesURI() bool { return t.at == inURI || t.at == inRefURI }
 
-// Params are the raw params for the server. Their name is Name.
+// Params returns the raw params for the server. The name in them is Name.
 func (t Target) Params() []byte { return t.params }
 
 // Request resolves a request on the route of one server, or with route "" on the
@@ -107,7 +107,7 @@ func Request(route, method string, id wire.ID, params []byte) (Target, error) {
 	return t, nil
 }
 
-// split takes the server out of the aggregate's name.
+// split separates the server from the aggregate's name.
 func (t Target) split() (Target, error) {
 	part := SplitName
 	if t.NamesURI() {
@@ -143,8 +143,8 @@ func (t Target) routed() (Target, error) {
 	return t, nil
 }
 
-// naming is the member of params that names an object. False: none does, or a reader
-// could take another one for it.
+// naming returns the member of params that names an object. False: there is none, or a parser
+// could take another member for it.
 func naming(params []byte) (member string, ok bool) {
 	n := 0
 	for key := range wire.Members(params) {
@@ -158,8 +158,8 @@ func naming(params []byte) (member string, ok bool) {
 	return member, ok && n == 1
 }
 
-// Listed resolves one resource that a subscriptions/listen names: it is what
-// resources/subscribe would ask for.
+// Listed resolves one resource that a subscriptions/listen names, as the target of a
+// resources/subscribe.
 func Listed(route, uri string) (Target, error) {
 	params := rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
 	return Request(route, "resources/subscribe", wire.IntID(0), params)
@@ -178,8 +178,8 @@ func Notice(route, method string, params []byte) (Target, error) {
 	return t, nil
 }
 
-// At is a request to the aggregate as one of its servers gets it. A Target that
-// has a server keeps it.
+// At returns a request to the aggregate as one to the given server. A Target that has a
+// server keeps it.
 func (t Target) At(server string) Target {
 	if t.server == "" {
 		t.server = server
@@ -187,7 +187,7 @@ func (t Target) At(server string) Target {
 	return t
 }
 
-// With is t with other params. False: they name something else.
+// With returns t with other params. False: they name another object.
 func (t Target) With(params []byte) (Target, bool) {
 	if at, err := placeOf(t.method, params); err != nil || at != t.at {
 		return Target{}, false
@@ -201,8 +201,8 @@ func (t Target) With(params []byte) (Target, bool) {
 	return t, true
 }
 
-// Renamed is t with another name, in its params too. A Target without a name and
-// an empty name change nothing.
+// Renamed returns t with another name, in its params too. A Target without a name and an
+// empty name change nothing.
 func (t Target) Renamed(name string) Target {
 	if t.at == nowhere || name == "" {
 		return t
@@ -211,8 +211,8 @@ func (t Target) Renamed(name string) Target {
 	return t
 }
 
-// spansServers reports the methods that the aggregate answers for all its servers.
-// A list is such a method, also one that Doorward does not know.
+// spansServers reports whether the aggregate answers a method for all its servers. Every list
+// is such a method, even one that Doorward does not know.
 func spansServers(method string) bool {
 	switch method {
 	case "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel":
@@ -221,14 +221,14 @@ func spansServers(method string) bool {
 	return strings.HasSuffix(method, "/list") && !isQuestion(method) && !misread(method)
 }
 
-// isQuestion lists the requests that only servers make.
+// isQuestion reports whether only servers make a request.
 func isQuestion(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }
 
-// misread reports that a method is none of the protocol's requests, but that a
-// reader which ignores case or white space would take it for one. A notification
-// is none: it has no answer.
+// misread reports whether a method is not one of the protocol's requests, but a parser that
+// ignores case or white space would take it for one. A notification counts as misread,
+// because it has no answer.
 func misread(method string) bool {
 	bare := strings.TrimSpace(method)
 	if wire.IsNotification(strings.ToLower(bare)) {
@@ -237,7 +237,7 @@ func misread(method string) bool {
 	return slices.ContainsFunc(requests, func(known string) bool { return method != known && strings.EqualFold(bare, known) })
 }
 
-// requests are the requests of all revisions, of clients and of servers.
+// requests lists the requests of all revisions, of clients and of servers.
 var requests = []string{
 	"initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel", "completion/complete",
 	"tools/list", "tools/call", "prompts/list", "prompts/get",

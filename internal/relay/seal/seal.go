@@ -1,8 +1,8 @@
-// Package seal encrypts and binds what travels through a client and comes back:
+// Package seal encrypts and binds values that pass through a client and come back:
 // requestState, cursors, the ids of tasks and the handles of parked calls.
 //
-// Invariant: a sealed value opens for the principal, server and request that it was
-// sealed for, within its time, and for nothing else.
+// Invariant: a sealed value opens only for the principal, server and request that it was
+// sealed for, and within its time.
 package seal
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// How long a sealed handle can come back.
+// Lifetimes of sealed values.
 const (
 	sealedFor = time.Hour
 	taskLife  = 7 * 24 * time.Hour
@@ -31,8 +31,8 @@ const (
 
 var ErrForeign = errors.New("handle is not one of ours for this principal, server and request")
 
-// Sealer encrypts and binds what travels through a client: requestState, cursors and the ids of
-// tasks. A server sees one caller, Doorward, and cannot bind them to a user itself.
+// Sealer encrypts and binds the values. A server sees one caller, Doorward, and cannot bind
+// them to a user itself.
 type Sealer struct {
 	aead cipher.AEAD
 	Now  func() time.Time
@@ -51,7 +51,7 @@ func New(key []byte) (*Sealer, error) {
 	return &Sealer{aead: aead, Now: time.Now}, nil
 }
 
-// handle is the plaintext. Inner is the raw JSON that the server gave.
+// handle is the plaintext of a sealed value. Inner is the raw JSON that the server gave.
 type handle struct {
 	Who     string `json:"w"`
 	Server  string `json:"s"`
@@ -61,7 +61,7 @@ type handle struct {
 	Inner   []byte `json:"i"`
 }
 
-// The purposes; a handle of one is worth nothing as another.
+// Purposes of sealed values; a value of one purpose does not open for another.
 const (
 	forState  = "dw1.state"
 	forCursor = "dw1.cursor"
@@ -81,8 +81,8 @@ func (s *Sealer) seal(purpose string, h handle, life time.Duration) ([]byte, err
 	return rawjson.AppendQuote(nil, "dw1."+base64.RawURLEncoding.EncodeToString(box)), nil
 }
 
-// open returns the handle if it was sealed here for this purpose and has not
-// expired. The caller compares what it is bound to.
+// open returns the handle if it was sealed here for this purpose and has not expired. The
+// caller compares what it is bound to.
 func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 	var h handle
 	text, ok := wire.Text(raw)
@@ -116,8 +116,8 @@ func (s *Sealer) OpenState(raw []byte, who *principal.Principal, t resolve.Targe
 	return h.Inner, nil
 }
 
-// SealParked and openParked bind a parked call to what was asked and by whom. Any
-// process of the principal may come back with it.
+// SealParked and OpenParked bind a parked call to its request and its principal. Any process
+// of the principal may continue it.
 func (s *Sealer) SealParked(id string, who *principal.Principal, t resolve.Target) ([]byte, error) {
 	return s.seal(forParked, handle{Who: who.Name(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: []byte(id)}, sealedFor)
 }
@@ -154,8 +154,8 @@ func (s *Sealer) OpenTask(raw []byte, who *principal.Principal, server string) (
 	return h.Inner, nil
 }
 
-// digest covers what a retry must repeat: method, name and arguments. _meta,
-// inputResponses and requestState differ by design.
+// digest covers what a retry must repeat: method, name and arguments. _meta, inputResponses
+// and requestState differ by design.
 func digest(t resolve.Target) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(t.Method()), []byte(t.Name()), rawjson.Canonical(wire.Get(t.Params(), "arguments"))} {

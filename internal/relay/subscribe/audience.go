@@ -9,16 +9,15 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
-// Audience is all clients that listen for changes of lists. They are told when
-// the policy or the configuration changes what they may see, which no server
-// reports.
+// Audience holds all clients that listen for changes of lists. They are told when the policy
+// or the configuration changes what they may see, which no server reports.
 type Audience struct {
 	mu    sync.Mutex
 	ears  map[int]func(method string)
 	count int
 }
 
-// Join adds an ear; leave takes it out again.
+// Join adds an ear; leave removes it.
 func (a *Audience) Join(ear func(method string)) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,7 +34,7 @@ func (a *Audience) Join(ear func(method string)) (leave func()) {
 	}
 }
 
-// All are the ears there are.
+// All returns the ears.
 func (a *Audience) All() []func(string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,11 +42,11 @@ func (a *Audience) All() []func(string) {
 	return out
 }
 
-// ListCapability is the capability that a server declares when it reports changes
-// of a list.
+// ListCapability maps the notification of a list's change to the capability under which a
+// server declares it.
 var ListCapability = map[string]string{protocol.ToolsChanged: "tools", protocol.PromptsChanged: "prompts", protocol.ResourcesChanged: "resources"}
 
-// URIParams are the params of a request about one resource.
+// URIParams returns the params of a request about one resource.
 func URIParams(uri string) []byte {
 	return rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})
 }

@@ -1,5 +1,5 @@
-// Package subscribe has what clients listen to: the filter of a listen, and everyone
-// who is told of changes that no server reports.
+// Package subscribe holds what clients listen to: the filter of a listen, and the audience of
+// changes that no server reports.
 package subscribe
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Filter is what a listener wants to receive (Subscriptions, "Filter"). It is
-// replaced, never changed.
+// Filter is the set of changes that a listener wants to receive (Subscriptions, "Filter"). A
+// filter in use is replaced by a changed copy, see With.
 type Filter struct {
 	Tools, Prompts, Resources bool
 	URIs                      map[string]bool
@@ -20,16 +20,16 @@ type Filter struct {
 	Rest                      map[string]string // members that Doorward does not know, raw
 }
 
-// Named is how many objects it names.
+// Named returns how many objects the filter names.
 func (f *Filter) Named() int { return len(f.URIs) + len(f.Tasks) }
 
-// Lists is the filter for every list and no object.
+// Lists returns the filter for every list and no object.
 func Lists() *Filter {
 	return &Filter{Tools: true, Prompts: true, Resources: true,
 		URIs: make(map[string]bool), Tasks: make(map[string]bool), Rest: make(map[string]string)}
 }
 
-// Wants decides whether a change is part of it.
+// Wants reports whether a change is part of the filter.
 func (f *Filter) Wants(method string, params []byte) bool {
 	switch method {
 	case protocol.ToolsChanged:
@@ -50,7 +50,7 @@ func (f *Filter) Wants(method string, params []byte) bool {
 	return len(f.Rest) > 0
 }
 
-// With is f with a resource more, or less.
+// With returns a copy of f with or without a resource.
 func (f *Filter) With(uri string, on bool) *Filter {
 	g := *f
 	g.URIs = make(map[string]bool, len(f.URIs)+1)
@@ -63,7 +63,7 @@ func (f *Filter) With(uri string, on bool) *Filter {
 	return &g
 }
 
-// JSON is the notifications object of f, in a fixed order.
+// JSON returns the notifications object of f, in a fixed order.
 func (f *Filter) JSON() []byte {
 	out := []byte{'{'}
 	for _, k := range []struct {
@@ -119,7 +119,7 @@ func ParseFilter(raw []byte) *Filter {
 	return f
 }
 
-// texts is the set of a list's texts.
+// texts returns the set of the texts in a list.
 func texts(list []byte) map[string]bool {
 	out := make(map[string]bool)
 	for raw := range wire.Elements(list) {
@@ -130,7 +130,7 @@ func texts(list []byte) map[string]bool {
 	return out
 }
 
-// Both keeps what f requested and g grants.
+// Both returns what f requests and g grants.
 func (f *Filter) Both(g *Filter) *Filter {
 	out := &Filter{Tools: f.Tools && g.Tools, Prompts: f.Prompts && g.Prompts, Resources: f.Resources && g.Resources,
 		URIs: maps.Clone(f.URIs), Tasks: maps.Clone(f.Tasks), Rest: maps.Clone(g.Rest)}
@@ -140,8 +140,8 @@ func (f *Filter) Both(g *Filter) *Filter {
 	return out
 }
 
-// Add makes f ask for what g asks too. Of two values of a member that Doorward does not
-// know, the first one stays.
+// Add adds the requests of g to f. If a member that Doorward does not know has two values,
+// the first one stays.
 func (f *Filter) Add(g *Filter) {
 	maps.Copy(f.URIs, g.URIs)
 	maps.Copy(f.Tasks, g.Tasks)
