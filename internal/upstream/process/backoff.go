@@ -13,8 +13,8 @@ const (
 )
 
 // Backoff spaces the restarts of a server that keeps ending: 0.25 s, doubling to 30 s, each cut by up to a quarter at
-// random so that servers that fell together do not rise together. A life of 60 s or more starts over. The zero value is
-// ready. It holds no lock and no clock: its owner serialises the calls and passes the time.
+// random, so that servers that ended together do not restart together. A life of 60 s or more starts over. The zero
+// value is ready. It holds no lock and no clock: its owner serialises the calls and passes the time.
 type Backoff struct {
 	Rand func() float64 // in [0, 1); nil: math/rand/v2
 
@@ -22,7 +22,7 @@ type Backoff struct {
 	until time.Time
 }
 
-// Ended notes that a child that was started at started ended at now, and returns how long to wait before the next start.
+// Ended notes that a child that was started at started has ended at now, and returns the pause before the next start.
 func (b *Backoff) Ended(started, now time.Time) time.Duration {
 	if now.Sub(started) >= BackoffReset || b.next == 0 {
 		b.next = BackoffFirst
@@ -33,7 +33,7 @@ func (b *Backoff) Ended(started, now time.Time) time.Duration {
 	return wait
 }
 
-// Wait is how long at now the next start must still wait; zero: it may start.
+// Wait returns how long the next start must still wait at now; zero: it may start.
 func (b *Backoff) Wait(now time.Time) time.Duration {
 	return max(0, b.until.Sub(now))
 }

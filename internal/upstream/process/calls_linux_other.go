@@ -4,7 +4,8 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// There is no list for this processor, and so no strict: a filter that was made for another would refuse the wrong calls.
+// This processor has no list, so strict is not available: a filter that was made for another would refuse the wrong
+// calls.
 const (
 	auditArch = 0
 	afterLast = unix.SYS_RSEQ_SLICE_YIELD + 1

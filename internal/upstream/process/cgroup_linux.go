@@ -17,21 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names below the cgroup that was handed to the daemon.
+// Names of the cgroups below the one that was delegated to the daemon.
 const (
 	daemonGroup = "doorward-daemon"
 	serverGroup = "doorward-server-"
 )
 
-// cgroups makes a cgroup for each contained server, below one that was delegated to the daemon: by systemd, which says so
-// in an attribute, or as the root of a cgroup namespace, as containers have it. In any other case the cgroups belong to
-// somebody who does not expect us to divide them, and the limits are kept by watching.
+// cgroups makes a cgroup for each contained server, below one that was delegated to the daemon: by systemd, which
+// says so in an attribute, or as the root of a cgroup namespace, as in a container. Any other cgroup belongs to a
+// program that does not expect subgroups; then the limits are kept by watching.
 type cgroups struct {
 	base string
 	next atomic.Uint64
 }
 
-// openCgroups is nil where there is nothing to divide.
+// openCgroups returns nil if no cgroup was delegated.
 func openCgroups() *cgroups {
 	mount, own := findCgroup()
 	if mount == "" {
@@ -39,7 +39,7 @@ func openCgroups() *cgroups {
 	}
 	dir := filepath.Join(mount, own)
 	if parent := filepath.Dir(dir); own != "/" && delegated(parent) && !delegated(dir) && alone(parent, filepath.Base(dir)) {
-		return divide(parent) // DelegateSubgroup= has put us aside already
+		return divide(parent) // DelegateSubgroup= has moved the daemon already
 	}
 	if own != "/" && !delegated(dir) {
 		return nil
@@ -47,7 +47,7 @@ func openCgroups() *cgroups {
 	return settle(dir)
 }
 
-// findCgroup is where the second version is mounted, and where in it this process is.
+// findCgroup returns where cgroup version 2 is mounted, and the path of this process's cgroup in it.
 func findCgroup() (mount, own string) {
 	mounts, err := readProc("/proc/self/mountinfo")
 	if err != nil {
@@ -72,7 +72,7 @@ func findCgroup() (mount, own string) {
 	return "", ""
 }
 
-// delegated asks for the attribute in which systemd says that a cgroup is its service's own.
+// delegated reports whether systemd has marked a cgroup as its service's own, by an extended attribute.
 func delegated(dir string) bool {
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		b := make([]byte, 8)
@@ -83,8 +83,8 @@ func delegated(dir string) bool {
 	return false
 }
 
-// alone tells whether a cgroup has no other below it than the named one and those of servers. A user's service manager has a
-// delegated cgroup too, with everything of that user in it.
+// alone reports whether a cgroup has no other below it than the named one and those of servers. The delegated cgroup
+// of a user's service manager, for example, has everything of that user in it.
 func alone(dir, name string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -95,11 +95,11 @@ func alone(dir, name string) bool {
 	})
 }
 
-// settle moves the daemon into a cgroup below, since one with processes of its own cannot be divided.
+// settle moves the daemon into a cgroup below dir, because controllers cannot be enabled in one that has processes.
 func settle(dir string) *cgroups {
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(procs)) != strconv.Itoa(os.Getpid()) {
-		return nil // others live there
+		return nil // it has other processes
 	}
 	aside := filepath.Join(dir, daemonGroup)
 	if err := os.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -111,12 +111,12 @@ func settle(dir string) *cgroups {
 	if c := divide(dir); c != nil {
 		return c
 	}
-	_ = writeCgroup(dir, "cgroup.procs", strconv.Itoa(os.Getpid())) // back; if that fails nothing is lost but tidiness
+	_ = writeCgroup(dir, "cgroup.procs", strconv.Itoa(os.Getpid())) // moving back; a failure has no consequence
 	_ = os.Remove(aside)
 	return nil
 }
 
-// divide hands the controllers down, and ends what an earlier daemon left.
+// divide enables the controllers for subgroups, and ends what an earlier daemon left there.
 func divide(dir string) *cgroups {
 	if writeCgroup(dir, "cgroup.subtree_control", "+memory +pids") != nil {
 		return nil
@@ -129,7 +129,7 @@ func divide(dir string) *cgroups {
 	return &cgroups{base: dir}
 }
 
-// make makes the cgroup of one server. Nil: its limits are kept by watching.
+// make makes the cgroup of one server. nil: its limits are kept by watching.
 func (c *cgroups) make(l Limits) *cgroup {
 	if c == nil || l.Memory <= 0 && l.Processes <= 0 {
 		return nil
@@ -152,13 +152,13 @@ func (c *cgroups) make(l Limits) *cgroup {
 	return g
 }
 
-// cgroup is one server's.
+// cgroup is the cgroup of one server.
 type cgroup struct {
 	dir string
 	fd  int
 }
 
-// ownThreads are what the stages need for themselves.
+// ownThreads is the room in the process limit for the threads of the stages themselves.
 const ownThreads = 64
 
 func (g *cgroup) limit(l Limits) error {
@@ -166,7 +166,7 @@ func (g *cgroup) limit(l Limits) error {
 	if l.Memory > 0 {
 		errs = append(errs, writeCgroup(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
 			writeCgroup(g.dir, "memory.oom.group", "1"))
-		_ = writeCgroup(g.dir, "memory.swap.max", "0") // is not there where the kernel has no swap
+		_ = writeCgroup(g.dir, "memory.swap.max", "0") // the file does not exist in a kernel without swap
 	}
 	if l.Processes > 0 {
 		errs = append(errs, writeCgroup(g.dir, "pids.max", strconv.Itoa(l.Processes+ownThreads)))
@@ -174,14 +174,14 @@ func (g *cgroup) limit(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// place has a process be started in the cgroup.
+// place makes a process start in the cgroup.
 func (g *cgroup) place(how *syscall.SysProcAttr) {
 	if g != nil {
 		how.UseCgroupFD, how.CgroupFD = true, g.fd
 	}
 }
 
-// close is for when the server has been started: what holds the descriptor keeps the cgroup.
+// close closes the descriptor after the server has been started; its processes keep the cgroup in use.
 func (g *cgroup) close() {
 	if g != nil && g.fd >= 0 {
 		_ = unix.Close(g.fd)
@@ -189,7 +189,7 @@ func (g *cgroup) close() {
 	}
 }
 
-// exceeded says for which limit the kernel has ended the server.
+// exceeded returns the limit for which the kernel has ended the server; empty: none.
 func (g *cgroup) exceeded() string {
 	if g == nil {
 		return ""
@@ -214,7 +214,7 @@ func (g *cgroup) remove() {
 	}
 }
 
-// removeCgroup waits a moment for processes that have been killed and not yet reaped.
+// removeCgroup waits a moment for processes that were killed and are not reaped yet.
 func removeCgroup(dir string) {
 	for range 50 {
 		if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {

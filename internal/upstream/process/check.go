@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// checks remembers what was found out about this system.
+// checks caches the results of Runner.Check.
 type checks struct {
 	mu    sync.Mutex
 	known map[string]checked
@@ -20,9 +20,9 @@ type checked struct {
 	err      error
 }
 
-// Check reports what would hold of a sandbox, by building it without starting a server. An error wraps ErrNotContained:
-// a server with this sandbox cannot be started. It wraps ErrOwnGranted too if the sandbox names what is hidden from every
-// server. What is available is found out once; what is missing is tried again at each call.
+// Check reports which measures of a sandbox would hold, by building it without starting a server. An error wraps
+// ErrNotContained: a server with this sandbox cannot be started. It wraps ErrOwnGranted too if the sandbox names a
+// path that is hidden from every server. A success is cached; after a failure each call tries again.
 func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if s.off() {
 		return nil, nil
@@ -30,7 +30,7 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	if err := r.ownGranted(s); err != nil {
 		return nil, err
 	}
-	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // what a server names changes nothing about the system
+	s.Named, s.Listed, s.Own, s.Home = nil, nil, nil, "" // the paths that a server names do not change the result
 	p := r.plan(Spec{Sandbox: s, Path: "/"})
 	p.Probe, p.Shared = true, nil
 	p.Cgroup = r.groups != nil
@@ -48,8 +48,8 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 	return c.measures, c.err
 }
 
-// ownGranted returns an error if a sandbox names a path at or below one that no server sees. A path above one is granted
-// without it.
+// ownGranted returns an error if a sandbox names a path at or below one of Options.Hide. A path above one can be
+// granted; the hidden one stays hidden.
 func (r *Runner) ownGranted(s Sandbox) error {
 	for _, path := range slices.Concat(s.Read, s.Write, s.Named) {
 		for _, own := range r.o.Hide {
@@ -72,13 +72,13 @@ func resolved(path string) string {
 	return path
 }
 
-// below tells whether path lies in dir, and is not dir itself.
+// below reports whether path lies in dir, and is not dir itself.
 func below(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
 	return ok && len(rest) > 1 && rest[0] == '/'
 }
 
-// plan says how a server is contained; nil: not at all.
+// plan returns the plan for containing a server; nil: it is not contained.
 func (r *Runner) plan(s Spec) *plan {
 	if s.Sandbox.off() {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children lists the direct children of a process, zombies included. The kernel's list may miss some while others end;
-// callers repeat until wait4 says that none is left.
+// children lists the direct children of a process, zombies included. The kernel's list may miss some while others
+// end; callers repeat until wait4 reports that none is left.
 func children(parent int) []int {
 	tasks := "/proc/" + strconv.Itoa(parent) + "/task"
 	threads, err := os.ReadDir(tasks)
@@ -31,7 +31,7 @@ func children(parent int) []int {
 	return all
 }
 
-// scanChildren finds the same by reading the parent of every process there is.
+// scanChildren is children for such a kernel: it reads the parent of every process.
 func scanChildren(parent int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -48,8 +48,8 @@ func scanChildren(parent int) []int {
 	return all
 }
 
-// stat is the third and fourth field of the file of this name; the second, the program's name, may contain anything and
-// ends at the last parenthesis. Zeros when there is no such process.
+// stat returns the third and fourth field of /proc/PID/stat. The second, the program's name, may contain any
+// character and ends at the last parenthesis. Zeros: the process does not exist.
 func stat(pid int) (state byte, parent int) {
 	text, err := readProc("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -63,7 +63,7 @@ func stat(pid int) (state byte, parent int) {
 	return fields[0][0], parent
 }
 
-// readProc reads a file of /proc with plain system calls: it races with processes that fork, and the poller has no part in it.
+// readProc reads a file of /proc with plain system calls: it races with processes that fork, and needs no poller.
 func readProc(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

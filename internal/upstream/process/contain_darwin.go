@@ -10,7 +10,8 @@ import (
 
 const waitAll = 0
 
-// contain keeps the control pipe from the server. macOS has no subreaper: see the package comment for what that means.
+// contain keeps the control pipe from the server. macOS has no subreaper: see the package comment for the
+// consequences.
 func contain() error {
 	unix.CloseOnExec(controlFD)
 	return nil
@@ -18,30 +19,30 @@ func contain() error {
 
 func serverAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// disarm ignores what would end the supervisor. It comes after the server's start, because an ignored signal stays ignored
-// across exec.
+// disarm ignores the signals that would end the supervisor. It is called after the server's start, because an ignored
+// signal stays ignored across exec.
 func disarm() {
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE)
 }
 
-// killTree kills the server's process group. Its number is not given to another process while the group has members; when
-// it has none, it was free for no longer than the server has been reaped, which is the moment before.
+// killTree kills the server's process group. Its number is not given to another process while the group has members.
+// If it has none, the number has been free only since the server was reaped, a moment before.
 func killTree(group int) { _ = unix.Kill(-group, unix.SIGKILL) }
 
-// killChildren knows no children here: a supervisor that does not act is killed alone.
+// killChildren finds no children on this system: a supervisor that does not act is killed alone.
 func killChildren(int) bool { return false }
 
-// errNoSandbox: what shuts a server in is made of Linux's parts.
+// errNoSandbox: the sandbox is built from parts of Linux.
 var errNoSandbox = errors.New("this system has no sandbox for servers")
 
 func startInner(call) (int, error) { return 0, errNoSandbox }
 
 func inner(call) int { return refuse(exitSupervisor, errNoSandbox) }
 
-// CanContain: servers can be contained on this system.
+// CanContain reports whether servers can be contained on this system.
 const CanContain = false
 
-// cgroups, cgroup and sealedImage are Linux's.
+// cgroups, cgroup and sealedImage exist on Linux only.
 type (
 	cgroups     struct{}
 	cgroup      struct{}

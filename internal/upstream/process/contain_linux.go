@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitAll makes wait4 return children of every make, also those that clone gave no SIGCHLD.
+// waitAll makes wait4 return all children, including those that clone gave no SIGCHLD.
 const waitAll = unix.WALL
 
-// contain prepares the supervisor: what a dead parent leaves behind is handed to it, and no descriptor above 2 reaches the
-// server, neither the control pipe nor one that the daemon itself was started with.
+// contain prepares the supervisor: it becomes the parent of orphaned descendants, and no descriptor above 2 reaches
+// the server, neither the control pipe nor one that the daemon itself was started with.
 func contain() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming a subreaper: %w", err)
@@ -23,7 +23,7 @@ func contain() error {
 	return closeOnExecFrom(controlFD)
 }
 
-// nameSelf is for the reader of a process list, who would see "exe".
+// nameSelf sets the name that process lists show, which would otherwise be "exe".
 func nameSelf(name string) {
 	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -54,30 +54,30 @@ func serverAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// disarm ignores every signal that has no use here, those included that the Go runtime keeps for itself or leaves at their
-// default, and those that a fault raises: the kernel still ends a process that really faults. It comes after the server's
-// start, because an ignored signal stays ignored across exec. It goes round os/signal, which hands every single signal over
-// to a thread and back, and took longer than all the rest of the start.
+// disarm ignores every signal that has no use here, including those that the Go runtime handles or leaves at their
+// default, and those that a fault raises: the kernel still ends a process that really faults. It is called after the
+// server's start, because an ignored signal stays ignored across exec. It does not use os/signal, which hands over
+// every single signal to a thread and back, and took longer than the rest of the start.
 func disarm() {
 	const sigIgn, last = 1, 64
 	action := [4]uintptr{sigIgn} // handler, flags, restorer, mask
 	for sig := range uintptr(last + 1) {
 		switch syscall.Signal(sig) {
-		case unix.SIGCHLD, unix.SIGTERM, unix.SIGURG: // the last one is how the runtime preempts
+		case unix.SIGCHLD, unix.SIGTERM, unix.SIGURG: // the runtime preempts goroutines with SIGURG
 			continue
 		}
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 	}
 }
 
-// killTree kills the top level of everything below, the server among them.
+// killTree kills the direct children, which include the server.
 func killTree(int) {
 	for _, pid := range children(os.Getpid()) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 
-// killChildren kills what is alive among the direct children of a process, and reports whether anything was.
+// killChildren kills the direct children of a process that are alive, and reports whether there were any.
 func killChildren(parent int) (found bool) {
 	for _, pid := range children(parent) {
 		if state, ppid := stat(pid); ppid == parent && state != 'Z' {
@@ -88,5 +88,5 @@ func killChildren(parent int) (found bool) {
 	return found
 }
 
-// CanContain: servers can be contained on this system.
+// CanContain reports whether servers can be contained on this system.
 const CanContain = true

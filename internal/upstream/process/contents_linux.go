@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bothWays is a path and where it leads, if that may be opened.
+// bothWays returns a path and, if that may be opened, the path with all links followed.
 func (v *view) bothWays(path string) []string {
 	if !filepath.IsAbs(path) {
 		return nil
@@ -31,7 +31,7 @@ func (v *view) bothWays(path string) []string {
 	return all
 }
 
-// addSystem adds what every program needs of the host: its programs and libraries, its settings, and the way to look names up.
+// addSystem adds what every program needs of the host: programs and libraries, settings, and name resolution.
 func (v *view) addSystem() {
 	v.addPaths(systemLayer, false, systemDirs...)
 	for _, path := range systemLinks {
@@ -49,7 +49,7 @@ func (v *view) addSystem() {
 	v.addPaths(systemLayer, false, "/etc/resolv.conf")
 }
 
-// addProgram adds the server's program and what it needs with itself, and the directories of PATH.
+// addProgram adds the server's program with the files that it needs, and the directories of PATH.
 func (v *view) addProgram(program string) {
 	for _, path := range v.bothWays(program) {
 		v.program = append(v.program, path)
@@ -63,11 +63,11 @@ func (v *view) addProgram(program string) {
 	}
 }
 
-// beside are the directories next to bin that belong to an installed program.
+// beside lists the names next to bin that belong to an installed program.
 var beside = []string{"lib", "lib64", "libexec", "share", "include", "node_modules", "pyvenv.cfg"}
 
-// company is what lies beside a program and belongs to it: the other directories of its installation where it is in bin, and
-// else its own directory, unless that holds more than programs.
+// company returns the paths that belong to a program: if it is in a bin directory, the other directories of its
+// installation, otherwise its own directory unless that holds more than programs.
 func (v *view) company(program string) []string {
 	dir := filepath.Dir(program)
 	if b := filepath.Base(dir); b == "bin" || b == ".bin" || b == "sbin" {
@@ -85,12 +85,12 @@ func (v *view) company(program string) []string {
 	return nil
 }
 
-// broad are directories that hold what belongs to many, and are granted only where they are named.
+// broad lists directories with the files of many programs or users. They are granted only if they are named.
 var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
 	"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/run", "/var/tmp", "/workspace"}
 
-// narrow tells whether a directory can be granted without having been named: it is no home, holds none, and is none of what
-// many share.
+// narrow reports whether a directory can be granted without having been named: it is not in broad, and neither is nor
+// contains a home or a hidden path.
 func (v *view) narrow(dir string) bool {
 	if !filepath.IsAbs(dir) || slices.Contains(broad, filepath.Clean(dir)) {
 		return false
@@ -102,19 +102,19 @@ func (v *view) narrow(dir string) bool {
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
-// addNamed adds what arguments and variables name. Under contain a directory or file is as writable as it is to the user; a
-// script is not, and has what it is run with. Under strict all of it is read-only.
+// addNamed adds the paths that arguments and variables name. Under contain a directory or file keeps the user's
+// permissions, but a script is read-only and comes with its package. Under strict all of them are read-only.
 func (v *view) addNamed() {
 	for _, path := range v.plan.Named {
 		v.addScript(path)
 		v.addPaths(namedLayer, v.plan.Mode == Contain && !isScript(path), path)
 	}
 	for _, path := range v.plan.Listed {
-		_ = v.addPath(namedLayer, false, path) // such lists name what is not there, too
+		_ = v.addPath(namedLayer, false, path) // such lists also name paths that do not exist
 	}
 }
 
-// scripts are the endings of files that an interpreter runs.
+// scripts lists the extensions of files that an interpreter runs.
 var scripts = []string{".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".sh", ".pl", ".php", ".jar", ".wasm"}
 
 func isScript(path string) bool {
@@ -122,8 +122,8 @@ func isScript(path string) bool {
 	return err == nil && info.Mode().IsRegular() && (slices.Contains(scripts, filepath.Ext(path)) || info.Mode()&0o111 != 0)
 }
 
-// addScript adds the package that a script belongs to, and the modules that its interpreter looks for in the directories
-// above.
+// addScript adds the package that a script belongs to, and the module directories that its interpreter searches above
+// it.
 func (v *view) addScript(path string) {
 	if !isScript(path) {
 		return
@@ -146,7 +146,7 @@ func (v *view) addModules(script string) {
 	}
 }
 
-// packageOf is the directory of the package that a script belongs to; empty for none.
+// packageOf returns the directory of the package that a script belongs to; empty: none.
 func packageOf(script string) string {
 	for dir := filepath.Dir(script); dir != "/"; dir = filepath.Dir(dir) {
 		if exists(filepath.Join(dir, "package.json")) || exists(filepath.Join(dir, "pyproject.toml")) {
@@ -156,8 +156,8 @@ func packageOf(script string) string {
 	return ""
 }
 
-// publicSettings reads the settings of npm, and leaves out what signs in: every line with a credential, and every address
-// with one in it. A file that is not there has none.
+// publicSettings returns npm's settings without credentials: it keeps only known harmless settings, and of these no
+// value that may contain a credential. A missing file has none.
 func publicSettings(path string) []byte {
 	const most = 64 << 10
 	b, err := os.ReadFile(path)
@@ -174,7 +174,7 @@ func publicSettings(path string) []byte {
 	return out.Bytes()
 }
 
-// npmSettings are the settings of npm that say where packages come from and how to get there.
+// npmSettings lists the settings of npm that say where packages come from and how they are fetched.
 var npmSettings = []string{"registry", "proxy", "https-proxy", "http-proxy", "noproxy", "cafile", "strict-ssl", "fetch-retries", "fetch-timeout",
 	"maxsockets", "prefer-offline", "audit", "fund", "update-notifier", "engine-strict", "legacy-peer-deps", "omit", "script-shell", "nodedir"}
 
@@ -210,7 +210,7 @@ func newView(p *plan, program string) (*view, error) {
 	return v, nil
 }
 
-// homeOf is where the server takes its home to be.
+// homeOf returns the path that the server takes for its home.
 func homeOf(p *plan) string {
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) && filepath.Clean(home) != "/" {
 		return filepath.Clean(home)
@@ -221,7 +221,8 @@ func homeOf(p *plan) string {
 	return ""
 }
 
-// addDir adds the working directory, by what the stage was started in where that was looked at before.
+// addDir adds the working directory. A fixed one was checked before, so the layer is the directory in which the stage
+// was started.
 func (v *view) addDir() {
 	switch {
 	case v.plan.Dir == "":
@@ -263,7 +264,7 @@ func (v *view) addScratch(path string) {
 	}
 }
 
-// tempDir is where the server puts temporary files, unless that is below a directory of its own anyway.
+// tempDir returns the server's directory for temporary files, unless it is below one that the server gets anyway.
 func tempDir() string {
 	dir := filepath.Clean(os.Getenv("TMPDIR"))
 	if !filepath.IsAbs(dir) || dir == "/" || below(dir, "/tmp") || below(dir, "/var/tmp") {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cover is a path of the host, with all links followed, that a server must not see inside of what it is granted.
+// cover is a path of the host, with all links followed, that must stay hidden inside of what a server is granted.
 type cover struct {
 	path string
-	own  bool // Doorward's own: hidden whatever is named
+	own  bool // Doorward's own: hidden even if it is named
 	dir  bool
 }
 
-// coversOf lists what must stay hidden, and by which further mounts of the host it can be reached.
+// coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it.
 func coversOf(p *plan) ([]cover, error) {
 	wanted := make([]cover, 0, len(p.Hide)+len(engines))
 	for _, path := range p.Hide {
@@ -49,7 +49,7 @@ func coversOf(p *plan) ([]cover, error) {
 	return all, nil
 }
 
-// secretPaths are what holds credentials, or leads out of the sandbox.
+// secretPaths lists paths that hold credentials, or lead out of the sandbox.
 func secretPaths(p *plan) []string {
 	var all []string
 	for _, home := range p.Homes {
@@ -74,18 +74,19 @@ func locate(path string) (real string, dir bool, err error) {
 	return held.path, held.dir, unix.Close(held.fd)
 }
 
-// sameFile tells whether two paths lead to one file: another mount may lie over one of them.
+// sameFile reports whether two paths lead to one file: another mount may cover one of them.
 func sameFile(a, b string) bool {
 	var x, y unix.Stat_t
 	return a == b || unix.Lstat(a, &x) == nil && unix.Lstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// absent: it is not there, or not for us to reach, and so not for the server either, who can do less.
+// absent reports whether a path does not exist or cannot be reached by this process. The server can do less, so it
+// cannot reach it either.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ELOOP)
 }
 
-// mountPoint is one mount of the host: what is at root in the file system of device is seen at path.
+// mountPoint is one mount of the host: the directory root of the file system of device is mounted at path.
 type mountPoint struct{ device, root, path string }
 
 type mountTable []mountPoint
@@ -112,7 +113,7 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// aliases are all the paths by which the mounts show what is at path, which comes first.
+// aliases returns all paths by which the mounts show what is at path, path itself first.
 func (t mountTable) aliases(path string) []string {
 	all := []string{path}
 	var in mountPoint

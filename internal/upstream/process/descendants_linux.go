@@ -6,20 +6,21 @@ import (
 	"strconv"
 )
 
-// maxClimb bounds the way up from a process.
+// maxClimb bounds the chain of parents that is followed.
 const maxClimb = 512
 
-// step is one process on the way up: its number, and what names the instance behind it.
+// step is one process in a chain of parents. Number and start time together identify the process.
 type step struct {
 	pid, parent int
 	start       string
 }
 
-// isBelow reports whether pid is a descendant of top. top is not reaped meanwhile, so its number is not reused.
+// isBelow reports whether pid is a descendant of top. top must not be reaped meanwhile, so that its number is not
+// reused.
 //
-// A process changes its parent only when the parent ends. A process with the same parent before and after had it all the
-// time, and the parent's number was not reused; the same holds for each step of the chain. A chain that changes counts
-// as no.
+// A process changes its parent only when the parent ends. If a process has the same parent before and after the look,
+// it had it all the time, and the parent's number was not reused; the same holds for each step of the chain. A chain
+// that changes counts as no.
 func isBelow(pid, top int) bool {
 	for range 5 {
 		chain := climb(pid, top)
@@ -33,7 +34,7 @@ func isBelow(pid, top int) bool {
 	return false
 }
 
-// climb is the way from pid up to a child of top; nil when there is none.
+// climb returns the chain from pid up to a child of top; nil: there is none.
 func climb(pid, top int) (chain []step) {
 	for len(chain) < maxClimb {
 		s := look(pid)
@@ -49,7 +50,7 @@ func climb(pid, top int) (chain []step) {
 	return nil
 }
 
-// look reads the fourth and the twenty-second field of the file stat; see there. Zero when there is no such process.
+// look reads the fourth and the twenty-second field of /proc/PID/stat (see stat). Zero: the process does not exist.
 func look(pid int) step {
 	text, err := readProc("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A seccomp filter is a program of the kernel's old packet-filter machine. This one is put together from two shapes that
-// cannot jump wrong: "if so, answer, else go on", and a block for one value that begins with a test for it and ends with an
-// answer of its own. Tests run it in the kernel against every call, family and protocol.
+// A seccomp filter is a program for the kernel's classic BPF machine. This one consists of two shapes whose jumps
+// cannot go wrong: a test that answers or continues, and a block for one value, which begins with a test for that
+// value and ends with an answer. Tests run it in the kernel against every call, family and protocol.
 
-// Offsets in struct seccomp_data, on machines of little end.
+// Offsets in struct seccomp_data, on little-endian machines.
 const (
 	dataNumber = 0
 	dataArch   = 4
@@ -28,7 +28,7 @@ const (
 
 func answerErrno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
 
-// program is what is assembled.
+// program is a filter that is being assembled.
 type program []unix.SockFilter
 
 func (p *program) emit(code uint16, jt, jf uint8, k uint32) {
@@ -40,7 +40,7 @@ func (p *program) loadArg(n uint32)     { p.load(dataArgs + 8*n) } // its lower 
 func (p *program) mask(bits uint32)     { p.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, bits) }
 func (p *program) answer(action uint32) { p.emit(unix.BPF_RET|unix.BPF_K, 0, 0, action) }
 
-// The following answer when what is loaded is as they say, and otherwise go on.
+// The following answer if the loaded value passes the test, and otherwise continue.
 
 func (p *program) equal(k, action uint32)   { p.test(unix.BPF_JEQ, k, action) }
 func (p *program) atLeast(k, action uint32) { p.test(unix.BPF_JGE, k, action) }
@@ -51,7 +51,7 @@ func (p *program) test(how uint16, k, action uint32) {
 	p.answer(action)
 }
 
-// only answers when what is loaded is none of ks.
+// only answers if the loaded value is none of ks.
 func (p *program) only(action uint32, ks ...uint32) {
 	for i, k := range ks {
 		p.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, uint8(len(ks)-i), 0, k)
@@ -59,7 +59,7 @@ func (p *program) only(action uint32, ks ...uint32) {
 	p.answer(action)
 }
 
-// when runs block if what is loaded equals k. Its result is the answer where it comes to its end.
+// when runs block if the loaded value equals k. The result of block is the answer at its end.
 func (p *program) when(k uint32, block func(*program) uint32) {
 	var b program
 	b.answer(block(&b))
@@ -70,15 +70,15 @@ func (p *program) when(k uint32, block func(*program) uint32) {
 	*p = append(*p, b...)
 }
 
-// rules are what may differ from one filter to the next.
-type rules struct {
+// rules holds the parts in which filters differ.
+type rules struct { // answer to a refused call
 	deny uint32 // answer to what is refused
 	udp  bool   // datagrams may be sent
-	open bool   // TCP connections are not confined to ports
+	open bool   // TCP connections are not limited to ports
 }
 
-// namespaceFlags are the flags of clone that make namespaces. CLONE_NEWTIME is among the bits of its signal, so that it cannot
-// be asked for there.
+// namespaceFlags are the flags of clone that make namespaces. CLONE_NEWTIME is not among them: clone has its signal
+// in these bits and cannot make a time namespace.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
@@ -126,7 +126,8 @@ func noFastOpen(flags uint32) func(*program) uint32 {
 	}
 }
 
-// socket allows what is local, TCP, UDP and ping. Multipath TCP, SCTP and SMC are connections that Landlock takes for no TCP.
+// socket allows local sockets, TCP, UDP and ping. Multipath TCP, SCTP and SMC are refused, because Landlock does not
+// treat their connections as TCP.
 func (r rules) socket(b *program) uint32 {
 	b.loadArg(0)
 	b.equal(unix.AF_UNIX, answerAllow)
@@ -153,7 +154,7 @@ func (r rules) datagrams() []uint32 {
 	return []uint32{0, unix.IPPROTO_UDP}
 }
 
-// option refuses to put another protocol on top of a TCP connection that is there.
+// option refuses to put another protocol on top of an existing TCP connection.
 func (r rules) option(b *program) uint32 {
 	const upperProtocol = 31 // TCP_ULP
 	b.loadArg(1)
@@ -165,8 +166,8 @@ func (r rules) option(b *program) uint32 {
 	return answerAllow
 }
 
-// assembleContain makes the filter of contain: what strict refuses, apart from looking into one's own processes. Nested
-// namespaces, and mounts in them, are left to a server that may have them.
+// assembleContain makes the filter of contain: it refuses the calls that strict refuses, except those on a server's
+// own processes. Nested namespaces, and mounts in them, are allowed to a server with that grant.
 func assembleContain(nested bool) program {
 	var p program
 	deny := answerErrno(unix.EPERM)
@@ -175,7 +176,7 @@ func assembleContain(nested bool) program {
 	p.load(dataNumber)
 	p.atLeast(afterLast, answerErrno(unix.ENOSYS))
 	if !nested {
-		p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS)) // its flags are out of a filter's reach; libraries fall back to clone
+		p.equal(unix.SYS_CLONE3, answerErrno(unix.ENOSYS)) // a filter cannot read its flags; libraries fall back to clone
 	}
 	for _, nr := range deniedContained(nested) {
 		p.equal(nr, deny)
@@ -205,8 +206,8 @@ func assembleContain(nested bool) program {
 	return p
 }
 
-// ownLimits allows a process to read and set the limits of itself alone, which it names 0. The process that watches a server
-// has the server's uid, so that the kernel would let the server take its descriptors away (prlimit(2)).
+// ownLimits allows a process to read and set only its own limits, with pid 0. The process that watches a server has
+// the server's uid, so the kernel would let the server lower its limit of descriptors (prlimit(2)).
 func ownLimits(deny uint32) func(*program) uint32 {
 	return func(b *program) uint32 {
 		b.loadArg(0)
@@ -215,14 +216,15 @@ func ownLimits(deny uint32) func(*program) uint32 {
 	}
 }
 
-// containedSocket allows the families that programs use: others, such as those of virtual machines, lead past the namespaces.
+// containedSocket allows the families that programs use: others, such as those of virtual machines, reach beyond the
+// namespaces.
 func containedSocket(b *program) uint32 {
 	b.loadArg(0)
 	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
 	return answerAllow
 }
 
-// deniedContained are the system calls that contain refuses.
+// deniedContained returns the system calls that contain refuses.
 func deniedContained(nested bool) []uint32 {
 	allowed := slices.Clone(allowedContained)
 	if nested {
@@ -231,7 +233,7 @@ func deniedContained(nested bool) []uint32 {
 	return slices.DeleteFunc(slices.Clone(denied), func(nr uint32) bool { return slices.Contains(allowed, nr) })
 }
 
-// filter binds this thread and what it starts to the filter of its mode.
+// filter applies the filter of the mode to this thread and the processes that it starts.
 func (j *jail) filter() error {
 	const name = "system calls by deny-list"
 	if j.plan.Mode == Contain && auditArch == 0 {
@@ -257,7 +259,7 @@ func (j *jail) filter() error {
 	return nil
 }
 
-// install needs no_new_privs.
+// install applies a filter to this thread. It requires no_new_privs.
 func install(p program) error {
 	fprog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	if _, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog))); err != 0 {

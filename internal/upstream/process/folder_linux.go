@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOutside is wrapped by the error of OpenFolder for what lies in none of the roots.
+// ErrOutside is wrapped by the error of OpenFolder for a path in none of the roots.
 var ErrOutside = errors.New("outside of the directories that are allowed")
 
 // OpenFolder opens a directory that lies in one of the roots, or is one, with all links followed on both sides, and
-// returns its path. The open directory cannot be exchanged: a link on the way that changes later has no effect. Paths
-// are absolute.
+// returns its path. The open directory cannot be exchanged: a link in the path that changes later has no effect.
+// Paths are absolute.
 func OpenFolder(path string, roots []string) (folder *os.File, real string, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, "", fmt.Errorf("%s is not absolute: %w", path, ErrOutside)
@@ -27,7 +27,7 @@ func OpenFolder(path string, roots []string) (folder *os.File, real string, err 
 	for _, root := range roots {
 		held, at, err := hold(root)
 		if err != nil {
-			continue // what is not there holds nothing
+			continue // a root that does not exist contains nothing
 		}
 		held.Close()
 		if real == at || below(real, at) {
@@ -38,7 +38,7 @@ func OpenFolder(path string, roots []string) (folder *os.File, real string, err 
 	return nil, "", fmt.Errorf("%s: %w", path, ErrOutside)
 }
 
-// hold opens a directory for nothing but being gone to, and reads where it is from the kernel.
+// hold opens a directory only to be entered, and reads its path from the kernel.
 func hold(path string) (*os.File, string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,13 +56,13 @@ func hold(path string) (*os.File, string, error) {
 	return f, real, nil
 }
 
-// folder is a directory, whatever its path. The zero one is not known.
+// folder identifies a directory independently of its path. The zero value is unknown.
 type folder struct {
 	known    bool
 	dev, ino uint64
 }
 
-// here is the working directory.
+// here identifies the working directory.
 func here() folder {
 	var st unix.Stat_t
 	if unix.Stat(".", &st) != nil {

@@ -14,8 +14,8 @@ import (
 // homes makes the private homes of servers, each once.
 type homes struct{ made sync.Map }
 
-// prepare makes a private home where there is none. A new one begins with what npx installed for the user of the packages
-// that args name: a server may keep its data beside its code, and would otherwise seem to have lost it.
+// prepare makes a private home if there is none. It begins with what npx installed for the user of the packages that
+// args name: a server may keep its data beside its code, and would otherwise seem to have lost it.
 func (h *homes) prepare(home string, args, users []string) error {
 	once, _ := h.made.LoadOrStore(home, sync.OnceValue(func() error {
 		err := os.Mkdir(home, 0o700)
@@ -40,8 +40,8 @@ func (h *homes) prepare(home string, args, users []string) error {
 	return err
 }
 
-// seed copies the directories in which npx keeps the named packages. A package that cannot be copied is
-// downloaded again.
+// seed copies the directories in which npx keeps the named packages. A package that cannot be copied is downloaded
+// again.
 func seed(home, user string, args []string) {
 	manifests, _ := filepath.Glob(filepath.Join(user, ".npm/_npx/*/package.json")) // the pattern is well-formed
 	for _, path := range manifests {
@@ -56,7 +56,7 @@ func seed(home, user string, args []string) {
 	}
 }
 
-// installed are the packages that npx was asked for when it made a directory.
+// installed returns the packages that npx was asked for when it made a directory.
 func installed(manifest string) []string {
 	var m struct {
 		Npx struct {
@@ -70,7 +70,7 @@ func installed(manifest string) []string {
 	return m.Npx.Packages
 }
 
-// copyTree copies a directory whole, or leaves nothing at its place.
+// copyTree copies a whole directory, or leaves nothing at its destination.
 func copyTree(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err

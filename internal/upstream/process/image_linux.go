@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealedImage is Options.Image as a file in memory. It has no name, and its seals keep
-// everybody from changing it, so a supervisor is what the daemon holds.
+// sealedImage is Options.Image as a file in memory. It has no name, and its seals prevent changes, so a supervisor
+// always runs the program that the daemon holds.
 type sealedImage struct {
 	once     sync.Once
 	file     *os.File
 	err      error
-	unusable atomic.Bool // it was not executed here, and the own binary was
+	unusable atomic.Bool // executing it failed, while the own binary worked
 }
 
-// startSupervisor starts the image, and the own binary where there is no image or the
-// system does not execute it (vm.memfd_noexec, a security module).
+// startSupervisor starts the image, or the own binary if there is no image or the system does not execute it
+// (vm.memfd_noexec, a security module).
 func (r *Runner) startSupervisor(argv []string, attr *syscall.ProcAttr) (exitWatch, error) {
 	if r.o.Image == "" || r.image.unusable.Load() {
 		return start(r.o.Self, argv, attr)
@@ -51,15 +51,15 @@ func (i *sealedImage) path(text string) (string, error) {
 
 const (
 	imageName = "doorward-child"
-	// imageFD is the least descriptor of the image. Lower ones are those of the supervisor
-	// between fork and exec.
+	// imageFD is the least descriptor of the image. Lower numbers are used for the supervisor's descriptors between
+	// fork and exec.
 	imageFD = 64
 )
 
 func sealed(text string) (*os.File, error) {
 	const how = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	low, err := unix.MemfdCreate(imageName, how|unix.MFD_EXEC)
-	if err == unix.EINVAL { // kernels before 6.3 do not know MFD_EXEC, and do not ask for it
+	if err == unix.EINVAL { // kernels before 6.3 do not know MFD_EXEC, and do not require it
 		low, err = unix.MemfdCreate(imageName, how)
 	}
 	if err != nil {

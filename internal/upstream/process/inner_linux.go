@@ -12,17 +12,18 @@ import (
 
 // startInner starts the second stage, which becomes process 1 of the server's own namespaces and starts the server there.
 //
-// The plan goes the way of the pipe by which the stage sees that we live: what stands in its arguments the server can read.
+// The plan is sent over the pipe by which the stage sees that this process lives, because the server could read it in
+// the stage's arguments.
 //
-// It is another exec because what the daemon has done to itself stands in the way of doing it there: an undumpable
-// process cannot map ids for a child of its own. The stage ends with this process: by its parent-death signal, and by
-// that pipe for the moment before the signal is set.
+// The stage is a new exec because the daemon's state would prevent the setup: an undumpable process cannot map ids
+// for a child of its own. The stage ends with this process: by its parent-death signal, and by that pipe before the
+// signal is set.
 func startInner(c call) (int, error) {
 	var alive [2]int
 	if err := unix.Pipe2(alive[:], unix.O_CLOEXEC); err != nil {
 		return 0, os.NewSyscallError("pipe", err)
 	}
-	defer unix.Close(alive[0]) // the other end stays open for as long as this process lives
+	defer unix.Close(alive[0]) // the other end stays open as long as this process lives
 	files := []uintptr{0, 1, 2, uintptr(alive[0]), reportFD}
 	argv := append([]string{"doorward", subcommand, innerWord, "--"}, c.argv...)
 	pid, err := 0, error(nil)
@@ -41,7 +42,7 @@ func startInner(c call) (int, error) {
 	return pid, unix.Close(reportFD)
 }
 
-// attempts are the plan with a user namespace, and for root, who can do without, one without.
+// attempts returns the plan with a user namespace, and for root, which can do without, another one without it.
 func attempts(p plan) []plan {
 	p.UserNS = true
 	all := []plan{p}
@@ -62,13 +63,13 @@ func innerAttr(p plan) *syscall.SysProcAttr {
 		a.Cloneflags |= unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-		// Without these, exec would leave a user who is not root nothing to build with.
+		// Without these, a user that is not root would have no capability left after exec to build the sandbox with.
 		a.AmbientCaps = setupCaps
 	}
 	return a
 }
 
-// hint says what usually is the matter where namespaces cannot be had.
+// hint names the usual cause when namespaces are not available.
 func hint() string {
 	switch {
 	case sysctl("user/max_user_namespaces") == "0":
@@ -91,7 +92,7 @@ func sysctl(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// filtered tells whether somebody has set a seccomp filter before us.
+// filtered reports whether this process already runs under a seccomp filter.
 func filtered() bool {
 	status, err := readProc("/proc/self/status")
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
@@ -105,7 +106,7 @@ func inner(c call) int {
 		return refuse(exitSupervisor, err)
 	}
 	j := &jail{plan: p, argv: c.argv}
-	j.dir, _ = unix.Getwd() // empty where it cannot be told
+	j.dir, _ = unix.Getwd() // empty if it cannot be read
 	j.folder = here()
 	if err := closeOnExecFrom(controlFD); err != nil {
 		return j.refuse(err)
@@ -142,7 +143,7 @@ func (j *jail) refuse(err error) int {
 	return refuse(exitSupervisor, err)
 }
 
-// complete fails in strict mode if a measure is not enforced, limits aside.
+// complete returns an error in strict mode if a measure is not enforced. Limits may be partial.
 func (j *jail) complete() error {
 	if j.plan.Mode != Strict {
 		return nil
@@ -159,8 +160,8 @@ func (j *jail) complete() error {
 	return nil
 }
 
-// confine removes from this thread, and with it from the server, the privileges that the server does not need. Later steps
-// need what earlier ones keep, so the order is fixed.
+// confine removes from this thread, and thereby from the server, the privileges that the server does not need. The
+// order is fixed, because later steps need what earlier ones keep.
 func (j *jail) confine() error {
 	preferAsVictim()
 	j.limit()

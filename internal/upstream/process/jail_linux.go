@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// jail is the second stage.
+// jail is the second stage of a contained server.
 type jail struct {
 	plan     *plan
 	argv     []string
-	dir      string // the working directory that the daemon started us in
+	dir      string // the working directory in which the daemon started the stage
 	folder   folder // that directory itself
 	home     string
-	program  []string // what the server's program needs with itself
-	scratch  []string // where it may write what nobody else sees
+	program  []string // paths that the server's program needs, itself included
+	scratch  []string // writable directories that only this server sees
 	measures []Measure
 }
 
@@ -25,7 +25,7 @@ func (j *jail) note(name, state, detail string) {
 	j.measures = append(j.measures, Measure{Name: name, State: state, Detail: detail})
 }
 
-// try notes a measure that is worth having and not worth refusing a server for.
+// try notes a measure whose failure does not prevent the start of the server.
 func (j *jail) try(name, detail string, err error) {
 	if err != nil {
 		j.note(name, Unavailable, err.Error())
@@ -34,7 +34,7 @@ func (j *jail) try(name, detail string, err error) {
 	j.note(name, Enforced, detail)
 }
 
-// build makes the namespaces into a place to be: what is seen there, and what is not.
+// build builds the sandbox in the namespaces: the root, /proc, nesting, the network and the working directory.
 func (j *jail) build() error {
 	if j.plan.UserNS {
 		j.note("user namespace", Enforced, "")
@@ -63,8 +63,8 @@ func (j *jail) build() error {
 	return j.settle()
 }
 
-// shutNested takes the right to make user namespaces from everything in this one. It has no process yet that could take it
-// back. The filter of system calls refuses them too.
+// shutNested forbids all processes of this user namespace to make further ones. No process exists there yet that
+// could undo it. The filter of system calls refuses them too.
 func (j *jail) shutNested() error {
 	const name = "no nested namespaces"
 	switch {
@@ -95,7 +95,8 @@ func (j *jail) buildNetwork() error {
 	return nil
 }
 
-// settle makes the place for temporary files, and goes to the working directory: the configured one, or else the home.
+// settle makes the directory for temporary files, and enters the working directory: the configured one, or else the
+// home.
 func (j *jail) settle() error {
 	if os.Geteuid() == 0 {
 		if err := protectProc(); err != nil {
@@ -103,7 +104,7 @@ func (j *jail) settle() error {
 		}
 	}
 	if dir := os.Getenv("TMPDIR"); dir != "" {
-		_ = os.MkdirAll(dir, 0o700) // where it cannot be made it was not there before either
+		_ = os.MkdirAll(dir, 0o700) // if it cannot be made, it did not exist before either
 	}
 	dir := j.dir
 	if j.plan.Dir == "" {
@@ -118,7 +119,7 @@ func (j *jail) settle() error {
 	return nil
 }
 
-// protectProc keeps root from the files of /proc that are settings of the whole machine. The kernel asks for no more than
+// protectProc makes the files of /proc with settings of the whole machine read-only for root. The kernel only checks
 // the user id there, and a namespace does not change that.
 func protectProc() error {
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi"} {
@@ -136,7 +137,7 @@ func protectProc() error {
 	return nil
 }
 
-// limit sets the limits of the kernel's own; watch does the rest.
+// limit sets the limits that the kernel enforces; watch enforces the others.
 func (j *jail) limit() {
 	l := j.plan.Limits
 	j.try("no core files", "", limitDescriptors(0))

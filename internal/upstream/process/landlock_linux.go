@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The rights that strict requests, by Landlock version: files from 3 (before it, a process that may write a file could
-// truncate it), TCP ports from 4, and abstract sockets from 6.
+// Landlock versions of the rights that strict requests: files from 3 (before it, a process that may write a file
+// could truncate it), TCP ports from 4, device ioctls from 5, and abstract sockets from 6.
 const (
 	landlockFiles  = 3
 	landlockPorts  = 4
@@ -26,18 +26,19 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	mayAll = mayWrite | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	// onFile are the rights that mean something on what is not a directory.
+	// onFile are the rights that apply to a file that is not a directory.
 	onFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// ruleset is a Landlock ruleset that is not enforced yet. fd is -1 where there is none.
+// ruleset is a Landlock ruleset that is not enforced yet. fd is -1 if there is none.
 type ruleset struct {
 	fd      int
-	handled uint64 // rights on files that it rules over
+	handled uint64 // rights on files that the ruleset controls
 }
 
-// landlock makes the rules: under contain the wall before abstract sockets and signals, under strict everything.
+// landlock makes the ruleset: under contain against abstract sockets and signals, under strict for files and ports
+// too.
 func (j *jail) landlock() (ruleset, error) {
 	version := landlockVersion()
 	if j.plan.Mode != Strict {
@@ -84,7 +85,7 @@ func portsText(ports []uint16) string {
 	return text
 }
 
-// scope is all that contain takes of Landlock.
+// scope makes the ruleset of contain.
 func (j *jail) scope(version int) (ruleset, error) {
 	var attr unix.LandlockRulesetAttr
 	if j.walls(version, &attr); attr.Scoped == 0 {
@@ -93,7 +94,7 @@ func (j *jail) scope(version int) (ruleset, error) {
 	return newRuleset(attr)
 }
 
-// walls shuts abstract sockets of others out, which belong to the network namespace.
+// walls denies the abstract sockets of other programs, which belong to the network namespace.
 func (j *jail) walls(version int, attr *unix.LandlockRulesetAttr) {
 	const name = "no abstract sockets of others"
 	switch {
@@ -107,7 +108,7 @@ func (j *jail) walls(version int, attr *unix.LandlockRulesetAttr) {
 	}
 }
 
-// landlockVersion is 0 where there is no Landlock, or it is switched off.
+// landlockVersion returns 0 if Landlock is missing or switched off.
 func landlockVersion() int {
 	v, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if err != 0 {
@@ -116,7 +117,7 @@ func landlockVersion() int {
 	return int(v)
 }
 
-// newRuleset passes as much of attr as says something, so that kernels that know less understand it.
+// newRuleset passes only the part of attr that is set, so that older kernels accept it.
 func newRuleset(attr unix.LandlockRulesetAttr) (ruleset, error) {
 	size := unsafe.Sizeof(attr.Access_fs)
 	switch {
@@ -132,13 +133,13 @@ func newRuleset(attr unix.LandlockRulesetAttr) (ruleset, error) {
 	return ruleset{fd: int(fd), handled: attr.Access_fs}, nil
 }
 
-// grant adds the server's grants to the ruleset. A missing path is left out: Landlock rules are about files,
-// not names.
+// grant adds the server's grants to the ruleset. A missing path is left out, because Landlock rules refer to files
+// and not to names.
 func (j *jail) grant(r ruleset) error {
 	read := slices.Concat(systemDirs, []string{"/proc"}, j.plan.Read, j.plan.Named, j.plan.Own, j.program)
 	dir := j.plan.Dir
 	if j.plan.Fixed {
-		dir = "." // which has been found to be the one that is meant
+		dir = "." // which was compared with the configured one
 	}
 	write := slices.Concat([]string{"/dev", "/dev/pts", os.Getenv("TMPDIR"), dir}, j.scratch, j.plan.Write)
 	for _, path := range read {
@@ -154,10 +155,10 @@ func (j *jail) grant(r ruleset) error {
 	return nil
 }
 
-// path grants rights on path and what lies below.
+// path grants rights on path and everything below.
 func (r ruleset) path(path string, rights uint64) error {
 	if path == "" || path == "/" {
-		return nil // nobody means all of it
+		return nil // a grant never means the whole root
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -196,7 +197,7 @@ func (r ruleset) add(kind uintptr, rule unsafe.Pointer) error {
 	return nil
 }
 
-// enforce binds this thread and what it starts. It needs no_new_privs.
+// enforce applies the ruleset to this thread and the processes that it starts. It requires no_new_privs.
 func (r ruleset) enforce() error {
 	if r.fd < 0 {
 		return nil

@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// Names of the measures that watching may stand in for.
+// Names of the measures that may be enforced by watching.
 const (
 	memoryLimit  = "memory limit"
 	processLimit = "process limit"
 )
 
-// limitMeasures may be partial under strict too: what watching can do about memory and processes is a matter of degree.
+// limitMeasures may be partial under strict too, because watching enforces memory and process limits only within its
+// interval.
 var limitMeasures = map[string]bool{memoryLimit: true, processLimit: true}
 
-// number reads digits up to the first that is none.
+// number parses the leading digits.
 func number(b []byte) (n int64) {
 	for _, c := range bytes.TrimLeft(b, " \t") {
 		if c < '0' || c > '9' {
@@ -25,7 +26,7 @@ func number(b []byte) (n int64) {
 	return n
 }
 
-// bytesText is a number of bytes for reading.
+// bytesText formats a number of bytes for people.
 func bytesText(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -30,13 +30,13 @@ func (v *view) build() error {
 	}
 	for path, target := range v.links {
 		if !v.layers.shown(path) {
-			_ = r.link(path, target) // what stands in its way is the server's own
+			_ = r.link(path, target) // the server has its own file there
 		}
 	}
 	return r.enter()
 }
 
-// lay puts one layer in its place.
+// lay mounts one layer.
 func (v *view) lay(r *root, l layer) error {
 	in := deepest(v.layers.above(l), l.path)
 	create := in == nil || !in.ofHost() && in.kind != pinLayer
@@ -58,12 +58,12 @@ func (v *view) lay(r *root, l layer) error {
 	return nil
 }
 
-// above are the layers that stand before l.
+// above returns the layers in front of l.
 func (all layers) above(l layer) layers {
 	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
 }
 
-// cover hides what stands at a path: a directory becomes an empty one, anything else the null device.
+// cover hides a path: a directory becomes an empty one, anything else the null device.
 func (v *view) cover(r *root, l layer) error {
 	if l.dir {
 		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", false, true)
@@ -73,8 +73,8 @@ func (v *view) cover(r *root, l layer) error {
 
 func isNull(d grabbed) bool { return d.path == null }
 
-// scratchSize keeps files in memory within what the server may have of it. Where that is no limit, half of the machine's
-// memory is what the kernel allows.
+// scratchSize limits files in memory to the server's memory limit. Without one, the kernel allows half of the
+// machine's memory.
 func scratchSize(memory int64) string {
 	if memory <= 0 {
 		return "mode=1777"

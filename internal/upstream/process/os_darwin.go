@@ -7,8 +7,8 @@ import (
 
 func ownBinary() (string, error) { return os.Executable() }
 
-// closeOnExecPipe holds the fork lock, for macOS has no pipe2: a fork in between would inherit the control pipe, and its
-// server would outlive the daemon.
+// closeOnExecPipe holds the fork lock, because macOS has no pipe2: a fork in between would inherit the control pipe,
+// and its server would outlive the daemon.
 func closeOnExecPipe() (r, w int, err error) {
 	var fds [2]int
 	syscall.ForkLock.RLock()
@@ -23,7 +23,7 @@ func closeOnExecPipe() (r, w int, err error) {
 
 func shrink(int) {}
 
-// exitWatch waits for a supervisor; on macOS at the price of a thread.
+// exitWatch waits for a supervisor; on macOS each wait holds a thread.
 type exitWatch struct{ pid int }
 
 func start(path string, argv []string, attr *syscall.ProcAttr) (exitWatch, error) {
@@ -37,8 +37,9 @@ func start(path string, argv []string, attr *syscall.ProcAttr) (exitWatch, error
 // reapFunc runs collect while no signal can be sent to the process.
 type reapFunc func(collect func() (syscall.WaitStatus, bool)) (syscall.WaitStatus, bool)
 
-// wait blocks in wait4. Between its return and the note that the process is reaped a signal of the ladder could reach a
-// process that was given the same pid in that instant; pids go round slowly enough for this to be a limit, not a risk.
+// wait blocks in wait4. Between its return and the note that the process is reaped, a signal of Process.Stop could
+// reach a process that was given the same pid in that instant. That is an accepted limit, because pids are reused
+// slowly.
 func (w exitWatch) wait(reap reapFunc) syscall.WaitStatus {
 	var status syscall.WaitStatus
 	for {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownBinary names the running image itself: an upgrade that replaces the file on disk does not change it.
+// ownBinary names the running image itself, which an upgrade of the file on disk does not change.
 func ownBinary() (string, error) { return "/proc/self/exe", nil }
 
 func closeOnExecPipe() (r, w int, err error) {
@@ -18,8 +18,8 @@ func closeOnExecPipe() (r, w int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// shrink gives the unused room of a pipe back: the kernel counts pipe pages per user, and slows down all further pipes of
-// one who has too many.
+// shrink releases the unused room of a pipe: the kernel counts pipe pages per user, and slows down all further pipes
+// of a user with too many.
 func shrink(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, os.Getpagesize()) }
 
 // exitWatch waits for a supervisor without holding a thread.
@@ -45,8 +45,8 @@ func start(path string, argv []string, attr *syscall.ProcAttr) (exitWatch, error
 // reapFunc runs collect while no signal can be sent to the process.
 type reapFunc func(collect func() (syscall.WaitStatus, bool)) (syscall.WaitStatus, bool)
 
-// wait sleeps until the process has ended, and reaps it. A pidfd becomes readable at the end of its process, so that the
-// poller can do the waiting; a blocking wait would cost a thread for each child.
+// wait sleeps until the process has ended, and reaps it. A pidfd becomes readable at the end of its process, so the
+// poller can wait for it; a blocking wait would cost a thread for each child.
 func (w exitWatch) wait(reap reapFunc) (status syscall.WaitStatus) {
 	if w.pidfd != nil {
 		defer w.pidfd.Close()
@@ -74,7 +74,7 @@ func (w exitWatch) collect() (syscall.WaitStatus, bool) {
 		if err == syscall.EINTR {
 			continue
 		}
-		// ECHILD: somebody else reaped it, and the status with it.
+		// ECHILD: another part of the program has reaped it, and the status is lost.
 		return status, pid == w.pid || err == syscall.ECHILD
 	}
 }

@@ -12,18 +12,19 @@ import (
 // controlFD is the read end of the control pipe. Its end of file is the order to kill everything.
 const controlFD = 3
 
-// pipe is one pipe between daemon and child: the daemon's end is close-on-exec and does not block, the other is an ordinary
-// blocking one, as programs expect of their stdio.
+// pipe is one pipe between daemon and child: the daemon's end is close-on-exec and non-blocking, the other one
+// blocks, as programs expect of their stdio.
 type pipe struct{ ours, theirs int }
 
 type pipeSet struct {
 	stdin, stdout, stderr, control, report pipe
 
-	reports bool // there is a report
+	reports bool // there is a report pipe
 }
 
-// openPipes makes the four pipes, and a fifth for the notes of a contained server's stages. Unwanted standard error goes
-// to the null device: an idle child then costs one goroutine and one pipe less, and can write there without limit.
+// openPipes makes the four pipes, and a fifth for the notes of a contained server's stages. Unwanted standard error
+// goes to the null device: an idle child then costs one goroutine and one pipe less, and can write there without
+// limit.
 func openPipes(wantStderr, reports bool) (*pipeSet, error) {
 	s := &pipeSet{reports: reports}
 	made := 0
@@ -54,12 +55,12 @@ func openPipes(wantStderr, reports bool) (*pipeSet, error) {
 		}
 	}
 	if !reports {
-		shrink(s.control.ours) // a plan needs the room
+		shrink(s.control.ours) // only a plan needs the room
 	}
 	return s, nil
 }
 
-// all is in the order of the child's descriptors, 0 to 3 or 4.
+// all returns the pipes in the order of the child's descriptors, 0 to 3 or 4.
 func (s *pipeSet) all() []*pipe {
 	all := []*pipe{&s.stdin, &s.stdout, &s.stderr, &s.control, &s.report}
 	if !s.reports {
