@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupCaps are the capabilities, in the server's own user namespace alone, that building the sandbox takes. The server gets
-// none of them.
+// setupCaps are the capabilities, only in the server's own user namespace, that building the sandbox requires. The
+// server gets none of them.
 var setupCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SYS_RESOURCE,
 	unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH}
 
-// dropPrivileges takes from this thread, and so from what it starts, every capability and every way to one.
+// dropPrivileges removes from this thread, and so from the processes that it starts, every capability and every way
+// to get one.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
@@ -34,7 +35,7 @@ func dropPrivileges() error {
 	return nil
 }
 
-// newKeyring leaves the daemon's session keyring, which a child would otherwise possess.
+// newKeyring replaces the daemon's session keyring by a new one; a child would otherwise possess the daemon's.
 func newKeyring() error {
 	// With no name: the library's own call passes an empty one, which the kernel refuses.
 	_, _, err := unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
@@ -44,7 +45,7 @@ func newKeyring() error {
 	return nil
 }
 
-// limitDescriptors sets what needs no privilege and holds for each process. 0 leaves what there is.
+// limitDescriptors disables core files and limits the open descriptors of each process. 0 keeps the present limit.
 func limitDescriptors(files int) error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("limiting cores: %w", err)
@@ -55,8 +56,8 @@ func limitDescriptors(files int) error {
 	return lowerLimit(unix.RLIMIT_NOFILE, uint64(files))
 }
 
-// limitProcesses sets how many processes and threads this user may have in this user namespace, own ones of ours apart.
-// Kernels before 5.14 count over all namespaces.
+// limitProcesses limits the processes and threads of this user in this user namespace, not counting those of this
+// process. Kernels before 5.14 count over all namespaces.
 func limitProcesses(most int) error {
 	own, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -65,7 +66,7 @@ func limitProcesses(most int) error {
 	return lowerLimit(unix.RLIMIT_NPROC, uint64(most+len(own)))
 }
 
-// lowerLimit never asks for more than there is.
+// lowerLimit sets a limit, but never above the present maximum.
 func lowerLimit(resource int, to uint64) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(resource, &now); err != nil {
@@ -75,7 +76,7 @@ func lowerLimit(resource int, to uint64) error {
 	return unix.Setrlimit(resource, &unix.Rlimit{Cur: to, Max: to})
 }
 
-// countsPerNamespace tells whether RLIMIT_NPROC counts what is in this user namespace alone.
+// countsPerNamespace reports whether RLIMIT_NPROC counts per user namespace, as since Linux 5.14.
 func countsPerNamespace() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -88,7 +89,8 @@ func countsPerNamespace() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// preferAsVictim has the kernel take a server before the daemon when the machine is out of memory. It is a wish.
+// preferAsVictim makes the kernel prefer a server to the daemon when it ends a process for lack of memory. A failure
+// is ignored.
 func preferAsVictim() {
 	_ = writeProc("/proc/self/oom_score_adj", "500")
 }
@@ -104,7 +106,7 @@ func writeProc(path, text string) error {
 	return err
 }
 
-// raiseLoopback switches on lo in a network namespace of one's own.
+// raiseLoopback switches on lo in the network namespace of this process.
 func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

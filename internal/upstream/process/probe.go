@@ -4,7 +4,7 @@ package process
 
 import "fmt"
 
-// probe builds the sandbox of a plan, and reports what holds of it.
+// probe builds the sandbox of a plan, and reports which measures hold.
 func (r *Runner) probe(plan *plan) ([]Measure, error) {
 	p, err := launch(r, Spec{Server: "check", Path: "/"}, plan)
 	if err != nil {

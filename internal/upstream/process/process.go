@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stderrGrace is how long standard error may outlive the process: a descriptor that was handed to a stranger keeps the pipe
-// open.
+// stderrGrace is how long standard error may stay open after the end of the process: a descriptor that another
+// process has received keeps the pipe open.
 const stderrGrace = time.Second
 
 // Process is one server under its supervisor.
 type Process struct {
 	// Stdin writes to the server. Stop, and the end of the process, close it; closing it earlier is allowed.
 	Stdin *os.File
-	// Stdout reads from the server. Its io.EOF means that the other end has no holder any more, which is not the end of
-	// the process. The caller closes it, at any time; data in the pipe can still be read after Done.
+	// Stdout reads from the server. Its io.EOF means that no process holds the other end any more, which is not the
+	// end of the server. The caller closes it, at any time; data in the pipe can still be read after Done.
 	Stdout *os.File
 
 	server  string
 	runner  *Runner
 	started time.Time
-	stderr  *stderrReader // nil: nobody wants it
+	stderr  *stderrReader // nil: it goes to the null device
 	report  *reportReader // nil: the server is not contained
 	exit    exitWatch
 	group   *cgroup // nil: none
@@ -36,14 +36,14 @@ type Process struct {
 	err     error // set before done is closed
 
 	mu       sync.Mutex
-	control  int // write end of the control pipe, -1 once closed: closing it ends everything
+	control  int // write end of the control pipe, -1 once closed; closing it ends everything
 	reaped   bool
 	stopping bool
 	killing  bool
-	step     *time.Timer // next rung of the ladder
+	step     *time.Timer // next step of Stop
 }
 
-// launch starts the supervisor. Nothing of the daemon reaches it but the descriptors and the environment in s.
+// launch starts the supervisor. It inherits nothing of the daemon but the descriptors and the environment in s.
 func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	pipes, err := openPipes(s.Stderr != nil, plan != nil)
 	if err != nil {
@@ -93,13 +93,14 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	return p, nil
 }
 
-// handOver writes the plan to the control pipe, which has room for 64 KiB of it. A stage that reads none of it, or half, starts
-// nothing and says so in its report.
+// handOver writes the plan to the control pipe, which has room for 64 KiB. A stage that reads only part of it starts
+// nothing and reports that.
 func (p *Process) handOver(plan *plan) {
 	_, _ = unix.Write(p.control, append([]byte(plan.String()), 0))
 }
 
-// dir is where the supervisor starts. It is gone to between fork and exec, where the descriptor is still open.
+// dir returns the supervisor's working directory. It is entered between fork and exec, when the descriptor of Folder
+// is still open.
 func (s *Spec) dir() string {
 	if s.Folder == nil {
 		return s.Dir
@@ -107,13 +108,13 @@ func (s *Spec) dir() string {
 	return "/proc/self/fd/" + strconv.Itoa(int(s.Folder.Fd()))
 }
 
-// PID is the supervisor's process id.
+// PID returns the supervisor's process id.
 func (p *Process) PID() int { return p.exit.pid }
 
 // Done is closed when the server and everything it started are gone and its standard error has been delivered.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the server ended: nil before Done and for exit status 0, else an [*ExitError].
+// Err returns how the server ended: nil before Done and for exit status 0, else an [*ExitError].
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -123,7 +124,7 @@ func (p *Process) Err() error {
 	}
 }
 
-// Sandbox is the mode that the server was started with, and what holds of it. Nil measures: it is not contained.
+// Sandbox returns the mode of the server's sandbox and its measures. Nil measures: it is not contained.
 func (p *Process) Sandbox() (mode string, measures []Measure) {
 	if p.report == nil {
 		return Off, nil
@@ -131,8 +132,8 @@ func (p *Process) Sandbox() (mode string, measures []Measure) {
 	return p.report.mode, p.report.measures()
 }
 
-// StderrCount is the number of bytes that the server wrote to standard error so far, and the number of lines of it that
-// were withheld because there were too many. Zero when Spec.Stderr is nil.
+// StderrCount returns the number of bytes that the server has written to standard error, and the number of its lines
+// that were withheld because there were too many. Zeros when Spec.Stderr is nil.
 func (p *Process) StderrCount() (bytes, withheld int64) {
 	if p.stderr == nil {
 		return 0, 0
@@ -140,8 +141,8 @@ func (p *Process) StderrCount() (bytes, withheld int64) {
 	return p.stderr.bytes.Load(), p.stderr.withheld.Load()
 }
 
-// watch starts the goroutine that waits for the end, and where somebody wants standard error the one that reads it. Both
-// sleep in the runtime's poller and hold no thread.
+// watch starts the goroutine that waits for the end, and the one that reads standard error if Spec.Stderr is set.
+// Both sleep in the runtime's poller and hold no thread.
 func (p *Process) watch() {
 	p.runner.o.Log.Info("child started", "server", p.server, "pid", p.PID())
 	var drained chan struct{}
@@ -158,7 +159,8 @@ func (p *Process) watch() {
 	}()
 }
 
-// reap collects the supervisor's status when there is one. It excludes signal: from here on the pid may be another's.
+// reap collects the supervisor's status if there is one. It excludes signal, because afterwards the pid may be
+// reused.
 func (p *Process) reap(collect func() (syscall.WaitStatus, bool)) (syscall.WaitStatus, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +209,9 @@ func statusText(err error) string {
 	return err.Error()
 }
 
-// Stop starts the ladder and returns: standard input is closed now, SIGTERM goes to the server's process group after
-// Options.Stdin, SIGKILL to all after Options.Term more. Done is closed at the end. Further calls do nothing.
+// Stop ends the server in steps and returns at once: standard input is closed now, SIGTERM goes to the server's
+// process group after Options.Stdin, SIGKILL to all after a further Options.Term. Done is closed at the end. Further
+// calls do nothing.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +225,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// Kill goes to the last rung at once: everything is killed.
+// Kill takes the last step of Stop at once: everything is killed.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,14 +236,15 @@ func (p *Process) Kill() {
 	if p.step != nil {
 		p.step.Stop()
 	}
-	// A server may have stopped its supervisor; SIGCONT lets it see the pipe.
+	// A server may have stopped its supervisor; SIGCONT lets it read the pipe.
 	p.signal(unix.SIGCONT)
 	p.closeControl()
 	p.step = time.AfterFunc(p.runner.o.LastWatch, p.bypass)
 }
 
-// End sends SIGTERM now and kills everything after grace; at once without one. It is Stop for who has nothing to say to the
-// server any more. A later call may shorten what an earlier one granted, and does not lengthen it.
+// End sends SIGTERM now and kills everything after grace, or at once without one. Unlike Stop it does not wait for
+// the server to end at the end of its standard input. A later call may shorten the grace of an earlier one, and does
+// not lengthen it.
 func (p *Process) End(grace time.Duration) {
 	if grace <= 0 {
 		p.Kill()
@@ -272,9 +276,9 @@ func (p *Process) terminate() {
 	p.step = time.AfterFunc(p.runner.o.Term, p.Kill)
 }
 
-// bypass handles a supervisor that does not act, or not fast enough: the daemon kills the supervisor's children, level
-// by level, as they become its own, and the supervisor itself only when no child is left, because children that outlive
-// it are out of reach. The kernel's list of children may miss one, so it must be empty more than once.
+// bypass handles a supervisor that does not act, or not fast enough. The daemon kills the supervisor's children,
+// level by level as they become its own. It kills the supervisor itself only when no child is left, because children
+// that outlive it are out of reach. The kernel's list of children may miss one, so it must be empty several times.
 func (p *Process) bypass() {
 	p.runner.o.Log.Warn("supervisor is slow to end its server, the daemon helps", "server", p.server, "pid", p.PID())
 	empty := 0
@@ -289,30 +293,30 @@ func (p *Process) bypass() {
 	p.signal(unix.SIGKILL)
 }
 
-// Contains reports whether a process, by its number here, is the server or one of its descendants. It is never true of
-// another process: a chain that changes during the look counts as no, and the supervisor keeps its number meanwhile. The
-// caller ensures that pid still names the process in question.
+// Contains reports whether a process, by its pid in the daemon's namespace, is the server or one of its descendants.
+// It is never true of another process: a chain of parents that changes during the look counts as no, and the
+// supervisor keeps its pid meanwhile. The caller ensures that pid still names the process in question.
 func (p *Process) Contains(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.reaped && isBelow(pid, p.PID())
 }
 
-// killChildren reports whether there was anybody to kill.
+// killChildren kills the supervisor's children and reports whether there were any.
 func (p *Process) killChildren() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.reaped && killChildren(p.PID())
 }
 
-// signal needs p.mu: what is not reaped keeps its pid.
+// signal sends a signal to the supervisor. The caller holds mu, so the pid cannot be reaped and reused meanwhile.
 func (p *Process) signal(s syscall.Signal) {
 	if !p.reaped {
 		_ = unix.Kill(p.PID(), s) // fails only when it is already a zombie
 	}
 }
 
-// shrinkControl gives the room for the plan back.
+// shrinkControl releases the room for the plan.
 func (p *Process) shrinkControl() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,7 +325,7 @@ func (p *Process) shrinkControl() {
 	}
 }
 
-// closeControl needs p.mu.
+// closeControl closes the control pipe. The caller holds mu.
 func (p *Process) closeControl() {
 	if p.control >= 0 {
 		_ = unix.Close(p.control)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Profile is what a kind of server needs beyond its own home, under a name that a configuration can grant. Relative paths
-// are taken from the user's home.
+// Profile is a named set of grants for a kind of server. Relative paths are relative to the user's home.
 type Profile struct {
 	Read, Write []string
 	Nested      bool // the server makes namespaces of its own
 }
 
-// profiles are the kinds of servers that are known. Each grants credentials, or a way out, so none is granted by itself.
+// profiles returns the known profiles. Each grants credentials, or a way out of the sandbox, so none is granted by
+// default.
 func profiles() map[string]Profile {
 	return map[string]Profile{
 		"aws":         {Read: []string{".aws"}, Write: []string{".aws/cli/cache", ".aws/sso/cache"}},
@@ -31,12 +31,12 @@ func profiles() map[string]Profile {
 	}
 }
 
-// ProfileNames are the names of all profiles, sorted.
+// ProfileNames returns the names of all profiles, sorted.
 func ProfileNames() []string {
 	return slices.Sorted(maps.Keys(profiles()))
 }
 
-// Grant adds to the sandbox what words grant: paths, and the names of profiles.
+// Grant adds grants to the sandbox. A word is a path, or the name of a profile.
 func (s *Sandbox) Grant(read, write []string, home string) {
 	for _, word := range read {
 		if !s.grantProfile(word, home) {

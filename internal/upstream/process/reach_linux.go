@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grabbed is something on the host that is held by a descriptor, so that it is what was looked at whatever its path leads to
-// later.
+// grabbed is a file or directory of the host that is held by a descriptor, so that it stays the one that was checked
+// even if its path changes.
 type grabbed struct {
 	path string // with all links followed
 	fd   int
@@ -20,7 +20,7 @@ type grabbed struct {
 	mode uint32
 }
 
-// grab opens a path for nothing but being mounted.
+// grab opens a path only to be mounted.
 func grab(path string) (grabbed, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func grab(path string) (grabbed, error) {
 		err = unix.Fstat(fd, &st)
 	}
 	if err == nil && !filepath.IsAbs(string(buf[:n])) {
-		err = unix.ENOENT // it is not below this root
+		err = unix.ENOENT // it cannot be reached from this root
 	}
 	if err != nil {
 		_ = unix.Close(fd)
@@ -45,24 +45,25 @@ func grab(path string) (grabbed, error) {
 // errLeadsOut is returned for a path that leads out of a directory in which contained servers write.
 var errLeadsOut = errors.New("a link in a directory that servers write leads out of it; name the path that it leads to")
 
-// mostLinks is how many symbolic links the kernel follows for one path (path_resolution(7)).
+// mostLinks is the number of symbolic links that the kernel follows for one path (path_resolution(7)).
 const mostLinks = 40
 
-// reach opens what the configuration names. A server can put a link in the place of a path that it may write, and would be
-// granted at its next start, or have another server granted, whatever the link leads to.
+// reach opens paths that the configuration names. A server could put a link in the place of a path that it may write;
+// at its next start, or through another server, it would then be granted the link's target.
 //
-// Its invariant: what is opened lies in every directory of writable that the way to it, or a link on that way, passes.
+// Invariant: if the way to an opened file, including the links on it, passes a directory in writable, the file lies
+// in that directory.
 type reach struct{ writable []string }
 
-// way is where a path leads.
+// way is the result of following a path.
 type way struct {
 	at    string            // with all links followed
-	out   bool              // of a writable directory that it passes
+	out   bool              // it leaves a writable directory that it passes
 	links map[string]string // the symbolic links on it
 }
 
-// newReach takes the directories that some contained server writes, as they are named and as they resolve now. A link that
-// makes a wrong entry adds a rule and removes none.
+// newReach takes the directories that contained servers write, both as they are named and with links followed. A link
+// that makes a wrong entry adds a rule and removes none.
 func newReach(paths []string) reach {
 	var r reach
 	for _, path := range paths {
@@ -78,7 +79,8 @@ func newReach(paths []string) reach {
 	return r
 }
 
-// grab opens a path. The error is errLeadsOut for one that leads out; the way is set then too.
+// grab opens a path. The error is errLeadsOut for one that leads out of a writable directory; the way is set then
+// too.
 func (r reach) grab(path string) (grabbed, way, error) {
 	w, err := r.walk(path)
 	if err == nil && w.out {
@@ -104,7 +106,7 @@ func (r reach) walk(path string) (way, error) {
 		next := filepath.Join(w.at, rest[0])
 		rest = rest[1:]
 		target, err := os.Readlink(next)
-		if err != nil { // no link
+		if err != nil { // not a link
 			w.at = next
 			passed = append(passed, r.entered(next)...)
 			continue
@@ -122,10 +124,10 @@ func (r reach) walk(path string) (way, error) {
 	return w, nil
 }
 
-// entered are the writable directories that a path lies in.
+// entered returns the writable directories that contain a path.
 func (r reach) entered(path string) []string {
 	return slices.DeleteFunc(slices.Clone(r.writable), func(dir string) bool { return !within(path, dir) })
 }
 
-// within tells whether path is dir or lies in it.
+// within reports whether path is dir or lies in it.
 func within(path, dir string) bool { return path == dir || below(path, dir) }

@@ -17,44 +17,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reportFD is the write end of the pipe on which the stages of a contained server tell the daemon what holds.
+// reportFD is the write end of the pipe on which the stages of a contained server send notes to the daemon.
 const reportFD = 4
 
-// note is one line there: first what holds or why nothing was started, later perhaps why the server was ended.
+// note is one line in that pipe: first the measures or the reason why nothing was started, later perhaps the limit
+// for which the server was ended.
 type note struct {
 	Measures []Measure `json:"measures,omitempty"`
 	Error    string    `json:"error,omitempty"`
-	Astray   bool      `json:"astray,omitempty"` // the error is of the configuration's paths, not of this system
+	Astray   bool      `json:"astray,omitempty"` // the error is about the configuration's paths, not this system
 	Limit    string    `json:"limit,omitempty"`  // the limit that was exceeded, and by how much
 }
 
-// tell writes one note. A failed write means that the daemon is gone.
+// tell sends one note. A failed write means that the daemon is gone.
 func tell(n note) {
 	b, err := json.Marshal(n)
-	if err != nil { // numbers and text alone
+	if err != nil { // impossible: the fields are numbers and texts
 		return
 	}
 	_, _ = unix.Write(reportFD, append(b, '\n'))
 }
 
-// reportPatience is how long a server may take to be contained. On a machine that is not overloaded it takes milliseconds.
+// reportPatience bounds how long it may take to contain a server. On a machine that is not overloaded it takes
+// milliseconds.
 const reportPatience = 20 * time.Second
 
-// reportReader reads the notes. It holds no goroutine: the first is waited for, the last read when all is over.
+// reportReader reads the notes without a goroutine: Start waits for the first one, and the last one is read after the
+// end.
 type reportReader struct {
 	mode  string
 	file  *os.File
 	holds atomic.Pointer[[]Measure]
 
-	mu   sync.Mutex // the end may come while the first note is waited for
-	rest []byte     // read and not yet looked at
+	mu   sync.Mutex // Process.ended may read while the first note is waited for
+	rest []byte     // read but not parsed yet
 }
 
 func newReportReader(fd int, mode string) *reportReader {
 	return &reportReader{mode: mode, file: os.NewFile(uintptr(fd), "report")}
 }
 
-// measures are none before the first note.
+// measures returns nil before the first note.
 func (r *reportReader) measures() []Measure {
 	if m := r.holds.Load(); m != nil {
 		return *m
@@ -62,7 +65,7 @@ func (r *reportReader) measures() []Measure {
 	return nil
 }
 
-// first waits until the server is contained. A nil reader has nothing to wait for.
+// first waits until the server is contained. A nil reader returns nil at once.
 func (r *reportReader) first() error {
 	if r == nil {
 		return nil
@@ -82,7 +85,7 @@ func (r *reportReader) first() error {
 	return nil
 }
 
-// share keeps what holds once for all processes of a server for which the same holds.
+// share stores equal measures only once for all processes of a server.
 func (r *reportReader) share(server string, all *sync.Map) {
 	if r == nil {
 		return
@@ -97,20 +100,21 @@ func (r *reportReader) share(server string, all *sync.Map) {
 	}
 }
 
-// last says which limit the server was ended for, if it was for one. No stage is left that could write more.
+// last returns the limit that the server was ended for; empty: none. At this time no stage is left that could write
+// more.
 func (r *reportReader) last() string {
 	if r == nil {
 		return ""
 	}
 	defer r.file.Close()
-	n, err := r.next(time.Second) // should a stranger hold the other end
+	n, err := r.next(time.Second) // a foreign process may hold the other end
 	if err != nil {
 		return ""
 	}
 	return n.Limit
 }
 
-// next reads a note. After an error there are no more.
+// next reads a note. After an error there are no further ones.
 func (r *reportReader) next(patience time.Duration) (note, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,10 +130,11 @@ func (r *reportReader) next(patience time.Duration) (note, error) {
 	return n, nil
 }
 
-// longestNote bounds what the daemon reads: the stages are its own binary, but nothing is read without a bound.
+// longestNote bounds the bytes that the daemon reads. The stages run the daemon's own code, but nothing is read
+// without a bound.
 const longestNote = 64 << 10
 
-// line keeps no buffer between two notes: they are far apart.
+// line keeps no buffer between notes, because they are far apart in time.
 func (r *reportReader) line() ([]byte, error) {
 	for len(r.rest) < longestNote {
 		if line, rest, ok := bytes.Cut(r.rest, []byte("\n")); ok {

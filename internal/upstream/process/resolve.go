@@ -12,21 +12,21 @@ import (
 	"syscall"
 )
 
-// FallbackPath is used where the daemon itself has no PATH.
+// FallbackPath is the PATH if the daemon itself has none.
 const FallbackPath = "/usr/local/bin:/usr/bin:/bin"
 
-// shellish are the characters that mean something to a shell and have no business in a program's name.
+// shellish lists the characters that have a meaning in a shell and do not belong into a program's name.
 const shellish = "|&;<>()$`\\\"'*?[]#~{}!% \t\n\r\v\f"
 
-// errNotExecutable: the file is there and this user may not run it.
+// errNotExecutable says that a file exists and this user may not execute it.
 var errNotExecutable = errors.New("not executable by the daemon's user; run chmod +x on it")
 
 // Resolve turns a configured command into the absolute path of an executable file, once, at load.
 //
-// A command with a slash is that file (a relative one counts from the daemon's working directory), any other is looked for
-// in pathEnv, where empty and relative entries are skipped. Symbolic links are kept as they are: many programs look at the
-// name they were called by. A command that looks like a shell line and is not a file is refused with a hint. Errors are text
-// for the operator; they wrap fs.ErrNotExist where a file is missing.
+// A command with a slash is the path of the file, relative to the daemon's working directory. Any other command is
+// searched in pathEnv, without its empty and relative entries. Symbolic links are kept, because many programs look at
+// the name they were called by. A command that looks like a shell line and is not a file is refused with a hint.
+// Errors are text for the operator; they wrap fs.ErrNotExist if a file is missing.
 func Resolve(command, pathEnv string) (string, error) {
 	if command == "" {
 		return "", errors.New("command is empty")
@@ -56,8 +56,8 @@ func find(command, pathEnv string) (string, error) {
 	return search(command, pathEnv)
 }
 
-// search walks PATH. A file that is found but cannot be run does not end the search, as with execvp, but is named in the
-// error when nothing better follows.
+// search searches PATH. A file that is found but cannot be executed does not end the search, as with execvp, but is
+// named in the error if no other one follows.
 func search(name, pathEnv string) (string, error) {
 	if pathEnv == "" {
 		pathEnv = FallbackPath
@@ -99,9 +99,9 @@ func executable(path string) error {
 	return nil
 }
 
-// Environment is a server's complete environment: PATH, HOME, USER, LANG and TMPDIR of the daemon where they are set,
-// and what is declared for the server, which wins. Nothing else of the daemon's environment is ever inherited. PATH is
-// always there. The result is sorted.
+// Environment returns a server's complete environment: PATH, HOME, USER, LANG and TMPDIR of the daemon if they are
+// set, and the declared variables, which take precedence. Nothing else of the daemon's environment is inherited. PATH
+// is always set. The result is sorted.
 func Environment(declared map[string]string) []string {
 	vars := map[string]string{}
 	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"} {

@@ -21,10 +21,10 @@ type root struct {
 	seals []int // mounts of the root's own that become read-only at the end
 }
 
-// staging is the directory that the new root is built on. It is never granted as a whole, so no layer shows it.
+// staging is the directory on which the new root is built. It is never granted as a whole, so no layer needs it.
 const staging = "/dev"
 
-// newRoot mounts the empty root. It hides the staging directory, so the caller opens what it needs of that before.
+// newRoot mounts the empty root. It hides the staging directory, so the caller opens devices before.
 func newRoot() (*root, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("making the mounts private: %w", err)
@@ -62,11 +62,11 @@ func (r *root) enter() error {
 	return unix.Chdir("/")
 }
 
-// fdPath is the path by which the kernel takes an open descriptor.
+// fdPath returns the path of an open descriptor.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// open returns a descriptor of what stands at path in the new root. With create, missing parts are made, and parts of the
-// wrong kind are replaced: they are in the root itself or in the private home, never in what the host shares.
+// open returns a descriptor of path in the new root. With create, missing parts are made, and parts of the wrong kind
+// are replaced: they are in the root itself or in the private home, never in files of the host.
 func (r *root) open(path string, dir, create bool) (int, error) {
 	at, err := unix.Openat(r.fd, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -120,7 +120,7 @@ func makePlace(at int, name string, dir bool) error {
 	return unix.Mknodat(at, name, unix.S_IFREG|0o644, 0)
 }
 
-// remove takes away what stands in the place of a mount point.
+// remove removes a file or an empty directory that is in the way of a mount point.
 func remove(at int, name string, dir, allowed bool) error {
 	switch {
 	case !allowed:
@@ -142,7 +142,7 @@ func isLink(fd int) bool {
 	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// bind mounts what source is at a path, with everything that is mounted below it.
+// bind mounts source at a path, with everything that is mounted below it.
 func (r *root) bind(source int, path string, dir, create, write bool) error {
 	at, err := r.open(path, dir, create)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *root) bind(source int, path string, dir, create, write bool) error {
 	return r.freeze(path, dir)
 }
 
-// freeze makes what is mounted at path read-only, and all that is mounted below.
+// freeze makes the mount at path read-only, and all mounts below it.
 func (r *root) freeze(path string, dir bool) error {
 	at, err := r.open(path, dir, false)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *root) freeze(path string, dir bool) error {
 	return nil
 }
 
-// mount mounts a new file system on a directory. A sealed one becomes read-only when everything stands.
+// mount mounts a new file system on a directory. A sealed one becomes read-only when the root is complete.
 func (r *root) mount(fstype, path string, flags uintptr, options string, create, sealed bool) error {
 	at, err := r.open(path, true, create)
 	if err != nil {
@@ -206,7 +206,7 @@ func (r *root) pin(path string) error {
 	return nil
 }
 
-// link makes a symbolic link where there is nothing yet.
+// link makes a symbolic link if nothing is in its place.
 func (r *root) link(path, target string) error {
 	dir, err := r.open(filepath.Dir(path), true, true)
 	if filepath.Dir(path) == "/" {
@@ -222,7 +222,7 @@ func (r *root) link(path, target string) error {
 	return nil
 }
 
-// text puts a file with a given content at a path, to read only.
+// text mounts a read-only file with a given content at a path.
 func (r *root) text(path string, content []byte) error {
 	const name = ".text"
 	fd, err := unix.Openat(r.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -240,7 +240,7 @@ func (r *root) text(path string, content []byte) error {
 	return unix.Unlinkat(r.fd, name, 0) // the mount keeps the file
 }
 
-// readOnly takes the right to write from a mount.
+// readOnly makes a mount read-only; all: the mounts below it too.
 func readOnly(path string, all bool) error {
 	flags := uint(0)
 	if all {
@@ -250,12 +250,12 @@ func readOnly(path string, all bool) error {
 	if err != unix.ENOSYS {
 		return err
 	}
-	// Kernels before 5.12: this one mount alone, and with the flags that it must keep.
+	// Kernels before 5.12: only this one mount, and with the flags that it must keep.
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return err
 	}
-	const same = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME // as MS_ of that name
+	const same = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME // same bits as the MS_ flags of these names
 	keep := uintptr(st.Flags) & same
 	if st.Flags&unix.ST_RELATIME != 0 {
 		keep |= unix.MS_RELATIME

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Runner starts children, counts them and ends them together. It is safe for concurrent use.
+// Runner starts servers, counts them and ends them together. It is safe for concurrent use.
 type Runner struct {
 	o Options
 
 	mu     sync.Mutex
-	alive  int // started or being started, and not yet Done
+	alive  int // started or being started, and not Done yet
 	live   map[*Process]struct{}
 	closed bool
-	empty  chan struct{} // closed when closed and alive is 0
+	empty  chan struct{} // closed once closed is set and alive is 0
 
 	groups *cgroups // nil: none
 	image  sealedImage
@@ -32,7 +32,7 @@ type Runner struct {
 	shared atomic.Pointer[[]string]
 }
 
-// NewRunner makes a [Runner]. It fails only where the path of the own binary cannot be found.
+// NewRunner makes a [Runner]. It fails only if the path of the own binary cannot be found.
 func NewRunner(o Options) (*Runner, error) {
 	if o.Self == "" {
 		self, err := ownBinary()
@@ -58,8 +58,8 @@ func NewRunner(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// Share sets the paths that some contained server writes. Links that lead out of them are not followed when a configured
-// path is resolved, for servers that are started from now on.
+// Share sets the paths that contained servers write. For servers that are started from now on, configured paths are
+// not followed over links that lead out of these paths.
 func (r *Runner) Share(paths []string) { r.shared.Store(&paths) }
 
 func orDefault[T int | time.Duration](v, def T) T {
@@ -69,10 +69,11 @@ func orDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Start starts a server under its supervisor. It returns ErrTooMany at once when Options.Max children are alive, ErrClosed
-// after Close, and an error when the supervisor cannot be started, for instance because Dir is missing. That the server's
-// own program cannot be executed shows as an early end with status 126 or 127 and a line on standard error. A server that is
-// to be contained has been, when it returns; an error that wraps ErrNotContained says that it could not.
+// Start starts a server under its supervisor. It returns ErrTooMany at once when Options.Max children are alive,
+// ErrClosed after Close, and an error when the supervisor cannot be started, for instance because Dir is missing. If
+// the server's own program cannot be executed, the process ends early with status 126 or 127 and a line on standard
+// error. A server with a sandbox is contained when Start returns; an error that wraps ErrNotContained says that it
+// could not be.
 func (r *Runner) Start(s Spec) (*Process, error) {
 	if err := r.reserve(); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (r *Runner) Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// launch makes the server's own directory where there is none yet, and starts the supervisor.
+// launch makes the server's own directory if it does not exist, and starts the supervisor.
 func (r *Runner) launch(s Spec) (*Process, error) {
 	plan := r.plan(s)
 	switch {
@@ -118,7 +119,7 @@ func (r *Runner) launch(s Spec) (*Process, error) {
 	return launch(r, s, plan)
 }
 
-// Alive is the number of children that are started and not yet gone.
+// Alive returns the number of children that are started and not gone yet.
 func (r *Runner) Alive() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +139,7 @@ func (r *Runner) reserve() error {
 	return nil
 }
 
-// admit begins to watch p and enters it among the living, and reports false when the runner was closed meanwhile.
+// admit adds p to the live processes and begins to watch it; false: the runner was closed meanwhile.
 func (r *Runner) admit(p *Process) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *Runner) admit(p *Process) bool {
 	return !r.closed
 }
 
-// release gives back what reserve took. p is nil when nothing was started.
+// release undoes reserve. p is nil if nothing was started.
 func (r *Runner) release(p *Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,9 +159,9 @@ func (r *Runner) release(p *Process) {
 	}
 }
 
-// Close refuses further starts, ends all children in parallel by the ladder of [Process.Stop] and returns when they are
-// gone, with the default durations within seven seconds. When ctx ends first, what is left is killed at once. An error says
-// who was still there at the end; further calls return it too.
+// Close refuses further starts, ends all children in parallel by [Process.Stop] and returns when they are gone, with
+// the default durations within seven seconds. When ctx ends first, the remaining ones are killed at once. An error
+// names the children that were still there at the end; further calls return it too.
 func (r *Runner) Close(ctx context.Context) error {
 	for _, p := range r.shut() {
 		p.Stop()
@@ -216,7 +217,7 @@ type Child struct {
 	Measures []Measure
 }
 
-// Children lists who is alive, by server and pid.
+// Children lists the live processes, sorted by server and pid.
 func (r *Runner) Children() []Child {
 	var all []Child
 	for _, p := range r.snapshot() {

@@ -1,7 +1,8 @@
 package process
 
-// homeSecrets are what programs keep in a home directory for themselves: keys, tokens, cookies and histories. They stay
-// hidden where a whole home, or a directory above them, is granted. A server that needs one of them names it in read or write.
+// homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They stay
+// hidden if a whole home, or a directory above them, is granted. A server that needs one of them names it in read or
+// write.
 var homeSecrets = []string{
 	".ssh", ".gnupg", ".password-store", ".pki", ".local/share/keyrings", ".local/share/kwalletd", ".config/age", ".config/sops",
 	".config/op", ".1password", ".config/Bitwarden", ".config/Bitwarden CLI", ".vault-token",
@@ -18,33 +19,33 @@ var homeSecrets = []string{
 	".config/doorward", ".local/state/doorward", ".local/share/doorward",
 }
 
-// engines are sockets through which a program has things done outside of its containment. The directory of a user's
-// own runtime files is among them: systemd, the session bus, keyrings and agents all listen there.
+// engines lists sockets through which a program can act outside of its sandbox. The directory of a user's runtime
+// files is one of them: systemd, the session bus, keyrings and agents all listen there.
 var engines = []string{
 	"/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio",
 	"/run/libvirt", "/run/WSL", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/pcscd", "/run/screen", "/run/tmux",
 	"/var/run/docker.sock", "/var/run/dbus", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
 
-// resolvers answer questions about names for any process, and so carry data out of a network namespace.
+// resolvers resolve names for any process, and so carry data out of a network namespace.
 var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
 
-// rootSecrets can be read by root alone, and are hidden when that is who we are.
+// rootSecrets can be read only by root, and are hidden if the daemon runs as root.
 var rootSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
 	"/etc/wireguard", "/etc/kubernetes", "/etc/doorward", "/etc/NetworkManager/system-connections", "/etc/krb5.keytab", "/etc/crypttab",
 	"/etc/ppp", "/etc/openvpn", "/etc/letsencrypt", "/etc/pki/tls/private", "/etc/security/opasswd", "/boot",
 }
 
-// systemDirs are what every server may read and execute. The rest of the host's root is absent.
+// systemDirs lists the directories that every server may read and execute. The rest of the host's root is absent.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles",
 	"/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver",
 	"/home/linuxbrew/.linuxbrew"}
 
-// systemLinks are names in the root that are links on many systems, and lead to what is the server's own.
+// systemLinks lists paths that are links on many systems and lead to directories of which a server has its own.
 var systemLinks = []string{"/var/run", "/var/lock"}
 
-// toolchains are directories of a home that hold programs and no secrets: what version managers and installers put there.
+// toolchains lists directories of a home that hold programs and no secrets, from version managers and installers.
 // Servers may read and execute them. Caches, stores and settings are not among them.
 var toolchains = []string{
 	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
@@ -53,8 +54,8 @@ var toolchains = []string{
 	".cache/puppeteer",
 }
 
-// dns is the port that stands for names being looked up.
+// dns is the port of name resolution.
 const dns = 53
 
-// null stands for an empty file.
+// null is the null device.
 const null = "/dev/null"

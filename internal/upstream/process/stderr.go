@@ -25,8 +25,8 @@ const (
 // stderrBuffers are shared by all readers, so that a silent child holds none.
 var stderrBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
-// stderrReader drains a server's standard error, always, so that the server never blocks on it, and passes on as much as
-// the limits allow.
+// stderrReader reads a server's standard error to its end, so that the server never blocks on it, and delivers lines
+// within the limits.
 type stderrReader struct {
 	file     *os.File
 	lines    lineSink
@@ -40,7 +40,7 @@ func newStderrReader(fd int, deliver func(string)) *stderrReader {
 	return r
 }
 
-// run reads to the end, or until expire says so.
+// run reads until the end, or until the deadline of expire.
 func (r *stderrReader) run() {
 	defer r.file.Close()
 	defer r.lines.end()
@@ -56,10 +56,10 @@ func (r *stderrReader) run() {
 	}
 }
 
-// expire bounds the wait for an end of file that may not come.
+// expire sets a deadline for an end of file that may not come.
 func (r *stderrReader) expire(after time.Duration) { _ = r.file.SetReadDeadline(time.Now().Add(after)) }
 
-// read takes one bufferful. Not ready: nothing is there yet.
+// read takes one bufferful. ready is false if there is nothing to read yet; more is false at the end.
 func (r *stderrReader) read(fd int) (ready, more bool) {
 	buf := stderrBuffers.Get().(*[16 << 10]byte)
 	defer stderrBuffers.Put(buf)
@@ -77,14 +77,14 @@ func (r *stderrReader) read(fd int) (ready, more bool) {
 	return true, true
 }
 
-// lineSink cuts a stream into lines and holds them to the limits.
+// lineSink cuts a stream into lines and delivers them within the limits.
 type lineSink struct {
 	deliver  func(string)
 	now      func() time.Time
 	withheld *atomic.Int64
 
 	line    []byte // the line so far, at most maxLine
-	cut     bool   // the line was longer, was delivered, and is skipped to its end
+	cut     bool   // the line was too long: its start is delivered, the rest is skipped
 	window  time.Time
 	sent    int   // lines delivered in this window
 	dropped int64 // lines withheld in this window
@@ -123,7 +123,7 @@ func (s *lineSink) finish() {
 	s.cut = false
 }
 
-// emit delivers the line so far unless this minute has had its share.
+// emit delivers the line so far, unless the limit of this minute is reached.
 func (s *lineSink) emit(suffix string) {
 	line := s.line
 	s.line = s.line[:0]
@@ -148,7 +148,7 @@ func (s *lineSink) roll() {
 	s.window, s.sent = now, 0
 }
 
-// confess says how much was withheld: nothing is lost in silence.
+// confess delivers the number of withheld lines, so that no loss is silent.
 func (s *lineSink) confess() {
 	if s.dropped > 0 && s.deliver != nil {
 		s.deliver(fmt.Sprintf("(%d further lines withheld)", s.dropped))

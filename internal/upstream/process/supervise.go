@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit statuses of a supervisor whose server never ran; the same words as a shell's.
-const (
+// Exit statuses of a supervisor whose server never ran, as a shell uses them.
+const ( // wrong call, or something that the supervisor needs is missing
 	exitSupervisor = 125 // wrong call, or something the supervisor needs is missing
 	exitCannotRun  = 126
 	exitNotFound   = 127
 )
 
-// spareThreads: see provide.
+// spareThreads is the number of threads for provide.
 const spareThreads = 3
 
-// killPatience bounds the hunt for descendants that cannot be killed (another uid) or do not die (blocked in the
+// killPatience bounds the time spent on descendants that cannot be killed (another uid) or do not die (blocked in the
 // kernel).
 const killPatience = 10 * time.Second
 
@@ -37,7 +37,7 @@ const (
 	planWord  = "--plan"
 )
 
-// call is what a stage was started with: child-supervisor [--inner|--plan] -- PATH ARG…
+// call holds the arguments of a stage: child-supervisor [--inner|--plan] -- PATH ARG…
 type call struct {
 	inner bool
 	plan  *plan // nil: the server is not contained, or this is the second stage
@@ -65,7 +65,7 @@ func parseCall(args []string) (call, error) {
 	return c, err
 }
 
-// readPlan reads the plan from the control pipe, up to the byte that ends it.
+// readPlan reads the plan from the control pipe, up to the NUL byte that ends it.
 func readPlan() (*plan, error) {
 	var text []byte
 	for {
@@ -87,16 +87,18 @@ func readPlan() (*plan, error) {
 // supervise runs the hidden subcommand `doorward child-supervisor [--plan] -- PATH ARGS…`. It runs one server and returns the
 // exit status for os.Exit: the server's own, or 128+N when signal N ended it.
 //
-// Descriptors 0 to 2 are the server's stdio, 3 is the control pipe, which begins with the plan where there is one, 4 with a
-// plan the pipe for notes to the daemon, the environment is the server's. SIGTERM goes on to the server's process group; every other signal is ignored as soon as the
-// server runs, SIGKILL and SIGSTOP aside. It must run on the main goroutine of a process that does nothing else: it changes
-// process-wide state and reaps every child there is.
+// Descriptors 0 to 2 are the server's stdio. 3 is the control pipe, which begins with the plan if there is one; 4 is
+// then the pipe for notes to the daemon. The environment is the server's. SIGTERM is forwarded to the server's
+// process group; every other signal except SIGKILL and SIGSTOP is ignored as soon as the server runs. supervise must
+// run on the main goroutine of a process that does nothing else: it changes process-wide state and reaps all
+// children.
 //
-// With a plan it runs twice, one below the other. The first is the one that the daemon knows; the second, marked by --inner,
-// is process 1 of the server's own namespaces: it shuts itself in as the plan says, and starts the server. When it ends the
-// kernel kills everything that is left there.
+// With a plan it runs twice, one below the other. The daemon knows the first one. The second one, marked by --inner,
+// is process 1 of the server's own namespaces: it builds the sandbox of the plan around itself, and starts the
+// server. When it ends, the kernel kills all other processes of its namespace.
 func supervise(args []string) int {
-	// The parent-death signal of the server fires when the thread that forked it ends, not the process (golang/go#27505).
+	// The server's parent-death signal is sent when the thread that forked it ends, not the process
+	// (golang/go#27505).
 	runtime.LockOSThread()
 	runtime.GOMAXPROCS(1)
 	c, err := parseCall(args)
@@ -129,9 +131,9 @@ func newSupervisor() *supervisor {
 	return s
 }
 
-// provide makes all the threads that the runtime will ever want here. A server may use up all the processes that its user may
-// have, and the runtime ends a program that cannot get a thread. So some threads are made and left idle, more than the
-// calls that block here at one time, and the collector, which would ask for more, rests until there is something to collect.
+// provide makes the threads that the runtime will need. A server may use up all processes of its user, and the
+// runtime ends a program that cannot get a thread. So some threads are made and left idle, more than the calls that
+// block here at one time. The garbage collector, which would need more threads, runs only at the memory limit.
 func provide(threads int) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(16 << 20)
@@ -140,7 +142,7 @@ func provide(threads int) {
 	made.Add(threads)
 	for range threads {
 		left.Go(func() {
-			// Locked and waiting, it keeps its thread, and the next one needs another.
+			// While it is locked and waits it keeps its thread, so the next one needs another.
 			runtime.LockOSThread()
 			made.Done()
 			<-release
@@ -157,7 +159,7 @@ func refuse(status int, err error) int {
 	return status
 }
 
-// cannotStart is for a server whose program cannot be executed.
+// cannotStart reports that the server's program cannot be executed, and returns the exit status.
 func cannotStart(program string, err error) int {
 	status := exitCannotRun
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,15 +173,15 @@ func isPipe(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
 }
 
-// supervisor does everything that touches a pid on one goroutine, which is also the only one that reaps: a pid it knows
-// cannot become another process's under its hands.
+// supervisor uses pids on one goroutine only, which is also the only one that reaps. So a pid that it knows cannot be
+// reused meanwhile.
 type supervisor struct {
 	signals chan os.Signal
-	gone    chan struct{} // closed when the control pipe is
-	ended   chan string   // why the server has to end, when it exceeds a limit
+	gone    chan struct{} // closed when the control pipe is closed
+	ended   chan string   // the limit for which the server has to end
 	server  int           // pid of the server or of the second stage, 0 once it is reaped
-	group   int           // its process group, under the same number
-	alone   bool          // this is process 1 of a namespace: what is left ends with it
+	group   int           // its process group, the same number
+	alone   bool          // this is process 1 of a namespace, whose processes end with it
 	status  syscall.WaitStatus
 }
 
@@ -201,8 +203,8 @@ func (s *supervisor) exec(argv []string, how *syscall.SysProcAttr) error {
 	return s.adopt(syscall.ForkExec(argv[0], argv, attr))
 }
 
-// adopt takes charge of what was started, and lets go of its stdio here: who reads or writes the other ends must see the
-// server's end of file, not ours.
+// adopt records the started process, and closes its stdio in this process: readers and writers of the other ends must
+// see the server close it.
 func (s *supervisor) adopt(pid int, err error) error {
 	if err != nil {
 		return err
@@ -225,7 +227,7 @@ func dropStdio() {
 	}
 }
 
-// run waits for whichever comes first, the end of the server or that of the daemon.
+// run waits for the end of the server, for that of the daemon or for an exceeded limit, and then ends all processes.
 func (s *supervisor) run() int {
 	for {
 		select {
@@ -273,11 +275,11 @@ func (s *supervisor) reapOne() (int, syscall.WaitStatus, error) {
 	}
 }
 
-// end kills all descendants and returns the server's status. Only direct children are signalled: their pids are certain,
-// because only this process reaps them, and each death makes the next level ours, so that the rounds go down the tree
-// however deep it is. A process that SIGKILL has reached cannot fork any more (the kernel refuses a fork with a fatal
-// signal pending), so stopping it first is unnecessary. The loop ends when the kernel reports no children: then there
-// are no descendants either.
+// end kills all descendants and returns the server's status. It signals only direct children: their pids are certain,
+// because only this process reaps them. Each death makes the next level its children, so the rounds reach every depth
+// of the tree. A process that SIGKILL has reached cannot fork any more (the kernel refuses a fork with a fatal signal
+// pending), so stopping it first is unnecessary. The loop ends when the kernel reports no children: then there are no
+// descendants either.
 func (s *supervisor) end() int {
 	if s.alone {
 		return s.exitCode()
@@ -310,9 +312,9 @@ func (s *supervisor) end() int {
 func (s *supervisor) exitCode() int {
 	switch {
 	case s.server != 0 && s.alone:
-		return 128 + int(unix.SIGKILL) // as it will have been when this process is gone
+		return 128 + int(unix.SIGKILL) // the kernel kills the server when this process ends
 	case s.server != 0:
-		return exitSupervisor // never reaped: it outlasted killPatience
+		return exitSupervisor // it was not reaped within killPatience
 	case s.status.Signaled():
 		return 128 + int(s.status.Signal())
 	}

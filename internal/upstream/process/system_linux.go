@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commonDevices are what the server has of /dev. Terminals and shared memory are mounted anew.
+// commonDevices are the devices of the host that the server gets. Terminals and shared memory are mounted anew.
 var commonDevices = []string{null, "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// deviceLinks are the names in /dev that are links.
+// deviceLinks are the links in /dev.
 var deviceLinks = map[string]string{"/dev/ptmx": "pts/ptmx", "/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0",
 	"/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2"}
 
@@ -31,9 +31,9 @@ func (v *view) mountSystem(r *root) error {
 	return v.mountDevices(r)
 }
 
-// mountProc mounts a /proc that shows the server's own processes. The kernel refuses it where parts of the host's are
-// masked, as in a container. Then the host's /proc is mounted: a process in another user namespace may read no process
-// in it.
+// mountProc mounts a /proc that shows the server's own processes. The kernel refuses that if parts of the host's
+// /proc are masked, as in a container. Then the host's /proc is mounted: there a process in another user namespace
+// may read no process.
 func (v *view) mountProc(r *root) error {
 	err := r.mount("proc", "/proc", unix.MS_NODEV|unix.MS_NOEXEC, "", true, false)
 	if err == nil {
@@ -52,7 +52,7 @@ func (v *view) mountProc(r *root) error {
 	return r.bind(held.fd, "/proc", true, true, true)
 }
 
-// share shows a directory of the host to read only.
+// share mounts a directory of the host read-only.
 func (r *root) share(path string) error {
 	held, err := grab(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *root) share(path string) error {
 	return r.bind(held.fd, path, true, true, false)
 }
 
-// grabDevices opens the devices before the new root hides them. A device that the host lacks is missing for the server
-// too; only the null device is required.
+// grabDevices opens the devices before the new root hides them. The server does not get devices that the host lacks;
+// only the null device is required.
 func (v *view) grabDevices() error {
 	for _, path := range commonDevices {
 		held, err := grab(path)
@@ -83,12 +83,13 @@ func (v *view) mountDevices(r *root) error {
 		return err
 	}
 	for _, held := range v.devices {
-		// Read-only, since it is the host's own device: it can be written to all the same, but not given other rights.
+		// Read-only, because it is the host's own device: writing to it still works, changing its permissions does
+		// not.
 		if err := r.bind(held.fd, held.path, false, true, false); err != nil {
 			return err
 		}
 	}
-	// Where it cannot be mounted there are no terminals in there.
+	// If it cannot be mounted, the server has no terminals.
 	_ = r.mount("devpts", "/dev/pts", unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620", true, false)
 	var failed []error
 	for path, target := range deviceLinks {
@@ -97,7 +98,7 @@ func (v *view) mountDevices(r *root) error {
 	return errors.Join(failed...)
 }
 
-// readable are the paths that the server may read, apart from those that plan names: what strict grants.
+// readable returns the paths that strict grants to read, without those of the plan.
 func (v *view) readable() []string {
 	all := append(slices.Clone(v.program), "/sys")
 	for _, l := range v.layers {
@@ -108,7 +109,7 @@ func (v *view) readable() []string {
 	return all
 }
 
-// summary says for the owner what the server sees beside the system's own directories.
+// summary lists for the owner what the server sees beside the system's own directories.
 func (v *view) summary() string {
 	var reads, writes []string
 	for _, l := range v.layers {

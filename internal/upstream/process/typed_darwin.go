@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fRead is FREAD of the system's headers: what was typed, and not what is to be shown.
+// fRead is FREAD of the system's headers: only input is dropped, not output.
 const fRead = 1
 
-// ForgetTyped drops what was typed at a terminal and not read.
+// ForgetTyped drops the unread input of a terminal.
 func ForgetTyped(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, fRead) }
 
-// Typed reports whether there is something to read at a terminal or pipe, or its end. It
-// waits for that time at most.
+// Typed reports whether a terminal or pipe has input to read, or is at its end. It waits for it, but not longer than
+// wait.
 func Typed(fd int, wait time.Duration) (bool, error) {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(wait.Milliseconds()))
 	if errors.Is(err, unix.EINTR) {

@@ -11,57 +11,57 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layers are what a server sees, from the root down once they are in order.
+// layers is the list of mounts that make up a server's root, sorted from the root down by order.
 type layers []layer
 
-// view lists what one server sees of the file system, as layers of the root that is built for it. It is made by the first
-// process of the server's own mount namespace, while the host's root is still there.
+// view lists what one server sees of the file system, as layers of the root that is built for it. It is made by the
+// first process of the server's own mount namespace, while the host's root is still there.
 //
-// Its invariant: a path of the host is in the new root only below a layer of a grant, and no layer, however it is reached,
-// shows anything of Doorward's own but what plan.Own names.
+// Invariant: a path of the host is in the new root only below a layer of a grant, and no layer shows anything of
+// Doorward's own except the paths of plan.Own, in whatever way it is reached.
 type view struct {
 	plan    *plan
-	home    string // where the server's home is: its environment says so
+	home    string // the path of the server's home, from its environment
 	reach   reach
 	layers  layers
-	links   map[string]string // symbolic links on the way to what is granted
+	links   map[string]string // symbolic links in the paths of grants
 	covers  []cover
-	program []string // what the server's program needs with itself
-	scratch []string // directories of its own that it may write, in memory
+	program []string // paths that the server's program needs, itself included
+	scratch []string // writable directories in memory
 	devices []grabbed
-	absent  []string // what the configuration names and the host has not
-	refused []string // lists name it, and a link that a server can have made leads elsewhere
-	astray  []error  // the same for what the configuration names by itself: the server is not started
-	hidden  []string // what covers hide inside of a grant
+	absent  []string // paths of the configuration that do not exist
+	refused []string // paths that lead out of a writable directory by a link
+	astray  []error  // errors for such paths; the server is not started
+	hidden  []string // paths that covers hide inside of a grant
 	npmrc   []byte
-	note    func(name, state, detail string) // of measures
+	note    func(name, state, detail string) // notes a measure
 }
 
 // layer is one mount of the new root.
-type layer struct {
+type layer struct { // in the new root, and on the host if fd is set
 	path  string // in the new root, and on the host where fd is set
 	kind  int
 	write bool
-	fd    int // holds what is shown; -1: nothing of the host is
+	fd    int // holds the file or directory of the host; -1: none
 	dir   bool
 }
 
-// Kinds of layers, by their rank: of two for the same path the later one stands.
+// Kinds of layers, by rank: of two layers for the same path the later kind is kept.
 const (
 	scratchLayer  = iota // an empty directory in memory
 	homeLayer            // the server's private home
 	systemLayer          // what every program needs of the host
 	programLayer         // what the server's own program needs
-	namedLayer           // what arguments and variables name
+	namedLayer           // the paths that arguments and variables name
 	readLayer            // plan.Read
 	writeLayer           // plan.Write and plan.Dir
-	coverLayer           // nothing, in the place of a secret
+	coverLayer           // empty, in the place of a secret
 	pinLayer             // a directory that must not be moved, mounted on itself
-	ownCoverLayer        // nothing, in the place of something of Doorward's
+	ownCoverLayer        // empty, in the place of a path of Doorward's own
 	ownLayer             // plan.Own
 )
 
-// explicit tells whether the configuration names this very layer.
+// explicit reports whether the configuration names the layer's path.
 func (l layer) explicit() bool { return l.kind >= namedLayer && l.kind <= writeLayer }
 
 func (l layer) close() {
@@ -70,10 +70,10 @@ func (l layer) close() {
 	}
 }
 
-// ofHost tells whether what lies below the layer is the host's.
+// ofHost reports whether the layer shows files of the host.
 func (l layer) ofHost() bool { return l.fd >= 0 && l.kind != homeLayer }
 
-// addPaths adds what stands at paths of the host.
+// addPaths adds paths of the host.
 func (v *view) addPaths(kind int, write bool, paths ...string) {
 	for _, path := range paths {
 		err := v.addPath(kind, write, path)
@@ -86,7 +86,7 @@ func (v *view) addPaths(kind int, write bool, paths ...string) {
 	}
 }
 
-// private are directories of which the server always has its own.
+// private lists directories of which the server always has its own.
 var private = []string{"/proc", "/sys", "/dev"}
 
 func (v *view) addPath(kind int, write bool, path string) error {
@@ -106,8 +106,8 @@ func (v *view) addPath(kind int, write bool, path string) error {
 	return nil
 }
 
-// open opens a path to be granted. One that leads out of what servers write is opened where every server sees it anyway, and
-// to read.
+// open opens a path to be granted. A path that leads out of a writable directory is opened only to read, and only if
+// every server sees its target anyway.
 func (v *view) open(path string, write bool) (grabbed, error) {
 	held, w, err := v.reach.grab(path)
 	if errors.Is(err, errLeadsOut) {
@@ -129,7 +129,7 @@ func (v *view) refuse(path string) {
 	}
 }
 
-// stray keeps an error for which the server is not started, and reports whether it is one.
+// stray keeps an error for which the server is not started, and reports whether err is one.
 func (v *view) stray(err error) bool {
 	if !errors.Is(err, errLeadsOut) {
 		return false
@@ -140,24 +140,25 @@ func (v *view) stray(err error) bool {
 	return true
 }
 
-// ofSystem tells whether every server sees a path.
+// ofSystem reports whether every server sees a path.
 func (all layers) ofSystem(path string) bool {
 	return slices.ContainsFunc(all, func(l layer) bool { return l.kind == systemLayer && within(path, l.path) })
 }
 
-// follow remembers the symbolic links on the way to a path.
+// follow adds the symbolic links in a path to links.
 func (v *view) follow(path string) {
 	if w, err := v.reach.walk(path); err == nil {
 		maps.Copy(v.links, w.links)
 	}
 }
 
-// shown tells whether a path of the host is shown, by its own layer or by one above.
+// shown reports whether a path of the host is shown, by its own layer or by one above.
 func (all layers) shown(path string) bool {
 	return slices.ContainsFunc(all, func(l layer) bool { return l.ofHost() && (l.path == path || below(path, l.path)) })
 }
 
-// order sorts the layers from the root down and keeps one for each path. Reading wins over what a server merely names.
+// order sorts the layers from the root down and keeps the one of the highest rank for each path. A named path below a
+// read-only grant becomes read-only.
 func (v *view) order() {
 	slices.SortStableFunc(v.layers, func(a, b layer) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(b.kind, a.kind))
@@ -166,7 +167,7 @@ func (v *view) order() {
 	for _, l := range v.layers {
 		above := deepest(kept, l.path)
 		switch {
-		case above != nil && above.path == l.path: // of a lower rank
+		case above != nil && above.path == l.path: // it has a lower rank
 			l.close()
 			continue
 		case above != nil && above.ofHost() && !above.write && above.kind != programLayer && l.kind == namedLayer:
@@ -177,7 +178,7 @@ func (v *view) order() {
 	v.layers = kept
 }
 
-// prune leaves out the layers whose paths are shown in the same way without them.
+// prune removes the layers whose paths are shown in the same way without them.
 func (v *view) prune() {
 	var kept []layer
 	for _, l := range v.layers {
@@ -191,7 +192,7 @@ func (v *view) prune() {
 	v.layers = kept
 }
 
-// deepest is the layer that a path is in: its own, or the nearest above.
+// deepest returns the layer that shows a path: its own, or the nearest above.
 func deepest(layers []layer, path string) *layer {
 	var found *layer
 	for i := range layers {
@@ -203,7 +204,7 @@ func deepest(layers []layer, path string) *layer {
 	return found
 }
 
-// addCovers adds what hides secrets inside of what is granted, and what keeps them in their place.
+// addCovers adds the layers that hide secrets inside of grants, and those that keep them in their place.
 func (v *view) addCovers() {
 	var all []layer
 	for _, c := range v.covers {
@@ -231,7 +232,7 @@ func (v *view) addCovers() {
 	}
 }
 
-// pins are the directories between a grant and what is hidden in it.
+// pins returns a layer for each directory between a grant and a path that is hidden in it.
 func pins(grant, path string) []layer {
 	var all []layer
 	for dir := filepath.Dir(path); below(dir, grant); dir = filepath.Dir(dir) {
@@ -240,7 +241,7 @@ func pins(grant, path string) []layer {
 	return all
 }
 
-// buried tells whether a layer lies below a cover of Doorward's own, and is not of what this server is to have of it.
+// buried reports whether a layer lies below a cover of Doorward's own paths, and is not in plan.Own.
 func (v *view) buried(l layer) bool {
 	return l.kind != ownLayer && slices.ContainsFunc(v.layers, func(c layer) bool { return c.kind == ownCoverLayer && below(l.path, c.path) })
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the processes of a server are counted. The more room there is, the longer the pause: a machine can only use so
-// much memory in a time. Processes come faster.
+// Pauses between two measurements of a server. The more memory is left, the longer the pause, because memory grows at
+// a limited rate. New processes come faster.
 const (
 	watchShortest = 50 * time.Millisecond
 	watchLongest  = time.Second
@@ -20,15 +20,15 @@ const (
 	growth        = 4 << 30 // bytes a second
 )
 
-// usage is what a server and everything it started use together.
-type usage struct {
+// usage is the sum of what a server and all processes that it started use.
+type usage struct { // memory of each process alone, and files of scratch directories
 	bytes     int64            // of each process's own, and in files of its /tmp
 	mapped    int64            // shared memory that is mapped
-	files     map[uint64]int64 // by inode: files in memory that have no path
-	processes int              // and threads
+	files     map[uint64]int64 // by inode: files in memory without a path
+	processes int              // processes and threads
 }
 
-// total counts shared memory once, whether it is seen by its mappings or by its files.
+// total counts shared memory once: by its mappings or by its files, whichever is more.
 func (u usage) total() int64 {
 	var files int64
 	for _, size := range u.files {
@@ -37,9 +37,9 @@ func (u usage) total() int64 {
 	return u.bytes + max(u.mapped, files)
 }
 
-// watch measures what the server uses until it exceeds its limit, reports that, and requests the end. A server that cannot be
-// measured is ended too. watch runs where neither a cgroup nor a limit of the kernel does this better. Limit: it does not see
-// buffers of pipes and sockets, nor files of memfd_create without an open descriptor, beyond the part of them that is mapped.
+// watch measures what the server uses until it exceeds a limit, and then requests its end. A server that cannot be
+// measured is ended too. watch does nothing if a cgroup enforces the limits. It does not see buffers of pipes and
+// sockets, nor files of memfd_create without an open descriptor, beyond the part of them that is mapped.
 func (j *jail) watch(ended chan<- string) {
 	l := j.plan.Limits
 	if j.plan.Cgroup || l.Memory <= 0 && l.Processes <= 0 {
@@ -59,7 +59,7 @@ func (j *jail) watch(ended chan<- string) {
 	}
 }
 
-// forksFreely: no limit of the kernel holds processes back.
+// forksFreely reports whether no limit of the kernel bounds the server's processes.
 func (j *jail) forksFreely() bool {
 	for _, m := range j.measures {
 		if m.Name == processLimit {
@@ -69,7 +69,7 @@ func (j *jail) forksFreely() bool {
 	return false
 }
 
-// over says which limit was exceeded.
+// over returns the limit that is exceeded; empty: none.
 func (u usage) over(l Limits) string {
 	switch {
 	case l.Memory > 0 && u.total() > l.Memory:
@@ -95,10 +95,10 @@ func (u usage) pause(l Limits, forksFreely bool) time.Duration {
 	return pause
 }
 
-// measure adds up all processes but this one, and the files that lie in memory.
+// measure adds up all processes except this one, and the files in memory.
 func (j *jail) measure() (usage, error) {
 	u := usage{files: map[uint64]int64{}}
-	self, err := os.Readlink("/proc/self") // as this /proc calls us
+	self, err := os.Readlink("/proc/self") // the pid of this process in the mounted /proc
 	if err != nil {
 		return u, err
 	}
@@ -124,7 +124,8 @@ func (j *jail) measure() (usage, error) {
 	return u, nil
 }
 
-// processes are those of this namespace: all in a /proc of its own, and elsewhere all below this one.
+// processes lists the processes of this namespace: all in a /proc of its own, otherwise the descendants of this
+// process.
 func (j *jail) processes(self string) ([]string, error) {
 	if self != "1" {
 		return descendants(self), nil
@@ -134,7 +135,7 @@ func (j *jail) processes(self string) ([]string, error) {
 		return nil, err
 	}
 	defer fd.Close()
-	names, _ := fd.Readdirnames(-1) // what was read until an error is what there is
+	names, _ := fd.Readdirnames(-1) // after an error, what was read until then counts
 	var all []string
 	for _, n := range names {
 		if n[0] >= '1' && n[0] <= '9' {
@@ -144,8 +145,8 @@ func (j *jail) processes(self string) ([]string, error) {
 	return all, nil
 }
 
-// exhausted returns err if this process has no descriptor or memory left to look with. Other errors say that the process that
-// was looked at has ended, or hides its descriptors.
+// exhausted returns err if this process has no descriptor or memory left for the measurement. Other errors mean that
+// the measured process has ended, or hides its descriptors.
 func exhausted(err error) error {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
 		if errors.Is(err, e) {
@@ -169,8 +170,8 @@ func descendants(pid string) []string {
 	return all
 }
 
-// add counts one process: its own memory and what it shares through memory, but not the files it maps, which the kernel can
-// drop. Shared memory counts for each who has it.
+// add counts one process: its own memory and its shared memory, but not the files that it maps, which the kernel can
+// drop. Shared memory counts once for each process that maps it.
 func (u *usage) add(pid string) error {
 	status, err := readProc("/proc/" + pid + "/status")
 	if err != nil {
@@ -201,7 +202,7 @@ func (u *usage) addFiles(pid string) error {
 	}
 	f := os.NewFile(uintptr(dir), "fd")
 	defer f.Close()
-	names, _ := f.Readdirnames(-1) // what was read until an error is what there is
+	names, _ := f.Readdirnames(-1) // after an error, what was read until then counts
 	target := make([]byte, 16)
 	for _, name := range names {
 		var st unix.Stat_t
@@ -213,7 +214,7 @@ func (u *usage) addFiles(pid string) error {
 	return nil
 }
 
-// addSegments counts the shared memory of System V, which lasts without a process.
+// addSegments counts the shared memory of System V, which stays without a process.
 func (u *usage) addSegments() {
 	const id, rss, swap = 1, 14, 15 // columns of /proc/sysvipc/shm (proc_sysvipc(5))
 	table, err := readProc("/proc/sysvipc/shm")
